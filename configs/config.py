@@ -1,0 +1,62 @@
+"""The whole config, and the rules that span its sections."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from configs.data import DataConfig
+from configs.deploy import DeployConfig
+from configs.evaluate import EvaluateConfig
+from configs.features import Feature
+from configs.label import LabelConfig
+from configs.model import ModelConfig
+from configs.section import Section
+from configs.train import TrainConfig
+
+
+class PipelineSection(Section):
+    """The pipeline's name and where its runs are kept."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+    """Lower-case letters, digits and dashes."""
+    root: str = "runs"
+    """Directory for artifacts, metadata, logs and reports; the pipeline gets a folder of its own name in it."""
+
+
+class BeamConfig(Section):
+    """How the Beam components (ExampleGen, StatisticsGen, Transform, Evaluator) run."""
+
+    workers: Annotated[int, Field(gt=0)] = 1
+    """Threads of the in-process runner."""
+    args: tuple[str, ...] = ()
+    """Further Beam options, such as `--runner=FlinkRunner`; they win over the ones above."""
+
+
+class PipelineConfig(Section):
+    """One pipeline: raw data to a trained, judged, pushed model."""
+
+    pipeline: PipelineSection
+    """The pipeline's name and where its runs are kept."""
+    data: DataConfig
+    """What the raw data is, and how it becomes sharded examples."""
+    label: LabelConfig
+    """What is predicted."""
+    features: Annotated[dict[str, Feature], Field(min_length=1)]
+    """Which columns mean what: a name, and the kind of feature column (`column:`) with its settings."""
+    model: ModelConfig = ModelConfig()
+    """What is trained."""
+    train: TrainConfig = TrainConfig()
+    """How it is trained."""
+    evaluate: EvaluateConfig = EvaluateConfig()
+    """What "good enough" means."""
+    deploy: DeployConfig = DeployConfig()
+    """Where a blessed model goes."""
+    beam: BeamConfig = BeamConfig()
+    """How the Beam components run."""
+
+    @property
+    def evaluated_split(self) -> str:
+        """The split that is evaluated: the one named, else `test` where there is one, else `eval`."""
+        return self.evaluate.split or ("test" if "test" in self.data.splits else "eval")

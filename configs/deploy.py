@@ -1,0 +1,12 @@
+"""`deploy:` where a blessed model goes."""
+
+from __future__ import annotations
+
+from configs.section import Section
+
+
+class DeployConfig(Section):
+    """Where a blessed model goes."""
+
+    push: str | None = "serving"
+    """Directory that a model server watches: each push makes a new version in it, a number that rises. null: no push."""
