@@ -1,12 +1,12 @@
 """Every error a user can cause, as one small tree. The command line prints these as they are, without a traceback.
 
-    HeadraceError
-    ├── ConfigError        the YAML file, an overlay or a --set value is wrong (carries every mistake at once)
-    ├── DataError          the data cannot be read, or is not what the config says (names file, line and column)
-    ├── GateError          the data was read and judged unfit: anomalies, missing labels
-    ├── TrainingError      training cannot start or go on: a hook that is no function, a loss that is not a number
-    ├── RunError           a run could not be carried out: a component failed, another run holds the lock
-    └── MissingDependencyError  something is missing from the machine (what `headrace doctor` looks for)
+HeadraceError
+├── ConfigError        the YAML file, an overlay or a --set value is wrong (carries every mistake at once)
+├── DataError          the data cannot be read, or is not what the config says (names file, line and column)
+├── GateError          the data was read and judged unfit: anomalies, missing labels
+├── TrainingError      training cannot start or go on: a hook that is no function, a loss that is not a number
+├── RunError           a run could not be carried out: a component failed, another run holds the lock
+└── MissingDependencyError  something is missing from the machine (what `headrace doctor` looks for)
 """
 
 from __future__ import annotations

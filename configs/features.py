@@ -63,7 +63,9 @@ class BucketizedFeature(_FilledCategorical):
     @model_validator(mode="after")
     def _one_way_to_bucket(self) -> BucketizedFeature:
         if (self.buckets is None) == (self.boundaries is None):
-            raise ValueError("give either `buckets: 10` (quantiles) or `boundaries: [41.8, 41.9]`, not both, not neither")
+            raise ValueError(
+                "give either `buckets: 10` (quantiles) or `boundaries: [41.8, 41.9]`, not both, not neither"
+            )
         if self.boundaries is not None and list(self.boundaries) != sorted(set(self.boundaries)):
             raise ValueError(f"boundaries must rise strictly; got {list(self.boundaries)}")
         return self
@@ -82,7 +84,9 @@ class IdentityFeature(_FilledCategorical):
     @model_validator(mode="after")
     def _missing_is_a_category(self) -> IdentityFeature:
         if self.missing is not None and self.missing >= self.num_buckets:
-            raise ValueError(f"missing: {self.missing} is no category; num_buckets: {self.num_buckets} allows 0 to {self.num_buckets - 1}")
+            raise ValueError(
+                f"missing: {self.missing} is no category; num_buckets: {self.num_buckets} allows 0 to {self.num_buckets - 1}"
+            )
         return self
 
 
@@ -110,7 +114,9 @@ class VocabularyFeature(_FilledCategorical):
         if self.values is not None and self.file is not None:
             raise ValueError("give the vocabulary as `values` or as `file`, not both")
         if (self.values is not None or self.file is not None) and (self.top_k is not None or self.min_frequency != 1):
-            raise ValueError("`top_k` and `min_frequency` are for a learned vocabulary; drop them, or drop `values` and `file`")
+            raise ValueError(
+                "`top_k` and `min_frequency` are for a learned vocabulary; drop them, or drop `values` and `file`"
+            )
         if self.values is not None and len({str(value) for value in self.values}) != len(self.values):
             raise ValueError("a value stands in `values` twice")
         return self
@@ -170,7 +176,10 @@ Feature = Annotated[
 def data_columns(name: str, feature: Feature, features: dict[str, Feature]) -> tuple[str, ...]:
     """The data columns that a feature reads, itself or through the features that it crosses."""
     if isinstance(feature, CrossedFeature):
-        keys = [data_columns(key, features[key], features) if key in features and key != name else (key,) for key in feature.keys]
+        keys = [
+            data_columns(key, features[key], features) if key in features and key != name else (key,)
+            for key in feature.keys
+        ]
         return tuple(dict.fromkeys(column for columns in keys for column in columns))
     if isinstance(feature, CustomFeature):
         return feature.keys

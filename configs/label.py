@@ -42,7 +42,9 @@ class LabelConfig(Section):
     def _classes_fit_kind(self) -> LabelConfig:
         values = self.class_values
         if self.kind == "multiclass" and self.classes is None:
-            raise ValueError("a multiclass label needs `classes`: a list of its values, or a count n for integers 0 to n-1")
+            raise ValueError(
+                "a multiclass label needs `classes`: a list of its values, or a count n for integers 0 to n-1"
+            )
         if self.kind == "binary" and len(values) != 2:
             raise ValueError(f"a binary label has two classes; got {len(values)}. For more, set `kind: multiclass`")
         if self.kind == "regression" and self.classes is not None:

@@ -1,0 +1,104 @@
+"""What is known of a run, while it goes on and afterwards: `runs/<run id>/run.json`.
+
+The runner writes it, the terminal shows it, the report is made from it. Times are Unix seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+FILE_NAME = "run.json"
+
+
+class Status(StrEnum):
+    """Where a component or a run stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    CACHED = "cached"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"  # something it needed failed
+    INTERRUPTED = "interrupted"
+
+    @property
+    def ended(self) -> bool:
+        return self not in (Status.WAITING, Status.RUNNING)
+
+
+@dataclass
+class ArtifactRecord:
+    """One output: where it lies and what is said of it (`properties` holds TFX's typed and custom ones together)."""
+
+    type: str
+    uri: str
+    properties: dict[str, str | int | float] = field(default_factory=dict)
+
+
+@dataclass
+class NodeRecord:
+    """One component of the DAG in one run."""
+
+    id: str
+    upstream: list[str] = field(default_factory=list)
+    status: Status = Status.WAITING
+    started: float | None = None
+    finished: float | None = None
+    rows_in: int | None = None
+    rows_out: int | None = None
+    log: str | None = None
+    error: str | None = None
+    outputs: dict[str, ArtifactRecord] = field(default_factory=dict)
+
+    def seconds(self, now: float) -> float | None:
+        """Seconds it ran, or has run until `now`."""
+        if self.started is None:
+            return None
+        return (self.finished if self.finished is not None else now) - self.started
+
+
+@dataclass
+class RunRecord:
+    """One run of a pipeline. `status` is running, done, failed or interrupted."""
+
+    run_id: str
+    pipeline: str
+    config_file: str
+    started: float
+    finished: float | None = None
+    status: Status = Status.RUNNING
+    error: str | None = None
+    nodes: list[NodeRecord] = field(default_factory=list)
+
+    def node(self, node_id: str) -> NodeRecord:
+        """The record of one component; KeyError if the run has none of that name."""
+        for node in self.nodes:
+            if node.id == node_id:
+                return node
+        raise KeyError(node_id)
+
+    def write(self, run_dir: Path) -> None:
+        """Write `run.json` so that a reader sees the old text or the new, never a part."""
+        partial = run_dir / f".{FILE_NAME}.{os.getpid()}"
+        partial.write_text(json.dumps(asdict(self), indent=1))
+        partial.replace(run_dir / FILE_NAME)
+
+    @classmethod
+    def read(cls, run_dir: Path) -> RunRecord:
+        """The record in a run's folder; FileNotFoundError if there is none."""
+        fields = json.loads((run_dir / FILE_NAME).read_text())
+        fields["status"] = Status(fields["status"])
+        fields["nodes"] = [_node(node) for node in fields["nodes"]]
+        return cls(**fields)
+
+
+def _node(fields: dict[str, object]) -> NodeRecord:
+    outputs = fields.pop("outputs")
+    assert isinstance(outputs, dict)
+    status = Status(str(fields.pop("status")))
+    records = {key: ArtifactRecord(**value) for key, value in outputs.items()}
+    return NodeRecord(status=status, outputs=records, **fields)  # type: ignore[arg-type]

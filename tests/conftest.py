@@ -1,0 +1,5 @@
+"""Set-up that every test shares."""
+
+from pipeline.environment import prepare
+
+prepare()
