@@ -13,7 +13,7 @@ SETTINGS = {
 
 
 def prepare() -> None:
-    """Put the settings in place; a value that the user has set wins, but for Keras 3, which everything here is built on."""
+    """Put the settings in place. What the user has set wins, except over Keras 3, which everything here is built on."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     os.environ["TF_USE_LEGACY_KERAS"] = "0"

@@ -41,6 +41,8 @@ def relabel(library: Path) -> bool:
     import lief
 
     elf = lief.ELF.parse(library)
+    if elf is None:
+        sys.exit(f"{library} is no shared library; remove .venv and run `make env` again")
     newer = [
         symbol
         for symbol in elf.dynamic_symbols
@@ -52,7 +54,7 @@ def relabel(library: Path) -> bool:
         return False
     for symbol in newer:
         symbol.symbol_version.as_global()
-        symbol.name = OLDER_NAMES.get(symbol.name, symbol.name)
+        symbol.name = OLDER_NAMES.get(str(symbol.name), str(symbol.name))
     for requirement in elf.symbols_version_requirement:
         for version in NEWER_VERSIONS:
             requirement.remove_aux_requirement(version)

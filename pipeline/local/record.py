@@ -10,6 +10,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 FILE_NAME = "run.json"
 
@@ -96,9 +97,6 @@ class RunRecord:
         return cls(**fields)
 
 
-def _node(fields: dict[str, object]) -> NodeRecord:
-    outputs = fields.pop("outputs")
-    assert isinstance(outputs, dict)
-    status = Status(str(fields.pop("status")))
-    records = {key: ArtifactRecord(**value) for key, value in outputs.items()}
-    return NodeRecord(status=status, outputs=records, **fields)  # type: ignore[arg-type]
+def _node(fields: dict[str, Any]) -> NodeRecord:
+    outputs = {key: ArtifactRecord(**value) for key, value in fields.pop("outputs").items()}
+    return NodeRecord(status=Status(fields.pop("status")), outputs=outputs, **fields)

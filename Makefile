@@ -1,0 +1,46 @@
+# One word for each thing to do. `make run` and `make test` need Python 3.11 to 3.13 and g++, nothing else.
+
+PYTHON ?= python3
+PY := .venv/bin/python
+CONFIG ?= configs/taxi.yaml
+
+# Two wheels of the stack are tagged for glibc 2.39; tools/relabel.py makes them load on older ones.
+ifeq ($(shell uname -s)-$(shell uname -m),Linux-x86_64)
+PLATFORM := --python-platform x86_64-manylinux_2_39
+endif
+
+.PHONY: run test check format bench env docs clean
+
+run: env  ## train, judge and push the model of CONFIG (default: Chicago taxi)
+	$(PY) -m pipeline run $(CONFIG)
+
+test: env  ## run every test
+	$(PY) -m pytest
+
+check: env  ## formatting, lint, types, and the direction of imports
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+format: env
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+bench: env  ## ours and stock TFX side by side
+	$(PY) -m benchmarks
+
+docs: env  ## regenerate the config reference from the schema
+	$(PY) tools/config_reference.py
+
+env: .venv/made  ## make the environment, once
+
+.venv/made: pyproject.toml uv.lock setup.py tools/relabel.py
+	$(PYTHON) -m venv .venv
+	$(PY) -m pip install --quiet --disable-pip-version-check "uv==$$(sed -n '/^name = "uv"$$/{n;s/version = "\(.*\)"/\1/p;}' uv.lock)"
+	.venv/bin/uv sync --frozen --compile-bytecode $(PLATFORM)
+	$(PY) tools/relabel.py
+	touch $@
+
+clean:  ## remove runs, pushed models and caches; the environment stays
+	rm -rf runs serving build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
