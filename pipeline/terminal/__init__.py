@@ -1,0 +1,12 @@
+"""What a run says on the terminal: a live line for each component, or plain lines, and the last words.
+
+with open_display() as display:
+    display.update(record)          # at each change
+print_summary(Console(), record, verdict, report)
+"""
+
+from pipeline.terminal.display import Display, open_display
+from pipeline.terminal.logs import failure_text, last_lines
+from pipeline.terminal.summary import print_summary, summary
+
+__all__ = ["Display", "failure_text", "last_lines", "open_display", "print_summary", "summary"]

@@ -1,0 +1,71 @@
+"""The last words of a run: blessing, pushed model, report, time; or what failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.local.record import NodeRecord, RunRecord, Status
+from pipeline.report.verdict import Verdict
+from pipeline.terminal.logs import failure_text
+from pipeline.terminal.words import duration
+
+_STYLES = {"blessed": "bold green", "not blessed": "bold red", "failed": "bold red", "interrupted": "bold yellow"}
+
+
+def print_summary(
+    console: Console, record: RunRecord, verdict: Verdict | None = None, report: Path | None = None
+) -> None:
+    """Print `summary`, with the verdict in colour where the terminal has it."""
+    for line in ["", *summary(record, verdict, report)]:
+        text = Text(line)
+        for words, style in _STYLES.items():
+            text.highlight_regex(rf"^(\w+ +)?{words}\b", style)
+        console.print(text, soft_wrap=True, highlight=False)
+
+
+def summary(record: RunRecord, verdict: Verdict | None = None, report: Path | None = None) -> list[str]:
+    """The lines that end a run. `verdict` comes from `pipeline.report.read_verdict`; paths are shown as given."""
+    lines = _trouble(record)
+    if record.status is Status.DONE:
+        lines += _blessing(verdict or Verdict())
+    if report is not None:
+        lines.append(f"report    {report}")
+    if record.finished is not None:
+        lines.append(f"time      {duration(record.finished - record.started)}{_reused(record.nodes)}")
+    return lines
+
+
+def _trouble(record: RunRecord) -> list[str]:
+    lines: list[str] = []
+    failed = [node for node in record.nodes if node.status is Status.FAILED]
+    for node in failed:
+        lines += [*failure_text(node).splitlines(), ""]
+    if record.error and not failed:
+        lines += [*f"failed: {record.error}".splitlines(), ""]
+    skipped = [node.id for node in record.nodes if node.status is Status.SKIPPED]
+    if skipped:
+        lines.append(f"skipped   {', '.join(skipped)}")
+    if record.status is Status.INTERRUPTED:
+        lines.append("interrupted: the same command goes on where this run stopped")
+    return lines
+
+
+def _blessing(verdict: Verdict) -> list[str]:
+    if verdict.blessed is None:
+        lines = ["blessing  the run did not judge its model"]
+    else:
+        word = "blessed" if verdict.blessed else "not blessed"
+        first, *others = verdict.reasons or ["no threshold was missed" if verdict.blessed else "see the report"]
+        lines = [f"blessing  {word}: {first}", *(f"          {reason}" for reason in others)]
+    if verdict.pushed is not None:
+        return [*lines, f"pushed    {verdict.pushed}"]
+    stays = "; the model in service stays" if verdict.blessed is False else ""
+    return [*lines, f"pushed    nothing{stays}"]
+
+
+def _reused(nodes: list[NodeRecord]) -> str:
+    cached = sum(node.status is Status.CACHED for node in nodes)
+    return f" ({cached} of {len(nodes)} components reused)" if cached else ""
