@@ -9,4 +9,5 @@ class DeployConfig(Section):
     """Where a blessed model goes."""
 
     push: str | None = "serving"
-    """Directory that a model server watches: each push makes a new version in it, a number that rises. null: no push."""
+    """Directory that a model server watches: each push makes a new version in it, a number that rises. null: never
+    push."""

@@ -49,7 +49,10 @@ class NumericFeature(_OneColumn):
 
 
 class BucketizedFeature(_FilledCategorical):
-    """The bucket that a number falls in: int64 of shape [batch]. Bucket i holds boundaries[i-1] <= x < boundaries[i]."""
+    """The bucket that a number falls in: int64 of shape [batch].
+
+    Bucket i holds boundaries[i-1] <= x < boundaries[i].
+    """
 
     column: Literal["bucketized"]
     """`bucketized`."""
@@ -85,7 +88,8 @@ class IdentityFeature(_FilledCategorical):
     def _missing_is_a_category(self) -> IdentityFeature:
         if self.missing is not None and self.missing >= self.num_buckets:
             raise ValueError(
-                f"missing: {self.missing} is no category; num_buckets: {self.num_buckets} allows 0 to {self.num_buckets - 1}"
+                f"missing: {self.missing} is no category; num_buckets: {self.num_buckets} allows 0 to "
+                f"{self.num_buckets - 1}"
             )
         return self
 
@@ -132,14 +136,16 @@ class HashedFeature(_FilledCategorical):
 
 
 class CrossedFeature(_Categorical):
-    """The hash bucket of several values together: int64 of shape [batch]. If any key is missing, the category is the
-    last (hash_buckets)."""
+    """The hash bucket of several values together: int64 of shape [batch].
+
+    If any key is missing, the category is the last (hash_buckets).
+    """
 
     column: Literal["crossed"]
     """`crossed`."""
     keys: Annotated[tuple[str, ...], Field(min_length=2)]
-    """What is crossed: names of categorical features (their category is used; a `bucketized` one gives its bucket) or of
-    string and integer data columns."""
+    """What is crossed: names of categorical features (their category is used; a `bucketized` one gives its bucket) or
+    of string and integer data columns."""
     hash_buckets: AtLeastTwo
     """Number of buckets."""
     deep: bool = False

@@ -10,8 +10,11 @@ from configs.section import Section
 
 
 class LabelConfig(Section):
-    """What is predicted. In the transformed examples it keeps its key: float32 [batch] for binary and regression,
-    int64 [batch] (the class id) for multiclass."""
+    """What is predicted.
+
+    In the transformed examples it keeps its key: float32 [batch] for binary and regression, int64 [batch] (the class
+    id) for multiclass.
+    """
 
     key: str
     """The data column."""

@@ -6,6 +6,8 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """A frozen group of settings. Unknown keys are refused; the text under each field is its reference documentation."""
+    """A frozen group of settings: unknown keys are refused, and the text under each field is its documentation."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
