@@ -1,0 +1,82 @@
+"""The gate between the data and training: what the rules find stops the run, or is only said."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from tensorflow_metadata.proto.v0.anomalies_pb2 import Anomalies
+from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.decorators import component
+from tfx.types import Artifact, artifact_utils, standard_artifacts
+
+from components import data_rules
+from components.data_rules import Finding, Split
+from configs.errors import GateError
+from configs.label import LabelConfig
+
+TRAIN = "train"
+
+
+@component
+def DataGate(  # noqa: N802, PLR0913, PLR0917
+    statistics: InputArtifact[standard_artifacts.ExampleStatistics],
+    anomalies: InputArtifact[standard_artifacts.ExampleAnomalies],
+    verdict: OutputArtifact[standard_artifacts.String],
+    label: Parameter[str],
+    columns: Parameter[str],
+    on_anomaly: Parameter[str],
+) -> None:
+    """Stop the run, or warn, when the data is unfit.
+
+    label: LabelConfig as JSON; columns: JSON list of the data columns that features read; on_anomaly: `stop` or `warn`.
+    verdict: JSON {"anomalies": [{"split", "column", "rule", "what"}, ...], "action": on_anomaly, "stopped": false}.
+    """
+    splits = [
+        Split.of(name, DatasetFeatureStatisticsList.FromString(_file(statistics, name, "FeatureStats.pb")).datasets)
+        for name in artifact_utils.decode_split_names(statistics.split_names)
+    ]
+    against_schema = {
+        name: Anomalies.FromString(_file(anomalies, name, "SchemaDiff.pb"))
+        for name in artifact_utils.decode_split_names(anomalies.split_names)
+    }
+    findings = judge(splits, against_schema, LabelConfig.model_validate_json(label), json.loads(columns))
+    if findings:
+        print(describe(findings))
+    if findings and on_anomaly == "stop":
+        raise GateError(describe(findings))
+    verdict.value = json.dumps({"anomalies": [*map(asdict, findings)], "action": on_anomaly, "stopped": False})
+
+
+def judge(
+    splits: Sequence[Split], anomalies: Mapping[str, Anomalies], label: LabelConfig, columns: Sequence[str]
+) -> list[Finding]:
+    """All that is wrong with the data, split by split; the split named `train` is the one that is trained on."""
+    findings: list[Finding] = []
+    train = next(split for split in splits if split.name == TRAIN)
+    for split in splits:
+        findings += data_rules.empty_split(split)
+        if split.name in anomalies and split.examples:
+            findings += data_rules.schema_anomalies(split.name, anomalies[split.name])
+        for rule in data_rules.LABEL_RULES:
+            findings += rule(split, label)
+        for column in dict.fromkeys(columns):
+            findings += data_rules.missing_feature(split, train, column)
+    findings += data_rules.constant_label(train, label)
+    return findings
+
+
+def describe(findings: Sequence[Finding]) -> str:
+    """One line for each finding, and the ways out."""
+    lines = [f"the data is unfit for training ({len(findings)} {'anomaly' if len(findings) == 1 else 'anomalies'}):"]
+    for finding in findings:
+        place = f"column {finding.column!r}, split {finding.split}" if finding.column else f"split {finding.split}"
+        lines.append(f"  {place}: {finding.rule}: {finding.what}")
+    lines.append("Mend the data, or correct the schema (`data.schema`), `label:` or `features:` if the data is right,")
+    lines.append("or set `data.on_anomaly: warn` to train all the same.")
+    return "\n".join(lines)
+
+
+def _file(artifact: Artifact, split: str, name: str) -> bytes:
+    return (Path(artifact_utils.get_split_uri([artifact], split)) / name).read_bytes()
