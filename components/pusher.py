@@ -1,0 +1,80 @@
+"""Copying a blessed model to where a model server looks for new versions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tfx import types
+from tfx import v1 as tfx
+from tfx.components.pusher import executor
+from tfx.dsl.components.base import executor_spec
+from tfx.proto import pusher_pb2
+from tfx.types import artifact_utils
+from tfx.utils import proto_utils
+
+
+def push(model: Path, destination: Path, clock: Callable[[], float] = time.time) -> Path:
+    """Make `destination/<version>` a copy of `model`, in one step: a server sees the whole version or none of it.
+
+    The version is the Unix time in seconds, or one more than the greatest there. Whatever is left of a push that was
+    killed has no number for a name, and is cleared away by the next.
+    """
+    destination.mkdir(parents=True, exist_ok=True)
+    for left_over in destination.glob(".pushing-*"):
+        shutil.rmtree(left_over)
+    version = max([int(clock()), *(int(path.name) + 1 for path in destination.iterdir() if path.name.isdigit())])
+    partial = destination / f".pushing-{version}-{os.getpid()}"
+    shutil.copytree(model, partial)
+    return partial.rename(destination / str(version))
+
+
+def archive(model: Path, directory: Path) -> None:
+    """Keep what was pushed in the artifact too, as TFX does: hard links where the file system has them, else copies."""
+    shutil.copytree(model, directory, copy_function=_link, dirs_exist_ok=True)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+class Executor(executor.Executor):
+    """TFX's, with the copy made in one step and versions that always rise."""
+
+    def Do(  # noqa: N802
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Push the model if it is blessed, and set the properties `pushed`, `pushed_destination`, `pushed_version`."""
+        pushed_model = artifact_utils.get_single_instance(output_dict["pushed_model"])
+        if not self.CheckBlessing(input_dict):
+            print("not blessed, so not pushed")
+            self._MarkNotPushed(pushed_model)
+            return
+        to = proto_utils.json_to_proto(exec_properties["push_destination"], pusher_pb2.PushDestination())
+        model = Path(self.GetModelPath(input_dict))
+        version = push(model, Path(to.filesystem.base_directory))
+        archive(model, Path(pushed_model.uri))
+        self._MarkPushed(pushed_model, pushed_destination=str(version), pushed_version=version.name)
+        print(f"pushed to {version}")
+
+
+class Pusher(tfx.components.Pusher):
+    """TFX's Pusher with the executor above."""
+
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+
+
+def pusher(model: types.BaseChannel, blessing: types.BaseChannel, destination: Path) -> Pusher:
+    """The component that pushes `model` to `destination` if `blessing` allows it."""
+    filesystem = pusher_pb2.PushDestination.Filesystem(base_directory=str(destination))
+    return Pusher(model, blessing, push_destination=pusher_pb2.PushDestination(filesystem=filesystem))
