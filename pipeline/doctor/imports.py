@@ -1,0 +1,101 @@
+"""Whether the large libraries load: in a process of their own, since a broken one can take the interpreter with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from pipeline.doctor.finding import REMAKE, Finding, note, ok, problem
+from pipeline.environment import SETTINGS
+
+LIBRARIES = (
+    "ml_metadata.metadata_store.metadata_store",
+    "tensorflow",
+    "keras",
+    "apache_beam",
+    "tensorflow_transform",
+    "tensorflow_data_validation",
+    "tensorflow_model_analysis",
+    "tfx.v1",
+)
+_SLOW_SECONDS = 60
+_TIMEOUT_SECONDS = 300
+_PROBE = """
+import importlib, sys, time
+report = open(int(sys.argv[1]), "w", buffering=1)
+for name in sys.argv[2:]:
+    start = time.perf_counter()
+    print("begin", name, file=report)
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        print("error", name, type(error).__name__ + ":", " ".join(str(error).split()), file=report)
+    else:
+        print("loaded", name, time.perf_counter() - start, file=report)
+"""
+_RELABEL = f"{sys.executable} tools/relabel.py (it fits two wheels to this C library; `make env` runs it)"
+_MENDS = {"undefined symbol": _RELABEL, "symbol lookup error": _RELABEL, "GLIBC": _RELABEL, "No module named": REMAKE}
+
+
+def load(names: Sequence[str] = LIBRARIES) -> Iterator[Finding]:
+    """Import each in turn; after a crash, go on with the next in another process."""
+    left, seconds, loaded = list(names), 0.0, []
+    while left:
+        events, ending = _probe(left)
+        for kind, name, rest in events:
+            if kind == "loaded":
+                seconds += float(rest)
+                loaded.append(name)
+            elif kind == "error":
+                yield problem(f"import {name} fails: {rest}", _mend(rest))
+        finished = [name for kind, name, _ in events if kind != "begin"]
+        left = [name for name in left if name not in finished]
+        if left:
+            yield problem(f"import {left[0]} {ending}", _mend(ending))
+            left = left[1:]
+    if loaded:
+        slow = note if seconds > _SLOW_SECONDS else ok
+        yield slow(f"loaded in {seconds:.0f} s: {', '.join(loaded)}")
+
+
+def _mend(message: str) -> str:
+    return next((mend for clue, mend in _MENDS.items() if clue in message), "rm -r .venv && make env")
+
+
+def _probe(names: Sequence[str]) -> tuple[list[tuple[str, str, str]], str]:
+    """(kind, name, rest) of each event, and how the process ended."""
+    reader, writer = os.pipe()
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter and text
+        [sys.executable, "-c", _PROBE, str(writer), *names],
+        pass_fds=[writer],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **SETTINGS},
+    )
+    os.close(writer)
+    try:
+        _, errors = process.communicate(timeout=_TIMEOUT_SECONDS)
+        ending = _ending(process.returncode, errors)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        ending = f"takes more than {_TIMEOUT_SECONDS} s"
+    with os.fdopen(reader) as events:
+        return [_event(line) for line in events], ending
+
+
+def _event(line: str) -> tuple[str, str, str]:
+    kind, name, *rest = line.rstrip("\n").split(" ", 2)
+    return kind, name, rest[0] if rest else ""
+
+
+def _ending(code: int, errors: str) -> str:
+    how = (
+        f"ends the interpreter with {signal.Signals(-code).name}" if code < 0 else f"ends the interpreter (exit {code})"
+    )
+    last = errors.strip().splitlines()[-1:]
+    return ": ".join([how, *last])
