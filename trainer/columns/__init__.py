@@ -1,0 +1,56 @@
+"""Feature columns: one file for each kind, both halves in it: what Transform computes, how the Keras model takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from configs.features import (
+    BucketizedFeature,
+    CrossedFeature,
+    CustomFeature,
+    Feature,
+    HashedFeature,
+    IdentityFeature,
+    NumericFeature,
+    VocabularyFeature,
+)
+from trainer.columns.base import CategoryColumn, Column, NumberColumn, VocabularySize
+from trainer.columns.batch import MISSING_INTEGER, Batch, Raw
+from trainer.columns.bucketized import BucketizedColumn
+from trainer.columns.crossed import CrossedColumn
+from trainer.columns.custom import custom_column
+from trainer.columns.hashed import HashedColumn
+from trainer.columns.identity import IdentityColumn
+from trainer.columns.inputs import ModelInputs
+from trainer.columns.numeric import NumericColumn
+from trainer.columns.vocabulary import VocabularyColumn, vocabulary_size
+
+__all__ = [
+    "MISSING_INTEGER",
+    "Batch",
+    "CategoryColumn",
+    "Column",
+    "ModelInputs",
+    "NumberColumn",
+    "Raw",
+    "VocabularySize",
+    "build",
+    "vocabulary_size",
+]
+
+KINDS: dict[type, Callable[[str, Any], Column]] = {
+    BucketizedFeature: BucketizedColumn,
+    CrossedFeature: CrossedColumn,
+    CustomFeature: custom_column,
+    HashedFeature: HashedColumn,
+    IdentityFeature: IdentityColumn,
+    NumericFeature: NumericColumn,
+    VocabularyFeature: VocabularyColumn,
+}
+"""Which class makes which `column:` kind."""
+
+
+def build(features: Mapping[str, Feature]) -> dict[str, Column]:
+    """The columns of the config's features, by name, in the config's order."""
+    return {name: KINDS[type(feature)](name, feature) for name, feature in features.items()}

@@ -1,0 +1,145 @@
+"""One batch of raw examples in the Transform graph: each data column made dense once, each feature computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import tensorflow as tf
+
+from configs.errors import TrainingError
+from trainer.columns.statistics import Statistic, analyze
+
+if TYPE_CHECKING:
+    from trainer.columns.base import CategoryColumn, Column
+
+RawTensor: TypeAlias = tf.Tensor | tf.SparseTensor
+
+MISSING_INTEGER = tf.int64.min
+"""What a dense int64 tensor carries for a missing value: `Raw.values`, and requests of named tensors."""
+
+
+class Categories(NamedTuple):
+    """The categories of a feature before the missing ones get a number."""
+
+    ids: tf.Tensor
+    """int64 [batch]; anything where unknown."""
+    known: tf.Tensor
+    """bool [batch]: False where the raw value is missing and nothing stands in for it."""
+    missing: tf.Tensor | int
+    """The category of what is unknown: the one after all others."""
+
+    def numbered(self) -> tf.Tensor:
+        """int64 [batch]: the categories, the unknown ones' among them."""
+        return tf.where(self.known, self.ids, tf.cast(self.missing, tf.int64))
+
+
+class Raw:
+    """One data column of a batch.
+
+    An absent value, NaN, the empty string and the smallest int64 all count as missing: the last three are what a dense
+    tensor carries for an absent value, so that a request of named tensors and a serialized example mean the same.
+    Of several values in one example the first counts.
+    """
+
+    def __init__(self, name: str, tensor: RawTensor) -> None:
+        self.name = name
+        self.values = _dense(tensor)
+        """[batch] of int64, float32 or string."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the column holds strings."""
+        return bool(self.values.dtype == tf.string)
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the column holds integers."""
+        return bool(self.values.dtype.is_integer)
+
+    @cached_property
+    def present(self) -> tf.Tensor:
+        """Where there is a value: bool [batch]."""
+        if self.is_text:
+            return tf.not_equal(self.values, "")
+        if self.is_integer:
+            return tf.not_equal(self.values, tf.constant(MISSING_INTEGER, self.values.dtype))
+        return tf.logical_not(tf.math.is_nan(self.values))
+
+    @cached_property
+    def numbers(self) -> tf.Tensor:
+        """Numbers as float64 [batch], NaN where missing. Raises TrainingError for a column of strings."""
+        if self.is_text:
+            raise TrainingError(
+                f"data column {self.name!r} holds text, and a numeric or bucketized feature needs numbers. Make the"
+                " feature `column: vocabulary` or `column: hashed`, or correct the type of the data column"
+            )
+        if not self.is_integer:
+            return tf.cast(self.values, tf.float64)
+        return tf.where(self.present, tf.cast(self.values, tf.float64), tf.constant(float("nan"), tf.float64))
+
+    @cached_property
+    def text(self) -> tf.Tensor:
+        """Strings [batch], integers in decimal; anything where missing. Raises TrainingError for a column of floats."""
+        if self.is_text:
+            return self.values
+        if self.is_integer:
+            return tf.strings.as_string(self.values)
+        raise TrainingError(
+            f"data column {self.name!r} holds fractional numbers, which make no categories. Make the feature"
+            " `column: bucketized` (for a cross: give the name of a bucketized feature as its key)"
+        )
+
+    def filled_text(self, missing: object) -> tuple[tf.Tensor, tf.Tensor]:
+        """`text` with `missing` in the place of missing values, and bool [batch]: where there is a value now."""
+        if missing is None:
+            return self.text, self.present
+        return tf.where(self.present, self.text, str(missing)), tf.ones_like(self.present)
+
+
+class Batch:
+    """What a column computes from: `tensors` as Transform gives them, and what the columns share."""
+
+    def __init__(self, tensors: Mapping[str, RawTensor], columns: Mapping[str, Column]) -> None:
+        self.tensors = tensors
+        self.columns = columns
+        self._raw: dict[str, Raw] = {}
+        self._categories: dict[str, Categories] = {}
+
+    def raw(self, name: str) -> Raw:
+        """The data column of that name."""
+        if name not in self._raw:
+            self._raw[name] = Raw(name, self.tensor(name))
+        return self._raw[name]
+
+    def tensor(self, name: str) -> RawTensor:
+        """The data column as Transform gives it. Raises TrainingError if the examples have none of that name."""
+        if name not in self.tensors:
+            raise TrainingError(f"no data column {name!r} in the examples; there are {', '.join(sorted(self.tensors))}")
+        return self.tensors[name]
+
+    def categories(self, column: CategoryColumn) -> Categories:
+        """The categories of a feature."""
+        if column.name not in self._categories:
+            self._categories[column.name] = column.categories(self)
+        return self._categories[column.name]
+
+    def statistic(self, wish: Statistic) -> tf.Tensor:
+        """What a column wished for in its `statistics`."""
+        return self._statistics[wish]
+
+    @cached_property
+    def _statistics(self) -> dict[Statistic, tf.Tensor]:
+        wishes = [wish for column in self.columns.values() for wish in column.statistics()]
+        return analyze(wishes, {wish.key: self.raw(wish.key).numbers for wish in wishes})
+
+
+def _dense(tensor: RawTensor) -> tf.Tensor:
+    if isinstance(tensor, tf.SparseTensor):
+        missing = {tf.string: "", tf.int64: MISSING_INTEGER}.get(tensor.dtype, float("nan"))
+        shape = tf.maximum(
+            tensor.dense_shape, tf.constant([0, 1], tf.int64)
+        )  # no example has a value: still one column
+        tensor = tf.sparse.to_dense(tf.SparseTensor(tensor.indices, tensor.values, shape), default_value=missing)
+    return tensor if tensor.shape.rank == 1 else tensor[:, 0]

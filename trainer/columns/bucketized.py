@@ -1,0 +1,56 @@
+"""`column: bucketized`: the bucket that a number falls in."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from configs.features import BucketizedFeature
+from trainer.columns.base import CategoryColumn, VocabularySize
+from trainer.columns.batch import Batch, Categories, Raw
+from trainer.columns.statistics import Quantiles, Statistic
+
+
+class BucketizedColumn(CategoryColumn[BucketizedFeature]):
+    """Bucket i holds boundaries[i-1] <= x < boundaries[i].
+
+    A number on a boundary is in the bucket above, also where the data column is float32 and the boundary has no exact
+    float32: 41.8 in the data is 41.8 in the config.
+    """
+
+    @property
+    def key(self) -> str:
+        """The data column."""
+        return self.feature.key or self.name
+
+    def statistics(self) -> list[Statistic]:
+        """The quantiles, where no boundaries are given."""
+        return [Quantiles(self.key, self.feature.buckets)] if self.feature.buckets is not None else []
+
+    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
+        """The buckets, and one for the missing value if nothing stands in for it."""
+        return self.num_known + (self.feature.missing is None)
+
+    @property
+    def num_known(self) -> int:
+        """Number of buckets."""
+        return self.feature.buckets or len(self.feature.boundaries or ()) + 1
+
+    def categories(self, batch: Batch) -> Categories:
+        """The buckets."""
+        raw = batch.raw(self.key)
+        numbers, missing = raw.numbers, tf.math.is_nan(raw.numbers)
+        if self.feature.missing is not None:
+            numbers, missing = tf.where(missing, _as_data(self.feature.missing, raw), numbers), tf.zeros_like(missing)
+        ids = tf.searchsorted(self._boundaries(batch, raw), numbers, side="right", out_type=tf.int64)
+        return Categories(ids, tf.logical_not(missing), self.num_known)
+
+    def _boundaries(self, batch: Batch, raw: Raw) -> tf.Tensor:
+        if self.feature.boundaries is not None:
+            return _as_data(self.feature.boundaries, raw)
+        return batch.statistic(*self.statistics())
+
+
+def _as_data(numbers: float | tuple[float, ...], raw: Raw) -> tf.Tensor:
+    """float64 of the same rounding as the data column's."""
+    return tf.constant(np.asarray(numbers, np.float64 if raw.is_integer else np.float32), tf.float64)

@@ -1,0 +1,57 @@
+"""`column: custom`: a feature computed by the user's own function."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from configs.errors import TrainingError
+from configs.features import CustomFeature
+from trainer.columns.base import CategoryColumn, NumberColumn, VocabularySize
+from trainer.columns.batch import Batch, Categories
+from trainer.hooks import resolve
+
+
+class CustomNumber(NumberColumn[CustomFeature]):
+    """A function's floating-point result."""
+
+    def transform(self, batch: Batch) -> tf.Tensor:
+        """The result as float32."""
+        result = _call(self.name, self.feature, batch)
+        if not result.dtype.is_floating:
+            raise TrainingError(
+                f"features.{self.name}: {self.feature.function} gives {result.dtype.name}, and without `num_categories`"
+                " the result must be floating point. Set `num_categories`, or cast the result to tf.float32"
+            )
+        return tf.cast(result, tf.float32)
+
+
+class CustomCategory(CategoryColumn[CustomFeature]):
+    """A function's integer result; the function itself gives a missing value a category."""
+
+    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
+        """As the config says."""
+        return self.feature.num_categories or 0
+
+    def categories(self, batch: Batch) -> Categories:
+        """The result as int64."""
+        result = _call(self.name, self.feature, batch)
+        if not result.dtype.is_integer:
+            raise TrainingError(
+                f"features.{self.name}: {self.feature.function} gives {result.dtype.name}, and `num_categories` is for"
+                " an integer result. Remove `num_categories`, or cast the result to tf.int64"
+            )
+        ids = tf.cast(result, tf.int64)
+        return Categories(ids, tf.ones_like(ids, tf.bool), self.feature.num_categories or 0)
+
+
+def custom_column(name: str, feature: CustomFeature) -> CustomNumber | CustomCategory:
+    """A number, or a category where `num_categories` is set."""
+    return CustomNumber(name, feature) if feature.num_categories is None else CustomCategory(name, feature)
+
+
+def _call(name: str, feature: CustomFeature, batch: Batch) -> tf.Tensor:
+    function = resolve(feature.function, f"features.{name}.function")
+    result = function({key: batch.tensor(key) for key in feature.keys})
+    if not isinstance(result, tf.Tensor) or result.shape.rank != 1:
+        raise TrainingError(f"features.{name}: {feature.function} must give a tensor of shape [batch]; got {result}")
+    return result

@@ -1,0 +1,23 @@
+"""`column: hashed`: the hash bucket of a string or integer."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from configs.features import HashedFeature
+from trainer.columns.base import CategoryColumn, VocabularySize
+from trainer.columns.batch import Batch, Categories
+
+
+class HashedColumn(CategoryColumn[HashedFeature]):
+    """FarmHash fingerprint64 of the text, modulo the number of buckets."""
+
+    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
+        """hash_buckets, and one for the missing value if nothing stands in for it."""
+        return self.feature.hash_buckets + (self.feature.missing is None)
+
+    def categories(self, batch: Batch) -> Categories:
+        """The hash buckets."""
+        text, known = batch.raw(self.feature.key or self.name).filled_text(self.feature.missing)
+        ids = tf.strings.to_hash_bucket_fast(text, self.feature.hash_buckets)
+        return Categories(ids, known, self.feature.hash_buckets)

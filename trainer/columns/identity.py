@@ -1,0 +1,34 @@
+"""`column: identity`: an integer that is a category already."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from configs.errors import TrainingError
+from configs.features import IdentityFeature
+from trainer.columns.base import CategoryColumn, VocabularySize
+from trainer.columns.batch import Batch, Categories
+
+
+class IdentityColumn(CategoryColumn[IdentityFeature]):
+    """The integer itself; one outside 0..num_buckets-1 is treated as missing."""
+
+    def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
+        """num_buckets, and one for the missing value if nothing stands in for it."""
+        return self.feature.num_buckets + (self.feature.missing is None)
+
+    def categories(self, batch: Batch) -> Categories:
+        """The integers. Raises TrainingError for a data column that is not of integers."""
+        key = self.feature.key or self.name
+        raw = batch.raw(key)
+        if not raw.is_integer:
+            found, way = ("text", "vocabulary` or `hashed") if raw.is_text else ("fractional numbers", "bucketized")
+            raise TrainingError(
+                f"features.{self.name}: data column {key!r} holds {found}, and `column: identity` needs integers."
+                f" Make it `column: {way}`, or correct the type of the data column"
+            )
+        known = tf.logical_and(raw.values >= 0, raw.values < self.feature.num_buckets)
+        if self.feature.missing is None:
+            return Categories(raw.values, known, self.feature.num_buckets)
+        filled = tf.where(known, raw.values, tf.constant(self.feature.missing, tf.int64))
+        return Categories(filled, tf.ones_like(known), self.feature.num_buckets)

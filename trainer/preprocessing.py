@@ -1,0 +1,28 @@
+"""The preprocessing_fn that TFX's Transform traces: the config's features and label as one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from trainer import columns
+from trainer.columns.batch import Batch, RawTensor
+from trainer.label import transform_label
+from trainer.sections import TrainerSections
+
+
+def preprocessing_fn(inputs: Mapping[str, RawTensor], custom_config: Mapping[str, str]) -> dict[str, tf.Tensor]:
+    """Raw data columns to features and label, each of shape [batch].
+
+    custom_config: {"config": TrainerSections as JSON}. Transform traces this about ten times: it has no side effects.
+    """
+    return transform(inputs, TrainerSections.from_json(custom_config["config"]))
+
+
+def transform(inputs: Mapping[str, RawTensor], sections: TrainerSections) -> dict[str, tf.Tensor]:
+    """`preprocessing_fn` for parsed sections."""
+    built = columns.build(sections.features)
+    batch = Batch(inputs, built)
+    outputs = {name: column.transform(batch) for name, column in built.items()}
+    return outputs | {sections.label.key: transform_label(sections.label, batch.raw(sections.label.key))}

@@ -1,0 +1,48 @@
+"""The part of the config that Transform and Trainer see, as one JSON string in their `custom_config`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from configs.config import PipelineConfig
+from configs.features import Feature
+from configs.label import LabelConfig
+from configs.model import ModelConfig
+from configs.section import Section
+from configs.train import TrainConfig
+
+
+class TrainerSections(Section):
+    """What Transform and Trainer need of the config: `TrainerSections.of(config).to_json()` travels in `custom_config`
+    under the key `config`, and `TrainerSections.from_json` reads it at the other end.
+    """
+
+    label: LabelConfig
+    """What is predicted."""
+    features: Annotated[dict[str, Feature], Field(min_length=1)]
+    """Which columns mean what."""
+    model: ModelConfig = ModelConfig()
+    """What is trained."""
+    train: TrainConfig = TrainConfig()
+    """How it is trained."""
+
+    @classmethod
+    def of(cls, config: PipelineConfig) -> TrainerSections:
+        """The sections of a whole config."""
+        return cls(label=config.label, features=config.features, model=config.model, train=config.train)
+
+    @classmethod
+    def for_transform(cls, config: PipelineConfig) -> TrainerSections:
+        """The label and the features alone, so that a change of `train:` leaves Transform's output valid."""
+        return cls(label=config.label, features=config.features)
+
+    def to_json(self) -> str:
+        """One line of JSON; equal sections give equal text."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str) -> TrainerSections:
+        """The sections that `to_json` wrote."""
+        return cls.model_validate_json(text)
