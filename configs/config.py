@@ -12,7 +12,7 @@ from configs.evaluate import EvaluateConfig
 from configs.features import Feature
 from configs.label import LabelConfig
 from configs.model import ModelConfig
-from configs.section import Section
+from configs.section import Name, Section
 from configs.train import TrainConfig
 
 
@@ -21,7 +21,7 @@ class PipelineSection(Section):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
     """Lower-case letters, digits and dashes."""
-    root: str = "runs"
+    root: Name = "runs"
     """Directory for artifacts, metadata, logs and reports; the pipeline gets a folder of its own name in it."""
 
 

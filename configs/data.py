@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.section import Section
+from configs.section import Name, Section
 
-Paths = str | Annotated[tuple[str, ...], Field(min_length=1)]
+Paths = Name | Annotated[tuple[Name, ...], Field(min_length=1)]
 ColumnType = Literal["int", "float", "string"]
 PositiveInt = Annotated[int, Field(gt=0)]
 
@@ -25,7 +25,7 @@ class CsvSource(Section):
     """One character between fields; `"\\t"` for tabs."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
     """The character around fields that hold delimiters or line breaks; doubled inside a field, it stands for itself."""
-    column_names: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    column_names: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
     """Names of the columns for files without a header line; null: every file starts with the same header line."""
     null_values: tuple[str, ...] = ("",)
     """Unquoted texts that mean "missing". In string columns a quoted empty text is missing too."""
@@ -39,12 +39,12 @@ class DataConfig(Section):
     types: dict[str, ColumnType] = {}
     """Types of single columns (`int`: int64, `float`: float32, `string`: UTF-8). A column not named here takes its type
     from `schema`, else from a pass over all the data: int if every value is one, else float, else string."""
-    schema_file: Annotated[str | None, Field(alias="schema")] = None
+    schema_file: Annotated[Name | None, Field(alias="schema")] = None
     """A curated schema (TensorFlow Metadata, text format). null: it is inferred from the statistics."""
     splits: Annotated[dict[str, PositiveInt], Field(min_length=2)] = {"train": 8, "eval": 1, "test": 1}
     """Hash buckets for each split: `{train: 8, eval: 1, test: 1}` puts 80, 10 and 10 percent of the rows there. Needs
     `train` and `eval`."""
-    split_key: str | None = None
+    split_key: Name | None = None
     """Rows with the same value in this column land in the same split; null: the whole row is hashed, so that only
     identical rows land together."""
     shards: Literal["auto"] | PositiveInt = "auto"

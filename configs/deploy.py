@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from configs.section import Section
+from configs.section import Name, Section
 
 
 class DeployConfig(Section):
     """Where a blessed model goes."""
 
-    push: str | None = "serving"
+    push: Name | None = "serving"
     """Directory that a model server watches: each push makes a new version in it, a number that rises. null: never
     push."""

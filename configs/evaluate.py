@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
-from configs.section import Section
+from configs.section import Name, Section
 
 METRICS = {
     "binary": {
@@ -33,6 +33,10 @@ METRICS = {
 LOWER_IS_BETTER = frozenset({"binary_crossentropy", "crossentropy", "mean_squared_error", "mean_absolute_error"})
 """Metrics where a smaller value is the better one."""
 
+_METRIC_NAMES: list[JsonValue] = [*sorted(name for names in METRICS.values() for name in names)]
+MetricName = Annotated[str, Field(json_schema_extra={"enum": _METRIC_NAMES})]
+"""A name in METRICS. Which ones fit depends on the label, so that configs/rules.py judges them."""
+
 
 class Threshold(Section):
     """What one metric must reach, over the whole evaluated split, for the model to be blessed."""
@@ -57,11 +61,13 @@ class Threshold(Section):
 class EvaluateConfig(Section):
     """What is measured on held-out data, and what it must reach."""
 
-    split: str | None = None
+    split: Name | None = None
     """The split to evaluate; null: `test` where there is one, else `eval`."""
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[MetricName, ...] = ()
     """Names of metrics; empty: all that fit the label's kind."""
-    slices: tuple[str | Annotated[tuple[str, ...], Field(min_length=1)], ...] = ()
+    slices: tuple[Name | Annotated[tuple[Name, ...], Field(min_length=1)], ...] = ()
     """Data columns whose every value gets metrics of its own; a list inside the list crosses columns."""
-    thresholds: dict[str, Threshold] = {}
+    thresholds: Annotated[
+        dict[str, Threshold], Field(json_schema_extra={"propertyNames": {"enum": _METRIC_NAMES}})
+    ] = {}
     """For each metric what it must reach; empty: every model is blessed."""

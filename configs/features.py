@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from configs.section import Section
+from configs.section import Name, Section
 
 DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 Embedding = Literal["auto", "one_hot"] | Annotated[int, Field(gt=0)]
@@ -16,7 +16,7 @@ Scalar = str | int | float
 
 
 class _OneColumn(Section):
-    key: str | None = None
+    key: Name | None = None
     """The data column it reads; null: the one with the feature's own name."""
 
 
@@ -104,7 +104,7 @@ class VocabularyFeature(_FilledCategorical):
     """`vocabulary`."""
     values: Annotated[tuple[str | int, ...], Field(min_length=1)] | None = None
     """The vocabulary itself, in order. Give this, `file`, or neither: then it is learned from the train split."""
-    file: str | None = None
+    file: Name | None = None
     """A text file with one value a line, in order."""
     top_k: AtLeastOne | None = None
     """Learned only: keep the k most frequent values; null: all."""
@@ -143,7 +143,7 @@ class CrossedFeature(_Categorical):
 
     column: Literal["crossed"]
     """`crossed`."""
-    keys: Annotated[tuple[str, ...], Field(min_length=2)]
+    keys: Annotated[tuple[Name, ...], Field(min_length=2)]
     """What is crossed: names of categorical features (their category is used; a `bucketized` one gives its bucket) or
     of string and integer data columns."""
     hash_buckets: AtLeastTwo
@@ -160,7 +160,7 @@ class CustomFeature(_Categorical):
     function: DottedPath
     """Dotted path to a function that takes the raw tensors of `keys`, {name: [batch, 1] dense or sparse}, and returns a
     tensor of shape [batch]: floating point for a number, integer for a category."""
-    keys: Annotated[tuple[str, ...], Field(min_length=1)]
+    keys: Annotated[tuple[Name, ...], Field(min_length=1)]
     """The data columns that it reads."""
     num_categories: AtLeastOne | None = None
     """How many categories an integer result has; null: the result is a number."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from configs.section import Section
+from configs.section import Name, Section
 
 
 class LabelConfig(Section):
@@ -16,7 +16,7 @@ class LabelConfig(Section):
     id) for multiclass.
     """
 
-    key: str
+    key: Name
     """The data column."""
     kind: Literal["binary", "multiclass", "regression"]
     """binary: two classes, the model gives the probability of the second; multiclass: the model gives a probability for

@@ -1,0 +1,108 @@
+"""From YAML on disk to the typed config, with every mistake told at once.
+
+config = load("configs/taxi.yaml", profile="kubeflow", overrides=["train.epochs=1"])
+loaded = load_with_places("configs/taxi.yaml")
+loaded.config.label.key              # "big_tipper"
+loaded.place(("label", "key"))       # "configs/taxi.yaml:12"
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from os import PathLike
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from configs import rules
+from configs.config import PipelineConfig
+from configs.errors import ConfigError, Problem
+from configs.explain import explain
+from configs.files import read_mapping
+from configs.overlay import lay, profile_path, setting, unknown_profile
+from configs.tree import Mistake, Tree, Where, at, dotted, plain
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A config, and where each of its settings is written."""
+
+    config: PipelineConfig
+    tree: Tree
+
+    def place(self, where: Where) -> str:
+        """`configs/taxi.yaml:12`; for a setting that is not written, the place of what would hold it."""
+        return str(at(self.tree, where))
+
+    def problems(self, findings: Iterable[tuple[Where, str]]) -> list[Problem]:
+        """Findings as (way to the setting, what is wrong with it), placed and in reading order."""
+        mistakes = {Mistake(at(self.tree, where), f"{dotted(where)}: {what}") for where, what in findings}
+        return [mistake.problem() for mistake in sorted(mistakes)]
+
+
+def load(path: str | PathLike[str], profile: str | None = None, overrides: Sequence[str] = ()) -> PipelineConfig:
+    """The config in `path`, with a profile's overlay and `--set` values laid over it. Raises ConfigError."""
+    return load_with_places(path, profile, overrides).config
+
+
+def load_with_places(path: str | PathLike[str], profile: str | None = None, overrides: Sequence[str] = ()) -> Loaded:
+    """As `load`, keeping where each setting is written."""
+    trees, mistakes = _layers(Path(path), profile, overrides)
+    if not trees:
+        raise _error(mistakes)
+    tree = reduce(lay, trees)
+    typed = _typed(tree)
+    if isinstance(typed, PipelineConfig) and not mistakes:
+        return Loaded(typed, tree)
+    told = {mistake.place for mistake in mistakes}  # a value that could not be read is not refused a second time
+    more = [] if isinstance(typed, PipelineConfig) else typed
+    raise _error(mistakes + [mistake for mistake in more if mistake.place not in told])
+
+
+def _layers(path: Path, profile: str | None, overrides: Sequence[str]) -> tuple[list[Tree], list[Mistake]]:
+    """The config, the overlay and the `--set` values that could be read, lowest first; none if the config could not."""
+    config, mistakes = read_mapping(path, layer=0)
+    layers = [config]
+    if profile is not None and path.parent.is_dir():
+        unknown = unknown_profile(path, profile)
+        overlay, more = (None, [unknown]) if unknown else read_mapping(profile_path(path, profile), layer=1)
+        layers.append(overlay)
+        mistakes += more
+    for number, text in enumerate(overrides):
+        tree, more = setting(text, layer=2 + number)
+        layers.append(tree)
+        mistakes += more
+    return [tree for tree in layers if tree is not None] if config else [], mistakes
+
+
+def _typed(tree: Tree) -> PipelineConfig | list[Mistake]:
+    """The config, or what pydantic and the rules across sections have against it."""
+    text = json.dumps(plain(tree))
+    try:
+        config, mistakes = PipelineConfig.model_validate_json(text), []
+        parts = dict(config)
+    except ValidationError as error:
+        config, mistakes = None, explain(error, tree)
+        parts = _valid_parts(plain(tree), {str(item["loc"][0]) for item in error.errors(include_url=False)})
+    mistakes += [Mistake(at(tree, where), f"{dotted(where)}: {what}") for where, what in rules.check(parts)]
+    return config if config is not None and not mistakes else mistakes
+
+
+def _valid_parts(values: dict[str, object], refused: set[str]) -> dict[str, object]:
+    """The sections with nothing wrong in themselves, so that the rules between those still apply."""
+    parts: dict[str, object] = {}
+    for name, field in PipelineConfig.model_fields.items():
+        if name in refused:
+            continue
+        if name in values:
+            parts[name] = TypeAdapter(field.rebuild_annotation()).validate_json(json.dumps(values[name]))
+        else:
+            parts[name] = field.get_default()
+    return parts
+
+
+def _error(mistakes: list[Mistake]) -> ConfigError:
+    return ConfigError(*(mistake.problem() for mistake in sorted(set(mistakes))))

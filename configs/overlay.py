@@ -1,0 +1,74 @@
+"""Settings laid over settings: a profile's file beside the config's, and `--set` values over both.
+
+Mappings merge, everything else replaces. The exception is a feature whose `column:` changes: settings of the old kind
+would be mistakes under the new one, so the new feature replaces the old one whole.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from configs.suggest import did_you_mean, listed
+from configs.tree import Mistake, Place, Tree
+from configs.yaml_tree import read
+
+FEATURE_DEPTH = 2  # features.<name>
+
+
+def lay(lower: Tree, upper: Tree, above: tuple[str, ...] = ()) -> Tree:
+    """`upper` over `lower`."""
+    if not isinstance(lower.value, dict) or not isinstance(upper.value, dict) or _other_kind(lower, upper, above):
+        return upper
+    merged = dict(lower.value)
+    for name, child in upper.value.items():
+        merged[name] = lay(merged[name], child, (*above, name)) if name in merged else child
+    return Tree(merged, lower.key_place, lower.place)
+
+
+def _other_kind(lower: Tree, upper: Tree, above: tuple[str, ...]) -> bool:
+    if len(above) != FEATURE_DEPTH or above[0] != "features":
+        return False
+    old, new = (tree.value.get("column") if isinstance(tree.value, dict) else None for tree in (lower, upper))
+    return old is not None and new is not None and old.value != new.value
+
+
+def profile_path(config: Path, profile: str) -> Path:
+    """`configs/taxi.kubeflow.yaml` for `configs/taxi.yaml` and `kubeflow`."""
+    return config.with_name(f"{config.stem}.{profile}{config.suffix}")
+
+
+def profiles(config: Path) -> list[str]:
+    """The profiles that lie beside a config."""
+    start, end = f"{config.stem}.", config.suffix
+    names = [path.name for path in config.parent.iterdir() if path.is_file()]
+    found = [name[len(start) : len(name) - len(end)] for name in names if name.startswith(start) and name.endswith(end)]
+    return sorted(name for name in found if name)
+
+
+def unknown_profile(config: Path, profile: str) -> Mistake | None:
+    """What to say of a profile that does not exist; None if it does."""
+    known = profiles(config)
+    if profile in known:
+        return None
+    have = f"there are: {listed(known)}" if known else f"{config} has none"
+    file = config.with_name(f"{config.stem}.<profile>{config.suffix}")
+    what = f"no such profile; {have} (a profile is a file {file}){did_you_mean(profile, known)}"
+    return Mistake(Place(1, 0, 0, f"--profile {profile}"), what)
+
+
+def setting(text: str, layer: int) -> tuple[Tree | None, list[Mistake]]:
+    """The tree of `train.epochs=1`: one value, under the names on the way to it."""
+    source = f"--set {text}"
+    place = Place(layer, 0, 0, source)
+    path, equals, written = text.partition("=")
+    names = [name.strip() for name in path.split(".")]
+    if not equals or not all(names):
+        return None, [Mistake(place, "write it as --set section.setting=value, such as --set train.epochs=1")]
+    tree, mistakes = read(written, source, layer, one_line=True)
+    if mistakes:
+        return None, mistakes
+    for_empty = Tree(None, place, place, "")
+    tree = tree or for_empty
+    for name in reversed(names):
+        tree = Tree({name: Tree(tree.value, place, place, tree.text)}, place, place)
+    return tree, []

@@ -1,0 +1,135 @@
+"""The rules across sections, one short function each.
+
+A rule takes the sections it speaks of, by the names of their parameters, so that it applies even where another section
+is broken. It yields what it finds wrong: the way to the setting, and what to say of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from configs import feature_rules
+from configs.data import DataConfig
+from configs.evaluate import METRICS, EvaluateConfig
+from configs.features import Feature
+from configs.keras_names import ACTIVATIONS, OPTIMIZERS
+from configs.label import LabelConfig
+from configs.model import ModelConfig
+from configs.suggest import did_you_mean
+from configs.train import TrainConfig
+from configs.tree import Where
+from configs.words import either
+
+Finding = tuple[Where, str]
+Rule = Callable[..., Iterator[Finding]]
+
+
+def check(parts: Mapping[str, object]) -> list[Finding]:
+    """What all the rules find in the sections given; a rule that needs a section not given is left out."""
+    findings: list[Finding] = []
+    for rule in RULES:
+        needs = inspect.signature(rule).parameters
+        if needs.keys() <= parts.keys():
+            findings += rule(**{name: parts[name] for name in needs})
+    return findings
+
+
+def splits_to_train_and_stop_by(data: DataConfig) -> Iterator[Finding]:
+    for needed, use in (("train", "the model learns from it"), ("eval", "training stops by it")):
+        if needed not in data.splits:
+            meant = did_you_mean(needed, data.splits)
+            yield ("data", "splits"), f"a split `{needed}` is missing: {use}; found {either(data.splits)}{meant}"
+
+
+def split_names_are_plain(data: DataConfig) -> Iterator[Finding]:
+    for name in data.splits:
+        if not re.fullmatch(r"[A-Za-z0-9_]+", name):
+            yield ("data", "splits", name), f'"{name}" becomes part of a folder\'s name: only letters, digits and _'
+
+
+def evaluated_split_exists(data: DataConfig, evaluate: EvaluateConfig) -> Iterator[Finding]:
+    if evaluate.split is not None and evaluate.split not in data.splits:
+        meant = did_you_mean(evaluate.split, data.splits)
+        yield ("evaluate", "split"), f'no split "{evaluate.split}" in data.splits; there: {either(data.splits)}{meant}'
+
+
+def metrics_fit_the_label(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Finding]:
+    for number, name in enumerate(evaluate.metrics):
+        where: Where = ("evaluate", "metrics", number)
+        if name not in METRICS[label.kind]:
+            yield where, _unfit_metric(name, label.kind)
+        elif name in evaluate.metrics[:number]:
+            yield where, f'"{name}" stands here twice; remove one'
+
+
+def thresholds_are_of_metrics(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Finding]:
+    measured = evaluate.metrics or tuple(METRICS[label.kind])
+    for name in evaluate.thresholds:
+        where: Where = ("evaluate", "thresholds", name)
+        if name not in METRICS[label.kind]:
+            yield where, _unfit_metric(name, label.kind)
+        elif name not in measured:
+            yield where, f'"{name}" is not measured; add it to evaluate.metrics, or remove the threshold'
+
+
+def _unfit_metric(name: str, kind: str) -> str:
+    others = [other for other, names in METRICS.items() if name in names]
+    what = f'"{name}" is for {either(others)} labels, and this label is {kind}' if others else f'no metric "{name}"'
+    return f"{what}; for {kind}: {either(METRICS[kind])}{did_you_mean(name, METRICS[kind])}"
+
+
+SHARES = frozenset({"auc", "auc_precision_recall", "binary_accuracy", "precision", "recall", "accuracy", "r_squared"})
+"""Metrics that lie between 0 and 1."""
+
+
+def thresholds_can_be_met(evaluate: EvaluateConfig) -> Iterator[Finding]:
+    for name, threshold in evaluate.thresholds.items():
+        where: Where = ("evaluate", "thresholds", name)
+        if name in SHARES and threshold.min is not None and threshold.min > 1:
+            percent = f"; did you mean {threshold.min / 100:g}?" if threshold.min <= 100 else ""
+            yield (*where, "min"), f"found {threshold.min:g}, but {name} lies between 0 and 1{percent}"
+        if threshold.max is not None and threshold.max < 0:
+            yield (*where, "max"), f"found {threshold.max:g}, but {name} is never below 0, so no model could pass"
+
+
+def optimizer_is_known(train: TrainConfig) -> Iterator[Finding]:
+    if train.optimizer.lower() not in OPTIMIZERS:
+        meant = did_you_mean(train.optimizer, OPTIMIZERS)
+        yield ("train", "optimizer"), f'Keras has no optimizer "{train.optimizer}"; it has: {either(OPTIMIZERS)}{meant}'
+
+
+def activation_is_known(model: ModelConfig) -> Iterator[Finding]:
+    if model.activation not in ACTIVATIONS:
+        meant = did_you_mean(model.activation, ACTIVATIONS)
+        what = f'Keras has no activation "{model.activation}"; it has: {either(ACTIVATIONS)}{meant}'
+        yield ("model", "activation"), what
+
+
+def options_go_to_own_builder(model: ModelConfig) -> Iterator[Finding]:
+    if model.options and "." not in model.kind:
+        what = f"only a builder of your own takes options; `kind: {model.kind}` would not see them"
+        yield ("model", "options"), what
+
+
+def deep_part_sees_something(model: ModelConfig, features: dict[str, Feature]) -> Iterator[Finding]:
+    """A `dnn` has only the deep part; without a feature there it has no input."""
+    if model.kind == "dnn" and not any(getattr(feature, "deep", True) for feature in features.values()):
+        what = "`kind: dnn` sees no feature: all have `deep: false`; set `deep: true` in some, or `kind: wide_and_deep`"
+        yield ("model", "kind"), what
+
+
+RULES: tuple[Rule, ...] = (
+    splits_to_train_and_stop_by,
+    split_names_are_plain,
+    evaluated_split_exists,
+    metrics_fit_the_label,
+    thresholds_are_of_metrics,
+    thresholds_can_be_met,
+    optimizer_is_known,
+    activation_is_known,
+    options_go_to_own_builder,
+    deep_part_sees_something,
+    *feature_rules.RULES,
+)
