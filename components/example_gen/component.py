@@ -1,0 +1,71 @@
+"""ExampleGen as a TFX component."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tfx.components.util import examples_utils
+from tfx.dsl.components.base import base_beam_component, base_beam_executor, executor_spec
+from tfx.proto import example_gen_pb2
+from tfx.types import artifact, artifact_utils, channel, component_spec, standard_artifacts
+
+from components.example_gen.ingest import Ingested, ingest
+from components.example_gen.manifest import Manifest
+from components.example_gen.spread import BeamSpread
+from configs.data import DataConfig
+
+
+class Executor(base_beam_executor.BaseBeamExecutor):
+    """Reads the files of the spans manifest and writes sharded examples."""
+
+    def Do(  # noqa: N802 - TFX's name
+        self,
+        input_dict: dict[str, list[artifact.Artifact]],
+        output_dict: dict[str, list[artifact.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """`input_dict["spans"]`: the manifest; `exec_properties["data"]`: the DataConfig as JSON."""
+        data = DataConfig.model_validate_json(exec_properties["data"])
+        manifest = Manifest.from_json(artifact_utils.get_single_instance(input_dict["spans"]).read())
+        examples = artifact_utils.get_single_instance(output_dict["examples"])
+        found = ingest(
+            data, manifest.paths, Path(examples.uri), lambda work: BeamSpread(self._make_beam_pipeline, work)
+        )
+        manifest.check_unchanged()
+        _describe(examples, manifest, found)
+
+
+def _describe(examples: artifact.Artifact, manifest: Manifest, found: Ingested) -> None:
+    examples.split_names = artifact_utils.encode_split_names(list(found.rows))
+    examples.span = 0
+    examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
+    examples_utils.set_file_format(examples, "tfrecords_gzip")
+    examples.set_string_custom_property("input_fingerprint", manifest.fingerprint)
+    examples.set_int_custom_property("span", 0)
+    examples.set_string_custom_property("rows", json.dumps(dict(found.rows)))
+    examples.set_string_custom_property("types", json.dumps(dict(found.kinds)))
+    examples.set_string_custom_property("plan", found.plan)
+
+
+class ExampleGenSpec(component_spec.ComponentSpec):
+    """Inputs, outputs and parameters of ExampleGen."""
+
+    PARAMETERS = {"data": component_spec.ExecutionParameter(type=str)}
+    INPUTS = {"spans": component_spec.ChannelParameter(type=standard_artifacts.String)}
+    OUTPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
+
+
+class ExampleGen(base_beam_component.BaseBeamComponent):
+    """Raw data to sharded TFRecords of tf.Example, split by hash buckets.
+
+    ExampleGen(spans=spans.outputs["spans"], data=config.data.model_dump_json(by_alias=True))
+    """
+
+    SPEC_CLASS = ExampleGenSpec
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+
+    def __init__(self, spans: channel.BaseChannel, data: str) -> None:
+        examples = channel.Channel(type=standard_artifacts.Examples)
+        super().__init__(spec=ExampleGenSpec(spans=spans, data=data, examples=examples))

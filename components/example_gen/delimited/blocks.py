@@ -1,0 +1,109 @@
+"""Segments of delimited files, and the blocks of whole records that they are read in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from components.example_gen.delimited.files import CHUNK, line_at, opened, read_fully
+from components.example_gen.delimited.quotes import Dialect, ends_inside, last_record_end, runs
+from configs.errors import DataError
+
+LARGEST_RECORD = 1 << 26
+"""Bytes. A longer record is taken for an open quote that swallows the rest of the file."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a file between two records. Offsets are in the unpacked text; end None: to the end of the file."""
+
+    path: str
+    start: int
+    end: int | None = None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some whole records, and the offset of the first one in the unpacked text of its file."""
+
+    path: str
+    offset: int
+    text: bytes
+
+
+def blocks(segment: Segment, dialect: Dialect) -> Iterator[Block]:
+    """The segment in blocks of about CHUNK bytes, so memory does not depend on its size."""
+    rest, offset = b"", segment.start
+    with opened(segment.path) as stream:
+        stream.seek(segment.start)
+        while text := read_fully(stream, _next_size(segment, offset + len(rest))):
+            text = rest + text
+            end = last_record_end(text, dialect)
+            if end:
+                yield Block(segment.path, offset, text[:end])
+            elif len(text) > LARGEST_RECORD:
+                raise _too_long(segment.path, offset)
+            rest, offset = text[end:], offset + end
+    if ends_inside(rest, dialect):
+        raise unclosed(segment.path, segment.start, dialect)
+    if rest:
+        yield Block(segment.path, offset, rest)
+
+
+def chunks(path: str, start: int, end: int | None, dialect: Dialect) -> Iterator[tuple[int, int, bytes]]:
+    """The text between two arbitrary offsets: (offset, byte before, chunk). No run of quotes is cut: the run that
+    `start` falls into is left out, the one that `end` falls into is there to its end.
+    """
+    quote = dialect.quote.encode()
+    with opened(path) as stream:
+        stream.seek(start - 1)
+        before = read_fully(stream, 1)
+        offset, rest, whole = start, b"", before != quote
+        while text := read_fully(stream, min(CHUNK, end - offset - len(rest)) if end is not None else CHUNK):
+            text = rest + text
+            if not whole:
+                left = text.lstrip(quote)
+                offset, before, whole = offset + len(text) - len(left), quote, bool(left)
+                text = left
+            body = text.rstrip(quote)
+            rest = text[len(body) :]
+            if body:
+                yield offset, before[0], body
+                offset, before = offset + len(body), body[-1:]
+        while rest and rest.endswith(quote) and (more := stream.read(1)) == quote:
+            rest += more
+    if rest:
+        yield offset, before[0], rest
+
+
+def unclosed(path: str, start: int, dialect: Dialect) -> DataError:
+    """The error for a text that ends inside quotes, with the line of the quote that opened them."""
+    inside, opening = False, start
+    for offset, before, text in chunks(path, start, None, dialect):
+        found = runs(text, dialect, inside=inside, before=before)
+        states = [inside, *found.inside_after.tolist()]
+        for place in range(len(states) - 1, 0, -1):
+            if states[place] and not states[place - 1]:
+                opening = offset + int(found.starts[place - 1])
+                break
+        inside = found.inside_at_end
+    return DataError(
+        f"a quote ({dialect.quote}) opens here and never closes",
+        file=path,
+        line=line_at(path, opening),
+        hint="Close it; a quote that belongs to the text is doubled inside a quoted field. "
+        "If the data uses another quote character, set `data.source.quote`",
+    )
+
+
+def _next_size(segment: Segment, read: int) -> int:
+    return CHUNK if segment.end is None else min(CHUNK, segment.end - read)
+
+
+def _too_long(path: str, offset: int) -> DataError:
+    return DataError(
+        f"a record starts here that is longer than {LARGEST_RECORD >> 20} MiB",
+        file=path,
+        line=line_at(path, offset),
+        hint="Is a quote left open in it? Lines must end in LF or CRLF",
+    )

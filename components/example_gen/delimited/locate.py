@@ -1,0 +1,91 @@
+"""The place of what pyarrow's reader refused: which record is the first one, its line, its column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from components.example_gen.delimited.blocks import Block
+from components.example_gen.delimited.files import line_at
+from components.example_gen.delimited.parse import Format
+from components.example_gen.delimited.quotes import record_ends
+from configs.errors import DataError
+
+_CONVERSION = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+): (.*)", re.DOTALL)
+_FIELDS = re.compile(r"Expected (\d+) columns, got (\d+)")
+_NUMBERS = {"int64": "an int", "double": "a float"}
+
+
+def located(block: Block, how: Format, read: Callable[[bytes], object], error: pa.ArrowInvalid) -> DataError:
+    """The DataError for a block that `read` refuses; calling `read` again finds the first record that it refuses."""
+    ends = [0, *record_ends(block.text, how.dialect).tolist()]
+    if ends[-1] < len(block.text):
+        ends.append(len(block.text))
+    bad = _first_bad(block.text, ends, read)
+    record = block.text[ends[bad] : ends[bad + 1]]
+    found = _refusal(read, record) or error
+    return _explained(found, block.path, line_at(block.path, block.offset + ends[bad]), how, record)
+
+
+def _first_bad(text: bytes, ends: list[int], read: Callable[[bytes], object]) -> int:
+    """The number of the first record that is refused: halving, as every longer text from the start is refused too."""
+    good, bad = 0, len(ends) - 1
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if _refusal(read, text[: ends[middle]]) is None:
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
+def _refusal(read: Callable[[bytes], object], text: bytes) -> pa.ArrowInvalid | None:
+    if not text.strip(b"\r\n"):
+        return None
+    try:
+        read(text)
+    except pa.ArrowInvalid as error:
+        return error
+    return None
+
+
+def _explained(error: pa.ArrowInvalid, path: str, line: int, how: Format, record: bytes) -> DataError:
+    conversion = _CONVERSION.search(str(error))
+    if conversion:
+        return _conversion(conversion, path, line, how)
+    fields = _FIELDS.search(str(error))
+    if not fields:
+        return DataError(f"the row cannot be read: {error}", file=path, line=line)
+    expected, got = map(int, fields.groups())
+    missing = f"; it ends before {how.columns[got]!r}" if got < expected else ""
+    noun = "field" if got == 1 else "fields"
+    return DataError(
+        f"the row has {got} {noun}, but there are {expected} columns{missing}: {_shown(record)}",
+        file=path,
+        line=line,
+        hint="A field that holds the delimiter or a line break has to stand in quotes. "
+        f"The delimiter is {how.dialect.delimiter!r} (`data.source.delimiter`)",
+    )
+
+
+def _conversion(found: re.Match[str], path: str, line: int, how: Format) -> DataError:
+    column, arrow, detail = how.columns[int(found[1])], found[2], found[3]
+    if "UTF8" in detail:
+        hint = "Convert the file to UTF-8, for example: iconv -f LATIN1 -t UTF-8"
+        return DataError("the text is not UTF-8", file=path, line=line, column=column, hint=hint)
+    value = detail.removeprefix("invalid value ")
+    return DataError(
+        f"{value} is not {_NUMBERS.get(arrow, arrow)}",
+        file=path,
+        line=line,
+        column=column,
+        hint="Mend the value, list it in `data.source.null_values` if it means missing, "
+        f"or set `data.types.{column}: string`",
+    )
+
+
+def _shown(record: bytes) -> str:
+    text = record.rstrip(b"\r\n").decode(errors="replace")
+    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,86 @@
+"""Where records end in delimited text, when quoted fields may hold line breaks.
+
+The rules are those of pyarrow's reader and of Python's `csv`: a quote opens a quoted field only at the start of a
+field; inside, two quotes stand for one; a single one ends the quoting. So a run of n quotes side by side acts on the
+state ("outside" or "inside" quotes) in one of three ways:
+
+    n even                                nothing
+    n odd, at the start of a field        outside becomes inside, inside becomes outside
+    n odd, elsewhere                      the state becomes outside, whatever it was
+
+These compose, so the state at any place is the number of turns since the last reset, which is a running sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+NEWLINE, RETURN = 10, 13
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One ASCII character each."""
+
+    delimiter: str
+    quote: str
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of quotes in a text: where each starts, and whether the text after it is inside quotes (bool [runs])."""
+
+    starts: np.ndarray
+    inside_after: np.ndarray
+    inside_before: bool
+
+    def inside_at(self, places: np.ndarray) -> np.ndarray:
+        """Whether each place (not a quote itself) is inside quotes."""
+        before = np.searchsorted(self.starts, places)
+        return np.concatenate([[self.inside_before], self.inside_after])[before]
+
+    @property
+    def inside_at_end(self) -> bool:
+        """Whether the text ends inside quotes."""
+        return bool(self.inside_after[-1]) if len(self.inside_after) else self.inside_before
+
+
+def runs(text: bytes, dialect: Dialect, *, inside: bool = False, before: int = NEWLINE) -> Runs:
+    """The runs of quotes in `text`, which starts in the state `inside` after the byte `before`."""
+    letters = np.frombuffer(text, np.uint8)
+    quotes = np.flatnonzero(letters == ord(dialect.quote))
+    first = np.flatnonzero(np.diff(quotes, prepend=-2) != 1)
+    starts = quotes[first]
+    odd = np.diff(first, append=len(quotes)) % 2 == 1
+    previous = np.where(starts > 0, letters[starts - 1], before) if len(starts) else starts
+    opening = np.isin(previous, (ord(dialect.delimiter), NEWLINE, RETURN))
+    turns = np.cumsum(odd & opening)
+    since = np.maximum.accumulate(np.where(odd & ~opening, turns, -1)) if len(starts) else turns
+    return Runs(starts, np.where(since < 0, turns + inside, turns - since) % 2 == 1, inside)
+
+
+def record_ends(text: bytes, dialect: Dialect, *, inside: bool = False, before: int = NEWLINE) -> np.ndarray:
+    """Where each record of `text` ends, just after its line feed: int64 [records]."""
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == NEWLINE)
+    if dialect.quote.encode() in text:
+        ends = ends[~runs(text, dialect, inside=inside, before=before).inside_at(ends)]
+    elif inside:
+        ends = ends[:0]
+    return ends + 1
+
+
+def last_record_end(text: bytes, dialect: Dialect) -> int:
+    """Where the last whole record of `text` ends, which starts with a record; 0 if there is none."""
+    if dialect.quote.encode() not in text:
+        return text.rfind(b"\n") + 1
+    ends = record_ends(text, dialect)
+    return int(ends[-1]) if len(ends) else 0
+
+
+def ends_inside(text: bytes, dialect: Dialect, *, inside: bool = False, before: int = NEWLINE) -> bool:
+    """Whether `text` ends inside quotes."""
+    if dialect.quote.encode() not in text:
+        return inside
+    return runs(text, dialect, inside=inside, before=before).inside_at_end

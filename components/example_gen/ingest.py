@@ -1,0 +1,130 @@
+"""From a source to sharded examples in a directory: look at all of it, plan, write, join, put in place."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+
+from components.example_gen.delimited.header import nearest
+from components.example_gen.encode import encode
+from components.example_gen.shards import SMALLEST, Plan, plan
+from components.example_gen.sources import Source, Spread, Survey, open_source
+from components.example_gen.split import Layout
+from components.example_gen.tfrecord import frame, gzip_stream
+from components.example_gen.types import Kind, declared_types
+from components.example_gen.write import Written, join_pieces, write_part
+from configs.data import DataConfig
+from configs.errors import DataError
+
+_log = logging.getLogger(__name__)
+
+SAMPLE = 4096
+"""Rows that are encoded and packed to estimate the size of all."""
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What came out: rows of each split, the kind of each column, and one line about the shards."""
+
+    rows: Mapping[str, int]
+    kinds: Mapping[str, Kind]
+    plan: str
+
+
+def ingest(data: DataConfig, files: Sequence[str], output: Path, make_spread: Callable[[Path], Spread]) -> Ingested:
+    """Write the examples of `files` under `output`: all of them, or after an error nothing."""
+    with _fresh(output) as work:
+        spread = make_spread(work)
+        source = open_source(data.source, files)
+        declared = declared_types(data, source.columns())
+        _check_split_key(data, source)
+        parts = source.parts(spread)
+        survey = reduce(Survey.__add__, spread("Survey", partial(source.survey, declared=declared), parts), Survey())
+        _check_rows(survey)
+        kinds = {**survey.kinds, **declared}
+        planned = plan(data.splits, _packed_size(source, parts[0], kinds, survey), data.shards, data.readers)
+        layout = Layout(data.splits, planned.shards, data.split_key, data.shuffle_seed)
+        write = partial(write_part, source=source, kinds=kinds, layout=layout, work=work)
+        rows = _count(spread("Write", write, list(enumerate(parts))), layout)
+        return Ingested(rows, kinds, _join(layout, planned, len(parts), spread, work))
+
+
+def _count(written: Sequence[Written], layout: Layout) -> dict[str, int]:
+    """The rows of each split. Raises DataError if a split or a shard is empty."""
+    rows = sum((Counter(part.rows) for part in written), Counter[str]())
+    for split in layout.buckets:
+        if not rows[split]:
+            raise DataError(
+                f"split {split!r} came out empty: the data has {rows.total()} rows",
+                hint="Give it more hash buckets in `data.splits`, another `data.shuffle_seed`, or use more data",
+            )
+    full = frozenset[tuple[str, int]]().union(*(part.shards for part in written))
+    for split, number in layout.all_shards():
+        if (split, number) not in full:
+            raise DataError(
+                f"split {split!r} has {rows[split]} rows, too few for {layout.shards[split]} shards",
+                hint="Lower `data.shards`, or set it to auto",
+            )
+    return {split: rows[split] for split in layout.buckets}
+
+
+def _join(layout: Layout, planned: Plan, parts: int, spread: Spread, work: Path) -> str:
+    """Join the pieces of every shard; one line about the plan and what came out."""
+    shards = list(layout.all_shards())
+    join = partial(join_pieces, layout=layout, parts=parts, work=work, output=work / "joined")
+    sizes = dict(zip(shards, spread("Join", join, shards), strict=True))
+    out = []
+    for split, count in layout.shards.items():
+        own = [size for (name, _), size in sizes.items() if name == split]
+        out.append(f"{split} {count} x {sum(own) / len(own) / 1e6:.3g} MB (±{(max(own) - min(own)) / max(own):.0%})")
+    line = f"{planned.reason}; wrote {', '.join(out)}"
+    _log.info("Shards: %s", line)
+    return line
+
+
+def _packed_size(source: Source, part: object, kinds: Mapping[str, Kind], survey: Survey) -> float:
+    """The bytes on disk that all the rows will take, judged from the first ones."""
+    rows = sum(survey.rows.values())
+    heads = sum(len(name) + 10 for name in kinds)
+    if survey.size + rows * heads < 2 * SMALLEST:
+        return (survey.size + rows * heads) / 6
+    sample = next(source.batches(part, kinds)).slice(0, SAMPLE)
+    stream = gzip_stream()
+    text = b"".join(frame(encode(sample)).to_pylist())
+    return rows * len(stream.compress(text) + stream.flush()) / sample.num_rows
+
+
+def _check_split_key(data: DataConfig, source: Source) -> None:
+    columns = tuple(source.columns())
+    if data.split_key is not None and data.split_key not in columns:
+        raise DataError(
+            f"`data.split_key` is {data.split_key!r}, which is no column", hint=nearest(data.split_key, columns)
+        )
+
+
+def _check_rows(survey: Survey) -> None:
+    for file, rows in survey.rows.items():
+        if not rows:
+            raise DataError("the file has a header but no rows", file=file, hint="Remove it, or fill it")
+
+
+@contextmanager
+def _fresh(output: Path) -> Iterator[Path]:
+    """A working directory inside `output`; what is in its folder `joined` at the end moves to `output`, after an error
+    nothing stays.
+    """
+    work = output / ".writing"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    try:
+        yield work
+        for folder in sorted((work / "joined").iterdir()):
+            folder.rename(output / folder.name)
+    finally:
+        shutil.rmtree(work)

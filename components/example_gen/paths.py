@@ -1,0 +1,49 @@
+"""From the paths of the config to files: patterns, lists of them, and files that an installed package carries."""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+from collections.abc import Iterable
+from pathlib import Path
+
+from configs.errors import DataError
+
+PACKAGE = "pkg://"
+
+
+def resolve(path: str | Iterable[str]) -> list[str]:
+    """The files behind a path, a glob pattern, or several: absolute, sorted, each once.
+
+    Raises DataError for a pattern without files, and for a path that is a directory.
+    """
+    patterns = [path] if isinstance(path, str) else list(path)
+    return sorted({file for pattern in patterns for file in _matches(pattern)})
+
+
+def _matches(pattern: str) -> list[str]:
+    local = _inside_package(pattern) if pattern.startswith(PACKAGE) else str(Path(pattern).expanduser().absolute())
+    found = [local] if Path(local).exists() else glob.glob(local, recursive=True)
+    files = [file for file in found if Path(file).is_file()]
+    if files:
+        return files
+    if found:
+        raise DataError("is a directory, not a file", file=pattern, hint=f"For the files in it, write {pattern}/*.csv")
+    raise DataError(f"no file matches {pattern!r}", hint=_nearest_folder(local))
+
+
+def _inside_package(pattern: str) -> str:
+    """`pkg://package/inside/it/*.csv`, with the package found but not imported."""
+    package, _, inside = pattern.removeprefix(PACKAGE).partition("/")
+    top, *below = package.split(".")
+    spec = importlib.util.find_spec(top) if top.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        raise DataError(f"{pattern!r} names the package {top!r}, which is not installed here")
+    return str(Path(next(iter(spec.submodule_search_locations)), *below, inside))
+
+
+def _nearest_folder(local: str) -> str:
+    folder = Path(local).parent
+    while not folder.is_dir() and folder != folder.parent:
+        folder = folder.parent
+    return f"The nearest folder that exists is {folder}"

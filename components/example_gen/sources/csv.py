@@ -1,0 +1,133 @@
+"""Delimited text files, plain or gzip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import pyarrow as pa
+
+from components.example_gen.delimited.align import look, ranges, segments
+from components.example_gen.delimited.blocks import Block, Segment, blocks
+from components.example_gen.delimited.files import is_gzip
+from components.example_gen.delimited.header import Header, read_header, rows_start, same_header
+from components.example_gen.delimited.locate import located
+from components.example_gen.delimited.parse import Format, infer, parse
+from components.example_gen.delimited.quotes import Dialect
+from components.example_gen.paths import resolve
+from components.example_gen.sources.base import Result, Spread, Survey
+from components.example_gen.types import Kind
+from configs.data import CsvSource
+from configs.errors import DataError
+
+MOST_PARTS = 64
+SMALLEST_PART, LARGEST_PART = 1 << 24, 1 << 29
+"""Bytes of text. The number of parts is bounded because each part writes a piece of every shard."""
+
+GZIP_RATIO = 4
+"""How much longer than its gzip file a text is taken to be."""
+
+Part = tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class CsvFiles:
+    """The CSV files of one config, in the order of their paths."""
+
+    source: CsvSource
+    files: tuple[str, ...]
+
+    @classmethod
+    def open(cls, source: CsvSource, files: Sequence[str] | None) -> CsvFiles:
+        """Find the files, unless they are given."""
+        return cls(source, tuple(sorted(files if files is not None else resolve(source.path))))
+
+    def columns(self) -> list[str]:
+        """The names in the first file's header, or those of the config."""
+        return list(self._format.columns)
+
+    def parts(self, spread: Spread) -> list[Part]:
+        """The files, cut and grouped into parts of about the same size."""
+        size = sum(map(_text_size, self.files))
+        length = min(max(size // MOST_PARTS, SMALLEST_PART), LARGEST_PART)
+        return _grouped([piece for file in self._cut(length, spread) for piece in file], length)
+
+    def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
+        """One pass of pyarrow's reader over the part; a column that holds any text is no longer guessed at."""
+        found = Survey({segment.path: 0 for segment in part})
+        for block in self._blocks(part):
+            strings: dict[str, Kind] = {name: "string" for name, kind in found.kinds.items() if kind == "string"}
+            rows, kinds = self._read(block, partial(infer, how=self._format, known={**strings, **declared}))
+            found += Survey({block.path: rows}, len(block.text), kinds)
+        return found
+
+    def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+        """One batch a block."""
+        read = partial(parse, how=self._format, kinds=kinds)
+        return (self._read(block, read) for block in self._blocks(part))
+
+    @cached_property
+    def _dialect(self) -> Dialect:
+        return Dialect(self.source.delimiter, self.source.quote)
+
+    @cached_property
+    def _format(self) -> Format:
+        columns = self.source.column_names or self._header(self.files[0]).columns
+        return Format(columns, self._dialect, self.source.null_values)
+
+    def _header(self, path: str) -> Header:
+        if self.source.column_names is not None:
+            return Header(self.source.column_names, rows_start(path))
+        return read_header(path, self._dialect)
+
+    def _cut(self, length: int, spread: Spread) -> list[list[Segment]]:
+        """Each file in segments of about `length` bytes; a gzip file can only be read as a whole."""
+        whole: dict[str, list[Segment]] = {}
+        pieces = []
+        first = self._header(self.files[0])
+        for path in self.files:
+            header = self._header(path)
+            same_header(path, header, self.files[0], first)
+            cut = [] if is_gzip(path) else ranges(path, header.rows_at, Path(path).stat().st_size, length)
+            if len(cut) > 1:
+                pieces += cut
+            whole[path] = [Segment(path, header.rows_at)]
+        seen = dict(zip(pieces, spread("FindRecords", partial(look, dialect=self._dialect), pieces), strict=True))
+        for path in {piece.path: None for piece in pieces}:
+            own = [piece for piece in pieces if piece.path == path]
+            whole[path] = segments(own, [seen[piece] for piece in own], self._dialect)
+        return list(whole.values())
+
+    def _blocks(self, part: Part) -> Iterator[Block]:
+        found = (block for segment in part for block in blocks(segment, self._dialect))
+        return (block for block in found if block.text.strip(b"\r\n"))
+
+    def _read(self, block: Block, read: Callable[[bytes], Result]) -> Result:
+        try:
+            return read(block.text)
+        except pa.ArrowInvalid as error:
+            raise located(block, self._format, read, error) from None
+
+
+def _text_size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size * (GZIP_RATIO if is_gzip(path) else 1)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", file=path) from error
+
+
+def _grouped(pieces: Sequence[Segment], length: int) -> list[Part]:
+    """Neighbours together until a part has `length` bytes."""
+    parts: list[Part] = []
+    group: list[Segment] = []
+    size = 0
+    for piece in pieces:
+        own = _text_size(piece.path) if piece.end is None else piece.end - piece.start
+        if group and size + own > length * 1.1:
+            parts.append(tuple(group))
+            group, size = [], 0
+        group.append(piece)
+        size += own
+    return [*parts, tuple(group)] if group else parts

@@ -1,0 +1,75 @@
+"""Tasks spread over Beam's workers. Their results come back through files, because a Beam pipeline returns nothing."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+
+from components.example_gen.sources.base import Result, Task
+from configs.errors import HeadraceError
+
+
+class BeamSpread:
+    """Calls a function on each task in a Beam pipeline; a single task needs no pipeline.
+
+    If tasks fail with a HeadraceError, the error of the first one in order is raised as it is.
+    """
+
+    def __init__(self, make_pipeline: Callable[[], beam.Pipeline], work: Path) -> None:
+        self._make_pipeline, self._work = make_pipeline, work
+
+    def __call__(self, label: str, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> list[Result]:
+        """The results in the order of the tasks."""
+        if len(tasks) <= 1:
+            return [function(task) for task in tasks]
+        results = self._work / label
+        results.mkdir()
+        with self._make_pipeline() as pipeline:
+            _ = pipeline | "Tasks" >> beam.Create(list(enumerate(tasks))) | label >> CallEach(function, results)
+        return [_result(results / str(number)) for number in range(len(tasks))]
+
+
+class CallEach(beam.PTransform):
+    """(number, task) → a file `results/number` with the pickled result, or the pickled HeadraceError."""
+
+    def __init__(self, function: Callable[[Any], object], results: Path) -> None:
+        super().__init__()
+        self._function, self._results = function, results
+
+    def expand(self, tasks: beam.PCollection) -> beam.PCollection:
+        """Spread the tasks over the workers, whatever was fused before."""
+        return tasks | "Spread" >> beam.Reshuffle() | "Call" >> beam.ParDo(_Call(self._function, self._results))
+
+
+class _Call(beam.DoFn):
+    def __init__(self, function: Callable[[Any], object], results: Path) -> None:
+        super().__init__()
+        self._function, self._results = function, results
+
+    def process(self, element: tuple[int, object]) -> Iterable[int]:
+        number, task = element
+        if self._failed_before(number):
+            return
+        try:
+            result = self._function(task)
+        except HeadraceError as error:
+            (self._results / f"{number}.failed").touch()
+            result = error
+        with open(self._results / str(number), "wb") as file:
+            pickle.dump(result, file)
+        yield number
+
+    def _failed_before(self, number: int) -> bool:
+        """Whether the run ends with an error in an earlier task, so that this one is not worth while."""
+        return any(int(path.stem) < number for path in self._results.glob("*.failed"))
+
+
+def _result(path: Path) -> Any:
+    result = pickle.loads(path.read_bytes())  # noqa: S301 - written by our own task just now
+    if isinstance(result, HeadraceError):
+        raise result
+    return result
