@@ -1,1 +1,23 @@
-"""The report of a run: one self-contained HTML page."""
+"""The report of a run: one self-contained HTML page.
+
+path = write_report(Path("runs/chicago-taxi/runs/20260730-120304"))
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+FILE_NAME = "report.html"
+
+
+def write_report(run_dir: Path) -> Path:
+    """Write `report.html` into a run's folder, as far as the run came. FileNotFoundError if it has no run record."""
+    from pipeline.report.page import render_page
+    from pipeline.report.run_folder import RunFolder
+
+    page = render_page(RunFolder.read(run_dir))
+    partial = run_dir / f".{FILE_NAME}.{os.getpid()}"
+    partial.write_text(page, encoding="utf-8")
+    partial.replace(run_dir / FILE_NAME)
+    return run_dir / FILE_NAME

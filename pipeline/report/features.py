@@ -1,0 +1,86 @@
+"""The feature columns of the config, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from configs.config import PipelineConfig
+from configs.features import (
+    BucketizedFeature,
+    CrossedFeature,
+    CustomFeature,
+    Feature,
+    HashedFeature,
+    IdentityFeature,
+    NumericFeature,
+    VocabularyFeature,
+    data_columns,
+)
+
+_SCALES = {"z_score": "scaled to mean 0, deviation 1", "min_max": "scaled to 0..1", "log": "sign(x) log(1 + |x|)"}
+
+
+@dataclass(frozen=True)
+class FeatureRow:
+    """One feature: its kind, the data columns it reads, what it computes, and the parts of the model that see it."""
+
+    name: str
+    kind: str
+    reads: tuple[str, ...]
+    what: str
+    parts: str
+
+
+def describe_features(config: PipelineConfig) -> list[FeatureRow]:
+    """One row for each feature, in the config's order."""
+    return [
+        FeatureRow(
+            name, feature.column, data_columns(name, feature, config.features), _what(feature), _parts(feature, config)
+        )
+        for name, feature in config.features.items()
+    ]
+
+
+def _what(feature: Feature) -> str:  # noqa: PLR0911 - one line for each kind
+    match feature:
+        case NumericFeature():
+            return f"{_SCALES.get(feature.normalize, 'as it is')}; missing: {feature.missing}"
+        case BucketizedFeature(boundaries=None):
+            return f"{feature.buckets} quantile buckets{_missing(feature.missing)}"
+        case BucketizedFeature():
+            return (
+                f"buckets at {', '.join(f'{edge:g}' for edge in feature.boundaries or ())}{_missing(feature.missing)}"
+            )
+        case IdentityFeature():
+            return f"a category, 0 to {feature.num_buckets - 1}{_missing(feature.missing)}"
+        case VocabularyFeature():
+            return f"{_vocabulary(feature)}, {feature.oov_buckets} for unknown{_missing(feature.missing)}"
+        case HashedFeature() | CrossedFeature():
+            return f"{feature.hash_buckets:,} hash buckets{_missing(getattr(feature, 'missing', None))}"
+        case CustomFeature():
+            return feature.function
+
+
+def _missing(value: object) -> str:
+    return "" if value is None else f"; missing: {value}"
+
+
+def _vocabulary(feature: VocabularyFeature) -> str:
+    if feature.values is not None:
+        return f"{len(feature.values)} given values"
+    if feature.file is not None:
+        return f"the values in {feature.file}"
+    most = f"the {feature.top_k} most frequent values" if feature.top_k else "the values"
+    often = f", seen {feature.min_frequency} times or more" if feature.min_frequency > 1 else ""
+    return f"{most} of the train split{often}"
+
+
+def _parts(feature: Feature, config: PipelineConfig) -> str:
+    if isinstance(feature, NumericFeature):
+        return "number"
+    if isinstance(feature, CustomFeature) and feature.num_categories is None:
+        return "number"
+    embedding = feature.embedding or config.model.embedding
+    deep = {"auto": "embedding", "one_hot": "one-hot"}.get(str(embedding), f"embedding of {embedding}")
+    wide = feature.wide and config.model.kind == "wide_and_deep"
+    return " + ".join(part for part, there in ((deep, feature.deep), ("wide", wide)) if there) or "not used"

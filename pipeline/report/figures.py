@@ -1,0 +1,75 @@
+"""How figures are written on the page."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from pipeline.terminal.words import duration
+
+NONE = "–"  # noqa: RUF001 - a dash that reads as "nothing here"
+_SIZES = ("B", "kB", "MB", "GB", "TB")
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A number to so many significant digits; thousands separated; a dash for None and NaN."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    if value == 0:
+        return "0"
+    places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
+    text = f"{value:,.{places}f}" if places < 10 else f"{value:.{digits - 1}e}"
+    return (text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text).replace("-", "−")  # noqa: RUF001
+
+
+def score(value: float | None) -> str:
+    """A metric: four decimals, or four digits where it is large."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    return f"{value:.4f}".replace("-", "−") if abs(value) < 1000 else figure(value)  # noqa: RUF001
+
+
+def change(value: float | None) -> str:
+    """A difference, with its sign."""
+    text = score(value)
+    return f"+{text}" if value is not None and value > 0 and text != NONE else text
+
+
+def count(value: float | None) -> str:
+    """A whole number, thousands separated; a dash for None."""
+    return NONE if value is None else f"{value:,.0f}"
+
+
+def percent(share: float) -> str:
+    """A share of 0 to 1: `34 %`, `0.2 %`, `0 %`; never 0 or 100 for what is not."""
+    hundredths = share * 100
+    if hundredths in (0, 100):
+        return f"{hundredths:.0f} %"
+    if 1 <= hundredths < 99:
+        return f"{hundredths:.0f} %"
+    return f"{min(max(hundredths, 0.1), 99.9):.1f} %"
+
+
+def size(octets: int) -> str:
+    """`1.4 MB`, in powers of a thousand."""
+    value, unit = float(octets), 0
+    while value >= 1000 and unit < len(_SIZES) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.0f} {_SIZES[unit]}" if unit == 0 else f"{value:.1f} {_SIZES[unit]}"
+
+
+def moment(seconds: float) -> str:
+    """Unix seconds in the local time zone, `2026-07-30 12:03:04 +0200`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(seconds))
+
+
+FILTERS = {
+    "figure": figure,
+    "score": score,
+    "change": change,
+    "count": count,
+    "percent": percent,
+    "size": size,
+    "moment": moment,
+    "duration": duration,
+}

@@ -1,0 +1,118 @@
+"""The page itself: everything that the templates show, gathered."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from pipeline.local.record import NodeRecord, RunRecord, Status
+from pipeline.report.anomalies import read_anomalies
+from pipeline.report.curves import draw_curves
+from pipeline.report.data import read_data
+from pipeline.report.evaluation import read_evaluation
+from pipeline.report.features import describe_features
+from pipeline.report.figures import FILTERS
+from pipeline.report.judgement import read_judgement
+from pipeline.report.run_folder import RunFolder
+from pipeline.report.timings import read_timings
+from pipeline.report.training import read_training
+from pipeline.report.verdict import Verdict, read_verdict
+from pipeline.report.versions import read_versions
+from pipeline.terminal.logs import last_lines
+
+TEMPLATES = Path(__file__).parent / "templates"
+_LOG_LINES = 25
+_YAML_KEY = re.compile(r"^(\s*(?:- )?)([^\s#:][^:\n]*:)(?=\s|$)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A component that failed: the cause, the meaningful end of its log, and a link to the whole."""
+
+    node: NodeRecord
+    lines: list[str]
+    log: str
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The run's end in a word. `tone`: good, bad, warn or quiet."""
+
+    words: str
+    tone: str
+
+
+def render_page(folder: RunFolder) -> str:
+    """The whole HTML page of a run."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(FILTERS)
+    style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
+    return environment.get_template("report.html").render(style=style, **gather(folder))
+
+
+def gather(folder: RunFolder) -> dict[str, Any]:
+    """What the templates know, by name."""
+    record, config = folder.record, folder.config
+    evaluation = read_evaluation(folder.directory("Evaluator", "evaluation"))
+    verdict = read_verdict(record, config.evaluate if config else None, evaluation)
+    training = read_training(folder.directory("Trainer", "model_run"))
+    return {
+        "record": record,
+        "config": config,
+        "headline": _headline(record, verdict),
+        "verdict": verdict,
+        "failures": _failures(folder),
+        "timings": read_timings(record),
+        "data": read_data(folder),
+        "anomalies": read_anomalies(folder),
+        "features": describe_features(config) if config else [],
+        "training": training,
+        "curves": draw_curves(training) if training else [],
+        "judgement": read_judgement(evaluation, verdict, config) if evaluation else None,
+        "config_text": _with_marked_keys(folder.config_text),
+        "versions": read_versions(),
+    }
+
+
+def _headline(record: RunRecord, verdict: Verdict) -> Headline:
+    failed = [node.id for node in record.nodes if node.status is Status.FAILED]
+    if record.status is Status.FAILED or failed:
+        return Headline(f"Failed in {', '.join(failed)}" if failed else "Failed", "bad")
+    if record.status is Status.INTERRUPTED:
+        return Headline("Interrupted", "warn")
+    if record.status is Status.RUNNING:
+        return Headline("Running", "quiet")
+    if verdict.blessed is None:
+        return Headline("Done", "quiet")
+    if not verdict.blessed:
+        return Headline("Not blessed", "bad")
+    return Headline("Blessed and pushed" if verdict.pushed else "Blessed", "good")
+
+
+def _failures(folder: RunFolder) -> list[Failure]:
+    failed = [node for node in folder.record.nodes if node.status is Status.FAILED]
+    return [_failure(node, folder.path) for node in failed]
+
+
+def _failure(node: NodeRecord, run_dir: Path) -> Failure:
+    log = run_dir / "logs" / f"{node.id}.log"
+    if not log.exists() and node.log:
+        log = Path(node.log)
+    link = Path(os.path.relpath(log, run_dir)).as_posix() if log.exists() else ""
+    return Failure(node, last_lines(log, _LOG_LINES), link)
+
+
+def _with_marked_keys(text: str) -> Markup:
+    return Markup(_YAML_KEY.sub(r'\1<span class="key">\2</span>', str(escape(text))))  # noqa: S704 - escaped just now

@@ -1,0 +1,132 @@
+"""What TensorFlow Data Validation counted in each split."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from tensorflow_metadata.proto.v0 import statistics_pb2
+
+FILE_NAME = "FeatureStats.pb"
+_SPLIT = "Split-"
+_TYPES = {0: "int", 1: "float", 2: "string", 3: "bytes", 4: "struct"}
+_TOP_VALUES = 10
+_CROWDED = 0.95
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar of a histogram: what it stands for, how many values fall in it, and how wide it is beside the others."""
+
+    label: str
+    count: float
+    width: float = 1.0
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Of a numeric column, over the values that are present."""
+
+    minimum: float
+    mean: float
+    median: float
+    maximum: float
+    zeros: int
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of one split. `distinct` and `top` (most frequent first) are there for categorical columns only."""
+
+    name: str
+    type: str
+    present: int
+    missing: int
+    numbers: Numbers | None = None
+    distinct: int | None = None
+    top: tuple[Bar, ...] = ()
+    histogram: tuple[Bar, ...] = ()
+
+    @property
+    def missing_share(self) -> float:
+        """Share of the rows without a value, 0 to 1."""
+        rows = self.present + self.missing
+        return self.missing / rows if rows else 0.0
+
+
+@dataclass(frozen=True)
+class Split:
+    """One split. `columns` in the order of the statistics."""
+
+    name: str
+    rows: int
+    columns: dict[str, Column]
+
+
+def read_statistics(directory: Path | None) -> dict[str, Split]:
+    """The splits of an ExampleStatistics artifact, the largest first; empty if there is none."""
+    files = [] if directory is None else sorted(directory.glob(f"{_SPLIT}*/{FILE_NAME}"))
+    splits = [_split(file) for file in files]
+    return {split.name: split for split in sorted(splits, key=lambda split: -split.rows)}
+
+
+def _split(file: Path) -> Split:
+    statistics = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
+    dataset = statistics.datasets[0] if statistics.datasets else statistics_pb2.DatasetFeatureStatistics()
+    columns = [_column(feature, dataset.num_examples) for feature in dataset.features]
+    return Split(
+        file.parent.name.removeprefix(_SPLIT), dataset.num_examples, {column.name: column for column in columns}
+    )
+
+
+def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> Column:
+    name = feature.name or ".".join(feature.path.step)
+    kind = feature.WhichOneof("stats")
+    common = getattr(feature, kind).common_stats if kind else statistics_pb2.CommonStatistics(num_missing=rows)
+    categorical = feature.string_stats if kind == "string_stats" else None
+    top = tuple(Bar(_text(value.value), value.frequency) for value in categorical.top_values) if categorical else ()
+    return Column(
+        name=name,
+        type=_TYPES.get(feature.type, "unknown") if kind else "no values",
+        present=common.num_non_missing,
+        missing=rows - common.num_non_missing,
+        numbers=_numbers(feature.num_stats) if kind == "num_stats" and common.num_non_missing else None,
+        distinct=categorical.unique if categorical else None,
+        top=top,
+        histogram=_histogram(feature.num_stats) if kind == "num_stats" else top[:_TOP_VALUES],
+    )
+
+
+def _numbers(stats: statistics_pb2.NumericStatistics) -> Numbers:
+    return Numbers(stats.min, stats.mean, stats.median, stats.max, stats.num_zeros)
+
+
+def _histogram(stats: statistics_pb2.NumericStatistics) -> tuple[Bar, ...]:
+    """TFDV's histogram of equally wide buckets; where nearly all falls in one of them, the lower nine deciles."""
+    equally_wide = _bars(stats, statistics_pb2.Histogram.STANDARD)
+    total = sum(bar.count for bar in equally_wide)
+    if equally_wide and max(bar.count for bar in equally_wide) > _CROWDED * total:
+        deciles = _bars(stats, statistics_pb2.Histogram.QUANTILES)[:-1]
+        return deciles if len(deciles) > 2 else equally_wide
+    return tuple(Bar(bar.label, bar.count) for bar in equally_wide)
+
+
+def _bars(stats: statistics_pb2.NumericStatistics, kind: int) -> tuple[Bar, ...]:
+    """One histogram; buckets without a width (a value that fills whole deciles) are joined with the next."""
+    bars, low, count = [], None, 0.0
+    for histogram in stats.histograms:
+        for bucket in histogram.buckets if histogram.type == kind else ():
+            if not all(map(math.isfinite, (bucket.low_value, bucket.high_value, bucket.sample_count))):
+                continue
+            low, count = bucket.low_value if low is None else low, count + bucket.sample_count
+            if bucket.high_value > low:
+                bars.append(Bar(f"{low:.6g} to {bucket.high_value:.6g}", count, bucket.high_value - low))
+                low, count = None, 0.0
+    if count:
+        bars.append(Bar(f"{low:.6g}", count))
+    return tuple(bars)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
