@@ -11,8 +11,7 @@ import keras
 import tensorflow as tf
 
 from configs.features import CategoricalFeature, CustomFeature, Embedding, NumericFeature
-from trainer.columns.batch import Batch, Categories
-from trainer.columns.statistics import Statistic
+from trainer.columns.batch import Batch, Categories, Wish
 
 FeatureT = TypeVar("FeatureT", bound=CategoricalFeature | NumericFeature | CustomFeature)
 CategoricalT = TypeVar("CategoricalT", bound=CategoricalFeature | CustomFeature)
@@ -35,8 +34,8 @@ class Column(abc.ABC, Generic[FeatureT]):
     def transform(self, batch: Batch) -> tf.Tensor:
         """The feature of a raw batch: [batch] of `dtype`."""
 
-    def statistics(self) -> list[Statistic]:
-        """What it needs to know of the whole train split: `batch.statistic` gives it."""
+    def wishes(self) -> list[Wish]:
+        """What it needs to know of the whole train split: `batch.answer` gives it."""
         return []
 
     @abc.abstractmethod

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import tensorflow as tf
 
 from configs.errors import TrainingError
+from trainer.columns.learned import Learned, learn
 from trainer.columns.statistics import Statistic, analyze
 
 if TYPE_CHECKING:
     from trainer.columns.base import CategoryColumn, Column
 
 RawTensor: TypeAlias = tf.Tensor | tf.SparseTensor
+
+Wish = Statistic | Learned
+"""What a column needs to know of the whole train split."""
 
 MISSING_INTEGER = tf.int64.min
 """What a dense int64 tensor carries for a missing value: `Raw.values`, and requests of named tensors."""
@@ -125,14 +129,27 @@ class Batch:
             self._categories[column.name] = column.categories(self)
         return self._categories[column.name]
 
-    def statistic(self, wish: Statistic) -> tf.Tensor:
-        """What a column wished for in its `statistics`."""
-        return self._statistics[wish]
+    def answer(self, wish: Wish) -> tf.Tensor:
+        """What a column wished for in its `wishes`."""
+        return self._answers[wish]
 
     @cached_property
-    def _statistics(self) -> dict[Statistic, tf.Tensor]:
-        wishes = [wish for column in self.columns.values() for wish in column.statistics()]
-        return analyze(wishes, {wish.key: self.raw(wish.key).numbers for wish in wishes})
+    def _answers(self) -> dict[Wish, tf.Tensor]:
+        """All wishes answered together, because each analyzer of its own costs Transform time."""
+        wishes = dict.fromkeys(wish for column in self.columns.values() for wish in column.wishes())
+        numbers = [wish for wish in wishes if not isinstance(wish, Learned)]
+        texts = [wish for wish in wishes if isinstance(wish, Learned)]
+        answers: dict[Wish, tf.Tensor] = {}
+        if numbers:
+            columns = {wish.key: self.raw(wish.key).numbers for wish in numbers}
+            answers.update(zip(numbers, analyze(numbers, columns), strict=True))
+        if texts:
+            answers.update(zip(texts, learn(texts, [self._learnable(wish) for wish in texts]), strict=True))
+        return answers
+
+    def _learnable(self, wish: Learned) -> tf.Tensor:
+        text, known = self.raw(wish.key).filled_text(wish.missing)
+        return tf.where(known, text, "")
 
 
 def _dense(tensor: RawTensor) -> tf.Tensor:

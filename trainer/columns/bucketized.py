@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from configs.features import BucketizedFeature
 from trainer.columns.base import CategoryColumn, VocabularySize
-from trainer.columns.batch import Batch, Categories, Raw
-from trainer.columns.statistics import Quantiles, Statistic
+from trainer.columns.batch import Batch, Categories, Raw, Wish
+from trainer.columns.statistics import Quantiles
 
 
 class BucketizedColumn(CategoryColumn[BucketizedFeature]):
@@ -23,7 +23,7 @@ class BucketizedColumn(CategoryColumn[BucketizedFeature]):
         """The data column."""
         return self.feature.key or self.name
 
-    def statistics(self) -> list[Statistic]:
+    def wishes(self) -> list[Wish]:
         """The quantiles, where no boundaries are given."""
         return [Quantiles(self.key, self.feature.buckets)] if self.feature.buckets is not None else []
 
@@ -48,7 +48,7 @@ class BucketizedColumn(CategoryColumn[BucketizedFeature]):
     def _boundaries(self, batch: Batch, raw: Raw) -> tf.Tensor:
         if self.feature.boundaries is not None:
             return _as_data(self.feature.boundaries, raw)
-        return batch.statistic(*self.statistics())
+        return batch.answer(*self.wishes())
 
 
 def _as_data(numbers: float | tuple[float, ...], raw: Raw) -> tf.Tensor:

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from configs.features import NumericFeature
 from trainer.columns.base import NumberColumn
-from trainer.columns.batch import Batch
-from trainer.columns.statistics import Moments, Statistic
+from trainer.columns.batch import Batch, Wish
+from trainer.columns.statistics import Moments
 
 
 class NumericColumn(NumberColumn[NumericFeature]):
@@ -18,7 +18,7 @@ class NumericColumn(NumberColumn[NumericFeature]):
         """The data column."""
         return self.feature.key or self.name
 
-    def statistics(self) -> list[Statistic]:
+    def wishes(self) -> list[Wish]:
         """The moments, where the scaling or the missing values need them."""
         needed = self.feature.missing == "mean" or self.feature.normalize in ("z_score", "min_max")
         return [Moments(self.key)] if needed else []
@@ -26,9 +26,9 @@ class NumericColumn(NumberColumn[NumericFeature]):
     def transform(self, batch: Batch) -> tf.Tensor:
         """(x - mean) / deviation, (x - min) / (max - min), sign(x) log(1 + |x|), or x."""
         numbers = self.numbers(batch)
-        if not self.statistics():
+        if not self.wishes():
             return tf.cast(self._scaled(self._filled(numbers, self.feature.missing)), tf.float32)
-        mean, deviation, least, greatest = tf.unstack(batch.statistic(Moments(self.key)))
+        mean, deviation, least, greatest = tf.unstack(batch.answer(Moments(self.key)))
         x = self._filled(numbers, mean if self.feature.missing == "mean" else self.feature.missing)
         if self.feature.normalize == "z_score":
             # a column of equal values has a deviation of rounding errors, so its range decides

@@ -1,30 +1,38 @@
-"""What the features need to know of the whole train split, found in one pass over it.
+"""What the features need to know of the numbers in the whole train split: one analyzer finds all of it in one pass.
 
-All moments are one analyzer over one matrix, and all quantiles with the same number of buckets another: Transform
-spends its time per analyzer, not per number.
+Transform spends its time per analyzer, not per number, so that every numeric and bucketized feature shares this one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import tensorflow as tf
-import tensorflow_transform as tft
 from tensorflow_transform import analyzer_nodes, analyzers
+from tfx_bsl import sketches
 
 Floats = npt.NDArray[np.float64]
 
 QUANTILE_ERROR = 0.001
 """Largest error of a quantile's rank, as a share of the examples; small data comes out exact."""
+MOST_EXAMPLES = 1 << 32
+"""The bound on the error holds up to this many (as in tft.quantiles)."""
 
 
 class Moments(NamedTuple):
     """A wish for mean, standard deviation, least and greatest of a data column: float64 [4]."""
 
     key: str
+
+    @property
+    def width(self) -> int:
+        """How many numbers the answer has."""
+        return 4
 
 
 class Quantiles(NamedTuple):
@@ -33,75 +41,110 @@ class Quantiles(NamedTuple):
     key: str
     buckets: int
 
+    @property
+    def width(self) -> int:
+        """How many numbers the answer has."""
+        return self.buckets - 1
+
 
 Statistic = Moments | Quantiles
 
 
-def analyze(wishes: Iterable[Statistic], numbers: Mapping[str, tf.Tensor]) -> dict[Statistic, tf.Tensor]:
-    """The wished statistics of float64 [batch] tensors over the train split; NaN counts as missing.
+class Accumulator(NamedTuple):
+    """What is known of some of the examples."""
 
-    Of a column without any value the moments and quantiles are 0.
+    moments: Floats
+    """[5, columns]: count, mean, sum of squared deviations, least, greatest."""
+    sketch: sketches.QuantilesSketch | None
+    """Of the columns with a wish for quantiles; None if there is none."""
+
+
+def analyze(wishes: Sequence[Statistic], numbers: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+    """The wished statistics of float64 [batch] tensors, by key, over the train split; NaN counts as missing.
+
+    Of a column without any value they are all 0.
     """
-    found: dict[Statistic, tf.Tensor] = {}
-    distinct = list(dict.fromkeys(wishes))
-    moments = [wish for wish in distinct if isinstance(wish, Moments)]
-    if moments:
-        found.update(zip(moments, _moments([numbers[wish.key] for wish in moments]), strict=True))
-    for buckets in dict.fromkeys(wish.buckets for wish in distinct if isinstance(wish, Quantiles)):
-        same = [wish for wish in distinct if isinstance(wish, Quantiles) and wish.buckets == buckets]
-        found.update(zip(same, _quantiles([numbers[wish.key] for wish in same], buckets), strict=True))
-    return found
+    keys = tuple(dict.fromkeys(wish.key for wish in wishes))
+    combiner = StatisticsCombiner(keys, tuple(wishes))
+    (node,) = analyzers.apply_cacheable_combine_operation(combiner, tf.stack([numbers[key] for key in keys], axis=1))
+    return list(tf.split(analyzer_nodes.wrap_as_tensor(node), [wish.width for wish in wishes]))
 
 
-def _moments(columns: list[tf.Tensor]) -> list[tf.Tensor]:
-    combiner = MomentsCombiner(len(columns))
-    (node,) = analyzers.apply_cacheable_combine_operation(combiner, tf.stack(columns, axis=1))
-    return list(tf.unstack(analyzer_nodes.wrap_as_tensor(node), num=len(columns)))
+class _Pickled(analyzer_nodes.CacheCoder):
+    """How accumulators are kept in Transform's analyzer cache."""
+
+    def encode_cache(self, cache: Accumulator) -> bytes:
+        return pickle.dumps(cache)
+
+    def decode_cache(self, encoded_cache: bytes) -> Accumulator:
+        return pickle.loads(encoded_cache)  # noqa: S301 (written by the same pipeline)
 
 
-def _quantiles(columns: list[tf.Tensor], buckets: int) -> list[tf.Tensor]:
-    boundaries = tft.quantiles(tf.stack(columns, axis=1), buckets, QUANTILE_ERROR, reduce_instance_dims=False)
-    return list(tf.unstack(tf.cast(boundaries, tf.float64), num=len(columns)))
+class StatisticsCombiner(analyzer_nodes.Combiner):
+    """A Beam CombineFn, in TFT's form, over batches of a float64 [batch, columns] matrix."""
 
+    def __init__(self, keys: tuple[str, ...], wishes: tuple[Statistic, ...]) -> None:
+        """keys: the columns of the matrix; wishes: what is asked of them, in the order of the answer."""
+        self._wishes = wishes
+        self._keys = keys
+        with_quantiles = {wish.key for wish in wishes if isinstance(wish, Quantiles)}
+        self._sketched = [place for place, key in enumerate(keys) if key in with_quantiles]
 
-class MomentsCombiner(analyzer_nodes.Combiner):
-    """Mean, standard deviation (of the population), least and greatest of each column of a [batch, columns] matrix.
+    def create_accumulator(self) -> Accumulator:
+        """Nothing seen."""
+        moments = np.zeros((5, len(self._keys)))
+        moments[3], moments[4] = np.inf, -np.inf
+        sketch = sketches.QuantilesSketch(QUANTILE_ERROR, MOST_EXAMPLES, len(self._sketched))
+        return Accumulator(moments, sketch if self._sketched else None)
 
-    Partial results are [count, mean, sum of squared deviations, least, greatest] and are merged as in Chan, Golub and
-    LeVeque 1979, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", so that a large mean does
-    not drown a small deviation.
-    """
-
-    def __init__(self, columns: int) -> None:
-        self._columns = columns
-
-    def create_accumulator(self) -> Floats:
-        """[5, columns] of nothing seen."""
-        empty = np.zeros((5, self._columns))
-        empty[3], empty[4] = np.inf, -np.inf
-        return empty
-
-    def add_input(self, accumulator: Floats, batch_values: list[Floats]) -> Floats:
+    def add_input(self, accumulator: Accumulator, batch_values: list[Floats]) -> Accumulator:
         """Fold a batch in."""
-        return merge_moments(accumulator, batch_moments(batch_values[0]))
+        (batch,) = batch_values
+        if accumulator.sketch is not None:
+            accumulator.sketch.AddValues(pa.array(np.ravel(batch[:, self._sketched])))  # leaves NaN out
+        return Accumulator(merge_moments(accumulator.moments, batch_moments(batch)), accumulator.sketch)
 
-    def merge_accumulators(self, accumulators: Iterable[Floats]) -> Floats:
-        """One partial result of many."""
+    def merge_accumulators(self, accumulators: Iterable[Accumulator]) -> Accumulator:
+        """One of many."""
         merged = self.create_accumulator()
         for accumulator in accumulators:
-            merged = merge_moments(merged, np.asarray(accumulator))
+            if merged.sketch is not None:
+                merged.sketch.Merge(accumulator.sketch)
+            merged = Accumulator(merge_moments(merged.moments, accumulator.moments), merged.sketch)
         return merged
 
-    def extract_output(self, accumulator: Floats) -> list[Floats]:
-        """[columns, 4]: mean, standard deviation, least, greatest."""
-        count, mean, squares, least, greatest = np.asarray(accumulator)
-        deviation = np.sqrt(squares / np.maximum(count, 1))
-        seen = np.stack([mean, deviation, least, greatest], axis=1)
-        return [np.where(count[:, np.newaxis] > 0, seen, 0.0)]
+    def compact(self, accumulator: Accumulator) -> Accumulator:
+        """The same in less memory."""
+        if accumulator.sketch is not None:
+            accumulator.sketch.Compact()
+        return accumulator
+
+    def extract_output(self, accumulator: Accumulator) -> list[Floats]:
+        """The answers, one after another."""
+        moments = dict(zip(self._keys, final_moments(accumulator.moments), strict=True))
+        answers = [
+            moments[wish.key] if isinstance(wish, Moments) else self._quantiles(accumulator, wish)
+            for wish in self._wishes
+        ]
+        return [np.concatenate(answers)]
 
     def output_tensor_infos(self) -> list[analyzer_nodes.TensorInfo]:
-        """One float64 tensor."""
-        return [analyzer_nodes.TensorInfo(tf.float64, [self._columns, 4], None)]
+        """One vector."""
+        return [analyzer_nodes.TensorInfo(tf.float64, [sum(wish.width for wish in self._wishes)], None)]
+
+    @property
+    def accumulator_coder(self) -> _Pickled:
+        """For the analyzer cache."""
+        return _Pickled()
+
+    def _quantiles(self, accumulator: Accumulator, wish: Quantiles) -> Floats:
+        place = self._keys.index(wish.key)
+        count = accumulator.moments[0]
+        if accumulator.sketch is None or count[place] == 0:
+            return np.zeros(wish.width)
+        seen = [column for column in self._sketched if count[column] > 0]  # the sketch leaves empty columns out
+        boundaries = accumulator.sketch.GetQuantiles(wish.buckets)[seen.index(place)].as_py()
+        return np.asarray(boundaries[1:-1], np.float64)  # without least and greatest
 
 
 def batch_moments(batch: Floats) -> Floats:
@@ -116,10 +159,21 @@ def batch_moments(batch: Floats) -> Floats:
 
 
 def merge_moments(a: Floats, b: Floats) -> Floats:
-    """The moments of two disjoint parts together."""
+    """The moments of two disjoint parts together.
+
+    As in Chan, Golub and LeVeque 1979, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", so
+    that a large mean does not drown a small deviation.
+    """
     count = a[0] + b[0]
     share = b[0] / np.maximum(count, 1)
     difference = b[1] - a[1]
     mean = a[1] + difference * share
     squares = a[2] + b[2] + difference**2 * a[0] * share
     return np.stack([count, mean, squares, np.minimum(a[3], b[3]), np.maximum(a[4], b[4])])
+
+
+def final_moments(moments: Floats) -> Floats:
+    """[columns, 4]: mean, standard deviation of the population, least, greatest; 0 of a column without any value."""
+    count, mean, squares, least, greatest = moments
+    deviation = np.sqrt(squares / np.maximum(count, 1))
+    return np.where(count[:, np.newaxis] > 0, np.stack([mean, deviation, least, greatest], axis=1), 0.0)

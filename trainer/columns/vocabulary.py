@@ -10,10 +10,8 @@ import tensorflow_transform as tft
 from configs.errors import TrainingError
 from configs.features import VocabularyFeature
 from trainer.columns.base import CategoryColumn, VocabularySize
-from trainer.columns.batch import Batch, Categories
-
-EMPTY = b"49d0cd50-04bb-48c0-bc6f-5b575dce351a"
-"""What TFT writes as the only value of an empty vocabulary of strings (tensorflow_transform/analyzers.py)."""
+from trainer.columns.batch import Batch, Categories, Wish
+from trainer.columns.learned import EMPTY, Learned
 
 
 class VocabularyColumn(CategoryColumn[VocabularyFeature]):
@@ -32,16 +30,27 @@ class VocabularyColumn(CategoryColumn[VocabularyFeature]):
         if size == 0:
             raise TrainingError(
                 f"features.{self.name}: the vocabulary learned from the train split is empty: the data column"
-                f" {self.feature.key or self.name!r} has no value that is seen {self.feature.min_frequency} times."
+                f" {self.key!r} has no value that is seen {self.feature.min_frequency} times."
                 " Lower `min_frequency`, give the vocabulary as `values`, or remove the feature"
             )
         return size + self.feature.oov_buckets + (self.feature.missing is None)
 
+    @property
+    def key(self) -> str:
+        """The data column."""
+        return self.feature.key or self.name
+
+    def wishes(self) -> list[Wish]:
+        """The vocabulary, where none is given."""
+        if self._given() is not None:
+            return []
+        return [Learned(self.name, self.key, self.feature.missing, self.feature.top_k, self.feature.min_frequency)]
+
     def categories(self, batch: Batch) -> Categories:
         """The places in the vocabulary."""
-        text, known = batch.raw(self.feature.key or self.name).filled_text(self.feature.missing)
+        text, known = batch.raw(self.key).filled_text(self.feature.missing)
         given = self._given()
-        ids, size = self._look_up_learned(text, known) if given is None else self._look_up_given(text, given)
+        ids, size = self._look_up_given(text, given) if given else self._look_up_learned(text, batch)
         return Categories(ids, known, size)
 
     def _look_up_given(self, text: tf.Tensor, values: tuple[str, ...]) -> tuple[tf.Tensor, tf.Tensor]:
@@ -51,13 +60,7 @@ class VocabularyColumn(CategoryColumn[VocabularyFeature]):
         )
         return table.lookup(text), tf.constant(len(values) + self.feature.oov_buckets, tf.int64)
 
-    def _look_up_learned(self, text: tf.Tensor, known: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        path = tft.vocabulary(
-            tf.boolean_mask(text, known),
-            top_k=self.feature.top_k,
-            frequency_threshold=self.feature.min_frequency,
-            vocab_filename=self.name,
-        )
+    def _look_up_learned(self, text: tf.Tensor, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         size: list[tf.Tensor] = []
 
         def look_up(x: tf.Tensor, asset: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -68,7 +71,7 @@ class VocabularyColumn(CategoryColumn[VocabularyFeature]):
             size.append(table.size())
             return table.lookup(x), table.size()
 
-        return tft.apply_vocabulary(text, path, lookup_fn=look_up), size[0]
+        return tft.apply_vocabulary(text, batch.answer(*self.wishes()), lookup_fn=look_up), size[0]
 
     def _given(self) -> tuple[str, ...] | None:
         """The vocabulary that the config gives; None if it is learned."""
