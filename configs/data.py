@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from configs.section import Name, Section
 
@@ -29,6 +29,18 @@ class CsvSource(Section):
     """Names of the columns for files without a header line; null: every file starts with the same header line."""
     null_values: tuple[str, ...] = ("",)
     """Unquoted texts that mean "missing". In string columns a quoted empty text is missing too."""
+
+    @model_validator(mode="after")
+    def _marks_can_be_told_apart(self) -> CsvSource:
+        for name, mark in (("delimiter", self.delimiter), ("quote", self.quote)):
+            if mark in "\r\n" or not mark.isascii():
+                raise ValueError(f"{name}: {mark!r} cannot be used; any other ASCII character can")
+        if self.delimiter == self.quote:
+            raise ValueError(f"delimiter and quote are both {self.quote!r}; they must differ")
+        names = self.column_names or ()
+        if twice := next((name for number, name in enumerate(names) if name in names[:number]), None):
+            raise ValueError(f'column_names: "{twice}" stands there twice')
+        return self
 
 
 class DataConfig(Section):

@@ -49,7 +49,7 @@ def _text(path: Path, layer: int) -> str | Mistake:
     except FileNotFoundError:
         return Mistake(whole, f"no such file{_other_file(path)}")
     except IsADirectoryError:
-        return Mistake(whole, f"a folder, not a config file{_other_file(path / 'config.yaml')}")
+        return Mistake(whole, f"a folder, not a config file{_held(path)}")
     except (OSError, ValueError) as error:
         return Mistake(whole, f"cannot be read: {getattr(error, 'strerror', None) or error}")
     return _decoded(content, path, layer)
@@ -70,7 +70,13 @@ def _other_file(path: Path) -> str:
     """The config that was meant, of those in the same folder."""
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent} either"
-    names = sorted(other.name for other in path.parent.iterdir() if other.suffix in (".yaml", ".yml"))
-    if close := did_you_mean(path.name, names):
-        return close
-    return f"; {path.parent} holds: {listed(names)}" if names else ""
+    return did_you_mean(path.name, _configs_in(path.parent)) or _held(path.parent)
+
+
+def _held(folder: Path) -> str:
+    names = _configs_in(folder)
+    return f"; {folder} holds: {listed(names)}" if names else ""
+
+
+def _configs_in(folder: Path) -> list[str]:
+    return sorted(other.name for other in folder.iterdir() if other.suffix in (".yaml", ".yml"))

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from configs.json_schema import Schema, branches, json_schema, resolved, tags
+from configs.json_schema import Schema, branches, documentation, json_schema, resolved, tags
 from configs.scalars import PATTERNS
 from configs.suggest import did_you_mean, listed
 from configs.tree import Tree, Where, dotted
@@ -33,7 +33,7 @@ def for_value(tree: Tree, schema: Schema) -> str:
 
 def meaning(schema: Schema) -> str:
     """` (The data column.)`: the first sentence of a setting's documentation."""
-    said = schema.get("description", "").split(". ")[0].rstrip(".")
+    said = documentation(schema).split(". ")[0].rstrip(".")
     return f" ({said})" if said else ""
 
 

@@ -35,6 +35,11 @@ def resolved(schema: Schema) -> Schema:
     return found
 
 
+def documentation(schema: Schema) -> str:
+    """What is said of a setting, or of the section it holds."""
+    return str(schema.get("description") or resolved(schema).get("description", ""))
+
+
 def branches(schema: Schema) -> list[Schema]:
     """The alternatives that a value may be, null left out; the schema itself where there is one."""
     return [branch for branch in schema.get("anyOf", [schema]) if branch.get("type") != "null"]

@@ -1,0 +1,109 @@
+"""The data and the machine against the config: does every column, file and function that it names exist?
+
+Quick: reads header lines only, and imports nothing of the user's. What the config says within itself is checked when
+it is loaded (configs/rules.py).
+
+loaded = load_with_places("configs/taxi.yaml")
+problems = check_data(loaded)          # each with the line in the config; empty: all is well
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from configs.config import PipelineConfig
+from configs.data import CsvSource
+from configs.errors import DataError, Problem
+from configs.features import CrossedFeature, CustomFeature, Feature, VocabularyFeature
+from configs.loader import Loaded
+from configs.suggest import did_you_mean, listed
+from configs.tree import Where
+from pipeline.dotted_path import why_not_importable
+
+Finding = tuple[Where, str]
+
+
+def check_data(loaded: Loaded) -> list[Problem]:
+    """What is wrong, each at its place in the config, in reading order."""
+    config = loaded.config
+    findings = [*_files(config), *_functions(config)]
+    try:
+        columns = _columns(config.data.source)
+    except DataError as error:
+        findings.append((("data", "source", "path"), str(error)))
+    else:
+        findings += _names(config, columns)
+    return loaded.problems(findings)
+
+
+def _columns(source: CsvSource) -> list[str]:
+    from components.example_gen.sources import open_source
+
+    return open_source(source).columns()
+
+
+def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Finding]:
+    """Names of columns that the data does not have."""
+    for where, name, also in [*_single_names(config), *_feature_names(config.features), *_slice_names(config)]:
+        if name not in columns and name not in also:
+            meant = did_you_mean(name, [*columns, *also])
+            or_feature = " nor a feature" if also else ""
+            yield where, f'"{name}" is no column of the data{or_feature}; the columns are: {listed(columns, 20)}{meant}'
+
+
+Named = Iterator[tuple[Where, str, Sequence[str]]]
+"""Where a column is named, its name, and what else the name may be."""
+
+
+def _single_names(config: PipelineConfig) -> Named:
+    yield ("label", "key"), config.label.key, ()
+    if config.data.split_key is not None:
+        yield ("data", "split_key"), config.data.split_key, ()
+    for name in config.data.types:
+        yield ("data", "types", name), name, ()
+
+
+def _feature_names(features: dict[str, Feature]) -> Named:
+    for name, feature in features.items():
+        if isinstance(feature, CrossedFeature | CustomFeature):
+            others = [*features] if isinstance(feature, CrossedFeature) else ()
+            for number, key in enumerate(feature.keys):
+                yield ("features", name, "keys", number), key, others
+        elif feature.key is not None:
+            yield ("features", name, "key"), feature.key, ()
+        else:
+            yield ("features", name), name, ()
+
+
+def _slice_names(config: PipelineConfig) -> Named:
+    for number, entry in enumerate(config.evaluate.slices):
+        where: Where = ("evaluate", "slices", number)
+        if isinstance(entry, str):
+            yield where, entry, ()
+        else:
+            yield from (((*where, place), name, ()) for place, name in enumerate(entry))
+
+
+def _files(config: PipelineConfig) -> Iterator[Finding]:
+    """Files that the config names and that are not there."""
+    named: list[tuple[Where, str | None]] = [(("data", "schema"), config.data.schema_file)]
+    for name, feature in config.features.items():
+        if isinstance(feature, VocabularyFeature):
+            named.append((("features", name, "file"), feature.file))
+    for where, file in named:
+        if file is not None and not Path(file).is_file():
+            folder = Path(file).parent
+            there = [str(folder / other.name) for other in folder.iterdir()] if folder.is_dir() else []
+            yield where, f"no file {file} (looked for from {Path.cwd()}){did_you_mean(file, there)}"
+
+
+def _functions(config: PipelineConfig) -> Iterator[Finding]:
+    """Functions of the user's that are not there."""
+    named: list[tuple[Where, str]] = [(("model", "kind"), config.model.kind)] if "." in config.model.kind else []
+    for name, feature in config.features.items():
+        if isinstance(feature, CustomFeature):
+            named.append((("features", name, "function"), feature.function))
+    for where, path in named:
+        if why := why_not_importable(path):
+            yield where, why
