@@ -18,7 +18,7 @@ from components.example_gen.sources import Source, Spread, Survey, open_source
 from components.example_gen.split import Layout
 from components.example_gen.tfrecord import frame, gzip_stream
 from components.example_gen.types import Kind, declared_types
-from components.example_gen.write import Written, join_pieces, write_part
+from components.example_gen.write import join_pieces, write_part
 from configs.data import DataConfig
 from configs.errors import DataError
 
@@ -51,34 +51,28 @@ def ingest(data: DataConfig, files: Sequence[str], output: Path, make_spread: Ca
         planned = plan(data.splits, _packed_size(source, parts[0], kinds, survey), data.shards, data.readers)
         layout = Layout(data.splits, planned.shards, data.split_key, data.shuffle_seed)
         write = partial(write_part, source=source, kinds=kinds, layout=layout, work=work)
-        rows = _count(spread("Write", write, list(enumerate(parts))), layout)
-        return Ingested(rows, kinds, _join(layout, planned, len(parts), spread, work))
+        rows = sum(spread("Write", write, list(enumerate(parts))), Counter[str]())
+        _check_splits(rows, layout)
+        return Ingested(
+            {split: rows[split] for split in data.splits}, kinds, _join(layout, planned, len(parts), spread, work)
+        )
 
 
-def _count(written: Sequence[Written], layout: Layout) -> dict[str, int]:
-    """The rows of each split. Raises DataError if a split or a shard is empty."""
-    rows = sum((Counter(part.rows) for part in written), Counter[str]())
+def _check_splits(rows: Counter[str], layout: Layout) -> None:
     for split in layout.buckets:
         if not rows[split]:
             raise DataError(
                 f"split {split!r} came out empty: the data has {rows.total()} rows",
                 hint="Give it more hash buckets in `data.splits`, another `data.shuffle_seed`, or use more data",
             )
-    full = frozenset[tuple[str, int]]().union(*(part.shards for part in written))
-    for split, number in layout.all_shards():
-        if (split, number) not in full:
-            raise DataError(
-                f"split {split!r} has {rows[split]} rows, too few for {layout.shards[split]} shards",
-                hint="Lower `data.shards`, or set it to auto",
-            )
-    return {split: rows[split] for split in layout.buckets}
 
 
 def _join(layout: Layout, planned: Plan, parts: int, spread: Spread, work: Path) -> str:
     """Join the pieces of every shard; one line about the plan and what came out."""
     shards = list(layout.all_shards())
     join = partial(join_pieces, layout=layout, parts=parts, work=work, output=work / "joined")
-    sizes = dict(zip(shards, spread("Join", join, shards), strict=True))
+    sized = spread("Join", join, shards) if parts > 1 else map(join, shards)
+    sizes = dict(zip(shards, sized, strict=True))
     out = []
     for split, count in layout.shards.items():
         own = [size for (name, _), size in sizes.items() if name == split]

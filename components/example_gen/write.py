@@ -11,7 +11,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,18 +27,10 @@ HELD = 1 << 18
 """Bytes of packed data that a shard's piece holds before they go to disk."""
 
 
-@dataclass(frozen=True)
-class Written:
-    """What a part wrote: rows of each split, and the shards that it has a piece of."""
-
-    rows: Mapping[str, int]
-    shards: frozenset[Shard]
-
-
 def write_part(
     numbered: tuple[int, object], source: Source, kinds: Mapping[str, Kind], layout: Layout, work: Path
-) -> Written:
-    """Read a part, encode it, and write its pieces of the shards under `work`."""
+) -> Counter[str]:
+    """Read a part, encode it, and write its pieces of the shards under `work`; the rows of each split."""
     number, part = numbered
     dealer = Dealer(layout, number)
     pieces: dict[Shard, Piece] = {}
@@ -54,20 +45,27 @@ def write_part(
             rows[shard[0]] += len(places)
     for piece in pieces.values():
         piece.close()
-    return Written(rows, frozenset(pieces))
+    return rows
 
 
 def join_pieces(shard: Shard, layout: Layout, parts: int, work: Path, output: Path) -> int:
-    """Lay the pieces of a shard one after the other into its file under `output`; the file's size in bytes."""
+    """Lay the pieces of a shard one after the other into its file under `output`; the file's size in bytes.
+
+    A shard without rows is a TFRecord file without records.
+    """
     path = shard_path(output, shard, layout.shards[shard[0]])
     path.parent.mkdir(parents=True, exist_ok=True)
-    first, *others = [piece for number in range(parts) if (piece := piece_path(work, shard, number)).exists()]
-    first.rename(path)
-    with open(path, "ab") as joined:
-        for piece in others:
-            with open(piece, "rb") as text:
-                shutil.copyfileobj(text, joined, 1 << 20)
-            piece.unlink()
+    pieces = [piece for number in range(parts) if (piece := piece_path(work, shard, number)).exists()]
+    if not pieces:
+        path.write_bytes(gzip_stream().flush())
+    elif len(pieces) == 1:
+        pieces[0].rename(path)
+    else:
+        with open(path, "wb") as joined:
+            for piece in pieces:
+                with open(piece, "rb") as text:
+                    shutil.copyfileobj(text, joined, 1 << 20)
+                piece.unlink()
     return path.stat().st_size
 
 

@@ -1,0 +1,98 @@
+"""Where records end, against Python's csv module; and cutting files anywhere, against reading them in one go."""
+
+import csv
+import io
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.example_gen.delimited import blocks as blocks_module
+from components.example_gen.delimited.align import Range, look, segments
+from components.example_gen.delimited.blocks import Segment, blocks
+from components.example_gen.delimited.quotes import Dialect, ends_inside, record_ends
+from configs.errors import DataError
+
+COMMA = Dialect(",", '"')
+TEXT = st.text('a,"\n', max_size=40)
+
+
+def whole_records(text: str) -> list[str]:
+    """The records of a text by Python's csv reader: the lines that it takes for each."""
+    lines = io.StringIO(text, newline="").readlines()
+    reader = csv.reader(iter(lines))
+    taken, records = 0, []
+    for _ in reader:
+        records.append("".join(lines[taken : reader.line_num]))
+        taken = reader.line_num
+    return records
+
+
+@settings(max_examples=500)
+@given(TEXT)
+def test_records_end_where_the_csv_module_ends_them(text: str) -> None:
+    ends = record_ends(text.encode(), COMMA).tolist()
+    rest = text[ends[-1] :] if ends else text
+    assert whole_records(text) == [text[a:b] for a, b in zip([0, *ends], ends, strict=False)] + ([rest] if rest else [])
+
+
+@settings(max_examples=300)
+@given(TEXT, st.integers(0, 40))
+def test_the_state_goes_on_across_any_cut_that_spares_runs_of_quotes(text: str, cut: int) -> None:
+    cut = min(cut, len(text))
+    while 0 < cut < len(text) and text[cut - 1] == '"':
+        cut += 1
+    left, right = text[:cut].encode(), text[cut:].encode()
+    inside = ends_inside(left, COMMA)
+    before = left[-1] if left else 10
+    assert ends_inside(right, COMMA, inside=inside, before=before) == ends_inside(text.encode(), COMMA)
+    both = record_ends(left, COMMA).tolist() + [
+        cut + end for end in record_ends(right, COMMA, inside=inside, before=before).tolist()
+    ]
+    assert both == record_ends(text.encode(), COMMA).tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXT, st.lists(st.integers(1, 39), max_size=4), st.integers(1, 7))
+def test_segments_of_a_file_cut_anywhere_hold_its_records_once_and_in_order(
+    tmp_path_factory: pytest.TempPathFactory, text: str, cuts: list[int], chunk: int
+) -> None:
+    path = tmp_path_factory.mktemp("cut") / "f.csv"
+    data = b"head\n" + text.encode()
+    path.write_bytes(data)
+    places = sorted({5, *(5 + cut for cut in cuts if 5 + cut < len(data)), len(data)})
+    pieces = [Range(str(path), a, b) for a, b in pairwise(places)] or [Range(str(path), 5, 5)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks_module, "CHUNK", chunk)
+        seen = [look(piece, COMMA) for piece in pieces]
+        if ends_inside(data[5:], COMMA):
+            with pytest.raises(DataError, match="never closes"):
+                segments(pieces, seen, COMMA)
+            return
+        found = segments(pieces, seen, COMMA)
+        texts = ["".join(block.text.decode() for block in blocks(segment, COMMA)) for segment in found]
+    assert "".join(texts) == text
+    ends = {5, len(data), *(5 + end for end in record_ends(data[5:], COMMA).tolist())}
+    assert all(segment.start in ends and segment.end in ends for segment in found)
+
+
+def test_an_open_quote_is_told_with_its_own_line(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text('a,b\n1,"x\ny"\n2,z\n3,"never\nclosed\n')
+    with pytest.raises(DataError, match="never closes") as caught:
+        list(blocks(Segment(str(path), 4), COMMA))
+    assert caught.value.line == 5
+
+
+def test_a_record_without_end_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks_module, "CHUNK", 64)
+    monkeypatch.setattr(blocks_module, "LARGEST_RECORD", 1000)
+    path = tmp_path / "f.csv"
+    path.write_text("a\n1\n" + "x" * 5000 + "\n")
+    with pytest.raises(DataError, match="a record starts here") as caught:
+        list(blocks(Segment(str(path), 2), COMMA))
+    assert caught.value.line == 3
