@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import tensorflow as tf
@@ -64,12 +65,13 @@ class VocabularyColumn(CategoryColumn[VocabularyFeature]):
         size: list[tf.Tensor] = []
 
         def look_up(x: tf.Tensor, asset: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            initializer = tf.lookup.TextFileInitializer(
-                asset, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
-            )
-            table = tf.lookup.StaticVocabularyTable(initializer, self.feature.oov_buckets)
-            size.append(table.size())
-            return table.lookup(x), table.size()
+            # outside of the traced function, or the table would be filled from the file at each call
+            with nullcontext() if tf.is_symbolic_tensor(asset) else tf.init_scope():
+                lines, numbers = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
+                initializer = tf.lookup.TextFileInitializer(asset, tf.string, lines, tf.int64, numbers)
+                table = tf.lookup.StaticVocabularyTable(initializer, self.feature.oov_buckets)
+                size.append(table.size())
+            return table.lookup(x), size[0]
 
         return tft.apply_vocabulary(text, batch.answer(*self.wishes()), lookup_fn=look_up), size[0]
 
