@@ -1,0 +1,249 @@
+"""ExampleGen as a component, on the taxi data: against stock CsvExampleGen, and through every reader of the field."""
+
+import csv
+import hashlib
+import io
+import json
+from pathlib import Path
+
+import apache_beam as beam
+import pytest
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+from tfx.components.example_gen.csv_example_gen import executor as stock_executor
+from tfx.proto import example_gen_pb2
+from tfx.types import artifact_utils, standard_artifacts
+from tfx.utils import proto_utils
+from tfx_bsl.tfxio import tf_example_record
+
+from components.example_gen.component import ExampleGen, Executor
+from components.example_gen.manifest import Manifest
+from components.example_gen.paths import resolve
+from components.example_gen.sources import csv as csv_module
+from components.example_gen.spans import Spans, find_spans
+from configs.data import CsvSource, DataConfig
+from configs.errors import DataError
+
+TAXI = "pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv"
+ROWS = 15_002
+
+
+def beam_pipeline(*more: str) -> beam.Pipeline:
+    return beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner", *more]))
+
+
+def generate(
+    folder: Path, path: str = TAXI, beam_args: tuple[str, ...] = (), **data: object
+) -> standard_artifacts.Examples:
+    """The artifact that ExampleGen makes of the files of `path`."""
+    config = DataConfig(source=CsvSource(kind="csv", path=path), **data)
+    folder.mkdir(parents=True, exist_ok=True)
+    spans, examples = standard_artifacts.String(), standard_artifacts.Examples()
+    spans.uri, examples.uri = str(folder / "spans"), str(folder / "examples")
+    spans.write(find_spans(config.source).to_json())
+    context = Executor.Context(make_beam_pipeline_fn=lambda: beam_pipeline(*beam_args))
+    Executor(context).Do({"spans": [spans]}, {"examples": [examples]}, {"data": config.model_dump_json(by_alias=True)})
+    return examples
+
+
+def shards(examples: standard_artifacts.Examples, split: str) -> list[str]:
+    return sorted(map(str, Path(examples.uri, f"Split-{split}").iterdir()))
+
+
+def records(files: list[str]) -> list[bytes]:
+    return [record.numpy() for record in tf.data.TFRecordDataset(files, compression_type="GZIP")]
+
+
+def canonical(record: bytes) -> bytes:
+    return tf.train.Example.FromString(record).SerializeToString(deterministic=True)
+
+
+def digests(folder: str) -> dict[str, str]:
+    files = (path for path in Path(folder).rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def large(folder: Path, copies: int = 3) -> str:
+    """The taxi data a few times over, every row with another timestamp and a text that needs quotes."""
+    (file,) = resolve(TAXI)
+    header, *rows = list(csv.reader(io.StringIO(Path(file).read_text(encoding="utf-8"))))
+    at, company = header.index("trip_start_timestamp"), header.index("company")
+    folder.mkdir()
+    for copy in range(copies):
+        with open(folder / f"{copy}.csv", "w", newline="", encoding="utf-8") as out:
+            writer = csv.writer(out)
+            writer.writerow(header)
+            for number, row in enumerate(rows):
+                changed = {at: str(int(row[at]) + 900 * copy), company: f'{number % 7}, "{row[company]}"\nInc.'}
+                writer.writerow([changed.get(place, value) for place, value in enumerate(row)])
+    return str(folder / "*.csv")
+
+
+@pytest.fixture(scope="module")
+def taxi(tmp_path_factory: pytest.TempPathFactory) -> standard_artifacts.Examples:
+    return generate(tmp_path_factory.mktemp("taxi"))
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_module, "SMALLEST_PART", 1 << 20)
+    monkeypatch.setattr(csv_module, "LARGEST_PART", 1 << 20)
+
+
+def test_the_taxi_examples_are_those_of_stock_csv_example_gen(
+    taxi: standard_artifacts.Examples, tmp_path: Path
+) -> None:
+    (file,) = resolve(TAXI)
+    stock = standard_artifacts.Examples()
+    stock.uri = str(tmp_path / "stock")
+    context = stock_executor.Executor.Context(make_beam_pipeline_fn=beam_pipeline)
+    stock_executor.Executor(context).Do(
+        {},
+        {"examples": [stock]},
+        {
+            "input_base": str(Path(file).parent),
+            "input_config": proto_utils.proto_to_json(
+                example_gen_pb2.Input(splits=[example_gen_pb2.Input.Split(name="all", pattern="*.csv")])
+            ),
+            "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
+            "output_data_format": example_gen_pb2.FORMAT_TF_EXAMPLE,
+        },
+    )
+    ours = [record for split in ("train", "eval", "test") for record in records(shards(taxi, split))]
+    theirs = records(shards(stock, "all"))
+    assert len(ours) == ROWS
+    assert sorted(ours) == sorted(map(canonical, theirs))
+
+
+def test_the_artifact_says_what_is_in_it(taxi: standard_artifacts.Examples) -> None:
+    rows = json.loads(taxi.get_string_custom_property("rows"))
+    assert artifact_utils.decode_split_names(taxi.split_names) == ["train", "eval", "test"] == list(rows)
+    assert rows == {split: len(records(shards(taxi, split))) for split in rows}
+    assert sum(rows.values()) == ROWS
+    assert rows["train"] / ROWS == pytest.approx(0.8, abs=0.01)
+    assert json.loads(taxi.get_string_custom_property("types"))["payment_type"] == "string"
+    assert "wrote train 1 x" in taxi.get_string_custom_property("plan")
+    assert taxi.get_string_custom_property("payload_format") == "FORMAT_TF_EXAMPLE"
+    assert [Path(file).name for file in shards(taxi, "eval")] == ["data_tfrecord-00000-of-00001.gz"]
+
+
+def test_every_reader_of_the_field_reads_shards_made_of_several_gzip_members(tmp_path: Path, small_parts: None) -> None:
+    examples = generate(tmp_path, large(tmp_path / "in"), shards=2)
+    files = shards(examples, "train")
+    expected = json.loads(examples.get_string_custom_property("rows"))["train"]
+    assert max(Path(file).read_bytes().count(b"\x1f\x8b\x08\x00\x00\x00\x00\x00") for file in files) > 3
+    assert len(records(files)) == expected
+    options = tf.io.TFRecordOptions(compression_type="GZIP")
+    assert sum(1 for file in files for _ in tf.compat.v1.io.tf_record_iterator(file, options)) == expected
+    counts: list[int] = []
+    for source in (
+        "Beam" >> beam.io.ReadFromTFRecord(f"{examples.uri}/Split-train/*") | "One" >> beam.Map(lambda _: 1),
+        "TFXIO" >> tf_example_record.TFExampleRecord(f"{examples.uri}/Split-train/*").BeamSource()
+        | "Rows" >> beam.Map(lambda batch: batch.num_rows),
+    ):
+        with beam_pipeline() as pipeline:
+            out = tmp_path / str(len(counts))
+            _ = (
+                pipeline
+                | source
+                | beam.CombineGlobally(sum)
+                | beam.Map(str)
+                | beam.io.WriteToText(str(out), "", shard_name_template="")
+            )
+        counts.append(int(out.read_text()))
+    assert counts == [expected, expected]
+
+
+def test_shards_are_the_same_bytes_for_any_workers_and_any_run(tmp_path: Path, small_parts: None) -> None:
+    path = large(tmp_path / "in")
+    threads = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
+    once = digests(generate(tmp_path / "a", path, shards=3).uri)
+    assert len(once) == 9
+    assert digests(generate(tmp_path / "b", path, shards=3).uri) == once
+    assert digests(generate(tmp_path / "c", path, threads, shards=3).uri) == once
+
+
+def test_shards_of_a_split_differ_in_size_by_less_than_a_tenth(tmp_path: Path) -> None:
+    examples = generate(tmp_path, shards=10)
+    for split in ("train", "eval", "test"):
+        sizes = [Path(file).stat().st_size for file in shards(examples, split)]
+        assert len(sizes) == 10
+        assert min(sizes) > 0.9 * max(sizes)
+
+
+def test_more_shards_than_rows_leaves_readable_empty_shards(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("a\n" + "".join(f"{i}\n" for i in range(60)))
+    examples = generate(tmp_path / "out", str(tmp_path / "f.csv"), shards=30)
+    files = [file for split in ("train", "eval", "test") for file in shards(examples, split)]
+    assert len(files) == 90
+    values = [tf.train.Example.FromString(r).features.feature["a"].int64_list.value[0] for r in records(files)]
+    assert sorted(values) == list(range(60))
+
+
+def test_missing_values_are_empty_lists_and_an_empty_column_has_no_kind(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_text("i,f,s,none\n" + "".join(f"{i},{i}.5,s{i},\n" for i in range(50)) + ",,,\n" * 1)
+    examples = generate(tmp_path / "out", str(tmp_path / "f.csv"), splits={"train": 1, "eval": 1})
+    found = [
+        tf.train.Example.FromString(r).features.feature for s in ("train", "eval") for r in records(shards(examples, s))
+    ]
+    (missing,) = [feature for feature in found if not feature["s"].bytes_list.value]
+    assert {name: missing[name].WhichOneof("kind") for name in missing} == {
+        "i": "int64_list",
+        "f": "float_list",
+        "s": "bytes_list",
+        "none": None,
+    }
+    assert not any(len(missing[name].int64_list.value) + len(missing[name].float_list.value) for name in missing)
+
+
+def test_rows_of_one_key_share_a_split(tmp_path: Path) -> None:
+    examples = generate(tmp_path, split_key="company")
+    splits = [
+        {
+            tuple(tf.train.Example.FromString(r).features.feature["company"].bytes_list.value)
+            for r in records(shards(examples, s))
+        }
+        for s in ("train", "eval", "test")
+    ]
+    assert not any(splits[a] & splits[b] for a, b in ((0, 1), (0, 2), (1, 2)))
+
+
+def test_an_error_in_one_of_many_parts_crosses_beam_with_its_place(tmp_path: Path, small_parts: None) -> None:
+    path = large(tmp_path / "in")
+    with open(tmp_path / "in" / "1.csv", "a", encoding="utf-8") as file:
+        file.write("1,2,3\n")
+    with open(tmp_path / "in" / "2.csv", "a", encoding="utf-8") as file:
+        file.write("1,2\n")
+    with pytest.raises(DataError, match="3 fields") as caught:
+        generate(tmp_path / "out", path)
+    assert (Path(caught.value.file).name, caught.value.line) == ("1.csv", 2 * ROWS + 2)
+    assert not list((tmp_path / "out" / "examples").iterdir())
+
+
+def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "f.csv"
+    file.write_text("a\n1\n")
+    manifest = Manifest.of([str(file)])
+    manifest.check_unchanged()
+    file.write_text("a\n1\n2\n")
+    assert Manifest.of([str(file)]).fingerprint != manifest.fingerprint
+    with pytest.raises(DataError, match="changed while it was read"):
+        manifest.check_unchanged()
+
+
+def test_the_manifest_survives_its_artifact(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv"):
+        (tmp_path / name).write_text("a\n1\n")
+    manifest = find_spans(CsvSource(kind="csv", path=str(tmp_path / "*.csv")))
+    told = json.loads(manifest.to_json())
+    assert [Path(file["path"]).name for file in told["files"]] == ["a.csv", "b.csv"]
+    assert told["fingerprint"] == manifest.fingerprint
+    assert Manifest.from_json(manifest.to_json()) == manifest
+
+
+def test_the_components_connect() -> None:
+    source = CsvSource(kind="csv", path=TAXI)
+    spans = Spans(source=source.model_dump_json())
+    examples = ExampleGen(spans=spans.outputs["spans"], data=DataConfig(source=source).model_dump_json(by_alias=True))
+    assert examples.id == "ExampleGen"
+    assert examples.outputs["examples"].type is standard_artifacts.Examples

@@ -1,0 +1,143 @@
+"""Rows to splits and shards: which rows go together, how even the shards are, and what the plan says."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.example_gen.row_hash import row_hash
+from components.example_gen.shards import automatic, plan
+from components.example_gen.split import Dealer, Layout, split_numbers
+
+SPLITS = {"train": 8, "eval": 1, "test": 1}
+
+
+def batch(rows: int, first: int = 0) -> pa.RecordBatch:
+    ids = np.arange(first, first + rows)
+    return pa.RecordBatch.from_arrays([pa.array(ids), pa.array([f"user {i % 50}" for i in ids])], names=["id", "user"])
+
+
+def layout(shards: int = 1, split_key: str | None = None, seed: int = 0) -> Layout:
+    return Layout(SPLITS, dict.fromkeys(SPLITS, shards), split_key, seed)
+
+
+def splits_of(rows: pa.RecordBatch, how: Layout) -> list[str]:
+    found = [""] * len(rows)
+    for (split, _), places in Dealer(how, 0).deal(rows):
+        for place in places:
+            found[place] = split
+    return found
+
+
+def test_buckets_get_their_share_of_the_rows() -> None:
+    counts = Counter(splits_of(batch(20_000), layout()))
+    assert counts["train"] / 20_000 == pytest.approx(0.8, abs=0.01)
+    assert counts["eval"] / 20_000 == pytest.approx(0.1, abs=0.01)
+
+
+def test_every_row_is_dealt_once() -> None:
+    places = np.concatenate([places for _, places in Dealer(layout(7), 3).deal(batch(1000))])
+    assert sorted(places) == list(range(1000))
+
+
+def test_a_row_keeps_its_split_whatever_stands_around_it() -> None:
+    rows = batch(500)
+    order = np.random.default_rng(0).permutation(500)
+    alone = [splits_of(rows.slice(i, 1), layout())[0] for i in range(500)]
+    shuffled = splits_of(rows.take(pa.array(order)), layout())
+    assert splits_of(rows, layout()) == alone
+    assert shuffled == [alone[i] for i in order]
+
+
+def test_rows_of_one_key_stay_in_one_split_and_still_fill_all_its_shards() -> None:
+    by_user, shards = defaultdict(set), Counter()
+    rows = batch(5000)
+    for (split, shard), places in Dealer(layout(5, "user"), 0).deal(rows):
+        shards[split, shard] += len(places)
+        for place in places:
+            by_user[rows.column("user")[int(place)].as_py()].add(split)
+    assert all(len(splits) == 1 for splits in by_user.values())
+    train = [rows for (split, _), rows in shards.items() if split == "train"]
+    assert len(train) == 5
+    assert max(train) - min(train) <= 1
+
+
+def test_another_seed_gives_other_splits() -> None:
+    assert splits_of(batch(500), layout()) != splits_of(batch(500), layout(seed=1))
+
+
+@pytest.mark.parametrize("rows", [100, 999, 12_345])
+def test_shards_of_a_split_differ_by_one_row_over_all_batches_of_a_part(rows: int) -> None:
+    dealer, counts = Dealer(layout(10), 2), Counter()
+    for first in range(0, rows, 77):
+        for shard, places in dealer.deal(batch(min(77, rows - first), first)):
+            counts[shard] += len(places)
+    for split in SPLITS:
+        own = [counts[split, shard] for shard in range(10)]
+        assert max(own) - min(own) <= 1
+
+
+def test_rows_come_shuffled_within_a_shard() -> None:
+    ((_, places), *_) = Dealer(layout(), 0).deal(batch(5000))
+    assert abs(np.corrcoef(places, np.arange(len(places)))[0, 1]) < 0.05
+
+
+@settings(max_examples=100)
+@given(st.lists(st.integers(-(2**53), 2**53) | st.none(), min_size=1, max_size=10))
+def test_whole_numbers_hash_alike_as_int_and_as_float(values: list[int | None]) -> None:
+    ints = pa.RecordBatch.from_arrays([pa.array(values, pa.int64())], names=["n"])
+    floats = pa.RecordBatch.from_arrays([pa.array(values, pa.float64())], names=["n"])
+    assert row_hash(ints, ["n"], 0).tolist() == row_hash(floats, ["n"], 0).tolist()
+
+
+@settings(max_examples=200)
+@given(st.lists(st.text(max_size=20) | st.none(), min_size=1, max_size=20))
+def test_texts_hash_alike_only_where_they_are_equal(values: list[str | None]) -> None:
+    column = pa.array(["in front", *values], pa.string()).slice(1)
+    hashes = row_hash(pa.RecordBatch.from_arrays([column], names=["s"]), ["s"], 0).tolist()
+    alone = [
+        row_hash(pa.RecordBatch.from_arrays([pa.array([v], pa.string())], names=["s"]), ["s"], 0)[0] for v in values
+    ]
+    assert hashes == alone
+    assert len(set(hashes)) == len(set(values))
+
+
+def test_large_neighbouring_integers_hash_apart() -> None:
+    ids = pa.array(np.arange(2**60, 2**60 + 10_000))
+    hashes = row_hash(pa.RecordBatch.from_arrays([ids], names=["id"]), ["id"], 0)
+    assert len(np.unique(hashes)) == 10_000
+    counts = np.bincount(split_numbers(hashes, SPLITS))
+    assert counts[0] / 10_000 == pytest.approx(0.8, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("size", "readers", "shards"),
+    [
+        (0, 1, 1),
+        (9e6, 1, 1),
+        (35e6, 1, 3),
+        (500e6, 1, 10),
+        (1.9e9, 1, 10),
+        (3e9, 1, 20),
+        (3e9, 4, 40),
+        (150e9, 2, 1000),
+    ],
+)
+def test_automatic_shards_follow_the_rule(size: float, readers: int, shards: int) -> None:
+    assert automatic(size, readers) == shards
+
+
+def test_the_plan_gives_its_reason() -> None:
+    planned = plan(SPLITS, 1e9, "auto", 1)
+    assert planned.shards == {"train": 10, "eval": 10, "test": 10}
+    assert "train 800 MB in 10" in planned.reason
+    assert "10 shards for 1 reading host" in planned.reason
+
+
+def test_an_explicit_count_is_honoured() -> None:
+    planned = plan(SPLITS, 1e12, 3, 1)
+    assert planned.shards == {"train": 3, "eval": 3, "test": 3}
+    assert "as the config says" in planned.reason
