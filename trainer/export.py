@@ -1,0 +1,154 @@
+"""The SavedModel: the Transform graph and the model behind it as one, with a signature for each kind of caller.
+
+serving_default      {"examples": string [batch]}, serialized tf.Example → {"predictions": float32 [batch, k]}
+serving_raw          the raw columns by name, each [batch]               → {"predictions"}
+serving_transformed  the transformed features by name, each [batch]      → {"predictions"}
+transform_features   {"examples"} → the transformed features and the label by name, each [batch]
+
+A missing value is an absent or empty feature in an example; among named tensors it is "", NaN or the smallest int64.
+The label may be absent, but for transform_features it is what the model is evaluated with.
+
+Keras' ExportArchive writes it, because the V1 and C++ loaders (TensorFlow Serving, BulkInferrer) cannot find the
+variables of a Keras 3 model that `tf.saved_model.save` wrote.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from trainer.columns import MISSING_INTEGER
+
+WEIGHTS = "assets.extra/model.weights.h5"
+"""Where the weights lie as Keras writes them: from there a model of the same layers can start."""
+
+Columns = dict[str, tf.Tensor]
+
+
+def export(directory: str, signatures: Signatures, weights: Path) -> None:
+    """Write the SavedModel into `directory`, and the file with the model's weights beside it."""
+    archive = keras.export.ExportArchive()
+    archive.track(signatures.model)
+    archive.track(signatures.loaded)
+    for name, (function, spec) in signatures.all().items():
+        archive.add_endpoint(name, function, input_signature=[spec])
+    archive.write_out(directory, verbose=False)
+    extra = Path(directory, WEIGHTS)
+    extra.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(weights, extra)
+
+
+class Signatures:
+    """The functions behind the signatures. The Transform graph and the model are traced once each and shared.
+
+    raw_columns: the data columns that the features read; label_key: the data column of the label.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        transform_output: tft.TFTransformOutput,
+        raw_columns: Iterable[str],
+        label_key: str,
+    ) -> None:
+        self.model = model
+        self.loaded = tf.saved_model.load(transform_output.transform_savedmodel_dir)
+        self.label_key = label_key
+        self.all_raw = transform_output.raw_feature_spec()
+        self.raw_spec = {name: self.all_raw[name] for name in (*raw_columns, label_key)}
+        self.transform = tf.function(self._transform, input_signature=[_sparse_spec(self.raw_spec)], autograph=False)
+        self.model_spec = {name: _tensor_spec(name, x.dtype) for name, x in model.input.items()}
+        self.predict = tf.function(
+            lambda features: model(features, training=False), input_signature=[self.model_spec], autograph=False
+        )
+
+    def all(self) -> dict[str, tuple[object, dict[str, tf.TensorSpec] | tf.TensorSpec]]:
+        """Name → function and the specification of its argument."""
+        examples = _tensor_spec("examples", tf.string)
+        raw = {name: _tensor_spec(name, feature.dtype) for name, feature in self._features().items()}
+        return {
+            "serving_default": (self.predict_examples, examples),
+            "serving_raw": (self.predict_raw, raw),
+            "serving_transformed": (self.predict_transformed, self.model_spec),
+            "transform_features": (self.transform_examples, examples),
+        }
+
+    def predict_examples(self, examples: tf.Tensor) -> Columns:
+        """Signature `serving_default`."""
+        return self._predict(tf.io.parse_example(examples, _varlen(self._features())), tf.size(examples, tf.int64))
+
+    def predict_raw(self, raw: Mapping[str, tf.Tensor]) -> Columns:
+        """Signature `serving_raw`."""
+        batch = tf.size(next(iter(raw.values())), tf.int64)
+        return self._predict({name: _present(tensor) for name, tensor in raw.items()}, batch)
+
+    def predict_transformed(self, features: Mapping[str, tf.Tensor]) -> Columns:
+        """Signature `serving_transformed`."""
+        return {"predictions": self.predict(features)}
+
+    def transform_examples(self, examples: tf.Tensor) -> Columns:
+        """Signature `transform_features`."""
+        return self.transform(tf.io.parse_example(examples, _varlen(self.raw_spec)))
+
+    def _predict(self, raw: Mapping[str, tf.SparseTensor], batch: tf.Tensor) -> Columns:
+        label = _nothing(self.raw_spec[self.label_key].dtype, batch)
+        features = self.transform({**raw, self.label_key: label})
+        return {"predictions": self.predict({name: features[name] for name in self.model_spec})}
+
+    def _transform(self, raw: Mapping[str, tf.SparseTensor]) -> Columns:
+        batch = next(iter(raw.values())).dense_shape[0]
+        unread = {name: _nothing(spec.dtype, batch) for name, spec in self.all_raw.items() if name not in raw}
+        every = {**raw, **unread}
+        return self.loaded.transform_fn({name: _as_expected(every[name], self.all_raw[name]) for name in self.all_raw})
+
+    def _features(self) -> dict[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]:
+        return {name: feature for name, feature in self.raw_spec.items() if name != self.label_key}
+
+
+def _tensor_spec(name: str, dtype: tf.DType | str) -> tf.TensorSpec:
+    return tf.TensorSpec([None], dtype, name=name)
+
+
+def _varlen(spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]) -> dict[str, tf.io.VarLenFeature]:
+    """The same columns, where none has to be present in an example."""
+    return {name: tf.io.VarLenFeature(feature.dtype) for name, feature in spec.items()}
+
+
+def _sparse_spec(spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]) -> dict[str, tf.SparseTensorSpec]:
+    return {name: tf.SparseTensorSpec([None, None], feature.dtype) for name, feature in spec.items()}
+
+
+def _missing(dtype: tf.DType) -> str | int | float:
+    """What a dense tensor carries for a missing value."""
+    return {tf.string: "", tf.int64: MISSING_INTEGER}.get(dtype, float("nan"))
+
+
+def _present(tensor: tf.Tensor) -> tf.SparseTensor:
+    """[batch] to sparse [batch, 1], without the missing values."""
+    missing = _missing(tensor.dtype)
+    absent = tf.math.is_nan(tensor) if tensor.dtype.is_floating else tf.equal(tensor, missing)
+    column = tensor[:, tf.newaxis]
+    places = tf.where(tf.logical_not(absent)[:, tf.newaxis])
+    return tf.SparseTensor(places, tf.gather_nd(column, places), tf.shape(column, tf.int64))
+
+
+def _nothing(dtype: tf.DType, batch: tf.Tensor) -> tf.SparseTensor:
+    """Sparse [batch, 0]."""
+    return tf.SparseTensor(tf.zeros([0, 2], tf.int64), tf.zeros([0], dtype), tf.stack([batch, 0]))
+
+
+def _as_expected(
+    tensor: tf.SparseTensor, feature: tf.io.VarLenFeature | tf.io.FixedLenFeature
+) -> tf.SparseTensor | tf.Tensor:
+    """What the Transform graph takes: a schema that fixes a column's shape makes its input dense."""
+    if isinstance(feature, tf.io.VarLenFeature):
+        return tensor
+    width = feature.shape[0] if feature.shape else 1
+    shape = tf.stack([tensor.dense_shape[0], tf.constant(width, tf.int64)])
+    dense = tf.sparse.to_dense(tf.sparse.reset_shape(tensor, shape), default_value=_missing(feature.dtype))
+    return tf.reshape(dense, [-1, *feature.shape])

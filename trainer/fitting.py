@@ -1,0 +1,76 @@
+"""Training itself: Keras' `fit`, with what is watched and kept on the way."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import keras
+
+from configs.train import TrainConfig
+from trainer.callbacks.best_weights import BestWeights
+from trainer.callbacks.epoch_log import EpochLog
+from trainer.callbacks.finite_loss import FiniteLoss
+from trainer.callbacks.scalars import Scalars
+from trainer.history import History
+from trainer.inputs import Inputs
+from trainer.objective import compile_model
+from trainer.sections import TrainerSections
+
+STEPS_PER_EXECUTION = 64
+"""Steps that run as one graph, at most: of a small model on a CPU, calling each from Python takes most of the time."""
+WEIGHTS = "best.weights.h5"
+"""The best epoch's weights, in the model's run directory."""
+
+
+def fit(model: keras.Model, inputs: Inputs, sections: TrainerSections, directory: Path) -> History:
+    """Train the model until the config's end or early stopping, and leave it with the weights of the best epoch.
+
+    directory: gets the best weights and TensorBoard logs. Raises TrainingError at a loss that is not a number.
+    """
+    train = sections.train
+    directory.mkdir(parents=True, exist_ok=True)
+    together = steps_per_execution(inputs.train.steps, train.steps_per_epoch)
+    compile_model(model, sections.label, train, together)
+    log = EpochLog(train.epochs, lambda epochs: inputs.train.examples(epochs, train.batch_size))
+    best = BestWeights(directory / WEIGHTS)
+    print(f"input: {inputs.words}", flush=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
+        model.fit(
+            inputs.train.dataset,
+            validation_data=inputs.eval.dataset,
+            epochs=train.epochs,
+            steps_per_epoch=train.steps_per_epoch,
+            callbacks=[FiniteLoss(together), best, *_early_stopping(train), Scalars(directory), log],
+            verbose=0,
+            shuffle=False,
+        )
+    done = len(log.epochs)
+    return History(
+        epochs=log.epochs,
+        best_epoch=best.epoch,
+        stopped_early=done < train.epochs,
+        parameters=model.count_params(),
+        examples={
+            "train": inputs.train.examples(done, train.batch_size),
+            "eval": inputs.eval.examples(done, train.batch_size),
+        },
+        input=inputs.words,
+    )
+
+
+def steps_per_execution(steps: int | None, steps_per_epoch: int | None) -> int:
+    """How many steps run as one graph: all of a short epoch. Keras makes whole executions only where `steps_per_epoch`
+    is given, so there it must divide them.
+    """
+    if steps_per_epoch is None:
+        return min(steps or STEPS_PER_EXECUTION, STEPS_PER_EXECUTION)
+    return max(size for size in range(1, STEPS_PER_EXECUTION + 1) if steps_per_epoch % size == 0)
+
+
+def _early_stopping(train: TrainConfig) -> list[keras.callbacks.Callback]:
+    if train.early_stopping is None:
+        return []
+    patience, min_delta = train.early_stopping.patience, train.early_stopping.min_delta
+    return [keras.callbacks.EarlyStopping("val_loss", min_delta=min_delta, patience=patience, mode="min")]

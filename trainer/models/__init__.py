@@ -1,0 +1,46 @@
+"""The models, one file for each; `model.kind` chooses one by name, or the user's own builder by dotted path.
+
+A builder composes Keras layers over the features and gives a model that is not compiled:
+
+    def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import keras
+
+from configs.errors import TrainingError
+from configs.label import LabelConfig
+from configs.model import ModelConfig
+from trainer.columns import ModelInputs
+from trainer.hooks import resolve
+from trainer.models import dnn, wide_and_deep
+
+__all__ = ["KINDS", "Builder", "build"]
+
+Builder = Callable[[ModelInputs, LabelConfig, ModelConfig], keras.Model]
+
+KINDS: dict[str, Builder] = {"dnn": dnn.build, "wide_and_deep": wide_and_deep.build}
+"""The models that `model.kind` knows by name."""
+
+
+def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model:
+    """The model that `model.kind` names. Raises TrainingError if the user's builder gives something else than a model
+    with one output of shape [batch, label.num_classes].
+    """
+    builder = KINDS.get(model.kind) or resolve(model.kind, "model.kind")
+    built = builder(features, label, model)
+    if not isinstance(built, keras.Model):
+        raise TrainingError(
+            f"model.kind: {model.kind} returned {type(built).__name__}, not a keras.Model. Build on Keras 3 (`import"
+            " keras`), and return the model"
+        )
+    shape = tuple(getattr(built, "output_shape", ()))
+    if shape != (None, label.num_classes):
+        raise TrainingError(
+            f"model.kind: {model.kind} returned a model whose output has shape {shape}; a {label.kind} label needs one"
+            f" output of shape (None, {label.num_classes})"
+        )
+    return built

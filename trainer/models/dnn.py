@@ -1,0 +1,19 @@
+"""`model.kind: dnn`: dense layers over numbers and embeddings."""
+
+from __future__ import annotations
+
+import keras
+
+from configs.errors import TrainingError
+from configs.label import LabelConfig
+from configs.model import ModelConfig
+from trainer.columns import ModelInputs
+from trainer.models.layers import head, logits, tower
+
+
+def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model:
+    """The model, not compiled. Raises TrainingError if no feature is meant for the deep part."""
+    deep = features.deep()
+    if deep is None:
+        raise TrainingError("model.kind: dnn has nothing to learn from: every feature says `deep: false`")
+    return keras.Model(features.inputs, head(logits(tower(deep, model), label), label), name="dnn")

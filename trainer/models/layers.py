@@ -1,0 +1,43 @@
+"""The parts that the models share: the dense tower, and the head that turns its logits into predictions."""
+
+from __future__ import annotations
+
+import inspect
+
+import keras
+
+from configs.label import LabelConfig
+from configs.model import ModelConfig
+from trainer.nearest import unknown
+
+HEADS = {"binary": "sigmoid", "multiclass": "softmax", "regression": "linear"}
+"""For each kind of label the activation of the model's output."""
+
+
+def tower(x: keras.KerasTensor, model: ModelConfig) -> keras.KerasTensor:
+    """Dense layers of `model.hidden` units, first to last, each with its activation and dropout."""
+    check_activation(model.activation)
+    for position, units in enumerate(model.hidden, start=1):
+        x = keras.layers.Dense(units, activation=model.activation, name=f"hidden_{position}")(x)
+        if model.dropout:
+            x = keras.layers.Dropout(model.dropout, name=f"dropout_{position}")(x)
+    return x
+
+
+def logits(x: keras.KerasTensor, label: LabelConfig, name: str = "logits") -> keras.KerasTensor:
+    """float32 [batch, label.num_classes]: a linear layer."""
+    return keras.layers.Dense(label.num_classes, name=name)(x)
+
+
+def head(scores: keras.KerasTensor, label: LabelConfig) -> keras.KerasTensor:
+    """float32 [batch, label.num_classes]: probabilities for classes, numbers for a regression."""
+    return keras.layers.Activation(HEADS[label.kind], dtype="float32", name="predictions")(scores)
+
+
+def check_activation(name: str) -> None:
+    """Raise TrainingError, with the nearest names, unless Keras has an activation of that name."""
+    try:
+        keras.activations.get(name)
+    except ValueError:
+        known = [known for known, value in vars(keras.activations).items() if inspect.isfunction(value)]
+        raise unknown("model.activation", name, set(known) - {"get", "serialize", "deserialize"}) from None

@@ -1,0 +1,28 @@
+"""`model.kind: wide_and_deep`: a linear model beside a deep one (Cheng et al. 2016, arXiv:1606.07792)."""
+
+from __future__ import annotations
+
+import keras
+
+from configs.errors import TrainingError
+from configs.label import LabelConfig
+from configs.model import ModelConfig
+from trainer.columns import ModelInputs
+from trainer.models.layers import head, logits, tower
+
+
+def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model:
+    """The model, not compiled: the sum of both parts' logits, or the one part that has features.
+
+    Raises TrainingError if neither has.
+    """
+    deep, wide = features.deep(), features.wide(label.num_classes)
+    parts = [] if wide is None else [wide]
+    if deep is not None:
+        parts.append(logits(tower(deep, model), label, name="deep_logits"))
+    if not parts:
+        raise TrainingError(
+            "model.kind: wide_and_deep has nothing to learn from: every feature says `deep: false` and `wide: false`"
+        )
+    scores = parts[0] if len(parts) == 1 else keras.layers.Add(name="logits")(parts)
+    return keras.Model(features.inputs, head(scores, label), name="wide_and_deep")
