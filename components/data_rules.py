@@ -185,10 +185,8 @@ def _names(column: FeatureNameStatistics) -> list[str]:
 
 
 def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    """The number that a class stands for; None for `01` and other texts that no number is written as."""
+    return int(text) if text.lstrip("-").isdecimal() and str(int(text)) == text else None
 
 
 def _some(values: Sequence[str]) -> str:

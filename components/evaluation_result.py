@@ -45,13 +45,16 @@ class Check:
     passed: bool
 
     def __str__(self) -> str:
-        """As a line for people: `auc: 0.71 is below min 0.8`."""
-        value = "has no value" if self.value is None else f"{self.value:.4g}"
-        limit = "unknown" if self.limit is None else f"{self.limit:.4g}"
-        baseline = "" if self.baseline is None else f" (baseline {self.baseline:.4g})"
-        return (
-            f"{self.metric}: {value}, {self.bound} asks for {limit}{baseline}: {'passed' if self.passed else 'failed'}"
-        )
+        """As a line for people: `auc is 0.71, below min 0.8`."""
+        if self.value is None:
+            return f"{self.metric} has no value to hold against {self.bound}"
+        if self.limit is None:
+            return f"{self.metric} is {self.value:.4g}, and the baseline's has no value"
+        relation = "within" if self.passed else "above" if self.value > self.limit else "below"
+        if self.baseline is None:
+            return f"{self.metric} is {self.value:.4g}, {relation} {self.bound} {self.limit:.4g}"
+        allowed = f"{self.limit:.4g}, which the baseline's {self.baseline:.4g} allows"
+        return f"{self.metric} is {self.value:.4g}, {relation} {allowed}"
 
 
 @dataclass(frozen=True)

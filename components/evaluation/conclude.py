@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from tensorflow_model_analysis.proto import config_pb2
 
 from components.evaluation import MEASURES, verdict
 from components.evaluation.predict import Keyed
-from components.evaluation.slices import SliceKey
+from components.evaluation.slices import SliceKey, Value
 from components.evaluation.tally import Tally
 from components.evaluation_result import Evaluation, Metrics, SliceMetrics
 from configs.evaluate import METRICS
@@ -87,15 +88,17 @@ def _slices(values: Values, config: config_pb2.EvalConfig) -> tuple[SliceMetrics
     )
     return tuple(
         SliceMetrics(
-            name=", ".join(
-                f"{column} = {value:g}" if isinstance(value, float) else f"{column} = {value}" for column, value in key
-            ),
+            name=", ".join(itertools.starmap(_named, key)),
             metrics=_shown(values[candidate, key]),
             example_count=int(values[candidate, key][COUNT]),
-            baseline=_shown(values[baseline, key]) if baseline is not None else None,
+            baseline=_shown(values[baseline, key]) if baseline is not None and (baseline, key) in values else None,
         )
         for key in keys
     )
+
+
+def _named(column: str, value: Value) -> str:
+    return f"{column} = {value:g}" if isinstance(value, float) else f"{column} = {value}"
 
 
 def _shown(metrics: Mapping[str, float]) -> Metrics:

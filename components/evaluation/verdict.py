@@ -33,7 +33,7 @@ def reasons(checked: list[Check], metrics: Mapping[str, float]) -> list[str]:
     failed = [str(check) for check in checked if not check.passed]
     with_thresholds = {check.metric for check in checked}
     undefined = [
-        f"{name}: not a number; the model's predictions cannot be judged"
+        f"{name} has no value: predictions that are no numbers, or labels that are all the same"
         for name, value in metrics.items()
         if math.isnan(value) and name not in MAY_BE_UNDEFINED | with_thresholds
     ]

@@ -1,0 +1,267 @@
+"""The data gate, over statistics and anomalies that TFDV made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+import tensorflow_data_validation as tfdv
+from google.protobuf import text_format
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensorflow_data_validation.statistics.stats_impl import generate_statistics_in_memory
+from tensorflow_metadata.proto.v0.anomalies_pb2 import Anomalies
+from tensorflow_metadata.proto.v0.schema_pb2 import Schema
+from tfx.components.example_validator.executor import Executor as ExampleValidator
+from tfx.components.schema_gen.import_schema_gen.executor import Executor as ImportSchemaGen
+from tfx.components.statistics_gen.executor import Executor as StatisticsGen
+from tfx.types import artifact_utils, standard_artifacts
+
+from components.data_gate import DataGate, describe, judge
+from components.data_rules import Finding, Split
+from configs.errors import GateError
+from configs.label import LabelConfig
+
+BINARY = LabelConfig(key="y", kind="binary")
+Rows = dict[str, list[Any]]
+
+
+def _split(name: str, columns: Rows) -> Split:
+    arrays = {key: _lists(values) for key, values in columns.items()}
+    statistics = generate_statistics_in_memory(pa.RecordBatch.from_pydict(arrays), tfdv.StatsOptions())
+    return Split.of(name, statistics.datasets)
+
+
+def _lists(values: list[Any]) -> pa.Array:
+    """A missing value is an empty list, as in our examples; a column without any value has no kind."""
+    if all(value is None for value in values):
+        return pa.nulls(len(values))
+    return pa.array([[] if value is None else [value] for value in values])
+
+
+def _judge(label: LabelConfig, columns: tuple[str, ...] = (), **splits: Rows) -> list[tuple[str, str, str, str]]:
+    found = judge([_split(name, rows) for name, rows in splits.items()], {}, label, columns)
+    return [(each.split, each.column, each.rule, each.what) for each in found]
+
+
+def test_clean_data_passes() -> None:
+    assert (
+        _judge(BINARY, ("x",), train={"y": [0, 1, 1], "x": [1.0, None, 2.0]}, eval={"y": [1, 1], "x": [1.0, 2.0]}) == []
+    )
+
+
+def test_a_missing_label_is_counted_and_shared() -> None:
+    found = _judge(BINARY, train={"y": [0, 1, None, 1]}, eval={"x": [1]})
+    assert found == [
+        ("train", "y", "Label missing", "missing in 1 of 4 examples (25.00%)"),
+        ("eval", "y", "Label missing", "missing in 1 of 1 examples (100.00%)"),
+    ]
+
+
+def test_a_nan_label_is_a_missing_one() -> None:
+    label = LabelConfig(key="y", kind="regression")
+    found = _judge(label, train={"y": [0.5, float("nan"), 1.5]}, eval={"y": [1.0, 2.0]})
+    assert found == [("train", "y", "Label missing", "missing in 1 of 3 examples (33.33%)")]
+
+
+@pytest.mark.parametrize(
+    ("label", "values", "what"),
+    [
+        ({"kind": "binary"}, [0, 1, 2], "numbers from 0 to 2; the classes are 0, 1"),
+        ({"kind": "binary"}, [-1, 0, 1], "numbers from -1 to 1; the classes are 0, 1"),
+        ({"kind": "binary"}, [0.0, 0.5, 1.0], "numbers from 0 to 1, some between the classes; the classes are 0, 1"),
+        ({"kind": "binary"}, ["yes", "0", "1"], "yes; the classes are 0, 1"),
+        ({"kind": "binary", "classes": ("no", "yes")}, ["yes", "Yes", "no"], "Yes; the classes are no, yes"),
+        ({"kind": "binary", "classes": ("no", "yes")}, [0, 1, 1], "numbers from 0 to 1; the classes are no, yes"),
+        (
+            {"kind": "multiclass", "classes": 7},
+            [0, 7, 1],
+            "numbers from 0 to 7; the classes are 0, 1, 2, 3, 4 and 2 more",
+        ),
+        (
+            {"kind": "multiclass", "classes": (1, 50, 90)},
+            [1, 50, 90, 30],
+            "numbers from 1 to 90, some between 27.7 and 36.6",
+        ),
+        (
+            {"kind": "multiclass", "classes": ("a", "b")},
+            [*"abccccccdddddeeeefffggh"],
+            "c, d, e, f, g and 1 more; the classes are a, b",
+        ),
+    ],
+)
+def test_label_values_outside_the_classes_are_named(label: dict[str, Any], values: list[Any], what: str) -> None:
+    found = _judge(LabelConfig(key="y", **label), train={"y": values})
+    assert [(split, rule) for split, _, rule, _ in found] == [("train", "Label outside its classes")]
+    assert found[0][3].startswith(what)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([0, 1]), min_size=2, max_size=300), st.integers(0, 299), st.sampled_from([0.001, 0.5]))
+def test_binary_labels_pass_exactly_when_each_is_zero_or_one(labels: list[int], place: int, odd: float) -> None:
+    values = [0.0, 1.0, *map(float, labels)]
+    assert not _judge(BINARY, train={"y": values})
+    values[2 + place % len(labels)] = odd
+    assert [rule for _, _, rule, _ in _judge(BINARY, train={"y": values})] == ["Label outside its classes"]
+
+
+def test_one_wrong_label_among_a_million_is_found() -> None:
+    values = np.random.default_rng(0).integers(0, 2, 1_000_000).astype(np.float32)
+    flat = pa.ListArray.from_arrays(np.arange(len(values) + 1, dtype=np.int32), values)
+    clean = generate_statistics_in_memory(pa.RecordBatch.from_pydict({"y": flat}), tfdv.StatsOptions())
+    assert judge([Split.of("train", clean.datasets)], {}, BINARY, ()) == []
+    values[77] = 0.5
+    flat = pa.ListArray.from_arrays(np.arange(len(values) + 1, dtype=np.int32), values)
+    odd = generate_statistics_in_memory(pa.RecordBatch.from_pydict({"y": flat}), tfdv.StatsOptions())
+    assert [each.rule for each in judge([Split.of("train", odd.datasets)], {}, BINARY, ())] == [
+        "Label outside its classes"
+    ]
+
+
+def test_text_is_no_label_for_a_regression() -> None:
+    found = _judge(LabelConfig(key="y", kind="regression"), train={"y": ["a", "b"]})
+    assert found == [
+        ("train", "y", "Label is no number", "a regression label must be a number; the column holds text, such as b, a")
+    ]
+
+
+@pytest.mark.parametrize("values", [[1, 1, 1], ["1", "1"], [1.0, 1.0]])
+def test_a_label_that_never_changes_in_train_is_found(values: list[Any]) -> None:
+    found = _judge(BINARY, train={"y": values}, eval={"y": values})
+    assert found == [("train", "y", "Label constant", "every example has 1: there is nothing to learn")]
+
+
+def test_a_split_without_examples_is_found() -> None:
+    splits = [_split("train", {"y": [0, 1]}), Split.of("eval", [])]
+    what = "no examples; `data.splits` gives it too few hash buckets, or there are too few rows"
+    assert judge(splits, {"eval": Anomalies(data_missing=True)}, BINARY, ("y",)) == [
+        Finding("eval", "", "Empty split", what)
+    ]
+
+
+def test_a_feature_column_without_values_is_found_and_an_unused_one_is_not() -> None:
+    rows = {"y": [0, 1], "x": [None, None], "unused": [None, None]}
+    what = "a feature reads this column, and none of 2 examples has a value"
+    assert _judge(BINARY, ("x",), train=rows) == [("train", "x", "Column entirely missing", what)]
+
+
+def test_a_column_that_vanishes_outside_train_is_found_unless_it_is_rare() -> None:
+    train = {"y": [0, 1] * 50, "often": [1.0] * 100, "rare": [1.0] + [None] * 99}
+    found = _judge(BINARY, ("often", "rare"), train=train, eval={"y": [0, 1] * 10})
+    assert [(split, column) for split, column, _, _ in found] == [("eval", "often")]
+
+
+SCHEMA = """
+feature { name: "fare" type: INT }
+feature { name: "pay" type: BYTES domain: "pay" presence { min_fraction: 1 min_count: 1 } }
+feature { name: "hour" type: INT int_domain { min: 0 max: 23 } }
+feature { name: "gone" type: INT presence { min_fraction: 0.5 min_count: 1 } }
+feature { name: "y" type: INT presence { min_fraction: 1 min_count: 1 } }
+string_domain { name: "pay" value: "Cash" value: "Card" }
+"""
+TRAIN = {"fare": [1.5, 2.0, 3.0], "pay": ["Cash", "Card", "Bitcoin"], "hour": [0, 24, 5], "y": [0, 1, 0]}
+EVAL = {"fare": [1.5, 2.5], "pay": ["Cash", "Card"], "hour": [1, 2], "y": [0, 1]}
+
+
+def test_differences_from_a_curated_schema_are_named_by_column_rule_and_values() -> None:
+    schema = text_format.Parse(SCHEMA, Schema())
+    arrays = {key: _lists(values) for key, values in TRAIN.items()}
+    statistics = generate_statistics_in_memory(pa.RecordBatch.from_pydict(arrays), tfdv.StatsOptions())
+    anomalies = tfdv.validate_statistics(statistics, schema)
+    found = judge([Split.of("train", statistics.datasets)], {"train": anomalies}, BINARY, ())
+    assert sorted((each.column, each.rule, each.what) for each in found) == [
+        ("fare", "Unexpected data type", "Expected data of type: INT but got FLOAT"),
+        ("gone", "Column dropped", "Column is completely missing"),
+        ("hour", "Out-of-range values", "Unexpectedly large value: 24."),
+        ("pay", "Unexpected string values", "Examples contain values missing from the schema: Bitcoin (~33%)."),
+    ]
+
+
+def _examples(directory: Path, **splits: Rows) -> standard_artifacts.Examples:
+    artifact = standard_artifacts.Examples()
+    artifact.uri, artifact.split_names = str(directory), artifact_utils.encode_split_names(list(splits))
+    for name, columns in splits.items():
+        path = directory / f"Split-{name}" / "data_tfrecord-00000-of-00001.gz"
+        path.parent.mkdir(parents=True)
+        with tf.io.TFRecordWriter(str(path), "GZIP") as writer:
+            for row in zip(*columns.values(), strict=True):
+                writer.write(_example(dict(zip(columns, row, strict=True))))
+    return artifact
+
+
+def _example(row: dict[str, Any]) -> bytes:
+    example = tf.train.Example()
+    for column, value in row.items():
+        feature = example.features.feature[column]
+        if isinstance(value, str):
+            feature.bytes_list.value.append(value.encode())
+        elif isinstance(value, float):
+            feature.float_list.value.append(value)
+        else:
+            feature.int64_list.value.append(value)
+    return example.SerializeToString()
+
+
+class _InProcess(StatisticsGen):
+    def _make_beam_pipeline(self) -> beam.Pipeline:
+        return beam.Pipeline(runner="FnApiRunner")
+
+
+@pytest.fixture(scope="module")
+def validated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What TFX's own components make of TRAIN and EVAL under SCHEMA."""
+    root = tmp_path_factory.mktemp("validated")
+    (root / "curated.pbtxt").write_text(SCHEMA)
+    statistics, anomalies = standard_artifacts.ExampleStatistics(), standard_artifacts.ExampleAnomalies()
+    schema = standard_artifacts.Schema()
+    statistics.uri, anomalies.uri, schema.uri = (str(root / name) for name in ("statistics", "anomalies", "schema"))
+    examples = _examples(root / "examples", train=TRAIN, eval=EVAL)
+    _InProcess().Do({"examples": [examples]}, {"statistics": [statistics]}, {})
+    ImportSchemaGen().Do({}, {"schema": [schema]}, {"schema_file": str(root / "curated.pbtxt")})
+    ExampleValidator().Do({"statistics": [statistics], "schema": [schema]}, {"anomalies": [anomalies]}, {})
+    return {"statistics": [statistics], "anomalies": [anomalies]}
+
+
+def _gate(inputs: dict[str, Any], directory: Path, on_anomaly: str) -> dict[str, Any]:
+    verdict = standard_artifacts.String()
+    verdict.uri = str(directory / "value")
+    properties = {"label": BINARY.model_dump_json(), "columns": json.dumps(["fare"]), "on_anomaly": on_anomaly}
+    DataGate.EXECUTOR_SPEC.executor_class().Do(inputs, {"verdict": [verdict]}, properties)
+    return json.loads(Path(verdict.uri).read_text())
+
+
+def test_the_component_stops_the_run_with_a_line_for_each_anomaly(validated: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(GateError) as error:
+        _gate(validated, tmp_path, "stop")
+    lines = str(error.value).splitlines()
+    assert lines[0] == "the data is unfit for training (6 anomalies):"
+    assert (
+        "  column 'pay', split train: Unexpected string values: "
+        "Examples contain values missing from the schema: Bitcoin (~33%)."
+    ) in lines
+    assert "  column 'hour', split train: Out-of-range values: Unexpectedly large value: 24." in lines
+    assert "  column 'gone', split eval: Column dropped: Column is completely missing" in lines
+    assert "`data.on_anomaly: warn`" in lines[-1]
+    assert not (tmp_path / "value").exists()
+
+
+def test_the_component_only_warns_when_told_so(
+    validated: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = _gate(validated, tmp_path, "warn")
+    assert (verdict["action"], verdict["stopped"], len(verdict["anomalies"])) == ("warn", False, 6)
+    assert {"split": "eval", "column": "gone", "rule": "Column dropped", "what": "Column is completely missing"} in (
+        verdict["anomalies"]
+    )
+    assert "column 'gone', split eval" in capsys.readouterr().out
+
+
+def test_one_finding_is_told_in_the_singular() -> None:
+    assert describe([Finding("eval", "", "Empty split", "no examples")]).splitlines()[:2] == [
+        "the data is unfit for training (1 anomaly):",
+        "  split eval: Empty split: no examples",
+    ]

@@ -1,0 +1,102 @@
+"""Pushing: versions that rise, whole or not at all."""
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tfx.proto import pusher_pb2
+from tfx.types import standard_artifacts
+from tfx.utils import proto_utils
+
+from components import pusher
+from components.pusher import push
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    directory = tmp_path / "model" / "Format-Serving"
+    (directory / "variables").mkdir(parents=True)
+    (directory / "saved_model.pb").write_bytes(b"graph")
+    (directory / "variables" / "variables.index").write_bytes(b"weights")
+    return directory
+
+
+def _files(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_version_is_the_time_and_holds_the_whole_model(model: Path, tmp_path: Path) -> None:
+    version = push(model, tmp_path / "serving", clock=lambda: 1700000000.9)
+    assert version == tmp_path / "serving" / "1700000000"
+    assert _files(version) == {"saved_model.pb": b"graph", "variables/variables.index": b"weights"}
+
+
+@pytest.mark.parametrize("there", ["1700000000", "1800000000"])
+def test_a_version_is_greater_than_every_one_before(model: Path, tmp_path: Path, there: str) -> None:
+    serving = tmp_path / "serving"
+    for name in (there, "3", "notes"):
+        (serving / name).mkdir(parents=True)
+    names = [push(model, serving, clock=lambda: 1700000000.0).name for _ in range(3)]
+    assert names == [str(int(there) + step) for step in (1, 2, 3)]
+    assert (serving / "notes").is_dir()
+
+
+def _slow_push(model: Path, serving: Path) -> None:
+    def copy(*_: object, **__: object) -> None:
+        (serving / "copying").touch()
+        time.sleep(60)
+
+    pusher.shutil.copy2 = copy  # the copy that never ends
+    original = pusher.shutil.copytree
+    pusher.shutil.copytree = lambda source, target: original(source, target, copy_function=copy)
+    push(model, serving)
+
+
+def test_a_push_killed_halfway_leaves_no_version_and_the_next_one_clears_it_away(model: Path, tmp_path: Path) -> None:
+    serving = tmp_path / "serving"
+    process = multiprocessing.get_context("fork").Process(target=_slow_push, args=(model, serving))
+    process.start()
+    while not (serving / "copying").exists():
+        time.sleep(0.01)
+    os.kill(process.pid or 0, signal.SIGKILL)
+    process.join()
+    (serving / "copying").unlink()
+    left_over = [path.name for path in serving.iterdir()]
+    assert len(left_over) == 1
+    assert not any(name.isdigit() for name in left_over)
+    version = push(model, serving)
+    assert [path.name for path in serving.iterdir()] == [version.name]
+
+
+def _execute(model: Path, serving: Path, artifact: Path, *, blessed: bool) -> standard_artifacts.PushedModel:
+    candidate, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
+    candidate.uri = str(model.parent)
+    blessing.set_int_custom_property("blessed", int(blessed))
+    pushed = standard_artifacts.PushedModel()
+    pushed.uri = str(artifact)
+    filesystem = pusher_pb2.PushDestination.Filesystem(base_directory=str(serving))
+    to = proto_utils.proto_to_json(pusher_pb2.PushDestination(filesystem=filesystem))
+    inputs = {"model": [candidate], "model_blessing": [blessing]}
+    pusher.Executor().Do(inputs, {"pushed_model": [pushed]}, {"push_destination": to})
+    return pushed
+
+
+def test_a_blessed_model_is_pushed_and_kept_in_the_artifact(model: Path, tmp_path: Path) -> None:
+    pushed = _execute(model, tmp_path / "serving", tmp_path / "pushed", blessed=True)
+    (version,) = (tmp_path / "serving").iterdir()
+    assert pushed.get_int_custom_property("pushed") == 1
+    assert pushed.get_string_custom_property("pushed_destination") == str(version)
+    assert pushed.get_string_custom_property("pushed_version") == version.name
+    assert _files(tmp_path / "pushed") == _files(version) == _files(model)
+    (version / "saved_model.pb").write_bytes(b"another")
+    assert (model / "saved_model.pb").read_bytes() == b"graph"
+
+
+def test_a_model_that_is_not_blessed_leaves_the_directory_as_it_is(model: Path, tmp_path: Path) -> None:
+    pushed = _execute(model, tmp_path / "serving", tmp_path / "pushed", blessed=False)
+    assert pushed.get_int_custom_property("pushed") == 0
+    assert not pushed.has_custom_property("pushed_version")
+    assert not (tmp_path / "serving").exists()
