@@ -104,7 +104,10 @@ def _what(refusal: Refusal, tree: Tree) -> str:
     if refusal.kind == "extra_forbidden":
         return _unknown(refusal)
     if refusal.kind == "missing":
-        return f"missing; needed is {allowed(refusal.schema)}{hints.meaning(refusal.schema)}"
+        needed = allowed(refusal.schema)
+        if "const" in refusal.schema:
+            return f"missing; write `{refusal.where[-1]}: {needed}`"
+        return f"missing; needed is {needed}{hints.meaning(refusal.schema)}"
     if refusal.kind.startswith("union_tag"):
         return _unknown_kind(refusal, tree)
     value = descend(tree, refusal.where)

@@ -115,6 +115,8 @@ def _group(tree: Tree, schemas: list[Schema]) -> str:
     for schema in schemas:
         if text in tags(schema):
             return f"; did you mean {{{schema['discriminator']['propertyName']}: {text}}}?"
+        if "min" in schema.get("properties", {}) and not isinstance(tree.value, str):
+            return f"; did you mean {{min: {text}}}?"
         if schema.get("type") == "array":
             return f"; did you mean [{text}]?"
         if schema.get("type") == "object" and re.match(r"^\w+:\S", text):

@@ -17,7 +17,7 @@ from configs.features import Feature
 from configs.keras_names import ACTIVATIONS, OPTIMIZERS
 from configs.label import LabelConfig
 from configs.model import ModelConfig
-from configs.suggest import did_you_mean
+from configs.suggest import did_you_mean, meant
 from configs.train import TrainConfig
 from configs.tree import Where
 from configs.words import either
@@ -39,8 +39,8 @@ def check(parts: Mapping[str, object]) -> list[Finding]:
 def splits_to_train_and_stop_by(data: DataConfig) -> Iterator[Finding]:
     for needed, use in (("train", "the model learns from it"), ("eval", "training stops by it")):
         if needed not in data.splits:
-            meant = did_you_mean(needed, data.splits)
-            yield ("data", "splits"), f"a split `{needed}` is missing: {use}; found {either(data.splits)}{meant}"
+            found = f"found {either(data.splits)}{did_you_mean(needed, data.splits)}"
+            yield ("data", "splits"), f"a split `{needed}` is missing: {use}; {found}"
 
 
 def split_names_are_plain(data: DataConfig) -> Iterator[Finding]:
@@ -51,8 +51,8 @@ def split_names_are_plain(data: DataConfig) -> Iterator[Finding]:
 
 def evaluated_split_exists(data: DataConfig, evaluate: EvaluateConfig) -> Iterator[Finding]:
     if evaluate.split is not None and evaluate.split not in data.splits:
-        meant = did_you_mean(evaluate.split, data.splits)
-        yield ("evaluate", "split"), f'no split "{evaluate.split}" in data.splits; there: {either(data.splits)}{meant}'
+        name = evaluate.split
+        yield ("evaluate", "split"), f'no split "{name}"{meant(name, data.splits, "data.splits has")}'
 
 
 def metrics_fit_the_label(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Finding]:
@@ -96,15 +96,14 @@ def thresholds_can_be_met(evaluate: EvaluateConfig) -> Iterator[Finding]:
 
 def optimizer_is_known(train: TrainConfig) -> Iterator[Finding]:
     if train.optimizer.lower() not in OPTIMIZERS:
-        meant = did_you_mean(train.optimizer, OPTIMIZERS)
-        yield ("train", "optimizer"), f'Keras has no optimizer "{train.optimizer}"; it has: {either(OPTIMIZERS)}{meant}'
+        name = train.optimizer
+        yield ("train", "optimizer"), f'Keras has no optimizer "{name}"{meant(name, OPTIMIZERS, "it has")}'
 
 
 def activation_is_known(model: ModelConfig) -> Iterator[Finding]:
     if model.activation not in ACTIVATIONS:
-        meant = did_you_mean(model.activation, ACTIVATIONS)
-        what = f'Keras has no activation "{model.activation}"; it has: {either(ACTIVATIONS)}{meant}'
-        yield ("model", "activation"), what
+        name = model.activation
+        yield ("model", "activation"), f'Keras has no activation "{name}"{meant(name, ACTIVATIONS, "it has")}'
 
 
 def options_go_to_own_builder(model: ModelConfig) -> Iterator[Finding]:

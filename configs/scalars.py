@@ -41,7 +41,7 @@ def value(node: Node) -> Scalar:
     """The scalar's value. Raises ValueError, with a reason in plain words, for what no config can hold."""
     kind, text = node.tag.removeprefix(PREFIX), str(node.value)
     if kind in ("str", "merge"):
-        return _text(text)
+        return character_text(text)
     if kind not in PATTERNS:
         raise ValueError(f"the tag {tag_as_written(node.tag)} has no meaning in a config; remove it")
     if not PATTERNS[kind].match(text):
@@ -58,7 +58,8 @@ def tag_as_written(tag: str) -> str:
     return "!!" + tag.removeprefix(PREFIX) if tag.startswith(PREFIX) else tag
 
 
-def _text(text: str) -> str:
+def character_text(text: str) -> str:
+    """The text itself. Raises ValueError for what no UTF-8 file can hold."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise ValueError("the text holds half of a surrogate pair, which is no character; write the whole character")
     return text

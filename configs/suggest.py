@@ -19,6 +19,12 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f'; did you mean "{found}"?' if found is not None and found != name else ""
 
 
+def meant(name: str, names: Iterable[str], otherwise: str) -> str:
+    """`; did you mean "epochs"?`; where no name is close, `; <otherwise>: a, b, c` with all of them."""
+    every = list(names)
+    return did_you_mean(name, every) or f"; {otherwise}: {listed(every, 40) or 'nothing'}"
+
+
 def listed(names: Iterable[str], most: int = 12) -> str:
     """`a, b, c`, cut short where there are many."""
     every = list(names)

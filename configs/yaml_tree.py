@@ -10,7 +10,7 @@ from yaml.reader import Reader
 from yaml.scanner import Scanner
 
 from configs import scalars
-from configs.tree import Mistake, Place, Scalar, Tree
+from configs.tree import Mistake, Place, Scalar, Tree, Where, dotted
 from configs.yaml_errors import syntax_mistake
 
 MAX_DEPTH = 40
@@ -41,7 +41,6 @@ _TOO_MANY = (
     f"more than {MAX_VALUES:,} values, counting what each alias (*name) stands for; "
     "put long lists in a file of their own"
 )
-_KEY = "the name of a setting is a text, not a list or a mapping"
 
 
 class _TooMuchError(Exception):
@@ -71,7 +70,11 @@ class _Builder:
             return Place(self.layer, 0, 0, self.source)
         return Place(self.layer, node.start_mark.line + 1, node.start_mark.column + 1, self.source)
 
-    def tree(self, node: Node, key_place: Place, above: tuple[str, ...]) -> Tree:
+    def mistake(self, node: Node, above: Where, what: str) -> None:
+        where = dotted(above)
+        self.mistakes.append(Mistake(self.place(node), f"{where}: {what}" if where else what))
+
+    def tree(self, node: Node, key_place: Place, above: Where) -> Tree:
         self.values += 1
         if self.values > MAX_VALUES:
             raise _TooMuchError(self.place(node), _TOO_MANY)
@@ -80,41 +83,46 @@ class _Builder:
         if isinstance(node, MappingNode):
             return Tree(self.mapping(node, above), key_place, self.place(node))
         if isinstance(node, SequenceNode):
-            self.refuse_tag(node, "seq")
-            items = [self.tree(item, self.place(item), (*above, f"[{i}]")) for i, item in enumerate(node.value)]
+            self.refuse_tag(node, "seq", above)
+            items = [self.tree(item, self.place(item), (*above, number)) for number, item in enumerate(node.value)]
             return Tree(items, key_place, self.place(node))
-        return Tree(self.scalar(node), key_place, self.place(node), str(node.value))
+        return Tree(self.scalar(node, above), key_place, self.place(node), str(node.value))
 
-    def scalar(self, node: Node) -> Scalar:
+    def scalar(self, node: Node, above: Where) -> Scalar:
         try:
             return scalars.value(node)
         except ValueError as error:
-            self.mistakes.append(Mistake(self.place(node), str(error)))
+            self.mistake(node, above, str(error))
             return None
 
-    def mapping(self, node: MappingNode, above: tuple[str, ...]) -> dict[str, Tree]:
-        self.refuse_tag(node, "map")
+    def mapping(self, node: MappingNode, above: Where) -> dict[str, Tree]:
+        self.refuse_tag(node, "map", above)
         own: dict[str, Tree] = {}
         merged: dict[str, Tree] = {}
         for key, value in node.value:
             if key.tag == f"{scalars.PREFIX}merge":
                 merged = {**self.merge(value, above), **merged}
             elif not isinstance(key, ScalarNode):
-                self.mistakes.append(Mistake(self.place(key), _KEY))
+                self.mistake(key, above, "the name of a setting is a text, not a list or a mapping")
             else:
                 self.add(own, key, value, above)
         return merged | own
 
-    def add(self, own: dict[str, Tree], key: ScalarNode, value: Node, above: tuple[str, ...]) -> None:
+    def add(self, own: dict[str, Tree], key: ScalarNode, value: Node, above: Where) -> None:
         name = str(key.value)
+        line = self.place(key).line
         if name in own:
-            first = own[name].key_place
-            both = f"on lines {first.line} and {key.start_mark.line + 1}" if not self.one_line else "twice"
-            where = ".".join((*above, name)).replace(".[", "[")
-            self.mistakes.append(Mistake(self.place(key), f"{where}: given {both}; keep one of them"))
+            first = own[name].key_place.line
+            both = f"on lines {first} and {line}" if first != line else "twice"
+            self.mistake(key, (*above, name), f"given {both}; keep one of them")
+        try:
+            scalars.character_text(name)
+        except ValueError as error:
+            self.mistake(key, above, str(error))
+            return
         own[name] = self.tree(value, self.place(key), (*above, name))
 
-    def merge(self, node: Node, above: tuple[str, ...]) -> dict[str, Tree]:
+    def merge(self, node: Node, above: Where) -> dict[str, Tree]:
         """What `<<: *alias` or `<<: [*first, *second]` brings in; the first wins."""
         merged: dict[str, Tree] = {}
         for part in node.value if isinstance(node, SequenceNode) else [node]:
@@ -122,10 +130,11 @@ class _Builder:
             if isinstance(tree.value, dict):
                 merged = tree.value | merged
             else:
-                self.mistakes.append(Mistake(self.place(part), "<<: takes a mapping, or a list of mappings"))
+                self.mistake(part, (*above, "<<"), "takes a mapping, or a list of mappings")
         return merged
 
-    def refuse_tag(self, node: Node, allowed: str) -> None:
+    def refuse_tag(self, node: Node, allowed: str, above: Where) -> None:
         if node.tag != scalars.PREFIX + allowed:
-            what = f"the tag {scalars.tag_as_written(node.tag)} has no meaning in a config; remove it"
-            self.mistakes.append(Mistake(self.place(node), what))
+            self.mistake(
+                node, above, f"the tag {scalars.tag_as_written(node.tag)} has no meaning in a config; remove it"
+            )

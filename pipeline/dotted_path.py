@@ -9,7 +9,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-from configs.suggest import did_you_mean, listed
+from configs.suggest import did_you_mean, listed, meant
 
 
 def why_not_importable(path: str) -> str | None:
@@ -56,7 +56,7 @@ def _why_not_in(spec: ModuleSpec, name: str, path: str) -> str | None:
         return f'"{path}": {file}:{error.lineno} is not Python: {error.msg}'
     if name in names or "*" in names or "__getattr__" in names:
         return None
-    return f'"{path}": {file} defines no {name}; it defines: {listed(names) or "nothing"}{did_you_mean(name, names)}'
+    return f'"{path}": {file} defines no {name}{meant(name, names, "it defines")}'
 
 
 def _defined(body: list[ast.stmt]) -> Iterator[str]:

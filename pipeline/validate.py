@@ -47,9 +47,9 @@ def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Finding]:
     """Names of columns that the data does not have."""
     for where, name, also in [*_single_names(config), *_feature_names(config.features), *_slice_names(config)]:
         if name not in columns and name not in also:
-            meant = did_you_mean(name, [*columns, *also])
-            or_feature = " nor a feature" if also else ""
-            yield where, f'"{name}" is no column of the data{or_feature}; the columns are: {listed(columns, 20)}{meant}'
+            nor = " nor a feature" if also else ""
+            near = did_you_mean(name, [*columns, *also]) or f"; the columns are: {listed(columns, 30)}"
+            yield where, f'"{name}" is no column of the data{nor}{near}'
 
 
 Named = Iterator[tuple[Where, str, Sequence[str]]]

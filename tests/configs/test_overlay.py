@@ -1,0 +1,180 @@
+"""A profile's file and `--set` values over a config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.errors import ConfigError
+from configs.loader import load, load_with_places
+from configs.overlay import lay
+from configs.tree import Place, Tree, plain
+
+BASE = """\
+pipeline: {name: taxi}
+data: {source: {kind: csv, path: a.csv}}
+label: {key: tip, kind: binary}
+features:
+  fare: {column: numeric, normalize: log}
+  area: {column: vocabulary, top_k: 9}
+model: {hidden: [64, 32]}
+train: {epochs: 7, early_stopping: {patience: 3}}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "taxi.yaml"
+    file.write_text(BASE)
+    return file
+
+
+def told(error: ConfigError, folder: Path) -> list[str]:
+    return str(error).replace(f"{folder}/", "").splitlines()
+
+
+def test_an_overlay_merges_mappings_and_replaces_the_rest(config: Path) -> None:
+    config.with_name("taxi.big.yaml").write_text("train: {batch_size: 9}\nmodel: {hidden: [8]}\n")
+    loaded = load(config, profile="big")
+    assert (loaded.train.epochs, loaded.train.batch_size, loaded.model.hidden) == (7, 9, (8,))
+
+
+def test_null_in_an_overlay_replaces(config: Path) -> None:
+    config.with_name("taxi.big.yaml").write_text("train: {early_stopping: null}\n")
+    assert load(config, profile="big").train.early_stopping is None
+
+
+def test_a_feature_of_another_kind_replaces_the_old_one_whole(config: Path) -> None:
+    config.with_name("taxi.big.yaml").write_text("features: {fare: {column: hashed, hash_buckets: 9}}\n")
+    fare = load(config, profile="big").features["fare"]
+    assert fare.model_dump(exclude_unset=True) == {"column": "hashed", "hash_buckets": 9}
+
+
+def test_an_overlay_of_comments_changes_nothing(config: Path) -> None:
+    config.with_name("taxi.big.yaml").write_text("# nothing yet\n")
+    assert load(config, profile="big") == load(config)
+
+
+def test_mistakes_name_the_file_that_they_stand_in(config: Path, tmp_path: Path) -> None:
+    config.write_text(BASE.replace("log", "lgo"))
+    config.with_name("taxi.big.yaml").write_text("\ntrain: {epochs: x}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(config, profile="big", overrides=["label.kind=bin"])
+    assert [line[: line.index(": found")] for line in told(caught.value, tmp_path)] == [
+        "taxi.yaml:5: features.fare.normalize",
+        "taxi.big.yaml:2: train.epochs",
+        "--set label.kind=bin: label.kind",
+    ]
+
+
+def test_an_unknown_profile_lists_those_that_exist(config: Path, tmp_path: Path) -> None:
+    for name in ("kubeflow", "sample"):
+        config.with_name(f"taxi.{name}.yaml").write_text("")
+    with pytest.raises(ConfigError) as caught:
+        load(config, profile="kubflow")
+    assert told(caught.value, tmp_path) == [
+        "--profile kubflow: no such profile; there are: kubeflow, sample (a profile is a file taxi.<profile>.yaml); "
+        'did you mean "kubeflow"?'
+    ]
+
+
+@pytest.mark.parametrize("profile", ["", "../x", "a/b", "\0", "*"])
+def test_a_profile_that_is_no_name_is_told(config: Path, profile: str) -> None:
+    with pytest.raises(ConfigError, match="no such profile"):
+        load(config, profile=profile)
+
+
+def test_set_overrides_one_value_and_wins_over_the_profile(config: Path) -> None:
+    config.with_name("taxi.big.yaml").write_text("train: {epochs: 8, batch_size: 9}\n")
+    loaded = load(config, profile="big", overrides=["train.epochs=1", "model.hidden=[3, 4]", "deploy.push="])
+    assert (loaded.train.epochs, loaded.train.batch_size, loaded.model.hidden, loaded.deploy.push) == (
+        1,
+        9,
+        (3, 4),
+        None,
+    )
+
+
+def test_set_reaches_into_a_section_that_is_not_written(config: Path) -> None:
+    assert load(config, overrides=["train.input.cache=none"]).train.input.cache == "none"
+
+
+def test_the_place_of_a_set_value_is_the_option(config: Path) -> None:
+    loaded = load_with_places(config, overrides=["train.epochs=1"])
+    assert loaded.place(("train", "epochs")) == "--set train.epochs=1"
+    assert loaded.place(("train", "early_stopping", "patience")) == f"{config}:8"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("train", "write it as --set section.setting=value, such as --set train.epochs=1"),
+        ("=1", "write it as --set section.setting=value, such as --set train.epochs=1"),
+        ("train..epochs=1", "write it as --set section.setting=value, such as --set train.epochs=1"),
+        ("train.epochs=[1", "not YAML: a [ is not closed by ], or a comma between its items is missing"),
+        ("train.epochs={a: 1, a: 2}", "a: given twice; keep one of them"),
+        ("train.epochs.x=1", "train.epochs: found settings (x); allowed: a whole number above 0"),
+    ],
+)
+def test_a_mistaken_set_is_told_with_the_option(config: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(config, overrides=[text])
+    assert str(caught.value) == f"--set {text}: {message}"
+
+
+def test_an_unknown_name_in_set_offers_the_nearest(config: Path) -> None:
+    with pytest.raises(ConfigError, match=r'^--set train.epoch=1: train.epoch: .*did you mean "epochs"\?$'):
+        load(config, overrides=["train.epoch=1"])
+
+
+NAMES = st.sampled_from("abcd")
+VALUES = st.recursive(
+    st.integers() | st.none() | st.lists(st.integers(), max_size=2),
+    lambda inner: st.dictionaries(NAMES, inner),
+    max_leaves=8,
+)
+MAPPINGS = st.dictionaries(NAMES, VALUES)
+
+
+def tree(value: Any) -> Tree:
+    place = Place(0, 0, 0, "")
+    if isinstance(value, dict):
+        return Tree({name: tree(child) for name, child in value.items()}, place, place)
+    return Tree([tree(item) for item in value] if isinstance(value, list) else value, place, place)
+
+
+def leaves(value: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """Every value that is no mapping (or an empty one), by its way."""
+    if not isinstance(value, dict) or not value:
+        return {above: value}
+    return {way: leaf for name, child in value.items() for way, leaf in leaves(child, (*above, name)).items()}
+
+
+@given(MAPPINGS)
+def test_laying_nothing_or_the_same_over_a_tree_changes_nothing(value: dict[str, Any]) -> None:
+    assert plain(lay(tree(value), tree({}))) == value
+    assert plain(lay(tree({}), tree(value))) == value
+    assert plain(lay(tree(value), tree(value))) == value
+
+
+@given(MAPPINGS, MAPPINGS)
+def test_every_leaf_comes_from_the_upper_tree_or_is_untouched_by_it(lower: Any, upper: Any) -> None:
+    laid, low, up = leaves(plain(lay(tree(lower), tree(upper)))), leaves(lower), leaves(upper)
+    assert all(laid[way] == leaf for way, leaf in up.items() if leaf != {})
+    assert all((way, leaf) in [*up.items(), *low.items()] for way, leaf in laid.items())
+    for way, leaf in low.items():
+        if leaf != {} and not any(other[: len(way)] == way or way[: len(other)] == other for other in up):
+            assert laid[way] == leaf
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.booleans())
+def test_set_values_of_different_settings_do_not_depend_on_their_order(epochs: int, size: int, swap: bool) -> None:
+    options = [f"train.epochs={epochs}", f"train.batch_size={size}", "train.epochs=3" if swap else "train.seed=1"]
+    train = load("configs/taxi.yaml", overrides=options).train
+    assert (train.batch_size, train.epochs) == (size, 3 if swap else epochs)
+    if not swap:
+        assert load("configs/taxi.yaml", overrides=options[::-1]).train == train

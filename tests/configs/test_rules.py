@@ -1,0 +1,236 @@
+"""The rules across sections, each with a config that breaks it alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from configs import rules
+from configs.errors import ConfigError
+from configs.loader import load
+
+SECTIONS = {
+    "pipeline": "pipeline: {name: taxi}",
+    "data": "data: {source: {kind: csv, path: a.csv}}",
+    "label": "label: {key: tip, kind: binary}",
+    "features": "features: {fare: {column: numeric}}",
+}
+SOURCE = "source: {kind: csv, path: a.csv}"
+BINARY = "auc, auc_precision_recall, binary_accuracy, binary_crossentropy, calibration, precision or recall"
+
+
+def config(folder: Path, text: str) -> Path:
+    file = folder / "c.yaml"
+    rest = [
+        section for name, section in SECTIONS.items() if not any(line.startswith(name) for line in text.split("\n"))
+    ]
+    file.write_text("\n".join([text, *rest]) + "\n")
+    return file
+
+
+def features(**kinds: str) -> str:
+    return "features:\n" + "\n".join(f"  {name}: {{column: {settings}}}" for name, settings in kinds.items())
+
+
+BROKEN = {
+    "splits_to_train_and_stop_by": [
+        (
+            f"data: {{{SOURCE}, splits: {{train: 8, evl: 1}}}}",
+            '1: data.splits: a split `eval` is missing: training stops by it; found train or evl; did you mean "evl"?',
+        )
+    ],
+    "split_names_are_plain": [
+        (
+            f"data: {{{SOURCE}, splits: {{train: 8, eval: 1, a/b: 1}}}}",
+            '1: data.splits.a/b: "a/b" becomes part of a folder\'s name: only letters, digits and _',
+        )
+    ],
+    "evaluated_split_exists": [
+        ("evaluate: {split: tset}", '1: evaluate.split: no split "tset"; did you mean "test"?'),
+        ("evaluate: {split: x}", '1: evaluate.split: no split "x"; data.splits has: train, eval, test'),
+    ],
+    "metrics_fit_the_label": [
+        (
+            "evaluate: {metrics: [auk]}",
+            f'1: evaluate.metrics[0]: no metric "auk"; for binary: {BINARY}; did you mean "auc"?',
+        ),
+        (
+            "evaluate: {metrics: [auc, accuracy]}",
+            '1: evaluate.metrics[1]: "accuracy" is for multiclass labels, and this label is binary; for binary: '
+            f'{BINARY}; did you mean "binary_accuracy"?',
+        ),
+        ("evaluate: {metrics: [auc, auc]}", '1: evaluate.metrics[1]: "auc" stands here twice; remove one'),
+    ],
+    "thresholds_are_of_metrics": [
+        (
+            "evaluate: {metrics: [auc], thresholds: {recall: {min: 0.5}}}",
+            '1: evaluate.thresholds.recall: "recall" is not measured; add it to evaluate.metrics, or remove the '
+            "threshold",
+        ),
+        (
+            "evaluate: {thresholds: {r_squared: {min: 0.5}}}",
+            '1: evaluate.thresholds.r_squared: "r_squared" is for regression labels, and this label is binary; for '
+            f"binary: {BINARY}",
+        ),
+    ],
+    "thresholds_can_be_met": [
+        (
+            "evaluate: {thresholds: {auc: {min: 85}}}",
+            "1: evaluate.thresholds.auc.min: found 85, but auc lies between 0 and 1; did you mean 0.85?",
+        ),
+        (
+            "evaluate: {thresholds: {binary_crossentropy: {max: -1}}}",
+            "1: evaluate.thresholds.binary_crossentropy.max: found -1, but binary_crossentropy is never below 0, so no "
+            "model could pass",
+        ),
+    ],
+    "optimizer_is_known": [
+        ("train: {optimizer: adm}", '1: train.optimizer: Keras has no optimizer "adm"; did you mean "adam"?')
+    ],
+    "activation_is_known": [
+        ("model: {activation: reul}", '1: model.activation: Keras has no activation "reul"; did you mean "relu"?')
+    ],
+    "options_go_to_own_builder": [
+        (
+            "model: {kind: dnn, options: {a: 1}}",
+            "1: model.options: only a builder of your own takes options; `kind: dnn` would not see them",
+        )
+    ],
+    "deep_part_sees_something": [
+        (
+            "model: {kind: dnn}\n" + features(area="hashed, hash_buckets: 9, deep: false"),
+            "1: model.kind: `kind: dnn` sees no feature: all have `deep: false`; set `deep: true` in some, or "
+            "`kind: wide_and_deep`",
+        )
+    ],
+    "names_are_tensor_names": [
+        (
+            'features:\n  "Trip Miles": {column: numeric}',
+            '2: features.Trip Miles: a feature\'s name is letters, digits and _, no digit first; found "Trip Miles"; '
+            "call "
+            'it trip_miles, with `key: "Trip Miles"` for the column',
+        ),
+        (
+            "features:\n  2nd: {column: numeric, key: second}",
+            '2: features.2nd: a feature\'s name is letters, digits and _, no digit first; found "2nd"; call it '
+            "feature_2nd",
+        ),
+    ],
+    "names_differ_from_label": [
+        (
+            features(tip="numeric, key: fare"),
+            '2: features.tip: "tip" is the label, which keeps its name; give the feature another one',
+        )
+    ],
+    "features_do_not_read_label": [
+        (
+            features(tip="numeric"),
+            '2: features.tip: reads the label "tip": the model would learn from the answer; remove the feature',
+        ),
+        (
+            features(a="numeric, key: tip"),
+            '2: features.a.key: reads the label "tip": the model would learn from the answer; remove the feature',
+        ),
+        (
+            features(a="'crossed', keys: [b, tip], hash_buckets: 9"),
+            '2: features.a.keys[1]: reads the label "tip": the model would learn from the answer; remove it from keys',
+        ),
+    ],
+    "crosses_are_of_categories": [
+        (
+            features(fare="numeric", a="crossed, keys: [b, fare], hash_buckets: 9"),
+            '3: features.a.keys[1]: "fare" is numeric, and a cross takes categories; cross a bucketized one, such as '
+            "fare_bucket: {column: bucketized, key: fare, buckets: 10}",
+        ),
+        (
+            features(a="crossed, keys: [a, b], hash_buckets: 9"),
+            '2: features.a.keys[0]: "a" crosses itself; give the cross a name that is none of its keys',
+        ),
+        (
+            features(a="crossed, keys: [c, d], hash_buckets: 9", b="crossed, keys: [a, e], hash_buckets: 9"),
+            '3: features.b.keys[0]: "a" is a cross itself, and crosses do not nest; list its keys here instead: c, d',
+        ),
+        (
+            features(a="custom, function: my.f, keys: [c]", b="crossed, keys: [a, e], hash_buckets: 9"),
+            '3: features.b.keys[0]: "a" gives a number, and a cross takes categories; set its num_categories',
+        ),
+    ],
+    "crosses_have_different_keys": [
+        (
+            features(a="crossed, keys: [b, c, b], hash_buckets: 9"),
+            '2: features.a.keys[2]: "b" stands here twice; remove one',
+        )
+    ],
+    "crossed_columns_are_not_float": [
+        (
+            f"data: {{{SOURCE}, types: {{lat: float}}}}\n" + features(a="crossed, keys: [lat, b], hash_buckets: 9"),
+            '3: features.a.keys[0]: "lat" is a float column (data.types), and a cross takes categories; cross a '
+            "bucketized "
+            "one, such as lat_bucket: {column: bucketized, key: lat, buckets: 10}",
+        )
+    ],
+    "declared_types_fit_features": [
+        (
+            f"data: {{{SOURCE}, types: {{fare: string}}}}\n" + features(fare="numeric"),
+            '3: features.fare.column: column "fare" is string (data.types), and numeric takes int or float; use a '
+            "vocabulary or hashed feature, or change its type",
+        ),
+        (
+            f"data: {{{SOURCE}, types: {{lat: float}}}}\n" + features(a="hashed, key: lat, hash_buckets: 9"),
+            '3: features.a.column: column "lat" is float (data.types), and hashed takes int or string; use a '
+            "bucketized "
+            "feature, or change its type",
+        ),
+    ],
+    "declared_type_fits_label": [
+        (
+            f"data: {{{SOURCE}, types: {{tip: string}}}}",
+            "1: data.types.tip: the label's classes are integers, and its column is declared string; declare int, or "
+            "list "
+            "its values in label.classes",
+        ),
+        (
+            f"data: {{{SOURCE}, types: {{tip: string}}}}\nlabel: {{key: tip, kind: regression}}",
+            "1: data.types.tip: the label of a regression is a number; found string; declare int or float",
+        ),
+    ],
+}
+CASES = [(rule, text, told) for rule, cases in BROKEN.items() for text, told in cases]
+
+
+@pytest.mark.parametrize(("rule", "text", "told"), CASES)
+def test_a_broken_rule_is_told_at_its_line_and_alone(tmp_path: Path, rule: str, text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(config(tmp_path, text))
+    assert str(caught.value) == f"{tmp_path}/c.yaml:{told}", rule
+
+
+def test_every_rule_has_a_config_that_breaks_it() -> None:
+    assert [rule.__name__ for rule in rules.RULES] == list(BROKEN)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "train: {epochs: 1, optimizer: Adam}",
+        "evaluate: {split: train, thresholds: {recall: {min: 0.5}}}",
+        "evaluate: {metrics: [mean_squared_error]}\nlabel: {key: tip, kind: regression}",
+        "model: {kind: my.builder, options: {a: 1}}",
+        "model: {kind: dnn}\n" + features(a="crossed, keys: [b, c], hash_buckets: 9", fare="numeric"),
+        features(lat="bucketized, buckets: 9", a="crossed, keys: [lat, b], hash_buckets: 9"),
+        f"data: {{{SOURCE}, types: {{lat: float}}}}\n"
+        + features(lat="bucketized, buckets: 9", a="crossed, keys: [lat, b], hash_buckets: 9"),
+        f"data: {{{SOURCE}, types: {{tip: string}}}}\nlabel: {{key: tip, kind: binary, classes: ['no', 'yes']}}",
+        f"data: {{{SOURCE}, types: {{tip: float}}}}\nlabel: {{key: tip, kind: regression}}",
+    ],
+)
+def test_a_config_that_keeps_the_rules_loads(tmp_path: Path, text: str) -> None:
+    assert load(config(tmp_path, text)).pipeline.name == "taxi"
+
+
+def test_rules_apply_between_the_sections_that_are_sound(tmp_path: Path) -> None:
+    text = "train: {epochs: x}\nevaluate: {split: tset}"
+    with pytest.raises(ConfigError) as caught:
+        load(config(tmp_path, text))
+    assert [problem.what.partition(":")[0] for problem in caught.value.problems] == ["train.epochs", "evaluate.split"]

@@ -1,0 +1,183 @@
+"""The YAML of configs: texts stay texts, places are kept, and what is not YAML is told in plain words."""
+
+from __future__ import annotations
+
+import pytest
+
+from configs.tree import at, plain
+from configs.yaml_tree import read
+
+
+def values(text: str) -> object:
+    tree, mistakes = read(text, "c.yaml", 0)
+    assert mistakes == []
+    assert tree is not None
+    return plain(tree)
+
+
+def mistakes(text: str) -> list[str]:
+    return [str(mistake.problem()) for mistake in read(text, "c.yaml", 0)[1]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no",
+        "on",
+        "Yes",
+        "y",
+        "12:30",
+        "2024-01-31",
+        "2024-01-31T00:00:00Z",
+        "010",
+        "0o17",
+        "0x1F",
+        "1_000",
+        "1e",
+        "=",
+        ".",
+    ],
+)
+def test_plain_scalars_that_look_like_something_else_stay_texts(text: str) -> None:
+    assert values(f"a: {text}") == {"a": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("5", 5),
+        ("-5", -5),
+        ("+5", 5),
+        ("0", 0),
+        ("2.50", 2.5),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("1e3", 1000.0),
+        ("-1.5E-2", -0.015),
+    ],
+)
+def test_decimal_numbers_are_numbers(text: str, value: float) -> None:
+    read_value = values(f"a: {text}")
+    assert read_value == {"a": value}
+    assert type(read_value["a"]) is type(value)  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("False", False), ("null", None), ("~", None), ("", None), ('"null"', "null")]
+)
+def test_truth_values_and_null(text: str, value: object) -> None:
+    assert values(f"a: {text}") == {"a": value}
+
+
+def test_names_of_settings_are_texts_as_written() -> None:
+    assert values("{on: 1, 2019: 2, true: 3, null: 4, 01: 5}") == {"on": 1, "2019": 2, "true": 3, "null": 4, "01": 5}
+
+
+def test_anchors_and_merge_keys_are_followed() -> None:
+    text = "a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: *a\nd: {<<: *a, x: 5}\ne: {y: 0, <<: [*a, *b]}"
+    assert values(text) == {
+        "a": {"x": 1, "y": 2},
+        "b": {"y": 3, "z": 4},
+        "c": {"x": 1, "y": 2},
+        "d": {"x": 5, "y": 2},
+        "e": {"x": 1, "y": 0, "z": 4},
+    }
+
+
+def test_places_are_of_the_value_or_the_name() -> None:
+    tree, _ = read("a:\n  b:\n    - 1\n    - 2\n  c: >\n    text\n", "c.yaml", 0)
+    assert tree is not None
+    places = {
+        where: at(tree, where).line for where in [("a",), ("a", "b", 1), ("a", "c"), ("a", "gone"), ("a", "b", 7)]
+    }
+    assert places == {("a",): 1, ("a", "b", 1): 4, ("a", "c"): 5, ("a", "gone"): 1, ("a", "b", 7): 2}
+    assert at(tree, ("a", "b"), name=True).line == 2
+    assert at(tree, ("a", "b")).line == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "a: 1\na: 2\na: 3",
+            [
+                "c.yaml:2: a: given on lines 1 and 2; keep one of them",
+                "c.yaml:3: a: given on lines 2 and 3; keep one of them",
+            ],
+        ),
+        ("x: {a: 1, a: 2}", ["c.yaml:1: x.a: given twice; keep one of them"]),
+        ("? [a]\n: 1", ["c.yaml:1: the name of a setting is a text, not a list or a mapping"]),
+        ("a: !!set {x}", ["c.yaml:1: a: the tag !!set has no meaning in a config; remove it"]),
+        (
+            "a: !!python/name:os.system x",
+            ["c.yaml:1: a: the tag !!python/name:os.system has no meaning in a config; remove it"],
+        ),
+        ("a: !mine 3", ["c.yaml:1: a: the tag !mine has no meaning in a config; remove it"]),
+        ("a: !!int x", ['c.yaml:1: a: "x" is marked !!int but is none; remove the mark']),
+        ("<<: 3", ["c.yaml:1: <<: takes a mapping, or a list of mappings"]),
+        (
+            "a: &a [*a]",
+            ["c.yaml:1: values are nested more than 40 deep, or an alias (*name) stands inside its anchor (&name)"],
+        ),
+        (
+            "[" * 5000,
+            ["c.yaml: values are nested more than 40 deep, or an alias (*name) stands inside its anchor (&name)"],
+        ),
+        (
+            '"\\ud800": 1',
+            ["c.yaml:1: the text holds half of a surrogate pair, which is no character; write the whole character"],
+        ),
+    ],
+)
+def test_what_a_config_cannot_hold_is_told(text: str, told: list[str]) -> None:
+    assert mistakes(text) == told
+
+
+def test_aliases_that_multiply_are_stopped() -> None:
+    bomb = "a: &a [1,1,1,1,1,1,1,1,1,1]\n"
+    for name, below in zip("bcdefgh", "abcdefg", strict=True):
+        bomb += f"{name}: &{name} [{', '.join([f'*{below}'] * 10)}]\n"
+    assert [line.partition(" values")[0] for line in mistakes(bomb)] == ["c.yaml:1: more than 200,000"]
+
+
+COLON = (
+    "not YAML: a `name:` cannot stand here: the line is indented too far, or a text with `: ` in it needs quotes "
+    "around it"
+)
+SINCE = "(it starts on line 1)"
+QUOTES = 'needs quotes around it, as in "*.csv"'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: *.csv", f"1:5: not YAML: a text that starts with * {QUOTES}"),
+        ("a: %x", "1:4: not YAML: a text that starts with % needs quotes around it"),
+        ("a: @x", "1:4: not YAML: a text that starts with @ needs quotes around it"),
+        ("a:\n\tb: 1", "2:1: not YAML: lines are indented with spaces, and here is a tab; replace it by spaces"),
+        (
+            "a: {b: 1\nc: 2",
+            f"2:2: not YAML: a {{ is not closed by }}, or a comma between its settings is missing {SINCE}",
+        ),
+        ("a: [1, 2\nb: 3", f"2:2: not YAML: a [ is not closed by ], or a comma between its items is missing {SINCE}"),
+        ("a: 'x\nb: 2\n", f"3:1: not YAML: a text in quotes is not closed by the same quote {SINCE}"),
+        ("a:\n  b: 1\n c: 2", f"3:2: not YAML: this line is not indented like the settings above it {SINCE}"),
+        ("a: 1\n  b: 2", f"2:4: {COLON}"),
+        (
+            "a: 1\n---\nb: 2",
+            f"2:1: not YAML: a config is one document; remove the line `---` or `...` inside it {SINCE}",
+        ),
+        ("a: 'x' y", "1:8: not YAML: a second text after the value; quote both together, or look at indentation"),
+        ("a: - b", "1:4: not YAML: a list starts on a line of its own; or write it as [first, second]"),
+        (
+            "a: *b",
+            "1:4: not YAML: *b refers to an anchor &b that does not stand before it; a text that starts with * needs "
+            "quotes "
+            "around it",
+        ),
+        ("a\nb: 1", f"2:2: {COLON}"),
+        ('a: "\\d"', "1:6: not YAML: in \"...\" a backslash starts an escape; write it twice, or use '...'"),
+    ],
+)
+def test_what_is_not_yaml_is_told_with_line_column_and_cause(text: str, told: str) -> None:
+    assert mistakes(text) == [f"c.yaml:{told}"]
