@@ -54,12 +54,13 @@ class VocabularyColumn(CategoryColumn[VocabularyFeature]):
         ids, size = self._look_up_given(text, given) if given else self._look_up_learned(text, batch)
         return Categories(ids, known, size)
 
-    def _look_up_given(self, text: tf.Tensor, values: tuple[str, ...]) -> tuple[tf.Tensor, tf.Tensor]:
-        initializer = tf.lookup.KeyValueTensorInitializer(values, range(len(values)), tf.string, tf.int64)
-        table = tft.make_and_track_object(
-            lambda: tf.lookup.StaticVocabularyTable(initializer, self.feature.oov_buckets), f"{self.name}_vocabulary"
-        )
-        return table.lookup(text), tf.constant(len(values) + self.feature.oov_buckets, tf.int64)
+    def _look_up_given(self, text: tf.Tensor, values: tuple[str, ...]) -> tuple[tf.Tensor, int]:
+        def table() -> tf.lookup.StaticVocabularyTable:
+            initializer = tf.lookup.KeyValueTensorInitializer(values, range(len(values)), tf.string, tf.int64)
+            return tf.lookup.StaticVocabularyTable(initializer, self.feature.oov_buckets)
+
+        ids = tft.make_and_track_object(table, f"{self.name}_vocabulary").lookup(text)
+        return ids, len(values) + self.feature.oov_buckets
 
     def _look_up_learned(self, text: tf.Tensor, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         size: list[tf.Tensor] = []
