@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 
+from markupsafe import Markup
+
 from pipeline.terminal.words import duration
 
 NONE = "–"  # noqa: RUF001 - a dash that reads as "nothing here"
@@ -63,7 +65,13 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(seconds))
 
 
+def soft_breaks(name: str) -> Markup:
+    """A long name that may be broken after an underscore."""
+    return Markup("_<wbr>").join(name.split("_"))
+
+
 FILTERS = {
+    "soft_breaks": soft_breaks,
     "figure": figure,
     "score": score,
     "change": change,

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from components.evaluation_result import Curves, Evaluation, SliceMetrics
 from configs.config import PipelineConfig
-from configs.evaluate import LOWER_IS_BETTER, METRICS
+from configs.evaluate import LOWER_IS_BETTER
 from pipeline.report.charts import Line, line_chart
 from pipeline.report.charts.scale import Scale, padded
-from pipeline.report.evaluation import Evaluation, Plots, SliceMetrics
-from pipeline.report.verdict import Check, Verdict
+from pipeline.report.verdict import Bound, Verdict
 
 _FROM_0_TO_1 = frozenset({"auc", "auc_precision_recall", "binary_accuracy", "precision", "recall", "accuracy"})
+_BEST_AT_ONE = "calibration"
 _MOST_SLICES = 40
 _FEW_EXAMPLES = 30
 
@@ -27,7 +29,7 @@ class MetricRow:
     name: str
     value: float | None
     baseline: float | None
-    checks: list[Check]
+    bounds: list[Bound]
     in_unit_range: bool
 
     @property
@@ -38,7 +40,11 @@ class MetricRow:
     @property
     def better(self) -> bool | None:
         """Whether the change is one for the better; None where there is none."""
-        return (self.change < 0) is (self.name in LOWER_IS_BETTER) if self.change else None
+        if self.value is None or self.baseline is None or not self.change:
+            return None
+        if self.name == _BEST_AT_ONE:
+            return abs(self.value - 1) < abs(self.baseline - 1)
+        return (self.change < 0) is (self.name in LOWER_IS_BETTER)
 
 
 @dataclass(frozen=True)
@@ -53,17 +59,22 @@ class SliceRow:
     @property
     def few(self) -> bool:
         """Whether its figures are mostly chance."""
-        return self.slice.examples is not None and self.slice.examples < _FEW_EXAMPLES
+        return self.slice.example_count < _FEW_EXAMPLES
 
 
 @dataclass(frozen=True)
 class Slicing:
-    """All slices over the same columns, the worst by `metric` first; `left_out` more are better than those."""
+    """All slices over the same columns, the worst by `metric` first; `left_out` more are better than those.
+
+    The axis of the picture goes from `low` to `high`.
+    """
 
     title: str
     metric: str
-    overall: float
-    overall_at: float
+    overall: float | None
+    overall_at: float | None
+    low: float
+    high: float
     rows: list[SliceRow]
     left_out: int
 
@@ -72,12 +83,10 @@ class Slicing:
 class Judgement:
     """The whole section. `pictures` are (heading, chart)."""
 
-    split: str
-    examples: int | None
+    evaluation: Evaluation
     metrics: list[MetricRow]
     slicings: list[Slicing]
     pictures: list[tuple[str, Markup]]
-    has_baseline: bool
 
     @property
     def names(self) -> list[str]:
@@ -87,96 +96,96 @@ class Judgement:
 
 def read_judgement(evaluation: Evaluation, verdict: Verdict, config: PipelineConfig | None) -> Judgement:
     """The section of an evaluation."""
-    overall = evaluation.overall
-    names = _order(overall.metrics, config)
+    names = _order(evaluation.metrics, config)
     return Judgement(
-        split=config.evaluated_split if config else "",
-        examples=overall.examples,
-        metrics=[_metric_row(name, overall, verdict) for name in names],
-        slicings=_slicings(evaluation, names[0]) if names else [],
-        pictures=_pictures(evaluation.plots),
-        has_baseline=bool(overall.baseline),
+        evaluation,
+        metrics=[_metric_row(name, evaluation, verdict) for name in names],
+        slicings=_slicings(evaluation, names[0], config) if names else [],
+        pictures=_pictures(evaluation.curves) if evaluation.curves else [],
     )
 
 
-def _order(metrics: Sequence[str] | dict[str, float], config: PipelineConfig | None) -> list[str]:
-    """Metrics with a threshold first, then as the config lists them, then the rest."""
-    wanted: list[str] = []
-    if config is not None:
-        wanted = [*config.evaluate.thresholds, *(config.evaluate.metrics or METRICS[config.label.kind])]
-    return list(dict.fromkeys([*(name for name in wanted if name in metrics), *metrics]))
+def _order(metrics: Iterable[str], config: PipelineConfig | None) -> list[str]:
+    """Metrics with a threshold first, then as the evaluation has them."""
+    first = config.evaluate.thresholds if config else {}
+    return sorted(metrics, key=lambda name: name not in first)
 
 
-def _metric_row(name: str, overall: SliceMetrics, verdict: Verdict) -> MetricRow:
-    checks = [check for check in verdict.checks if check.metric == name]
-    return MetricRow(name, overall.metrics.get(name), overall.baseline.get(name), checks, name in _FROM_0_TO_1)
+def _metric_row(name: str, evaluation: Evaluation, verdict: Verdict) -> MetricRow:
+    bounds = [bound for bound in verdict.bounds if bound.metric == name]
+    baseline = (evaluation.baseline or {}).get(name)
+    return MetricRow(name, evaluation.metrics.get(name), baseline, bounds, name in _FROM_0_TO_1)
 
 
-def _slicings(evaluation: Evaluation, metric: str) -> list[Slicing]:
-    groups: dict[tuple[str, ...], list[SliceMetrics]] = {}
+def _slicings(evaluation: Evaluation, metric: str, config: PipelineConfig | None) -> list[Slicing]:
+    asked = config.evaluate.slices if config else ()
+    columns = [tuple(sorted([slicing] if isinstance(slicing, str) else slicing)) for slicing in asked]
+    groups: dict[tuple[str, ...], list[tuple[str, SliceMetrics]]] = {}
     for found in evaluation.slices:
-        groups.setdefault(tuple(column for column, _ in found.columns), []).append(found)
-    return [
-        slicing
-        for columns, slices in groups.items()
-        if (slicing := _slicing(" × ".join(columns), metric, evaluation.overall, slices))  # noqa: RUF001
-    ]
+        names, label = _taken_apart(found.name, columns)
+        groups.setdefault(names, []).append((label, found))
+    overall = evaluation.metrics.get(metric)
+    return [_slicing(" × ".join(names), metric, overall, slices) for names, slices in groups.items()]  # noqa: RUF001
 
 
-def _slicing(title: str, metric: str, overall: SliceMetrics, slices: list[SliceMetrics]) -> Slicing | None:
-    whole = overall.metrics.get(metric, math.nan)
-    worst_first = sorted(slices, key=lambda found: _badness(found.metrics.get(metric, math.nan), metric))
+def _taken_apart(name: str, known: list[tuple[str, ...]]) -> tuple[tuple[str, ...], str]:
+    """The columns and the values of a slice's name: `hour = 5, day = 1` is (hour, day) and `5, 1`."""
+    for columns in sorted(known, key=len, reverse=True):
+        pattern = ", ".join(f"{re.escape(column)} = (.*)" for column in columns)
+        if match := re.fullmatch(pattern, name, re.DOTALL):
+            return columns, ", ".join(match.groups())
+    column, _, value = name.partition(" = ")
+    return (column,), value
+
+
+def _slicing(title: str, metric: str, overall: float | None, slices: list[tuple[str, SliceMetrics]]) -> Slicing:
+    worst_first = sorted(slices, key=lambda found: _badness(found[1].metrics.get(metric), metric))
     shown = worst_first[:_MOST_SLICES]
-    values = [known.get(metric, math.nan) for found in shown for known in (found.metrics, found.baseline)]
-    axis = Scale(*padded([whole, *values], share=0.04), 0.0, 100.0)
+    pairs = [(found.metrics.get(metric), (found.baseline or {}).get(metric)) for _, found in shown]
+    values = [overall, *(value for pair in pairs for value in pair)]
+    low, high = padded((value for value in values if value is not None), share=0.0)
+    axis = Scale(low, high, 0.0, 100.0)
     rows = [
-        SliceRow(
-            ", ".join(value for _, value in found.columns) or "(missing)",
-            found,
-            _place(axis, found.metrics.get(metric)),
-            _place(axis, found.baseline.get(metric)),
-        )
-        for found in shown
+        SliceRow(label, found, _place(axis, value), _place(axis, baseline))
+        for (label, found), (value, baseline) in zip(shown, pairs, strict=True)
     ]
-    at = _place(axis, whole)
-    return Slicing(title, metric, whole, 0.0 if at is None else at, rows, len(slices) - len(shown))
+    return Slicing(title, metric, overall, _place(axis, overall), low, high, rows, len(slices) - len(shown))
 
 
-def _badness(value: float, metric: str) -> tuple[bool, float]:
-    undefined = not math.isfinite(value)
-    return undefined, 0.0 if undefined else (-value if metric in LOWER_IS_BETTER else value)
+def _badness(value: float | None, metric: str) -> tuple[bool, float]:
+    if value is None:
+        return True, 0.0
+    if metric == _BEST_AT_ONE:
+        return False, -abs(value - 1)
+    return False, -value if metric in LOWER_IS_BETTER else value
 
 
 def _place(axis: Scale, value: float | None) -> float | None:
     return axis(value) if value is not None and math.isfinite(value) else None
 
 
-def _pictures(plots: Plots) -> list[tuple[str, Markup]]:
+def _pictures(curves: Curves) -> list[tuple[str, Markup]]:
     pictures = []
-    if plots.roc:
-        lines = [Line("chance", [(0, 0), (1, 1)], "quiet", dots=False)]
-        if plots.baseline_roc:
-            lines.append(Line("baseline", plots.baseline_roc, "second", dots=False))
-        lines.append(Line("model", plots.roc, "first", dots=False))
-        chart = line_chart(
-            "ROC curve: true positive rate over false positive rate",
-            lines,
-            x_label="false positive rate",
-            x_range=(0, 1),
-            y_range=(0, 1),
-        )
-        pictures.append(("ROC: true positives over false positives", chart))
-    if plots.calibration:
-        lines = [
-            Line("perfect", [(0, 0), (1, 1)], "quiet", dots=False),
-            Line("model", [(predicted, share) for predicted, share, _ in plots.calibration]),
-        ]
-        chart = line_chart(
-            "Calibration: share of positives over mean prediction",
-            lines,
-            x_label="mean prediction",
-            x_range=(0, 1),
-            y_range=(0, 1),
-        )
-        pictures.append(("Calibration: share of positives over prediction", chart))
+    if curves.roc:
+        pictures.append(("ROC: true positives over false positives", _roc(curves)))
+    if curves.calibration:
+        pictures.append(("Calibration: share of positives over prediction", _calibration(curves)))
     return pictures
+
+
+def _roc(curves: Curves) -> Markup:
+    lines = [
+        Line("chance", [(0, 0), (1, 1)], "quiet", dots=False),
+        Line("model", curves.roc, "first", dots=False),
+    ]
+    title = "ROC curve: true positive rate over false positive rate"
+    return line_chart(title, lines, x_label="false positive rate", x_range=(0, 1), y_range=(0, 1))
+
+
+def _calibration(curves: Curves) -> Markup:
+    lines = [
+        Line("perfect", [(0, 0), (1, 1)], "quiet", dots=False),
+        Line("model", [(predicted, share) for predicted, share, _ in curves.calibration]),
+    ]
+    title = "Calibration: share of positives over mean prediction"
+    return line_chart(title, lines, x_label="mean prediction", x_range=(0, 1), y_range=(0, 1))

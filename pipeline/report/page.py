@@ -15,7 +15,6 @@ from pipeline.local.record import NodeRecord, RunRecord, Status
 from pipeline.report.anomalies import read_anomalies
 from pipeline.report.curves import draw_curves
 from pipeline.report.data import read_data
-from pipeline.report.evaluation import read_evaluation
 from pipeline.report.features import describe_features
 from pipeline.report.figures import FILTERS
 from pipeline.report.judgement import read_judgement
@@ -65,8 +64,7 @@ def render_page(folder: RunFolder) -> str:
 def gather(folder: RunFolder) -> dict[str, Any]:
     """What the templates know, by name."""
     record, config = folder.record, folder.config
-    evaluation = read_evaluation(folder.directory("Evaluator", "evaluation"))
-    verdict = read_verdict(record, config.evaluate if config else None, evaluation)
+    verdict = read_verdict(folder)
     training = read_training(folder.directory("Trainer", "model_run"))
     return {
         "record": record,
@@ -80,7 +78,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "features": describe_features(config) if config else [],
         "training": training,
         "curves": draw_curves(training) if training else [],
-        "judgement": read_judgement(evaluation, verdict, config) if evaluation else None,
+        "judgement": read_judgement(folder.evaluation, verdict, config) if folder.evaluation else None,
         "config_text": _with_marked_keys(folder.config_text),
         "versions": read_versions(),
     }

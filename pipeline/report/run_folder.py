@@ -10,7 +10,9 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from components.evaluation_result import Evaluation, read_evaluation
 from configs.config import PipelineConfig
+from configs.errors import RunError
 from pipeline.local.record import ArtifactRecord, RunRecord, Status
 
 CONFIG_FILE = "config.yaml"
@@ -40,6 +42,15 @@ class RunFolder:
         try:
             return PipelineConfig.model_validate_json(json.dumps(yaml.safe_load(self.config_text)))
         except (ValidationError, yaml.YAMLError, TypeError):
+            return None
+
+    @cached_property
+    def evaluation(self) -> Evaluation | None:
+        """None where the run did not come so far."""
+        directory = self.directory("Evaluator", "evaluation")
+        try:
+            return None if directory is None else read_evaluation(directory)
+        except RunError:
             return None
 
     def output(self, node_id: str, key: str) -> ArtifactRecord | None:

@@ -94,7 +94,7 @@ def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> Column:
         numbers=_numbers(feature.num_stats) if kind == "num_stats" and common.num_non_missing else None,
         distinct=categorical.unique if categorical else None,
         top=top,
-        histogram=_histogram(feature.num_stats) if kind == "num_stats" else top[:_TOP_VALUES],
+        histogram=_histogram(feature.num_stats, feature.type == 0) if kind == "num_stats" else top[:_TOP_VALUES],
     )
 
 
@@ -102,14 +102,27 @@ def _numbers(stats: statistics_pb2.NumericStatistics) -> Numbers:
     return Numbers(stats.min, stats.mean, stats.median, stats.max, stats.num_zeros)
 
 
-def _histogram(stats: statistics_pb2.NumericStatistics) -> tuple[Bar, ...]:
-    """TFDV's histogram of equally wide buckets; where nearly all falls in one of them, the lower nine deciles."""
+def _histogram(stats: statistics_pb2.NumericStatistics, whole_numbers: bool) -> tuple[Bar, ...]:
+    """TFDV's histogram of equally wide buckets; where nearly all falls in one of them, the lower nine deciles.
+
+    A few whole numbers get a bar each: buckets between two of them would look like gaps in the data.
+    """
     equally_wide = _bars(stats, statistics_pb2.Histogram.STANDARD)
     total = sum(bar.count for bar in equally_wide)
     if equally_wide and max(bar.count for bar in equally_wide) > _CROWDED * total:
         deciles = _bars(stats, statistics_pb2.Histogram.QUANTILES)[:-1]
         return deciles if len(deciles) > 2 else equally_wide
+    if whole_numbers and stats.max - stats.min < len(equally_wide):
+        return _one_bar_each(stats)
     return tuple(Bar(bar.label, bar.count) for bar in equally_wide)
+
+
+def _one_bar_each(stats: statistics_pb2.NumericStatistics) -> tuple[Bar, ...]:
+    counts = dict.fromkeys(range(round(stats.min), round(stats.max) + 1), 0.0)
+    for histogram in stats.histograms:
+        for bucket in histogram.buckets if histogram.type == statistics_pb2.Histogram.STANDARD else ():
+            counts[min(math.ceil(bucket.low_value), round(stats.max))] += bucket.sample_count
+    return tuple(Bar(str(number), count) for number, count in counts.items())
 
 
 def _bars(stats: statistics_pb2.NumericStatistics, kind: int) -> tuple[Bar, ...]:

@@ -1,95 +1,99 @@
-"""What became of the model: each threshold against its value, the blessing, the push."""
+"""What became of the model: each bound against its value, the blessing, the push."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from configs.evaluate import LOWER_IS_BETTER, EvaluateConfig, Threshold
-from pipeline.local.record import ArtifactRecord, RunRecord
-from pipeline.report.evaluation import Evaluation
+from components.evaluation_result import Check, Evaluation
+from configs.evaluate import LOWER_IS_BETTER, EvaluateConfig
+from pipeline.report.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
-class Check:
-    """One bound of one metric over the evaluated split. `passed` is None where there was nothing to compare with."""
+class Bound:
+    """One bound of one metric over the evaluated split. `passed` is None without a baseline to compare with."""
 
     metric: str
     value: float | None
     rule: str  # `at least 0.85`
-    limit: float | None
-    baseline: float | None
-    passed: bool | None
+    limit: float | None = None
+    passed: bool | None = None
 
     def __str__(self) -> str:
-        value = "was not computed" if self.value is None else f"is {self.value:.4f}"
+        value = "has no value" if self.value is None else f"is {self.value:.{self.digits}f}"
         return f"{self.metric} {value}; it must be {self.rule}"
+
+    @property
+    def digits(self) -> int:
+        """Decimals that tell the value from the limit: four, or more where it is a near miss."""
+        if self.value is None or self.limit is None or self.value == self.limit:
+            return 4
+        return next((n for n in range(4, 12) if f"{self.value:.{n}f}" != f"{self.limit:.{n}f}"), 12)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`blessed` is None where the run did not come to a judgement; `pushed` is the new version's directory."""
+    """`blessed` is None where the run did not come to a judgement; `pushed` is the new version's directory.
+
+    reasons: why the model is not blessed, or what it was held against.
+    """
 
     blessed: bool | None = None
-    checks: tuple[Check, ...] = ()
+    bounds: tuple[Bound, ...] = ()
+    reasons: tuple[str, ...] = ()
     pushed: str | None = None
 
     @property
-    def reasons(self) -> list[str]:
-        """Why a model is not blessed, or what it was held against."""
-        missed = [check for check in self.checks if check.passed is False]
-        return [str(check) for check in (missed or self.checks)]
+    def other_reasons(self) -> list[str]:
+        """Those that are no bound."""
+        told = {str(bound) for bound in self.bounds}
+        return [reason for reason in self.reasons if reason not in told]
 
 
-def read_verdict(record: RunRecord, evaluate: EvaluateConfig | None, evaluation: Evaluation | None) -> Verdict:
+def read_verdict(folder: RunFolder) -> Verdict:
     """The verdict of a run, as far as it came."""
-    blessing = _output(record, "Evaluator", "blessing")
-    blessed = None if blessing is None else bool(blessing.properties.get("blessed", 0))
-    checks = () if evaluate is None or evaluation is None else tuple(_checks(evaluate, evaluation))
-    return Verdict(blessed, checks, _pushed(record))
+    evaluation, pushed = folder.evaluation, _pushed(folder)
+    if evaluation is None:
+        return Verdict(pushed=pushed)
+    evaluate = folder.config.evaluate if folder.config else EvaluateConfig()
+    bounds = [*map(_bound, evaluation.checks), *_without_baseline(evaluate, evaluation)]
+    return Verdict(evaluation.blessed, tuple(bounds), tuple(_reasons(evaluation, bounds)), pushed)
 
 
-def _output(record: RunRecord, node_id: str, key: str) -> ArtifactRecord | None:
-    outputs = {node.id: node.outputs for node in record.nodes if node.status in {"done", "cached"}}
-    return outputs.get(node_id, {}).get(key)
-
-
-def _pushed(record: RunRecord) -> str | None:
-    pushed = _output(record, "Pusher", "pushed_model")
-    if pushed is None or not pushed.properties.get("pushed"):
+def _pushed(folder: RunFolder) -> str | None:
+    model = folder.output("Pusher", "pushed_model")
+    if model is None or not model.properties.get("pushed"):
         return None
-    return str(pushed.properties.get("pushed_destination") or pushed.uri)
+    return str(model.properties.get("pushed_destination") or model.uri)
 
 
-def _checks(evaluate: EvaluateConfig, evaluation: Evaluation) -> list[Check]:
-    overall = evaluation.overall
-    return [
-        check
-        for metric, threshold in evaluate.thresholds.items()
-        for check in _bounds(metric, threshold, overall.metrics.get(metric), overall.baseline.get(metric))
+def _reasons(evaluation: Evaluation, bounds: list[Bound]) -> list[str]:
+    if evaluation.blessed:
+        return [str(bound) for bound in bounds]
+    told = {str(check) for check in evaluation.checks}
+    return [str(bound) for bound in bounds if bound.passed is False] + [
+        reason for reason in evaluation.reasons if reason not in told
     ]
 
 
-def _bounds(metric: str, threshold: Threshold, value: float | None, baseline: float | None) -> list[Check]:
-    checks = []
-    if threshold.min is not None:
-        passed = value is not None and value >= threshold.min
-        checks.append(Check(metric, value, f"at least {threshold.min:g}", threshold.min, None, passed))
-    if threshold.max is not None:
-        passed = value is not None and value <= threshold.max
-        checks.append(Check(metric, value, f"at most {threshold.max:g}", threshold.max, None, passed))
-    if threshold.not_worse_than_baseline_by is not None:
-        checks.append(_change(metric, threshold.not_worse_than_baseline_by, value, baseline))
-    return checks
+def _bound(check: Check) -> Bound:
+    return Bound(check.metric, check.value, _rule(check), check.limit, check.passed)
 
 
-def _change(metric: str, tolerance: float, value: float | None, baseline: float | None) -> Check:
-    if baseline is None:
-        return Check(
-            metric, value, f"not worse than the baseline by {tolerance:g} (there is none yet)", None, None, None
-        )
-    lower_is_better = metric in LOWER_IS_BETTER
-    limit = baseline + tolerance if lower_is_better else baseline - tolerance
-    passed = value is not None and (value <= limit if lower_is_better else value >= limit)
-    side = "at most" if lower_is_better else "at least"
-    rule = f"{side} {limit:.4f} (the baseline's {baseline:.4f}, give or take {tolerance:g})"
-    return Check(metric, value, rule, limit, baseline, passed)
+def _rule(check: Check) -> str:
+    if check.limit is None:
+        return "no worse than the baseline, which has no value"
+    if check.bound != "not_worse_than_baseline_by":
+        return f"at {'least' if check.bound == 'min' else 'most'} {check.limit:g}"
+    side = "most" if check.metric in LOWER_IS_BETTER else "least"
+    return f"at {side} {check.limit:.4f}" + ("" if check.baseline is None else f" (baseline: {check.baseline:.4f})")
+
+
+def _without_baseline(evaluate: EvaluateConfig, evaluation: Evaluation) -> list[Bound]:
+    if evaluation.baseline is not None:
+        return []
+    return [
+        Bound(metric, evaluation.metrics.get(metric), f"no worse than a baseline by {tolerance:g}; there is none yet")
+        for metric, threshold in evaluate.thresholds.items()
+        if (tolerance := threshold.not_worse_than_baseline_by) is not None
+    ]

@@ -27,7 +27,7 @@ def print_summary(
 
 
 def summary(record: RunRecord, verdict: Verdict | None = None, report: Path | None = None) -> list[str]:
-    """The lines that end a run. `verdict` comes from `pipeline.report.read_verdict`; paths are shown as given."""
+    """The lines that end a run. `verdict`: from `pipeline.report.verdict.read_verdict`; paths are shown as given."""
     lines = _trouble(record)
     if record.status is Status.DONE:
         lines += _blessing(verdict or Verdict())

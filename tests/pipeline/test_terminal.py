@@ -9,11 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from configs.evaluate import EvaluateConfig, Threshold
-from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
-from pipeline.report.evaluation import Evaluation, SliceMetrics
-from pipeline.report.verdict import read_verdict
-from pipeline.terminal import failure_text, last_lines, open_display, summary
+from pipeline.local.record import NodeRecord, RunRecord, Status
+from pipeline.report.verdict import Bound, Verdict
+from pipeline.terminal import failure_text, last_lines, open_display, print_summary, summary
 from pipeline.terminal.live import render
 from pipeline.terminal.words import duration
 
@@ -225,35 +223,38 @@ def finished(status: Status = Status.DONE) -> RunRecord:
     return record
 
 
-EVALUATE = EvaluateConfig(thresholds={"auc": Threshold(min=0.85, not_worse_than_baseline_by=0.01)})
-
-
-def judged(blessed: int, auc: float, baseline: float | None) -> list[str]:
-    record = finished()
-    blessing = ArtifactRecord("ModelBlessing", "/b", {"blessed": blessed})
-    record.nodes.append(NodeRecord("Evaluator", [], Status.DONE, outputs={"blessing": blessing}))
-    if blessed:
-        pushed = ArtifactRecord("PushedModel", "/p", {"pushed": 1, "pushed_destination": "serving/17"})
-        record.nodes.append(NodeRecord("Pusher", [], Status.DONE, outputs={"pushed_model": pushed}))
-    overall = SliceMetrics(metrics={"auc": auc}, baseline={} if baseline is None else {"auc": baseline})
-    return summary(record, read_verdict(record, EVALUATE, Evaluation(overall)), Path("runs/r-1/report.html"))
+LEAST = Bound("auc", 0.9312, "at least 0.85", 0.85, True)
+MISSED = Bound("auc", 0.9, "at least 0.9190 (baseline: 0.9290)", 0.919, False)
 
 
 def test_summary_of_a_blessed_run_names_blessing_push_report_and_time() -> None:
-    assert judged(1, 0.9312, 0.929) == [
+    other = Bound("auc", 0.9312, "no worse than a baseline by 0.01; there is none yet")
+    verdict = Verdict(True, (LEAST, other), (str(LEAST), str(other)), "serving/17")
+    assert summary(finished(), verdict, Path("runs/r-1/report.html")) == [
         "blessing  blessed: auc is 0.9312; it must be at least 0.85",
-        "          auc is 0.9312; it must be at least 0.9190 (the baseline's 0.9290, give or take 0.01)",
+        "          auc is 0.9312; it must be no worse than a baseline by 0.01; there is none yet",
         "pushed    serving/17",
         "report    runs/r-1/report.html",
-        "time      31.2 s (1 of 5 components reused)",
+        "time      31.2 s (1 of 3 components reused)",
     ]
 
 
 def test_summary_of_a_refused_model_names_threshold_value_limit_and_baseline() -> None:
-    assert judged(0, 0.9, 0.929)[:2] == [
-        "blessing  not blessed: auc is 0.9000; it must be at least 0.9190 (the baseline's 0.9290, give or take 0.01)",
+    assert summary(finished(), Verdict(False, (LEAST, MISSED), (str(MISSED),)))[:2] == [
+        "blessing  not blessed: auc is 0.9000; it must be at least 0.9190 (baseline: 0.9290)",
         "pushed    nothing; the model in service stays",
     ]
+
+
+def test_near_miss_shows_as_many_decimals_as_tell_it_from_the_limit() -> None:
+    assert str(Bound("auc", 0.8499999, "at least 0.85", 0.85, False)) == "auc is 0.8499999; it must be at least 0.85"
+
+
+def test_summary_on_a_terminal_colours_the_verdict_alone() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, color_system="standard", _environ={})
+    print_summary(console, finished(), Verdict(False, (MISSED,), (str(MISSED),)))
+    assert "\x1b[1;31mblessing  not blessed\x1b[0m: auc is 0.9000" in stream.getvalue()
 
 
 def test_summary_of_a_failed_run_names_what_failed_and_what_was_skipped(tmp_path: Path) -> None:

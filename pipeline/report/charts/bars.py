@@ -11,13 +11,15 @@ from pipeline.report.statistics import Bar
 
 WIDTH, HEIGHT, GAP = 160.0, 40.0, 1.0
 _LEAST = 1.0  # what is there is seen
+_SIX = 6  # fewer bars than that do not fill the width
 
 
 def histogram(title: str, bars: Sequence[Bar]) -> Markup:
     """Bars side by side, each as wide as its bucket; the area is the count. Every bar says its label and count."""
     if not bars:
         return Markup()
-    scale = WIDTH / sum(bar.width for bar in bars)
+    whole = sum(bar.width for bar in bars)
+    scale = WIDTH / (whole * max(1.0, _SIX / len(bars)))
     densest = max(bar.count / bar.width for bar in bars) or 1.0
     drawn, x = [], 0.0
     for bar in bars:
@@ -27,5 +29,5 @@ def histogram(title: str, bars: Sequence[Bar]) -> Markup:
         label = element("title", f"{bar.label}: {bar.count:,.0f}")
         drawn.append(element("rect", label, x=x, y=HEIGHT - height, width=width, height=height, class_="bar"))
         x += bar.width * scale
-    ground = element("line", x1=0.0, y1=HEIGHT, x2=WIDTH, y2=HEIGHT, class_="ground")
+    ground = element("line", x1=0.0, y1=HEIGHT, x2=x, y2=HEIGHT, class_="ground")
     return picture(title, WIDTH, HEIGHT + 1, *drawn, ground, class_="histogram", stretch=True)

@@ -27,7 +27,7 @@ def padded(values: Iterable[float], share: float = 0.08) -> tuple[float, float]:
     """The range of the values and a little more on both sides; never empty."""
     finite = [value for value in values if math.isfinite(value)] or [0.0]
     low, high = min(finite), max(finite)
-    pad = (high - low) * share or abs(high) * 0.1 or 1.0
+    pad = (high - low) * share if high > low else abs(high) * 0.1 or 1.0
     return low - pad, high + pad
 
 
