@@ -13,6 +13,7 @@ from trainer.callbacks.epoch_log import EpochLog
 from trainer.callbacks.finite_loss import FiniteLoss
 from trainer.callbacks.scalars import Scalars
 from trainer.history import History
+from trainer.input_pipeline import Split
 from trainer.inputs import Inputs
 from trainer.objective import compile_model
 from trainer.sections import TrainerSections
@@ -32,7 +33,7 @@ def fit(model: keras.Model, inputs: Inputs, sections: TrainerSections, directory
     directory.mkdir(parents=True, exist_ok=True)
     together = steps_per_execution(inputs.train.steps, train.steps_per_epoch)
     compile_model(model, sections.label, train, together)
-    log = EpochLog(train.epochs, lambda epochs: inputs.train.examples(epochs, train.batch_size))
+    log = EpochLog(train.epochs, lambda epochs: trained_on(inputs.train, train, epochs))
     best = BestWeights(directory / WEIGHTS)
     print(f"input: {inputs.words}", flush=True)
     with warnings.catch_warnings():
@@ -52,10 +53,7 @@ def fit(model: keras.Model, inputs: Inputs, sections: TrainerSections, directory
         best_epoch=best.epoch,
         stopped_early=done < train.epochs,
         parameters=model.count_params(),
-        examples={
-            "train": inputs.train.examples(done, train.batch_size),
-            "eval": inputs.eval.examples(done, train.batch_size),
-        },
+        examples={"train": trained_on(inputs.train, train, done), "eval": _examples(inputs.eval, done)},
         input=inputs.words,
     )
 
@@ -67,6 +65,15 @@ def steps_per_execution(steps: int | None, steps_per_epoch: int | None) -> int:
     if steps_per_epoch is None:
         return min(steps or STEPS_PER_EXECUTION, STEPS_PER_EXECUTION)
     return max(size for size in range(1, STEPS_PER_EXECUTION + 1) if steps_per_epoch % size == 0)
+
+
+def trained_on(split: Split, train: TrainConfig, epochs: int) -> int:
+    """Examples in each of so many epochs of training."""
+    return train.steps_per_epoch * train.batch_size if train.steps_per_epoch else _examples(split, epochs)
+
+
+def _examples(split: Split, epochs: int) -> int:
+    return split.size if split.size is not None else split.seen() // max(epochs, 1)
 
 
 def _early_stopping(train: TrainConfig) -> list[keras.callbacks.Callback]:

@@ -13,7 +13,7 @@ through a pool.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -42,15 +42,9 @@ class Split:
     steps: int | None
     """Batches in an epoch; None where that is not known before the first."""
     size: int | None
-    """Examples in the split; None where they are not in memory."""
-    counted: tf.Variable = 0
-    """Examples that have gone through, where `size` is None."""
-
-    def examples(self, epochs: int, batch_size: int) -> int:
-        """How many an epoch holds, once that many are done."""
-        if self.dataset.cardinality() == tf.data.INFINITE_CARDINALITY and self.steps is not None:
-            return self.steps * batch_size
-        return int(self.counted) // max(epochs, 1) if self.size is None else self.size
+    """Examples in the split; None where they are not kept in memory."""
+    seen: Callable[[], int]
+    """Examples that have gone through until now, where they are not kept in memory."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +103,12 @@ class InputPipeline:
         def order(draw: tf.Tensor) -> tf.Tensor:
             return permutation(size, draw) if self.shuffle else tf.range(size, dtype=tf.int64)
 
-        epochs = 1 if self.steps_per_epoch is None else -1
-        places = draws(self.seed).take(epochs).map(plain(order)).rebatch(self.batch_size)
+        endless = self.steps_per_epoch is not None
         steps = self.steps_per_epoch or -(-size // self.batch_size)
-        cardinality = steps if self.steps_per_epoch is None else tf.data.INFINITE_CARDINALITY
-        chosen = places.apply(tf.data.experimental.assert_cardinality(cardinality))
-        return Split(
-            chosen.map(plain(lambda which: self._batch(take(everything, which), packing))).prefetch(2), steps, size
-        )
+        places = draws(self.seed).take(-1 if endless else 1).map(plain(order)).rebatch(self.batch_size)
+        places = places if endless else places.apply(tf.data.experimental.assert_cardinality(steps))
+        batches = places.map(plain(lambda which: self._batch(take(everything, which), packing)))
+        return Split(batches.prefetch(tf.data.AUTOTUNE), steps, size, lambda: size)
 
     def _from_files(self, read: tf.data.Dataset, packing: Packing) -> Split | None:
         if not list(read.take(1)):
@@ -131,7 +123,7 @@ class InputPipeline:
         batches = shuffled_stream(read, packing, self.shuffle, self.seed) if self.shuffle else read
         batches = batches if self.steps_per_epoch is None else batches.repeat()
         batches = batches.rebatch(self.batch_size).map(plain(count))
-        return Split(batches.prefetch(tf.data.AUTOTUNE), self.steps_per_epoch, None, counted)
+        return Split(batches.prefetch(tf.data.AUTOTUNE), self.steps_per_epoch, None, lambda: int(counted))
 
     def _batch(self, packed: Packed, packing: Packing) -> Batch:
         columns = packing.unpack(packed)
