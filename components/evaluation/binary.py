@@ -11,9 +11,9 @@ from configs.evaluate import METRICS
 
 EPSILON = 1e-7
 """Probabilities are kept this far from 0 and 1 inside logarithms, as Keras and TFMA do."""
-RESOLUTION = 2048
-"""Histogram buckets for each unit of the log-odds: about 0.0001 wide at a probability of 0.5, and as fine in relation
-to it where probabilities are near 0 or 1, as they are when classes are rare."""
+RESOLUTION = 16384
+"""Histogram buckets for each unit of the log-odds: 0.000015 wide at a probability of 0.5, and as fine in relation to it
+where probabilities are near 0 or 1, as they are when classes are rare."""
 POINTS = 200
 """Points kept of the ROC curve."""
 BINS = 10

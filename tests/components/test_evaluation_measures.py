@@ -1,0 +1,184 @@
+"""Metrics against independent NumPy computations, and the slices of a batch."""
+
+import functools
+import operator
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from components.evaluation import MEASURES
+from components.evaluation.slices import slicing
+from components.evaluation.tally import Tally
+
+Array = NDArray[np.float64]
+
+
+def _whole(kind: str, labels: Array, predictions: Array, parts: int = 1) -> Tally:
+    groups = [np.zeros(len(part), np.int64) for part in np.array_split(labels, parts)]
+    pieces = zip(np.array_split(labels, parts), np.array_split(predictions, parts), groups, strict=True)
+    return functools.reduce(operator.add, (MEASURES[kind].tally(y, p, g, 1)[0] for y, p, g in pieces))
+
+
+def _exact_auc(labels: Array, scores: Array) -> float:
+    """The share of (positive, negative) pairs in the right order, ties as half."""
+    positive, negative = scores[labels == 1][:, None], scores[labels == 0][None, :]
+    return float(np.mean((positive > negative) + 0.5 * (positive == negative)))
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.05])
+def test_binary_metrics_equal_an_independent_computation(rate: float) -> None:
+    random = np.random.default_rng(3)
+    labels = (random.random(5000) < rate).astype(float)
+    p = 1 / (1 + np.exp(-(random.normal(size=5000) + labels + np.log(rate / (1 - rate)))))
+    found = MEASURES["binary"].metrics(_whole("binary", labels, p[:, None], parts=7))
+    above = p > 0.5
+    assert found["auc"] == pytest.approx(_exact_auc(labels, p), abs=5e-6)
+    assert found["binary_accuracy"] == pytest.approx(np.mean(above == labels))
+    assert found["binary_crossentropy"] == pytest.approx(-np.mean(np.log(np.where(labels == 1, p, 1 - p))))
+    assert found["calibration"] == pytest.approx(p.sum() / labels.sum())
+    assert found["precision"] == pytest.approx(labels[above].mean())
+    assert found["recall"] == pytest.approx(above[labels == 1].mean())
+    assert found["auc_precision_recall"] == pytest.approx(_area_precision_recall(labels, p), abs=1e-4)
+
+
+def _area_precision_recall(labels: Array, scores: Array) -> float:
+    """The mean precision while the recall grows, one positive after the other, each in 100 small steps."""
+    ranked = labels[np.argsort(-scores)]
+    before = (np.cumsum(ranked) - ranked)[ranked == 1][:, None]
+    false = np.cumsum(1 - ranked)[ranked == 1][:, None]
+    true = before + (np.arange(100) + 0.5) / 100
+    return float(np.mean(true / (true + false)))
+
+
+def test_rare_classes_with_tiny_probabilities_are_ranked_as_finely_as_others() -> None:
+    random = np.random.default_rng(0)
+    labels = (random.random(20000) < 0.3).astype(float)
+    p = 1e-6 * np.exp(random.normal(size=20000) + labels)
+    found = MEASURES["binary"].metrics(_whole("binary", labels, p[:, None]))
+    assert found["auc"] == pytest.approx(_exact_auc(labels, p), abs=5e-6)
+
+
+def test_the_roc_curve_encloses_the_area_and_the_calibration_covers_every_example() -> None:
+    random = np.random.default_rng(5)
+    labels = (random.random(4000) < 0.4).astype(float)
+    p = np.clip(0.4 * random.random(4000) + 0.5 * labels, 0, 1)
+    tally = _whole("binary", labels, p[:, None])
+    curves = MEASURES["binary"].curves(tally)
+    assert curves is not None
+    x, y = np.array(curves.roc).T
+    assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
+    assert np.all(np.diff(x) >= 0)
+    assert np.all(np.diff(y) >= 0)
+    assert len(x) <= 201
+    assert np.trapezoid(y, x) == pytest.approx(_exact_auc(labels, p), abs=1e-3)
+    assert sum(count for _, _, count in curves.calibration) == 4000
+    for mean, share, count in curves.calibration:
+        inside = (p >= np.floor(mean * 10) / 10) & (p < np.floor(mean * 10) / 10 + 0.1)
+        assert count == pytest.approx(inside.sum(), abs=5)
+        assert mean == pytest.approx(p[inside].mean(), abs=1e-4)
+        assert share == pytest.approx(labels[inside].mean(), abs=2e-2)
+
+
+def test_multiclass_metrics_equal_an_independent_computation() -> None:
+    random = np.random.default_rng(1)
+    labels = random.integers(0, 4, 1000).astype(float)
+    scores = np.exp(random.normal(size=(1000, 4)))
+    p = scores / scores.sum(axis=1, keepdims=True)
+    found = MEASURES["multiclass"].metrics(_whole("multiclass", labels, p, parts=3))
+    one_hot = np.eye(4)[labels.astype(int)]
+    assert found["accuracy"] == pytest.approx(np.mean(p.argmax(axis=1) == labels))
+    assert found["crossentropy"] == pytest.approx(-np.mean(np.sum(one_hot * np.log(p), axis=1)))
+
+
+def test_regression_metrics_equal_an_independent_computation() -> None:
+    random = np.random.default_rng(2)
+    labels = 100 + random.normal(size=1000)
+    p = labels + 0.5 * random.normal(size=1000)
+    found = MEASURES["regression"].metrics(_whole("regression", labels, p[:, None], parts=4))
+    assert found["mean_squared_error"] == pytest.approx(np.mean((labels - p) ** 2))
+    assert found["mean_absolute_error"] == pytest.approx(np.mean(np.abs(labels - p)))
+    assert found["r_squared"] == pytest.approx(np.corrcoef(labels, p)[0, 1] ** 2)
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
+def test_predictions_that_are_no_numbers_give_no_metric_a_value(kind: str) -> None:
+    labels = np.array([0.0, 1.0, 1.0])
+    predictions = np.array([[0.2, 0.8], [np.nan, np.nan], [0.6, 0.4]])
+    found = MEASURES[kind].metrics(_whole(kind, labels, predictions))
+    assert all(np.isnan(value) for value in found.values())
+
+
+def test_metrics_that_divide_by_nothing_have_no_value() -> None:
+    found = MEASURES["binary"].metrics(_whole("binary", np.zeros(3), np.full((3, 1), 0.1)))
+    assert [name for name, value in found.items() if np.isnan(value)] == [
+        "auc",
+        "auc_precision_recall",
+        "calibration",
+        "precision",
+        "recall",
+    ]
+    constant = MEASURES["regression"].metrics(_whole("regression", np.arange(3.0), np.full((3, 1), 2.0)))
+    assert np.isnan(constant["r_squared"])
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=1, max_size=50), st.integers(1, 5))
+@settings(deadline=None)
+def test_how_the_examples_are_batched_makes_no_difference(examples: list[tuple[bool, float]], parts: int) -> None:
+    labels, p = np.array(examples, dtype=float).T
+    whole = MEASURES["binary"].metrics(_whole("binary", labels, p[:, None]))
+    split = MEASURES["binary"].metrics(_whole("binary", labels, p[:, None], min(parts, len(labels))))
+    assert split == pytest.approx(whole, nan_ok=True)
+
+
+Row = tuple[int | None, str | None, float | None]
+
+
+def _batch(rows: Iterable[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    types = (pa.list_(pa.int64()), pa.list_(pa.binary()), pa.list_(pa.float32()))
+    arrays = [
+        pa.array(
+            [[] if value is None else [value.encode() if isinstance(value, str) else value] for value in column], kind
+        )
+        for column, kind in zip(columns, types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=["hour", "company", "fare"])
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.none() | st.integers(-2, 2),
+        st.none() | st.sampled_from(["a", "é", ""]),
+        st.none() | st.sampled_from([0.5, 2.0]),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(deadline=None)
+@given(
+    ROWS, st.sampled_from([(), ("hour",), ("company",), ("fare",), ("hour", "company"), ("fare", "company", "hour")])
+)
+def test_each_row_is_in_the_slice_of_its_values(rows: list[Row], columns: tuple[str, ...]) -> None:
+    found = slicing(_batch(rows), columns)
+    for row, group in zip(rows, found.groups, strict=True):
+        values = dict(zip(("hour", "company", "fare"), row, strict=True))
+        expected = tuple((column, values[column]) for column in sorted(columns))
+        if any(value is None for _, value in expected):
+            assert group == -1
+        else:
+            assert found.keys[group] == expected
+    assert len(set(found.keys)) == len(found.keys)
+
+
+def test_a_column_that_is_absent_or_without_values_makes_no_slices() -> None:
+    batch = pa.RecordBatch.from_pydict({"x": pa.nulls(3), "y": pa.array([[1], None, [float("nan")]])})
+    assert slicing(batch, ["x"]).groups.tolist() == [-1, -1, -1]
+    assert slicing(batch, ["z"]).groups.tolist() == [-1, -1, -1]
+    assert slicing(batch, ["y"]).groups.tolist() == [0, -1, -1]

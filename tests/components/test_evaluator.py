@@ -1,0 +1,286 @@
+"""The Evaluator, on exported Keras models and real examples, against NumPy and against stock TFX."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_model_analysis as tfma
+from tfx.components.evaluator.executor import Executor as StockExecutor
+from tfx.types import Channel, artifact_utils, standard_artifacts
+
+from components import evaluator
+from components.evaluation_result import Evaluation, read_evaluation
+from configs.errors import RunError
+from configs.evaluate import EvaluateConfig, Threshold
+from configs.label import LabelConfig
+
+ROWS = 600
+LABELS = {
+    "binary": LabelConfig(key="y", kind="binary"),
+    "multiclass": LabelConfig(key="y", kind="multiclass", classes=3),
+    "regression": LabelConfig(key="y", kind="regression"),
+}
+SPEC = {"a": tf.io.FixedLenFeature([], tf.float32), "y": tf.io.FixedLenFeature([], tf.float32, -1.0)}
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, np.ndarray]:
+    """A drives every label; hour is there to slice by, and missing in every tenth row."""
+    random = np.random.default_rng(0)
+    a = random.normal(size=ROWS).astype(np.float32)
+    noisy = a + random.normal(size=ROWS)
+    labels = {"binary": noisy > 0, "multiclass": np.digitize(noisy, [-0.5, 0.5]), "regression": noisy}
+    return {"a": a, "hour": random.integers(0, 4, ROWS)} | {k: v.astype(np.float32) for k, v in labels.items()}
+
+
+@pytest.fixture(scope="module")
+def examples(data: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """An Examples artifact for each kind of label, in two shards; the split to evaluate is `test`."""
+    made = {}
+    for kind in LABELS:
+        artifact = standard_artifacts.Examples()
+        artifact.uri = str(tmp_path_factory.mktemp(f"examples-{kind}"))
+        artifact.split_names = artifact_utils.encode_split_names(["train", "test"])
+        for shard in (0, 1):
+            path = Path(artifact.uri) / "Split-test" / f"data_tfrecord-{shard:05}-of-00002.gz"
+            path.parent.mkdir(exist_ok=True)
+            with tf.io.TFRecordWriter(str(path), "GZIP") as writer:
+                for row in range(shard, ROWS, 2):
+                    writer.write(_example(data["a"][row], data["hour"][row], data[kind][row], missing=row % 10 == 0))
+        made[kind] = artifact
+    return made
+
+
+def _example(a: float, hour: int, label: float, *, missing: bool) -> bytes:
+    example = tf.train.Example()
+    example.features.feature["a"].float_list.value.append(a)
+    example.features.feature["y"].float_list.value.append(label)
+    example.features.feature["hour"].int64_list.value.extend([] if missing else [hour])
+    return example.SerializeToString()
+
+
+def _export(directory: Path, kind: str, weight: float, outputs: int = 1) -> standard_artifacts.Model:
+    """A model whose predictions rise with `a` by `weight`."""
+    a = keras.Input((), name="a")
+    activation = {"binary": "sigmoid", "multiclass": "softmax", "regression": "linear"}[kind]
+    dense = keras.layers.Dense(outputs, activation)
+    model = keras.Model(a, dense(keras.layers.Reshape((1,))(a)))
+    slopes = np.linspace(-1, 1, outputs) if outputs > 1 else np.ones(1)
+    dense.set_weights([weight * slopes[None, :], np.zeros(outputs)])
+
+    def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"predictions": model(tf.io.parse_example(examples, SPEC)["a"])}
+
+    def transform(examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        parsed = tf.io.parse_example(examples, SPEC)
+        return {"a": parsed["a"], "y": tf.cast(parsed["y"], tf.int64 if kind == "multiclass" else tf.float32)}
+
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    signature = [tf.TensorSpec([None], tf.string, name="examples")]
+    archive.add_endpoint("serving_default", serve, signature)
+    archive.add_endpoint("transform_features", transform, signature)
+    archive.write_out(str(directory / "Format-Serving"), verbose=False)
+    artifact = standard_artifacts.Model()
+    artifact.uri = str(directory)
+    return artifact
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = tmp_path_factory.mktemp("models")
+    return {
+        "binary": _export(root / "binary", "binary", 1.0),
+        "worse": _export(root / "worse", "binary", -1.0),
+        "broken": _export(root / "broken", "binary", math.nan),
+        "multiclass": _export(root / "multiclass", "multiclass", 1.5, outputs=3),
+        "regression": _export(root / "regression", "regression", 0.9),
+    }
+
+
+class _InProcess(evaluator.Executor):
+    def _make_beam_pipeline(self) -> beam.Pipeline:
+        return beam.Pipeline(runner="FnApiRunner")
+
+
+class _Stock(StockExecutor):
+    def _make_beam_pipeline(self) -> beam.Pipeline:
+        return beam.Pipeline(runner="FnApiRunner")
+
+
+def _run(  # noqa: PLR0917
+    executor: Any, directory: Path, kind: str, examples: Any, model: Any, baseline: Any = None, **evaluate: Any
+) -> Any:
+    """Execute the component as a runner would; the blessing."""
+    component = evaluator.evaluator(
+        examples=Channel(standard_artifacts.Examples),
+        model=Channel(standard_artifacts.Model),
+        baseline=Channel(standard_artifacts.Model),
+        label=LABELS[kind],
+        evaluate=EvaluateConfig(slices=("hour",), **evaluate),
+        split="test",
+    )
+    evaluation, blessing = standard_artifacts.ModelEvaluation(), standard_artifacts.ModelBlessing()
+    evaluation.uri, blessing.uri = str(directory / "evaluation"), str(directory / "blessing")
+    inputs = {"examples": [examples[kind]], "model": [model]} | ({"baseline_model": [baseline]} if baseline else {})
+    outputs = {"evaluation": [evaluation], "blessing": [blessing]}
+    executor().Do(inputs, outputs, component.exec_properties)
+    return blessing
+
+
+def _evaluate(directory: Path, *args: Any, **kwargs: Any) -> tuple[Evaluation, Any]:
+    blessing = _run(_InProcess, directory, *args, **kwargs)
+    evaluation = read_evaluation(directory / "evaluation")
+    assert blessing.get_int_custom_property("blessed") == int(evaluation.blessed)
+    assert (directory / "blessing" / ("BLESSED" if evaluation.blessed else "NOT_BLESSED")).exists()
+    assert tfma.load_validation_result(str(directory / "evaluation")).validation_ok == evaluation.blessed
+    return evaluation, blessing
+
+
+def test_binary_metrics_equal_numpy_over_the_whole_and_every_slice(
+    data: Any, examples: Any, models: Any, tmp_path: Path
+) -> None:
+    evaluation, blessing = _evaluate(tmp_path, "binary", examples, models["binary"])
+    p, y = 1 / (1 + np.exp(-data["a"].astype(float))), data["binary"]
+    present = np.arange(ROWS) % 10 != 0
+    assert (evaluation.split, evaluation.example_count, evaluation.unlabelled) == ("test", ROWS, 0)
+    assert [each.name for each in evaluation.slices] == [f"hour = {hour}" for hour in range(4)]
+    chosen = [np.ones(ROWS, bool), *(present & (data["hour"] == hour) for hour in range(4))]
+    for rows, each in zip(chosen, (evaluation, *evaluation.slices), strict=True):
+        assert each.example_count == rows.sum()
+        logloss = -np.mean(np.log(np.where(y == 1, p, 1 - p)[rows]))
+        positive, negative = p[rows & (y == 1)][:, None], p[rows & (y == 0)][None, :]
+        assert each.metrics["binary_crossentropy"] == pytest.approx(logloss, rel=1e-5)
+        assert each.metrics["binary_accuracy"] == pytest.approx(np.mean((p > 0.5)[rows] == y[rows]))
+        one_tie = 0.5 / (positive.size * negative.size)  # two predictions in one bucket of the histogram
+        assert each.metrics["auc"] == pytest.approx(np.mean(positive > negative), abs=1.01 * one_tie)
+    assert evaluation.blessed
+    assert evaluation.curves is not None
+    assert blessing.get_string_custom_property("current_model") == models["binary"].uri
+
+
+def test_multiclass_metrics_equal_numpy(data: Any, examples: Any, models: Any, tmp_path: Path) -> None:
+    evaluation, _ = _evaluate(tmp_path, "multiclass", examples, models["multiclass"])
+    scores = np.exp(data["a"].astype(float)[:, None] * 1.5 * np.array([-1, 0, 1]))
+    p, y = scores / scores.sum(axis=1, keepdims=True), data["multiclass"].astype(int)
+    assert evaluation.metrics == {
+        "accuracy": pytest.approx(np.mean(p.argmax(axis=1) == y)),
+        "crossentropy": pytest.approx(-np.mean(np.log(p[np.arange(ROWS), y])), rel=1e-5),
+    }
+
+
+def test_regression_metrics_equal_numpy(data: Any, examples: Any, models: Any, tmp_path: Path) -> None:
+    evaluation, _ = _evaluate(tmp_path, "regression", examples, models["regression"])
+    p, y = 0.9 * data["a"].astype(float), data["regression"].astype(float)
+    assert evaluation.metrics == {
+        "mean_squared_error": pytest.approx(np.mean((p - y) ** 2), rel=1e-5),
+        "mean_absolute_error": pytest.approx(np.mean(np.abs(p - y)), rel=1e-5),
+        "r_squared": pytest.approx(np.corrcoef(p, y)[0, 1] ** 2, rel=1e-5),
+    }
+
+
+@pytest.mark.slow
+def test_metrics_slices_and_verdict_equal_stock_tfx_with_a_baseline(examples: Any, models: Any, tmp_path: Path) -> None:
+    change = Threshold(min=0.1, not_worse_than_baseline_by=0.05)
+    arguments: Any = ("binary", examples, models["worse"], models["binary"])
+    ours, blessing = _evaluate(tmp_path / "ours", *arguments, thresholds={"auc": change})
+    stock = _run(_Stock, tmp_path / "stock", *arguments, thresholds={"auc": change})
+    for name in ("blessed", "current_model", "baseline_model"):
+        assert blessing.mlmd_artifact.custom_properties[name] == stock.mlmd_artifact.custom_properties[name]
+    assert not ours.blessed
+    for model in ("candidate", "baseline"):
+        results = [
+            {
+                slice_: metrics[""][""]
+                for slice_, metrics in tfma.load_eval_result(str(path), model_name=model).slicing_metrics
+            }
+            for path in (tmp_path / "ours" / "evaluation", tmp_path / "stock" / "evaluation")
+        ]
+        assert set(results[0]) == set(results[1]) == {(), *((("hour", hour),) for hour in range(4))}
+        for slice_, expected in results[1].items():
+            found = {name: value["doubleValue"] for name, value in results[0][slice_].items()}
+            close = {
+                name: pytest.approx(value["doubleValue"], abs=2e-3 if name.startswith("auc") else 1e-6)
+                for name, value in expected.items()
+            }
+            assert found == close
+
+
+def test_a_model_worse_than_the_baseline_is_refused_with_the_reason(examples: Any, models: Any, tmp_path: Path) -> None:
+    thresholds = {"auc": Threshold(not_worse_than_baseline_by=0.01), "binary_accuracy": Threshold(min=0.9, max=0.95)}
+    arguments: Any = ("binary", examples, models["worse"], models["binary"])
+    evaluation, blessing = _evaluate(tmp_path, *arguments, metrics=("auc",), thresholds=thresholds)
+    assert list(evaluation.metrics) == ["auc", "binary_accuracy"]
+    assert evaluation.baseline is not None
+    auc, best = evaluation.metrics["auc"], evaluation.baseline["auc"]
+    assert auc is not None
+    assert best == pytest.approx(1 - auc, abs=1e-6)
+    assert [(each.metric, each.bound, each.passed) for each in evaluation.checks] == [
+        ("auc", "not_worse_than_baseline_by", False),
+        ("binary_accuracy", "min", False),
+        ("binary_accuracy", "max", True),
+    ]
+    assert evaluation.reasons[0] == (
+        f"auc is {auc:.4g}, below {best - 0.01:.4g}, which the baseline's {best:.4g} allows"
+    )
+    assert evaluation.reasons[1].endswith("below min 0.9")
+    assert blessing.get_string_custom_property("baseline_model") == models["binary"].uri
+
+
+def test_a_model_as_good_as_the_baseline_is_blessed_also_where_lower_is_better(
+    examples: Any, models: Any, tmp_path: Path
+) -> None:
+    thresholds = {name: Threshold(not_worse_than_baseline_by=0) for name in ("auc", "binary_crossentropy")}
+    arguments: Any = ("binary", examples, models["binary"])
+    assert _evaluate(tmp_path / "same", *arguments, models["binary"], thresholds=thresholds)[0].blessed
+    better, _ = _evaluate(tmp_path / "better", *arguments, models["worse"], thresholds=thresholds)
+    assert better.blessed
+    assert all(check.passed for check in better.checks)
+
+
+def test_without_a_blessed_model_there_is_nothing_to_be_worse_than(examples: Any, models: Any, tmp_path: Path) -> None:
+    absent = standard_artifacts.Model()
+    absent.uri = str(tmp_path / "empty")
+    absent.set_int_custom_property("exists", 0)
+    thresholds = {"auc": Threshold(not_worse_than_baseline_by=0.0)}
+    evaluation, blessing = _evaluate(tmp_path, "binary", examples, models["worse"], absent, thresholds=thresholds)
+    assert (evaluation.blessed, evaluation.baseline, evaluation.checks) == (True, None, ())
+    assert not blessing.has_custom_property("baseline_model")
+
+
+def test_predictions_that_are_no_numbers_are_refused_even_without_thresholds(
+    examples: Any, models: Any, tmp_path: Path
+) -> None:
+    evaluation, _ = _evaluate(tmp_path, "binary", examples, models["broken"], metrics=("auc", "precision"))
+    assert not evaluation.blessed
+    assert evaluation.metrics == {"auc": None, "precision": None}
+    assert evaluation.reasons == ("auc has no value: predictions that are no numbers, or labels that are all the same",)
+
+
+def test_a_threshold_on_a_metric_without_a_value_is_not_met(examples: Any, models: Any, tmp_path: Path) -> None:
+    thresholds = {"precision": Threshold(max=1.0)}
+    evaluation, _ = _evaluate(
+        tmp_path, "binary", examples, models["broken"], metrics=("precision",), thresholds=thresholds
+    )
+    assert evaluation.reasons == ("precision has no value to hold against max",)
+
+
+def test_a_baseline_for_other_classes_is_named_with_the_way_out(examples: Any, models: Any, tmp_path: Path) -> None:
+    with pytest.raises(RunError) as error:
+        _evaluate(tmp_path, "multiclass", examples, models["multiclass"], models["regression"])
+    assert f"the model {models['regression'].uri}/Format-Serving was made for another label" in str(error.value)
+    assert "Delete its line from blessed.json" in str(error.value)
+
+
+def test_a_split_without_examples_is_refused(models: Any, tmp_path: Path) -> None:
+    artifact = standard_artifacts.Examples()
+    artifact.uri, artifact.split_names = str(tmp_path), artifact_utils.encode_split_names(["test"])
+    (tmp_path / "Split-test").mkdir()
+    tf.io.TFRecordWriter(str(tmp_path / "Split-test" / "data_tfrecord-00000-of-00001.gz"), "GZIP").close()
+    evaluation, _ = _evaluate(tmp_path, "binary", {"binary": artifact}, models["binary"])
+    assert evaluation.reasons == ("the evaluated split has no example with a label: nothing could be measured",)
