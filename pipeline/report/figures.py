@@ -9,7 +9,8 @@ from markupsafe import Markup
 
 from pipeline.terminal.words import duration
 
-NONE = "–"  # noqa: RUF001 - a dash that reads as "nothing here"
+NONE = "\N{EN DASH}"
+MINUS = "\N{MINUS SIGN}"
 _SIZES = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -21,14 +22,14 @@ def figure(value: float | None, digits: int = 4) -> str:
         return "0"
     places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
     text = f"{value:,.{places}f}" if places < 10 else f"{value:.{digits - 1}e}"
-    return (text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text).replace("-", "−")  # noqa: RUF001
+    return (text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text).replace("-", MINUS)
 
 
 def score(value: float | None) -> str:
     """A metric: four decimals, or four digits where it is large."""
     if value is None or not math.isfinite(value):
         return NONE
-    return f"{value:.4f}".replace("-", "−") if abs(value) < 1000 else figure(value)  # noqa: RUF001
+    return f"{value:.4f}".replace("-", MINUS) if abs(value) < 1000 else figure(value)
 
 
 def change(value: float | None) -> str:

@@ -18,6 +18,7 @@ from pipeline.report.verdict import Bound, Verdict
 
 _FROM_0_TO_1 = frozenset({"auc", "auc_precision_recall", "binary_accuracy", "precision", "recall", "accuracy"})
 _BEST_AT_ONE = "calibration"
+_TIMES = " \N{MULTIPLICATION SIGN} "
 _MOST_SLICES = 40
 _FEW_EXAMPLES = 30
 
@@ -125,7 +126,7 @@ def _slicings(evaluation: Evaluation, metric: str, config: PipelineConfig | None
         names, label = _taken_apart(found.name, columns)
         groups.setdefault(names, []).append((label, found))
     overall = evaluation.metrics.get(metric)
-    return [_slicing(" × ".join(names), metric, overall, slices) for names, slices in groups.items()]  # noqa: RUF001
+    return [_slicing(_TIMES.join(names), metric, overall, slices) for names, slices in groups.items()]
 
 
 def _taken_apart(name: str, known: list[tuple[str, ...]]) -> tuple[tuple[str, ...], str]:

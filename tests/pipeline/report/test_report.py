@@ -1,0 +1,140 @@
+"""The sections of the page, against independent figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pipeline.local.record import Status
+from pipeline.report.figures import MINUS, NONE
+from pipeline.report.statistics import read_statistics
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+EVIL = "<script>alert(1)</script>"
+EVIL_VALUE = '"><img src=x onerror=alert(2)>'
+Run = Any  # what the fixtures of conftest.py give
+
+
+def test_columns_show_what_pandas_computes(whole: Run, frame: pd.DataFrame) -> None:
+    table, train = whole.report().table("Column", "Type"), frame[:300]
+    for column in ("trip_miles", "hour", EVIL):
+        (row,) = (cells for name, cells in table.items() if name.startswith(column))
+        for heading, value in (
+            ("Least", train[column].min()),
+            ("Median", train[column].median()),
+            ("Mean", train[column].mean()),
+            ("Greatest", train[column].max()),
+        ):
+            shown = float(row[heading].replace(MINUS, "-").replace(",", ""))
+            assert shown == pytest.approx(value, rel=6e-4 if heading != "Median" else 0.05, abs=0.02)
+    missing = train["trip_miles"].isna().mean()
+    assert table["trip_miles"]["Missing"] == f"{missing * 100:.0f} %"
+    assert table["big_tipper label"]["Type"] == "int"
+    company = " ".join(table["company"].values())
+    assert f"{train['company'].nunique()} distinct" in company
+    share = (train["company"] == "Blue Ribbon").mean()
+    assert f"Blue Ribbon ({share * 100:.0f} %)" in company
+    assert next(iter(table)) == "big_tipper label"
+    assert list(table)[-1] == f"{EVIL} not used"
+
+
+def test_histogram_counts_every_value_that_is_present(statistics: Path, frame: pd.DataFrame) -> None:
+    train = read_statistics(statistics)["train"]
+    miles = train.columns["trip_miles"]
+    assert sum(bar.count for bar in miles.histogram) == pytest.approx(frame[:300]["trip_miles"].notna().sum())
+    hours = train.columns["hour"].histogram
+    assert [bar.label for bar in hours] == ["0", "1", "2", "3", "4", "5"]
+    expected = frame[:300]["hour"].value_counts().sort_index()
+    assert [bar.count for bar in hours] == pytest.approx(list(expected), abs=3)
+    companies = frame[:300]["company"].value_counts()
+    assert [(bar.label, bar.count) for bar in train.columns["company"].top] == list(companies.items())
+
+
+def test_splits_show_rows_share_files_and_size(whole: Run) -> None:
+    table = whole.report().table("Split")
+    assert table["train"] == {"Split": "train", "Rows": "300", "Share": "75 %", "Files": "1", "Size": "2.5 kB"}
+    assert table["eval"]["Share"] == "25 %"
+
+
+def test_metrics_stand_beside_baseline_change_and_bounds(whole: Run) -> None:
+    page = whole.report()
+    table = page.table("Metric")
+    assert list(table) == ["auc", "binary_crossentropy", "precision"]
+    auc = table["auc"]
+    assert (auc["Model"], auc["Baseline"], auc["Change"]) == ("0.9123", "0.9300", f"{MINUS}0.0177")
+    assert auc["Must be"] == "✓ passed at least 0.85 ✗ missed at least 0.9200 (baseline: 0.9300)"
+    assert (table["precision"]["Model"], table["precision"]["Change"]) == (NONE, NONE)
+    worse = [
+        attributes["class"]
+        for tag, attributes in page.tags
+        if tag == "td" and "worse" in (attributes.get("class") or "")
+    ]
+    better = [
+        attributes for tag, attributes in page.tags if tag == "td" and "better" in (attributes.get("class") or "")
+    ]
+    assert (len(worse), len(better)) == (1, 1)  # a lower cross-entropy is the better one
+
+
+def test_verdict_names_missed_bound_and_every_other_reason(whole: Run) -> None:
+    text = whole.report().all_text()
+    assert "✗ Not blessed" in text
+    assert "auc 0.9123 must be at least 0.9200 (baseline: 0.9300) missed" in text
+    assert "the predictions are not numbers" in text
+    assert "Nothing was pushed: the model in service stays." in text
+
+
+def test_slices_stand_worst_first_and_undefined_last(whole: Run) -> None:
+    page = whole.report()
+    table = page.table("hour")
+    assert list(table) == ["2", "0", "1"]
+    assert table["2"]["Examples"] == "55"
+    assert table["2"]["auc"] == "0.7100"
+    assert table["1"]["auc"] == NONE
+    assert list(page.table(f"company {TIMES} hour")) == ["a, hour = b, 1"]
+    few = [attributes for tag, attributes in page.tags if tag == "tr" and attributes.get("class") == "few"]
+    assert len(few) == 2
+
+
+def test_epochs_stand_in_a_table_and_as_dots_and_the_best_is_marked(whole: Run) -> None:
+    page = whole.report()
+    table = page.table("Epoch")
+    assert list(table) == ["1", "2 best", "3"]
+    assert table["3"]["loss"] == f"{1 / 3:.4f}"
+    assert table["3"]["Examples a second"] == "3,000"
+    assert sum(tag == "circle" for tag, _ in page.tags) == 3 * 4 + 2  # four curves of three epochs, and calibration
+    assert page.all_text().count("best: 2") == 2 + 1  # each chart, and the tile
+    assert "12,345" in page.all_text()
+
+
+def test_features_name_kind_columns_and_place_in_the_model(whole: Run) -> None:
+    table = whole.report().table("Feature")
+    assert table["firm"] == {
+        "Feature": "firm",
+        "Kind": "hashed",
+        "Reads": "company",
+        "What it is": "8 hash buckets",
+        "In the model": "embedding",
+    }
+    assert table["both"]["Reads"] == "hour, company"
+    assert table["both"]["In the model"] == "wide"
+    assert table["trip_miles"]["In the model"] == "number"
+
+
+def test_timings_place_each_component_on_the_axis(whole: Run) -> None:
+    whole.record.nodes[1].status = Status.CACHED
+    page = whole.report()
+    table = page.table("Component")
+    assert list(table) == ["ExampleGen", "StatisticsGen", "DataGate", "Trainer", "Evaluator", "Pusher"]
+    assert table["StatisticsGen"]["Status"] == "= cached"
+    assert table["Trainer"]["Time"] == "0.5 s"
+    bars = [
+        attributes["style"] for tag, attributes in page.tags if tag == "i" and "left" in (attributes["style"] or "")
+    ]
+    assert "left:15.00%;width:2.50%" in bars  # Trainer: the fourth second of twenty, for half a second
+
+
+def test_anomalies_stand_in_a_table(whole: Run) -> None:
+    assert whole.report().table("Column", "Split")["company"]["What was found"] == EVIL_VALUE

@@ -1,0 +1,69 @@
+"""The drawing and writing of figures."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.report.charts import histogram
+from pipeline.report.charts.scale import Scale, padded, ticks
+from pipeline.report.figures import MINUS, NONE, change, figure, percent, score, size
+from pipeline.report.statistics import Bar
+
+
+@given(st.floats(-1e9, 1e9, allow_subnormal=False), st.floats(1e-6, 1e9, allow_subnormal=False), st.integers(2, 10))
+def test_ticks_are_inside_evenly_spaced_and_about_as_many_as_asked(low: float, width: float, about: int) -> None:
+    high = low + max(width, abs(low) * 1e-6)
+    found = ticks(low, high, about)
+    slack = (high - low) * 1e-6
+    assert 1 <= len(found) <= about * 1.25 + 2
+    assert all(low - slack <= tick <= high + slack for tick in found)
+    steps = np.diff(found)
+    assert np.allclose(steps, steps[0] if len(steps) else 0, rtol=1e-3)
+
+
+def test_scale_is_linear_and_padding_never_empty() -> None:
+    scale = Scale(10, 20, 0, 100)
+    assert [scale(value) for value in (10, 12.5, 20)] == [0, 25, 100]
+    for values in ([], [3.0], [0.0, 0.0], [1.0, float("nan"), 2.0]):
+        low, high = padded(values)
+        assert low < high
+
+
+def test_bars_have_area_in_proportion_to_their_counts() -> None:
+    bars = [Bar("a", 10, 1), Bar("b", 40, 2), Bar("c", 0, 3)] + [Bar("d", 5, 1)] * 3
+    drawn = ET.fromstring(histogram("h", bars)).findall("rect")
+    heights = [float(bar.attrib["height"]) for bar in drawn]
+    assert heights[:3] == [pytest.approx(20.0), pytest.approx(40.0), 0.0]
+    assert float(drawn[2].attrib["width"]) + 1 == pytest.approx(3 * (float(drawn[0].attrib["width"]) + 1), abs=0.02)
+    assert histogram("h", []) == ""
+
+
+@pytest.mark.parametrize(
+    ("shown", "text"),
+    [
+        (figure(None), NONE),
+        (figure(float("nan")), NONE),
+        (figure(-87.6543), f"{MINUS}87.65"),
+        (figure(17031081401.0), "17,031,081,401"),
+        (figure(0.00012345), "0.0001234"),
+        (figure(0.0), "0"),
+        (figure(100.0), "100"),
+        (score(0.5), "0.5000"),
+        (score(123456.789), "123,457"),
+        (change(0.01), "+0.0100"),
+        (change(-0.01), f"{MINUS}0.0100"),
+        (percent(0.0), "0 %"),
+        (percent(0.0001), "0.1 %"),
+        (percent(0.9999), "99.9 %"),
+        (percent(1.0), "100 %"),
+        (size(999), "999 B"),
+        (size(1_400_000), "1.4 MB"),
+    ],
+)
+def test_figures(shown: str, text: str) -> None:
+    assert shown == text

@@ -1,0 +1,79 @@
+"""What holds for the page as a whole: self-contained, escaped, accessible, light to make."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+PROJECT = Path(__file__).parents[3]
+EVIL = "<script>alert(1)</script>"
+EVIL_VALUE = '"><img src=x onerror=alert(2)>'
+Run = Any  # what the fixtures of conftest.py give
+
+
+def test_page_refers_to_nothing_outside_itself(whole: Run) -> None:
+    page = whole.report()
+    for tag, attributes in page.tags:
+        assert tag not in {"script", "link", "iframe", "object", "img", "base"}
+        for name in ("src", "href", "action", "xlink:href", "srcset", "poster"):
+            assert re.fullmatch(r"#[\w-]+|logs/[\w.-]+", attributes.get(name) or "#x")
+    html = (whole.folder / "report.html").read_text()
+    assert "url(" not in html
+    assert "@import" not in html
+    assert "http" not in html.replace("http-equiv", "")
+
+
+def test_names_and_values_from_the_data_are_text_and_never_markup(whole: Run) -> None:
+    config = {**yaml.safe_load((whole.folder / "config.yaml").read_text()), "label": {"key": EVIL, "kind": "binary"}}
+    (whole.folder / "config.yaml").write_text(yaml.safe_dump(config))
+    whole.record.config_file = EVIL
+    whole.record.nodes[0].id = EVIL_VALUE
+    page = whole.report()
+    assert not {"script", "img"} & {tag for tag, _ in page.tags}
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    assert page.all_text().count(EVIL) >= 4  # the header, the column, the label, the config
+    assert EVIL_VALUE in page.all_text()
+
+
+def test_page_is_accessible(whole: Run) -> None:
+    page = whole.report()
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = {(attributes.get("href") or "")[1:] for tag, attributes in page.tags if tag == "a"}
+    labels = {
+        attributes[name]
+        for _, attributes in page.tags
+        for name in ("aria-labelledby", "aria-describedby")
+        if name in attributes
+    }
+    assert links | labels <= set(ids)
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+    for tag, attributes in page.tags:
+        if tag == "svg":
+            assert attributes.get("aria-hidden") or (attributes["role"], bool(attributes["aria-label"])) == (
+                "img",
+                True,
+            )
+        if tag == "th":
+            assert attributes["scope"] in {"row", "col"}
+    assert ("html", {"lang": "en"}) in page.tags
+
+
+def test_report_needs_no_heavy_import(whole: Run) -> None:
+    whole.record.write(whole.folder)
+    program = (
+        "import sys; from pathlib import Path; from pipeline.report import write_report;"
+        f"write_report(Path({str(whole.folder)!r}));"
+        "print({'tensorflow', 'apache_beam', 'tfx', 'tfx_bsl', 'pandas', 'pyarrow'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
