@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import struct
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -13,6 +13,8 @@ import tensorflow as tf
 
 SAMPLE = 4 << 20
 """Bytes of records that are looked at to estimate how many there are."""
+CHUNK = 1 << 16
+"""Bytes of a file that are looked at at a time."""
 SHARE = 4
 """Parsed examples may take one part in so many of the free memory."""
 _CGROUP = Path("/sys/fs/cgroup")
@@ -59,13 +61,14 @@ def estimate_examples(files: Sequence[str]) -> int:
 
 def _count_records(file: str) -> tuple[int, int]:
     """Records in the first part of the file, and the bytes of the file that they take."""
+    packed = file.endswith(".gz")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    data, consumed = bytearray(), 0
     with tf.io.gfile.GFile(file, "rb") as raw:
-        if not file.endswith(".gz"):
-            data = raw.read(SAMPLE)
-            return _framed(data), len(data)
-        with gzip.GzipFile(fileobj=raw) as unpacked:
-            data = unpacked.read(SAMPLE)
-        return _framed(data), raw.tell()
+        while len(data) < SAMPLE and (chunk := raw.read(CHUNK)):
+            data += unpacker.decompress(chunk) if packed else chunk
+            consumed += len(chunk)
+    return _framed(bytes(data)), consumed
 
 
 def _framed(data: bytes) -> int:

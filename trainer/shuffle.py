@@ -18,11 +18,11 @@ def permutation(size: tf.Tensor | int, draw: tf.Tensor) -> tf.Tensor:
 
 
 def shuffled_stream(batches: tf.data.Dataset, packing: Packing, buffer: int, seed: int) -> tf.data.Dataset:
-    """A stream of packed batches with its examples shuffled through a pool of about `buffer` of them.
+    """A stream of packed batches with its examples shuffled through a pool of `buffer` of them.
 
-    Half a pool of fresh examples joins the half that was held back, the whole is mixed, and half of it goes on. So an
-    example can wait as long as in the record-by-record shuffle of the same buffer, and the batches that come out have
-    other sizes than those that went in.
+    Half as many fresh examples join the pool, the whole is mixed, and all but a pool of them go on. So an example waits
+    as long as in a record-by-record shuffle of the same buffer. The batches that come out have other sizes than those
+    that went in.
     """
     half = max(buffer // 2, 1)
     fresh = batches.rebatch(half).concatenate(tf.data.Dataset.from_tensors(packing.none()))  # the empty one flushes
@@ -33,7 +33,7 @@ def shuffled_stream(batches: tf.data.Dataset, packing: Packing, buffer: int, see
         mixed = joined([pool, arriving])
         mixed = take(mixed, permutation(rows(mixed), draw))
         flush = tf.equal(rows(arriving), 0)
-        hold = tf.where(flush, tf.constant(0, tf.int64), tf.minimum(rows(mixed), half))
+        hold = tf.where(flush, tf.constant(0, tf.int64), tf.minimum(rows(mixed), buffer))
         return tuple(group[:hold] for group in mixed), tuple(group[hold:] for group in mixed)
 
     mixed = tf.data.Dataset.zip(fresh, draws(seed)).scan(packing.none(), mix)

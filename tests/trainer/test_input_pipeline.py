@@ -1,0 +1,224 @@
+"""The input pipeline over real shards: every example once an epoch, other batches each time, exact sizes."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from configs.errors import TrainingError
+from trainer.input_pipeline import InputPipeline
+from trainer.memory import choose_cache, estimate_examples, free_memory, in_words
+from trainer.packing import Packing
+
+SIZES = [130, 1, 0, 2100, 269]
+TOTAL = sum(SIZES)
+SPEC = {
+    "id": tf.io.FixedLenFeature([], tf.int64),
+    "half": tf.io.FixedLenFeature([], tf.float32),
+    "pair": tf.io.FixedLenFeature([2], tf.float32),
+    "word": tf.io.FixedLenFeature([], tf.string),
+    "label": tf.io.FixedLenFeature([], tf.float32),
+}
+
+
+def example(number: int) -> bytes:
+    floats = {"half": [number / 2], "pair": [number, -number], "label": [number % 2]}
+    feature = {key: tf.train.Feature(float_list=tf.train.FloatList(value=value)) for key, value in floats.items()}
+    feature["id"] = tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
+    feature["word"] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[f"w{number % 7}".encode()]))
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+def write(folder: Path, sizes: list[int], compression: str = "GZIP") -> list[str]:
+    """Shards of examples numbered from 0 on."""
+    files, first = [], 0
+    for shard, size in enumerate(sizes):
+        file = str(folder / f"part-{shard:05d}{'.gz' if compression else ''}")
+        with tf.io.TFRecordWriter(file, compression) as writer:
+            for number in range(first, first + size):
+                writer.write(example(number))
+        files, first = [*files, file], first + size
+    return files
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return write(tmp_path_factory.mktemp("shards"), SIZES)
+
+
+def pipeline(**settings: Any) -> InputPipeline:
+    return InputPipeline(SPEC, "label", **{"batch_size": 64, "in_memory": True, "shuffle": 500, "seed": 3, **settings})
+
+
+def epoch(dataset: tf.data.Dataset) -> list[list[int]]:
+    """The ids in each batch."""
+    return [features["id"].numpy().tolist() for features, _ in dataset]
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return [number for batch in batches for number in batch]
+
+
+modes = pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "files"])
+orders = pytest.mark.parametrize("shuffle", [0, 1, 500, 10_000])
+
+
+@modes
+@orders
+def test_every_example_comes_once_an_epoch_in_batches_of_the_exact_size(
+    shards: list[str], in_memory: bool, shuffle: int
+) -> None:
+    split = pipeline(in_memory=in_memory, shuffle=shuffle).open("train", shards)
+    for _ in range(2):
+        batches = epoch(split.dataset)
+        assert sorted(flat(batches)) == list(range(TOTAL))
+        assert [len(batch) for batch in batches] == [64] * (TOTAL // 64) + [TOTAL % 64]
+
+
+@modes
+def test_no_two_epochs_have_a_batch_in_common(shards: list[str], in_memory: bool) -> None:
+    dataset = pipeline(in_memory=in_memory).open("train", shards).dataset
+    first, second = ({frozenset(batch) for batch in epoch(dataset)} for _ in range(2))
+    assert not first & second
+
+
+@modes
+def test_same_seed_gives_the_same_epochs_and_another_seed_others(shards: list[str], in_memory: bool) -> None:
+    def two_epochs(seed: int) -> list[list[list[int]]]:
+        dataset = pipeline(in_memory=in_memory, seed=seed).open("train", shards).dataset
+        return [epoch(dataset), epoch(dataset)]
+
+    assert two_epochs(3) == two_epochs(3)
+    assert two_epochs(3)[0] != two_epochs(4)[0]
+
+
+@modes
+def test_without_shuffle_examples_keep_the_order_of_one_file(shards: list[str], in_memory: bool) -> None:
+    split = pipeline(in_memory=in_memory, shuffle=0).open("eval", shards[3:4])
+    assert flat(epoch(split.dataset)) == list(range(131, 131 + 2100))
+
+
+def test_memory_shuffle_is_uniform_over_the_whole_split(tmp_path: Path) -> None:
+    dataset = pipeline(shuffle=1).open("train", write(tmp_path, [50])).dataset
+    places = np.array([np.argsort(flat(epoch(dataset))) for _ in range(200)])
+    counts = np.stack([np.bincount(column, minlength=50) for column in places.T])
+    chi_squared = ((counts - 4) ** 2 / 4).sum(axis=1)  # 49 degrees of freedom
+    assert abs(chi_squared.mean() - 49) < 5
+
+
+def test_pool_shuffle_moves_examples_as_far_as_a_record_shuffle_of_the_same_buffer(tmp_path: Path) -> None:
+    files = write(tmp_path, [4000])
+    ours = np.array(flat(epoch(pipeline(in_memory=False, shuffle=1000).open("train", files).dataset)))
+    stock = np.array(list(tf.data.Dataset.range(4000).shuffle(1000, seed=1).as_numpy_iterator()))
+
+    def displacement(order: np.ndarray) -> float:
+        return float(np.abs(order - np.arange(len(order))).mean())
+
+    assert displacement(ours) > 0.8 * displacement(stock)
+    assert np.abs(np.diff(ours)).mean() > 0.8 * np.abs(np.diff(stock)).mean()
+
+
+@modes
+def test_columns_are_what_parsing_one_example_at_a_time_gives(shards: list[str], in_memory: bool) -> None:
+    dataset = pipeline(in_memory=in_memory).open("train", shards).dataset
+    for features, label in dataset.take(3):
+        assert set(features) == {"id", "half", "pair", "word"}
+        for place, number in enumerate(features["id"].numpy()):
+            expected = tf.io.parse_single_example(example(int(number)), SPEC)
+            np.testing.assert_array_equal(label[place], expected.pop("label"))
+            for name, value in expected.items():
+                np.testing.assert_array_equal(features[name][place], value)
+
+
+def test_endless_split_in_memory_runs_through_all_examples_before_repeating_any(shards: list[str]) -> None:
+    split = pipeline(steps_per_epoch=10).open("train", shards)
+    batches = epoch(split.dataset.take(2 * TOTAL // 64))
+    assert {len(batch) for batch in batches} == {64}
+    assert sorted(flat(batches)[:TOTAL]) == list(range(TOTAL))
+    assert flat(batches)[:TOTAL] != flat(batches)[TOTAL : 2 * TOTAL]
+
+
+def test_endless_split_from_files_has_full_batches_and_leaves_no_example_out(shards: list[str]) -> None:
+    split = pipeline(in_memory=False, steps_per_epoch=10).open("train", shards)
+    batches = epoch(split.dataset.take(3 * TOTAL // 64))
+    assert {len(batch) for batch in batches} == {64}
+    assert set(flat(batches)) == set(range(TOTAL))
+
+
+@modes
+def test_batch_larger_than_the_split_is_the_whole_split(shards: list[str], in_memory: bool) -> None:
+    split = pipeline(in_memory=in_memory, batch_size=10_000).open("train", shards)
+    assert [len(batch) for batch in epoch(split.dataset)] == [TOTAL]
+
+
+@modes
+@pytest.mark.parametrize("sizes", [[0], [0, 0], []])
+def test_empty_split_is_refused_by_name(tmp_path: Path, in_memory: bool, sizes: list[int]) -> None:
+    with pytest.raises(TrainingError, match="the eval split holds no examples"):
+        pipeline(in_memory=in_memory).open("eval", write(tmp_path, sizes))
+
+
+def test_uncompressed_shards_are_read_too(tmp_path: Path) -> None:
+    split = pipeline().open("train", write(tmp_path, [70, 5], compression=""))
+    assert sorted(flat(epoch(split.dataset))) == list(range(75))
+
+
+def test_examples_are_counted_as_they_pass_where_they_are_not_kept(shards: list[str]) -> None:
+    kept, streamed = pipeline().open("train", shards), pipeline(in_memory=False).open("train", shards)
+    assert (kept.size, kept.steps) == (TOTAL, 40)
+    assert (streamed.size, streamed.steps, streamed.seen()) == (None, None, 0)
+    epoch(streamed.dataset)
+    assert streamed.seen() == TOTAL
+
+
+def test_packing_gives_back_every_column() -> None:
+    packing = Packing(SPEC)
+    columns = tf.io.parse_example([example(number) for number in range(9)], SPEC)
+    unpacked = packing.unpack(packing.pack(columns))
+    assert set(unpacked) == set(SPEC)
+    for name, column in columns.items():
+        np.testing.assert_array_equal(unpacked[name], column)
+    assert packing.bytes_per_example == 8 + 4 + 2 * 4 + tf.string.size + 4
+
+
+def test_cache_auto_keeps_what_fits_in_a_quarter_of_free_memory(shards: list[str]) -> None:
+    size = TOTAL * 100
+    assert choose_cache("auto", shards, 100, free=4 * size).memory
+    refused = choose_cache("auto", shards, 100, free=4 * size - 1)
+    assert not refused.memory
+    assert refused.why == (
+        f"about {in_words(size)} ({TOTAL:,} times 100 bytes) take more than a quarter of {in_words(4 * size - 1)} free:"
+        " examples are read and parsed in every epoch"
+    )
+
+
+@pytest.mark.parametrize(("choice", "memory"), [("memory", True), ("none", False)])
+def test_cache_by_choice_does_not_look_at_the_files(choice: Any, memory: bool) -> None:
+    cache = choose_cache(choice, ["/nowhere"], 100)
+    assert cache.memory is memory
+    assert f"`train.input.cache: {choice}`" in cache.why
+
+
+def test_number_of_examples_is_exact_for_small_files_and_close_for_large_ones(
+    tmp_path: Path, shards: list[str]
+) -> None:
+    assert estimate_examples(shards) == TOTAL
+    assert estimate_examples(write(tmp_path, [50, 3], compression="")) == 53
+    file, record = str(tmp_path / "large.gz"), np.random.default_rng(0).bytes(200)
+    with tf.io.TFRecordWriter(file, "GZIP") as writer:
+        for _ in range(60_000):  # 13 MB, of which 4 are looked at
+            writer.write(record)
+    assert estimate_examples([file, file]) == pytest.approx(120_000, rel=0.1)
+
+
+def test_free_memory_is_no_more_than_the_machine_has() -> None:
+    total = int(Path("/proc/meminfo").read_text().split()[1]) << 10
+    assert 0 < free_memory() <= total
+
+
+def test_settings_can_be_replaced_for_the_eval_split(shards: list[str]) -> None:
+    evaluation = dataclasses.replace(pipeline(), shuffle=0)
+    assert flat(epoch(evaluation.open("eval", shards[:1]).dataset)) == list(range(130))
