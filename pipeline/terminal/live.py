@@ -76,7 +76,7 @@ def _table(record: RunRecord, now: float, console: Console) -> Table:
     table.add_column("", no_wrap=True, min_width=1)
     table.add_column("component", no_wrap=True)
     table.add_column("status", no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True, min_width=len("99.9 s"))
     if rows_fit:
         table.add_column("rows in", justify="right", no_wrap=True)
         table.add_column("rows out", justify="right", no_wrap=True)

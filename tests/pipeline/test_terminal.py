@@ -51,9 +51,9 @@ def shown(record: RunRecord, now: float, width: int = 80) -> list[str]:
 def test_every_component_gets_one_line_with_status_seconds_and_rows() -> None:
     assert shown(a_record(), START + 5.14) == [
         "chicago-taxi  run r-1  5.1 s",
-        "   component   status    time  rows in  rows out",
-        "=  ExampleGen  cached   0.0 s             15,002",
-        "▶  Transform   running  4.1 s   15,002",
+        "   component   status     time  rows in  rows out",
+        "=  ExampleGen  cached    0.0 s             15,002",
+        "▶  Transform   running   4.1 s   15,002",
         "·  Trainer     waiting",
     ]
 
@@ -83,8 +83,8 @@ def test_sixty_columns_hold_every_field_without_wrapping() -> None:
 
 def test_rows_give_way_where_the_terminal_is_very_narrow() -> None:
     assert shown(a_record(), START + 5.14, width=40)[2:] == [
-        "= ExampleGen cached  0.0 s",
-        "▶ Transform  running 4.1 s",
+        "= ExampleGen cached   0.0 s",
+        "▶ Transform  running  4.1 s",
         "· Trainer    waiting",
     ]
 
