@@ -21,7 +21,9 @@ class LabelConfig(Section):
     kind: Literal["binary", "multiclass", "regression"]
     """binary: two classes, the model gives the probability of the second; multiclass: the model gives a probability for
     each class; regression: a number."""
-    classes: Annotated[int, Field(ge=2)] | Annotated[tuple[str | int, ...], Field(min_length=2)] | None = None
+    classes: (
+        Annotated[int, Field(ge=2, le=1_000_000)] | Annotated[tuple[str | int, ...], Field(min_length=2)] | None
+    ) = None
     """The values of the column, in the order of the class ids: a list, or a count n for integers 0..n-1. Needed for
     multiclass; for binary the default is `[0, 1]`."""
 

@@ -74,7 +74,7 @@ _BOUNDS = {
 
 
 def _bounds(schema: Schema) -> str:
-    words = [f"{word} {schema[bound]:g}" for bound, word in _BOUNDS.items() if bound in schema]
+    words = [f"{word} {schema[bound]}" for bound, word in _BOUNDS.items() if bound in schema]
     return f" {' and '.join(words)}" if words else ""
 
 

@@ -29,5 +29,13 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """In double quotes, escaped, where YAML 1.1 would see the end of a line that YAML 1.2 does not."""
+    style = '"' if not _LINE_ENDS.isdisjoint(text) else None
+    return dumper.represent_scalar(f"{PREFIX}str", text, style=style)
+
+
+_LINE_ENDS = frozenset("\r\x85\u2028\u2029")
+_Dumper.add_representer(str, _text)
 for _kind, _pattern in PATTERNS.items():
     _Dumper.add_implicit_resolver(PREFIX + _kind, _pattern, FIRST[_kind])

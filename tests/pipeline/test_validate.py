@@ -1,0 +1,177 @@
+"""The data, the files and the functions that a config names."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from configs.loader import load_with_places
+from pipeline.dotted_path import why_not_importable
+from pipeline.validate import check_data
+
+CONFIG = """\
+pipeline: {name: trips}
+data:
+  source: {kind: csv, path: trips.csv}
+label: {key: tip, kind: binary}
+features:
+  fare: {column: numeric}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "trips.csv").write_text("fare,Pick Up,hour,tip\n1.5,x,3,0\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def told(text: str) -> list[str]:
+    Path("c.yaml").write_text(text)
+    return [str(problem) for problem in check_data(load_with_places("c.yaml"))]
+
+
+def test_a_config_that_fits_the_data_has_no_problems() -> None:
+    assert told(CONFIG) == []
+
+
+def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    assert check_data(load_with_places("configs/taxi.yaml")) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "  fare: {column: numeric}",
+            "  fair: {column: numeric}",
+            'c.yaml:6: features.fair: "fair" is no column of the data; did you mean "fare"?',
+        ),
+        (
+            "  fare: {column: numeric}",
+            "  fare: {column: numeric}\n  p: {column: hashed, hash_buckets: 9, key: pick_up}",
+            'c.yaml:7: features.p.key: "pick_up" is no column of the data; did you mean "Pick Up"?',
+        ),
+        ("key: tip", "key: tips", 'c.yaml:4: label.key: "tips" is no column of the data; did you mean "tip"?'),
+        (
+            "  fare: {column: numeric}",
+            "  x: {column: crossed, hash_buckets: 9, keys: [hour, zone]}",
+            'c.yaml:6: features.x.keys[1]: "zone" is no column of the data nor a feature; the columns are: fare, '
+            "Pick Up, "
+            "hour, tip",
+        ),
+        (
+            "  fare: {column: numeric}",
+            "  hour: {column: numeric}\nevaluate:\n  slices: [hour, [hour, fares]]",
+            'c.yaml:8: evaluate.slices[1][1]: "fares" is no column of the data; did you mean "fare"?',
+        ),
+        (
+            "path: trips.csv}",
+            "path: trips.csv}\n  split_key: rider",
+            'c.yaml:4: data.split_key: "rider" is no column of the data; the columns are: fare, Pick Up, hour, tip',
+        ),
+        (
+            "path: trips.csv}",
+            "path: trips.csv}\n  types:\n    hours: int",
+            'c.yaml:5: data.types.hours: "hours" is no column of the data; did you mean "hour"?',
+        ),
+        (
+            "  fare: {column: numeric}",
+            "  v: {column: vocabulary, key: hour, file: hours.txt}",
+            "c.yaml:6: features.v.file: no file hours.txt (looked for from {here})",
+        ),
+        (
+            "path: trips.csv}",
+            "path: trips.csv}\n  schema: trip.csv",
+            'c.yaml:4: data.schema: no file trip.csv (looked for from {here}); did you mean "trips.csv"?',
+        ),
+        (
+            "  fare: {column: numeric}",
+            "  f: {column: custom, keys: [fare], function: gone.f}",
+            'c.yaml:6: features.f.function: "gone.f": no module gone in {here} nor among the installed packages',
+        ),
+        (
+            "  fare: {column: numeric}",
+            "  fare: {column: numeric}\nmodel: {kind: configs.loader.laod}",
+            'c.yaml:7: model.kind: "configs.loader.laod": {loader} defines no laod; did you mean "load"?',
+        ),
+    ],
+)
+def test_what_does_not_exist_is_told_at_its_line(here: Path, old: str, new: str, message: str) -> None:
+    loader = sys.modules["configs.loader"].__file__
+    assert told(CONFIG.replace(old, new)) == [message.replace("{here}", str(here)).replace("{loader}", str(loader))]
+
+
+def test_all_problems_are_told_at_once_in_file_order() -> None:
+    text = CONFIG.replace("key: tip", "key: tap").replace("fare:", "fair:") + "evaluate: {slices: [houre]}\n"
+    assert [problem.partition(": ")[0] for problem in told(text)] == ["c.yaml:4", "c.yaml:6", "c.yaml:7"]
+
+
+def test_data_that_cannot_be_read_is_told_with_the_other_problems() -> None:
+    text = CONFIG.replace("trips.csv", "gone/*.csv") + "model: {kind: gone.build}\n"
+    first, *_, last = told(text)
+    assert first.startswith("c.yaml:3: data.source.path: no file matches 'gone/*.csv'")
+    assert last.startswith('c.yaml:7: model.kind: "gone.build": no module gone')
+
+
+def test_a_set_value_is_told_as_the_option() -> None:
+    Path("c.yaml").write_text(CONFIG)
+    loaded = load_with_places("c.yaml", overrides=["label.key=tap"])
+    assert str(check_data(loaded)[0]).startswith("--set label.key=tap: label.key: ")
+
+
+def test_names_given_in_the_config_stand_for_a_missing_header() -> None:
+    text = CONFIG.replace("path: trips.csv", "path: trips.csv, column_names: [fare, place, hour, tip]")
+    assert told(text) == []
+
+
+MODULE = """
+raise SystemExit("this module must not run")
+def speed(x): ...
+class Model: ...
+if True:
+    from os import path as where
+for ratio in (1, 2):
+    double = ratio
+try:
+    import missing
+except ImportError:
+    missing = None
+"""
+
+
+def test_names_are_found_without_running_the_module(here: Path) -> None:
+    (here / "mine").mkdir()
+    (here / "mine" / "features.py").write_text(MODULE)
+    for name in ("speed", "Model", "where", "double", "missing"):
+        assert why_not_importable(f"mine.features.{name}") is None
+    assert why_not_importable("mine.features.sped") == (
+        f'"mine.features.sped": {here}/mine/features.py defines no sped; did you mean "speed"?'
+    )
+    assert why_not_importable("mine.feature.speed") == (
+        '"mine.feature.speed": no module mine.feature in the package mine; did you mean "features"?'
+    )
+    assert why_not_importable("mine.features") == (
+        '"mine.features": mine is a folder, which defines nothing; name a module in it; it holds: features'
+    )
+
+
+@pytest.mark.parametrize("source", ["from os.path import *\n", "def __getattr__(name): ...\n"])
+def test_a_module_that_makes_its_names_when_imported_gets_the_benefit_of_doubt(here: Path, source: str) -> None:
+    (here / "late.py").write_text(source)
+    assert why_not_importable("late.anything") is None
+
+
+def test_a_module_that_is_not_python_is_told_with_its_line(here: Path) -> None:
+    (here / "bad.py").write_text("x = 1\ndef f(:\n")
+    assert str(why_not_importable("bad.f")).startswith(f'"bad.f": {here}/bad.py:2 is not Python: ')
+
+
+def test_functions_of_installed_packages_are_found() -> None:
+    assert why_not_importable("json.decoder.JSONDecoder") is None
+    assert why_not_importable("math.sqrt") is None
+    assert why_not_importable("__main__.f") is not None
