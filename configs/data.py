@@ -28,7 +28,7 @@ class CsvSource(Section):
     column_names: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
     """Names of the columns for files without a header line; null: every file starts with the same header line."""
     null_values: tuple[str, ...] = ("",)
-    """Unquoted texts that mean "missing". In string columns a quoted empty text is missing too."""
+    """Unquoted texts that mean "missing"; in columns of numbers they do so in quotes too. An empty text always does."""
 
     @model_validator(mode="after")
     def _marks_can_be_told_apart(self) -> CsvSource:
@@ -50,7 +50,8 @@ class DataConfig(Section):
     """Where the rows come from."""
     types: dict[str, ColumnType] = {}
     """Types of single columns (`int`: int64, `float`: float32, `string`: UTF-8). A column not named here takes its type
-    from `schema`, else from a pass over all the data: int if every value is one, else float, else string."""
+    from `schema`, else from a pass over all the data: int if every value is one, else float, else string. What would lose
+    digits as a number stays a string: codes such as 00123, and integers beyond int64."""
     schema_file: Annotated[Name | None, Field(alias="schema")] = None
     """A curated schema (TensorFlow Metadata, text format). null: it is inferred from the statistics."""
     splits: Annotated[dict[str, PositiveInt], Field(min_length=2)] = {"train": 8, "eval": 1, "test": 1}

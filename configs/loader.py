@@ -71,10 +71,14 @@ def _layers(path: Path, profile: str | None, overrides: Sequence[str]) -> tuple[
         overlay, more = (None, [unknown]) if unknown else read_mapping(profile_path(path, profile), layer=1)
         layers.append(overlay)
         mistakes += more
+    settings = []
     for number, text in enumerate(overrides):
         tree, more = setting(text, layer=2 + number)
-        layers.append(tree)
+        settings += [tree] if tree else []
         mistakes += more
+    layers.append(
+        reduce(lay, settings) if settings else None
+    )  # as one layer: their order then only matters for clashes
     return [tree for tree in layers if tree is not None] if config else [], mistakes
 
 

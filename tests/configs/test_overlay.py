@@ -99,6 +99,13 @@ def test_set_overrides_one_value_and_wins_over_the_profile(config: Path) -> None
     )
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+def test_set_changes_the_kind_of_a_feature_in_any_order(config: Path, turn: int) -> None:
+    options = ["features.fare.column=hashed", "features.fare.hash_buckets=9"][::turn]
+    fare = load(config, overrides=options).features["fare"]
+    assert fare.model_dump(exclude_unset=True) == {"column": "hashed", "hash_buckets": 9}
+
+
 def test_set_reaches_into_a_section_that_is_not_written(config: Path) -> None:
     assert load(config, overrides=["train.input.cache=none"]).train.input.cache == "none"
 
