@@ -50,8 +50,8 @@ class DataConfig(Section):
     """Where the rows come from."""
     types: dict[str, ColumnType] = {}
     """Types of single columns (`int`: int64, `float`: float32, `string`: UTF-8). A column not named here takes its type
-    from `schema`, else from a pass over all the data: int if every value is one, else float, else string. What would lose
-    digits as a number stays a string: codes such as 00123, and integers beyond int64."""
+    from `schema`, else from a pass over all the data: int if every value is one, else float, else string. What would
+    lose digits as a number stays a string: codes such as 00123, and integers beyond int64."""
     schema_file: Annotated[Name | None, Field(alias="schema")] = None
     """A curated schema (TensorFlow Metadata, text format). null: it is inferred from the statistics."""
     splits: Annotated[dict[str, PositiveInt], Field(min_length=2)] = {"train": 8, "eval": 1, "test": 1}
