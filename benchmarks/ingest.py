@@ -4,9 +4,9 @@
     python -m benchmarks.ingest --json     the same figures as JSON
 
 Every measurement is a process of its own, ours and stock in turn. What is measured is the executor's `Do`: processor
-time of the whole process, and the peak of its resident memory, reset just before. Imports (the same for both in the main)
-and the generating of the data are left out. The data is the taxi data with its numbers changed from copy to copy, so no
-rows repeat.
+time of the whole process, and the peak of its resident memory, reset just before. Imports (TFX, Beam and TensorFlow for
+both) and the generating of the data are left out. The data is the taxi data with its numbers changed from copy to copy,
+so no rows repeat.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         data = DataConfig.model_validate_json(exec_properties["data"])
         manifest = Manifest.from_json(artifact_utils.get_single_instance(input_dict["spans"]).read())
         examples = artifact_utils.get_single_instance(output_dict["examples"])
-        found = ingest(
-            data, manifest.paths, Path(examples.uri), lambda work: BeamSpread(self._make_beam_pipeline, work)
-        )
-        manifest.check_unchanged()
+        found = ingest(data, manifest, Path(examples.uri), lambda work: BeamSpread(self._make_beam_pipeline, work))
         _describe(examples, manifest, found)
 
 
@@ -52,7 +50,10 @@ def _describe(examples: artifact.Artifact, manifest: Manifest, found: Ingested) 
 class ExampleGenSpec(component_spec.ComponentSpec):
     """Inputs, outputs and parameters of ExampleGen."""
 
-    PARAMETERS = {"data": component_spec.ExecutionParameter(type=str)}
+    PARAMETERS = {
+        "data": component_spec.ExecutionParameter(type=str),
+        "schema_digest": component_spec.ExecutionParameter(type=str),
+    }
     INPUTS = {"spans": component_spec.ChannelParameter(type=standard_artifacts.String)}
     OUTPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
 
@@ -68,4 +69,12 @@ class ExampleGen(base_beam_component.BaseBeamComponent):
 
     def __init__(self, spans: channel.BaseChannel, data: str) -> None:
         examples = channel.Channel(type=standard_artifacts.Examples)
-        super().__init__(spec=ExampleGenSpec(spans=spans, data=data, examples=examples))
+        digest = _schema_digest(DataConfig.model_validate_json(data))
+        super().__init__(spec=ExampleGenSpec(spans=spans, data=data, schema_digest=digest, examples=examples))
+
+
+def _schema_digest(data: DataConfig) -> str:
+    """Of the schema that gives the types, so that an edit to it is not hidden by the cache; "" where there is none."""
+    if data.schema_file is None or not Path(data.schema_file).is_file():
+        return ""
+    return hashlib.sha256(Path(data.schema_file).read_bytes()).hexdigest()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -13,16 +12,15 @@ from pathlib import Path
 
 from components.example_gen.delimited.header import nearest
 from components.example_gen.encode import encode
+from components.example_gen.manifest import Manifest
 from components.example_gen.shards import SMALLEST, Plan, plan
-from components.example_gen.sources import Source, Spread, Survey, open_source
+from components.example_gen.sources import LIGHT, Source, Spread, Survey, in_place, open_source
 from components.example_gen.split import Layout
 from components.example_gen.tfrecord import frame, gzip_stream
 from components.example_gen.types import Kind, declared_types
 from components.example_gen.write import join_pieces, write_part
 from configs.data import DataConfig
 from configs.errors import DataError
-
-_log = logging.getLogger(__name__)
 
 SAMPLE = 4096
 """Rows that are encoded and packed to estimate the size of all."""
@@ -37,11 +35,12 @@ class Ingested:
     plan: str
 
 
-def ingest(data: DataConfig, files: Sequence[str], output: Path, make_spread: Callable[[Path], Spread]) -> Ingested:
-    """Write the examples of `files` under `output`: all of them, or after an error nothing."""
+def ingest(data: DataConfig, manifest: Manifest, output: Path, make_spread: Callable[[Path], Spread]) -> Ingested:
+    """Write the examples of the files in `manifest` under `output`: all of them, or after an error nothing."""
+    manifest.check_unchanged()
     with _fresh(output) as work:
         spread = make_spread(work)
-        source = open_source(data.source, files)
+        source = open_source(data.source, manifest.paths)
         declared = declared_types(data, source.columns())
         _check_split_key(data, source)
         parts = source.parts(spread)
@@ -53,9 +52,10 @@ def ingest(data: DataConfig, files: Sequence[str], output: Path, make_spread: Ca
         write = partial(write_part, source=source, kinds=kinds, layout=layout, work=work)
         rows = sum(spread("Write", write, list(enumerate(parts))), Counter[str]())
         _check_splits(rows, layout)
-        return Ingested(
-            {split: rows[split] for split in data.splits}, kinds, _join(layout, planned, len(parts), spread, work)
-        )
+        told = _join(layout, planned, len(parts), spread, work)
+        manifest.check_unchanged()
+        print(f"Rows: {dict(rows)}\nTypes: {kinds}\nShards: {told}", flush=True)
+        return Ingested({split: rows[split] for split in data.splits}, kinds, told)
 
 
 def _check_splits(rows: Counter[str], layout: Layout) -> None:
@@ -71,15 +71,13 @@ def _join(layout: Layout, planned: Plan, parts: int, spread: Spread, work: Path)
     """Join the pieces of every shard; one line about the plan and what came out."""
     shards = list(layout.all_shards())
     join = partial(join_pieces, layout=layout, parts=parts, work=work, output=work / "joined")
-    sized = spread("Join", join, shards) if parts > 1 else map(join, shards)
-    sizes = dict(zip(shards, sized, strict=True))
+    copied = sum(file.stat().st_size for file in work.rglob("*.gz")) if parts > 1 else 0
+    sizes = dict(zip(shards, (spread if copied > LIGHT else in_place)("Join", join, shards), strict=True))
     out = []
     for split, count in layout.shards.items():
         own = [size for (name, _), size in sizes.items() if name == split]
         out.append(f"{split} {count} x {sum(own) / len(own) / 1e6:.3g} MB (±{(max(own) - min(own)) / max(own):.0%})")
-    line = f"{planned.reason}; wrote {', '.join(out)}"
-    _log.info("Shards: %s", line)
-    return line
+    return f"{planned.reason}; wrote {', '.join(out)}"
 
 
 def _packed_size(source: Source, part: object, kinds: Mapping[str, Kind], survey: Survey) -> float:
@@ -110,15 +108,18 @@ def _check_rows(survey: Survey) -> None:
 
 @contextmanager
 def _fresh(output: Path) -> Iterator[Path]:
-    """A working directory inside `output`; what is in its folder `joined` at the end moves to `output`, after an error
-    nothing stays.
+    """A working directory inside `output`. At the end its folder `joined` is all that `output` holds; after an error
+    `output` is empty.
     """
+    shutil.rmtree(output, ignore_errors=True)
     work = output / ".writing"
-    shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
         yield work
         for folder in sorted((work / "joined").iterdir()):
             folder.rename(output / folder.name)
-    finally:
         shutil.rmtree(work)
+    except BaseException:
+        shutil.rmtree(output)
+        output.mkdir()
+        raise

@@ -17,9 +17,11 @@ from tfx.utils import proto_utils
 from tfx_bsl.tfxio import tf_example_record
 
 from components.example_gen.component import ExampleGen, Executor
+from components.example_gen.ingest import ingest
 from components.example_gen.manifest import Manifest
 from components.example_gen.paths import resolve
 from components.example_gen.sources import csv as csv_module
+from components.example_gen.sources import in_place
 from components.example_gen.spans import Spans, find_spans
 from configs.data import CsvSource, DataConfig
 from configs.errors import DataError
@@ -239,6 +241,27 @@ def test_the_manifest_survives_its_artifact(tmp_path: Path) -> None:
     assert [Path(file["path"]).name for file in told["files"]] == ["a.csv", "b.csv"]
     assert told["fingerprint"] == manifest.fingerprint
     assert Manifest.from_json(manifest.to_json()) == manifest
+
+
+def test_a_file_that_changes_before_it_is_read_leaves_no_examples(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("a\n" + "1\n2\n3\n" * 50)
+    manifest = Manifest.of([str(path)])
+    path.write_text("a\n" + "1\n2\n3\n4\n" * 50)
+    config = DataConfig(source=CsvSource(kind="csv", path=str(path)))
+    with pytest.raises(DataError, match="changed while it was read"):
+        ingest(config, manifest, tmp_path / "out", lambda _work: in_place)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_edit_to_the_schema_changes_the_parameters(tmp_path: Path) -> None:
+    spans = Spans(source=CsvSource(kind="csv", path=TAXI).model_dump_json()).outputs["spans"]
+    data = DataConfig.model_validate({"source": {"kind": "csv", "path": TAXI}, "schema": str(tmp_path / "s.pbtxt")})
+    digests_ = []
+    for text in ("", 'feature {name: "fare" type: FLOAT}'):
+        (tmp_path / "s.pbtxt").write_text(text)
+        digests_.append(ExampleGen(spans, data.model_dump_json(by_alias=True)).exec_properties["schema_digest"])
+    assert digests_[0] != digests_[1]
 
 
 def test_the_components_connect() -> None:

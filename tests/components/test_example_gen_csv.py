@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from components.example_gen.delimited import blocks as blocks_module
-from components.example_gen.sources import Survey, open_source
+from components.example_gen.sources import Survey, in_place, open_source
 from components.example_gen.sources import csv as csv_module
 from components.example_gen.types import declared_types
 from configs.data import CsvSource, DataConfig
@@ -19,14 +19,10 @@ from configs.errors import DataError
 FIELD = st.text(st.sampled_from('ab ,;"\n\r\té0'), max_size=6)
 
 
-def here(_label, function, tasks):
-    return [function(task) for task in tasks]
-
-
 def read(source: CsvSource, declared: dict | None = None) -> tuple[dict[str, str], list[tuple]]:
     """The kinds of the columns, and all the rows."""
     opened = open_source(source)
-    parts = opened.parts(here)
+    parts = opened.parts(in_place)
     survey = sum((opened.survey(part, declared or {}) for part in parts), Survey())
     kinds = {**survey.kinds, **(declared or {})}
     rows = [row for part in parts for batch in opened.batches(part, kinds) for row in batch.to_pylist()]
@@ -103,6 +99,12 @@ def test_what_the_csv_module_writes_comes_back(
 )
 def test_a_column_gets_the_narrowest_type_of_all_its_values(tmp_path: Path, values: list[str], kind: str) -> None:
     assert kind_of(tmp_path, values) == kind
+
+
+def test_codes_in_a_string_column_leave_the_numbers_beside_them_alone(tmp_path: Path) -> None:
+    text = 'cab,n,s\n0694 - 59280,1,"x\n05"\n 0x7,2,y\n"""00",3,05\n'
+    assert read_text(tmp_path, text)[0] == {"cab": "string", "n": "int", "s": "string"}
+    assert read_text(tmp_path, text + "0694,007,z\n")[0] == {"cab": "string", "n": "string", "s": "string"}
 
 
 def test_a_value_in_the_last_block_widens_the_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

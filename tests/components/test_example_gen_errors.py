@@ -8,9 +8,10 @@ import pytest
 
 from components.example_gen.delimited import blocks as blocks_module
 from components.example_gen.ingest import ingest
+from components.example_gen.manifest import Manifest
 from components.example_gen.paths import resolve
 from components.example_gen.sources import csv as csv_module
-from components.example_gen.sources import open_source
+from components.example_gen.sources import in_place, open_source
 from configs.data import CsvSource, DataConfig
 from configs.errors import DataError
 
@@ -30,9 +31,9 @@ def failure(folder: Path, files: dict[str, str | bytes], **data: object) -> Data
     with pytest.raises(DataError) as caught:
         ingest(
             DataConfig(source=source, **data),
-            resolve(source.path),
+            Manifest.of(resolve(source.path)),
             out,
-            lambda _work: lambda _label, function, tasks: [function(task) for task in tasks],
+            lambda _work: in_place,
         )
     assert not out.exists() or list(out.rglob("*")) == []
     return caught.value

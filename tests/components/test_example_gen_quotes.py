@@ -55,26 +55,26 @@ def test_the_state_goes_on_across_any_cut_that_spares_runs_of_quotes(text: str, 
 
 
 @settings(max_examples=300, deadline=None)
-@given(TEXT, st.lists(st.integers(1, 39), max_size=4), st.integers(1, 7))
+@given(TEXT, st.lists(st.integers(1, 39), max_size=4), st.integers(1, 7), st.sampled_from(["head\n", "", "\ufeff"]))
 def test_segments_of_a_file_cut_anywhere_hold_its_records_once_and_in_order(
-    tmp_path_factory: pytest.TempPathFactory, text: str, cuts: list[int], chunk: int
+    tmp_path_factory: pytest.TempPathFactory, text: str, cuts: list[int], chunk: int, head: str
 ) -> None:
     path = tmp_path_factory.mktemp("cut") / "f.csv"
-    data = b"head\n" + text.encode()
+    start, data = len(head.encode()), (head + text).encode()
     path.write_bytes(data)
-    places = sorted({5, *(5 + cut for cut in cuts if 5 + cut < len(data)), len(data)})
-    pieces = [Range(str(path), a, b) for a, b in pairwise(places)] or [Range(str(path), 5, 5)]
+    places = [start, *sorted({start + cut for cut in cuts if start + cut < len(data)}), len(data)]
+    pieces = [Range(str(path), *cut, first=not number) for number, cut in enumerate(pairwise(places))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks_module, "CHUNK", chunk)
         seen = [look(piece, COMMA) for piece in pieces]
-        if ends_inside(data[5:], COMMA):
+        if ends_inside(data[start:], COMMA):
             with pytest.raises(DataError, match="never closes"):
                 segments(pieces, seen, COMMA)
             return
         found = segments(pieces, seen, COMMA)
         texts = ["".join(block.text.decode() for block in blocks(segment, COMMA)) for segment in found]
     assert "".join(texts) == text
-    ends = {5, len(data), *(5 + end for end in record_ends(data[5:], COMMA).tolist())}
+    ends = {start, len(data), *(start + end for end in record_ends(data[start:], COMMA).tolist())}
     assert all(segment.start in ends and segment.end in ends for segment in found)
 
 

@@ -22,6 +22,8 @@ class Range:
     path: str
     start: int
     end: int
+    first: bool = False
+    """Whether it starts where the file's rows start."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +35,17 @@ class Seen:
 
 
 def ranges(path: str, start: int, size: int, length: int) -> list[Range]:
-    """A file of `size` bytes, whose rows start at `start`, in ranges of about `length` bytes."""
-    count = max(1, round((size - start) / length))
-    cuts = [start + (size - start) * i // count for i in range(count + 1)]
-    return [Range(path, *cut) for cut in pairwise(cuts)]
+    """The `size` bytes from `start` on in ranges of about `length` bytes; at least one, which may be empty."""
+    count = max(1, round(size / length))
+    cuts = [start + size * number // count for number in range(count + 1)]
+    return [Range(path, *cut, first=not number) for number, cut in enumerate(pairwise(cuts))]
 
 
 def look(piece: Range, dialect: Dialect) -> tuple[Seen, Seen]:
     """What the range does if it starts outside quotes, and if it starts inside."""
     firsts: list[int | None] = [None, None]
     states = [False, True]
-    for offset, before, text in chunks(piece.path, piece.start, piece.end, dialect):
+    for offset, before, text in chunks(piece.path, piece.start, piece.end, dialect, first=piece.first):
         for which in (0, 1):
             if firsts[which] is None:
                 ends = record_ends(text, dialect, inside=states[which], before=before)

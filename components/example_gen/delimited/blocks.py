@@ -50,14 +50,17 @@ def blocks(segment: Segment, dialect: Dialect) -> Iterator[Block]:
         yield Block(segment.path, offset, rest)
 
 
-def chunks(path: str, start: int, end: int | None, dialect: Dialect) -> Iterator[tuple[int, int, bytes]]:
+def chunks(
+    path: str, start: int, end: int | None, dialect: Dialect, *, first: bool = False
+) -> Iterator[tuple[int, int, bytes]]:
     """The text between two arbitrary offsets: (offset, byte before, chunk). No run of quotes is cut: the run that
-    `start` falls into is left out, the one that `end` falls into is there to its end.
+    `start` falls into is left out, the one that `end` falls into is there to its end. `first`: a record starts at
+    `start`, whatever byte (of a byte order mark) stands before.
     """
     quote = dialect.quote.encode()
     with opened(path) as stream:
-        stream.seek(start - 1)
-        before = read_fully(stream, 1)
+        stream.seek(start if first else start - 1)
+        before = b"\n" if first else read_fully(stream, 1)
         offset, rest, whole = start, b"", before != quote
         while text := read_fully(stream, min(CHUNK, end - offset - len(rest)) if end is not None else CHUNK):
             text = rest + text
@@ -79,7 +82,7 @@ def chunks(path: str, start: int, end: int | None, dialect: Dialect) -> Iterator
 def unclosed(path: str, start: int, dialect: Dialect) -> DataError:
     """The error for a text that ends inside quotes, with the line of the quote that opened them."""
     inside, opening = False, start
-    for offset, before, text in chunks(path, start, None, dialect):
+    for offset, before, text in chunks(path, start, None, dialect, first=True):
         found = runs(text, dialect, inside=inside, before=before)
         states = [inside, *found.inside_after.tolist()]
         for place in range(len(states) - 1, 0, -1):

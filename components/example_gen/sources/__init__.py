@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.example_gen.sources.base import Source, Spread, Survey
+from components.example_gen.sources.base import LIGHT, Source, Spread, Survey, in_place
 from components.example_gen.sources.csv import CsvFiles
 from configs.data import CsvSource
 
-__all__ = ["Source", "Spread", "Survey", "open_source"]
+__all__ = ["LIGHT", "Source", "Spread", "Survey", "in_place", "open_source"]
 
 _KINDS = {"csv": CsvFiles.open}
 

@@ -21,6 +21,15 @@ class Spread(Protocol):
         """Function, tasks and results must be picklable."""
 
 
+LIGHT = 1 << 28
+"""Bytes that are copied or looked through sooner than a Beam pipeline starts."""
+
+
+def in_place(_label: str, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> list[Result]:
+    """A Spread that spreads nothing: one task after the other, here."""
+    return [function(task) for task in tasks]
+
+
 @dataclass(frozen=True)
 class Survey:
     """What a pass over some data found: rows of each file, bytes of text, the kind of each column."""

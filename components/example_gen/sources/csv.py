@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
 
-from components.example_gen.delimited.align import look, ranges, segments
+from components.example_gen.delimited.align import Range, look, ranges, segments
 from components.example_gen.delimited.blocks import Block, Segment, blocks
 from components.example_gen.delimited.files import is_gzip
 from components.example_gen.delimited.header import Header, read_header, rows_start, same_header
@@ -17,7 +18,7 @@ from components.example_gen.delimited.locate import located
 from components.example_gen.delimited.parse import Format, infer, parse
 from components.example_gen.delimited.quotes import Dialect
 from components.example_gen.paths import resolve
-from components.example_gen.sources.base import Result, Spread, Survey
+from components.example_gen.sources.base import LIGHT, Result, Spread, Survey, in_place
 from components.example_gen.types import Kind
 from configs.data import CsvSource
 from configs.errors import DataError
@@ -52,14 +53,14 @@ class CsvFiles:
         """The files, cut and grouped into parts of about the same size."""
         size = sum(map(_text_size, self.files))
         length = min(max(size // MOST_PARTS, SMALLEST_PART), LARGEST_PART)
-        return _grouped([piece for file in self._cut(length, spread) for piece in file], length)
+        return _grouped(self._cut(length, spread if size > LIGHT else in_place), length)
 
     def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
-        """One pass of pyarrow's reader over the part; a column that holds any text is no longer guessed at."""
+        """One pass of pyarrow's reader over the part."""
         found = Survey({segment.path: 0 for segment in part})
         for block in self._blocks(part):
-            strings: dict[str, Kind] = {name: "string" for name, kind in found.kinds.items() if kind == "string"}
-            rows, kinds = self._read(block, partial(infer, how=self._format, known={**strings, **declared}))
+            read = partial(infer, how=self._format, declared=declared, expected=found.kinds)
+            rows, kinds = self._read(block, read)
             found += Survey({block.path: rows}, len(block.text), kinds)
         return found
 
@@ -74,31 +75,33 @@ class CsvFiles:
 
     @cached_property
     def _format(self) -> Format:
-        columns = self.source.column_names or self._header(self.files[0]).columns
-        return Format(columns, self._dialect, self.source.null_values)
+        return Format(self._first.columns, self._dialect, self.source.null_values)
+
+    @cached_property
+    def _first(self) -> Header:
+        return self._header(self.files[0])
 
     def _header(self, path: str) -> Header:
         if self.source.column_names is not None:
             return Header(self.source.column_names, rows_start(path))
         return read_header(path, self._dialect)
 
-    def _cut(self, length: int, spread: Spread) -> list[list[Segment]]:
-        """Each file in segments of about `length` bytes; a gzip file can only be read as a whole."""
-        whole: dict[str, list[Segment]] = {}
-        pieces = []
-        first = self._header(self.files[0])
-        for path in self.files:
-            header = self._header(path)
-            same_header(path, header, self.files[0], first)
-            cut = [] if is_gzip(path) else ranges(path, header.rows_at, Path(path).stat().st_size, length)
-            if len(cut) > 1:
-                pieces += cut
-            whole[path] = [Segment(path, header.rows_at)]
-        seen = dict(zip(pieces, spread("FindRecords", partial(look, dialect=self._dialect), pieces), strict=True))
-        for path in {piece.path: None for piece in pieces}:
-            own = [piece for piece in pieces if piece.path == path]
-            whole[path] = segments(own, [seen[piece] for piece in own], self._dialect)
-        return list(whole.values())
+    def _cut(self, length: int, spread: Spread) -> list[Segment]:
+        """Every file in segments of about `length` bytes; a gzip file can only be read as a whole."""
+        files = [self._ranges(path, length) for path in self.files]
+        pieces = [piece for own in files if len(own) > 1 for piece in own]
+        seen = iter(spread("FindRecords", partial(look, dialect=self._dialect), pieces))
+        cut = []
+        for own in files:
+            one = [Segment(own[0].path, own[0].start)]
+            cut += one if len(own) == 1 else segments(own, list(islice(seen, len(own))), self._dialect)
+        return cut
+
+    def _ranges(self, path: str, length: int) -> list[Range]:
+        header = self._header(path)
+        same_header(path, header, self.files[0], self._first)
+        size = 0 if is_gzip(path) else Path(path).stat().st_size - header.rows_at
+        return ranges(path, header.rows_at, size, length)
 
     def _blocks(self, part: Part) -> Iterator[Block]:
         found = (block for segment in part for block in blocks(segment, self._dialect))
