@@ -94,8 +94,9 @@ class StatisticsCombiner(analyzer_nodes.Combiner):
         """Nothing seen."""
         moments = np.zeros((5, len(self._keys)))
         moments[3], moments[4] = np.inf, -np.inf
-        sketch = sketches.QuantilesSketch(QUANTILE_ERROR, MOST_EXAMPLES, len(self._sketched))
-        return Accumulator(moments, sketch if self._sketched else None)
+        if not self._sketched:  # a sketch of no columns is refused
+            return Accumulator(moments, None)
+        return Accumulator(moments, sketches.QuantilesSketch(QUANTILE_ERROR, MOST_EXAMPLES, len(self._sketched)))
 
     def add_input(self, accumulator: Accumulator, batch_values: list[Floats]) -> Accumulator:
         """Fold a batch in."""
