@@ -33,15 +33,23 @@ class CustomCategory(CategoryColumn[CustomFeature]):
         return self.feature.num_categories or 0
 
     def categories(self, batch: Batch) -> Categories:
-        """The result as int64."""
+        """The result as int64; a category that there is not fails Transform, or the request."""
         result = _call(self.name, self.feature, batch)
         if not result.dtype.is_integer:
             raise TrainingError(
                 f"features.{self.name}: {self.feature.function} gives {result.dtype.name}, and `num_categories` is for"
                 " an integer result. Remove `num_categories`, or cast the result to tf.int64"
             )
-        ids = tf.cast(result, tf.int64)
-        return Categories(ids, tf.ones_like(ids, tf.bool), self.feature.num_categories or 0)
+        ids, count = tf.cast(result, tf.int64), self.num_categories()
+        message = f"features.{self.name}: {self.feature.function} gave a category outside of 0 to {count - 1}"
+        with tf.control_dependencies(
+            [
+                tf.debugging.assert_non_negative(ids, message),
+                tf.debugging.assert_less(ids, tf.constant(count, tf.int64), message),
+            ]
+        ):
+            ids = tf.identity(ids)
+        return Categories(ids, tf.ones_like(ids, tf.bool), count)
 
 
 def custom_column(name: str, feature: CustomFeature) -> CustomNumber | CustomCategory:

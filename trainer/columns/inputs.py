@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import keras
 
 from configs.features import Embedding
 from trainer.columns.base import CategoryColumn, Column, VocabularySize
+from trainer.columns.layers import Embeddings, LinearTerms, Numbers, OneHots
 
 
 class ModelInputs:
@@ -26,7 +27,7 @@ class ModelInputs:
         self, columns: Mapping[str, Column], vocabulary_size: VocabularySize, embedding: Embedding = "auto"
     ) -> None:
         """columns: from `trainer.columns.build`; vocabulary_size: from `trainer.columns.vocabulary_size`; embedding:
-        `model.embedding`.
+        `model.embedding`. Raises TrainingError if a learned vocabulary is empty.
         """
         self.columns = columns
         self.embedding: Embedding = embedding
@@ -35,39 +36,37 @@ class ModelInputs:
         self.num_categories: dict[str, int] = {name: size for name, size in sizes.items() if size is not None}
 
     def deep(self) -> keras.KerasTensor | None:
-        """float32 [batch, width]: the numbers, then the embeddings and one-hot codes of the categories with
-        `deep: true`, in the order of the config. None if no feature is left for it.
+        """float32 [batch, width]: the numbers, then of the categories with `deep: true` the embeddings, narrow ones
+        first, then the one-hot codes. None if no feature is left for it.
         """
-        parts = [self._number(name) for name in self.columns if name not in self.num_categories]
-        parts += [self._embedded(column) for column in self._categorical() if column.feature.deep]
-        return _concatenated(parts)
+        numbers = [name for name in self.columns if name not in self.num_categories]
+        by_width: dict[int, list[str]] = {}
+        for column in self._categorical():
+            if column.feature.deep:
+                width = column.embedding_width(self.num_categories[column.name], self.embedding)
+                by_width.setdefault(width or 0, []).append(column.name)
+        one_hot = by_width.pop(0, [])
+        parts = [Numbers(name="numbers")(self._of(numbers))] if numbers else []
+        for width, names in sorted(by_width.items()):
+            parts.append(Embeddings(self._sizes(names), width, name=f"embeddings_{width}")(self._of(names)))
+        if one_hot:
+            parts.append(OneHots(self._sizes(one_hot), name="one_hot")(self._of(one_hot)))
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        return keras.layers.Concatenate(name="deep")(parts)
 
     def wide(self, units: int) -> keras.KerasTensor | None:
         """float32 [batch, units]: the sum of one weight per unit for the category of each feature with `wide: true`;
         the weights start at zero. None if no feature is left for it.
         """
-        terms = [self._weights(column, units) for column in self._categorical() if column.feature.wide]
-        return None if not terms else terms[0] if len(terms) == 1 else keras.layers.Add(name="wide")(terms)
+        names = [column.name for column in self._categorical() if column.feature.wide]
+        return LinearTerms(self._sizes(names), units, name="wide")(self._of(names)) if names else None
 
     def _categorical(self) -> list[CategoryColumn]:
         return [column for column in self.columns.values() if isinstance(column, CategoryColumn)]
 
-    def _number(self, name: str) -> keras.KerasTensor:
-        return keras.layers.Reshape((1,), name=f"{name}_number")(self.inputs[name])
+    def _of(self, names: Iterable[str]) -> list[keras.KerasTensor]:
+        return [self.inputs[name] for name in names]
 
-    def _embedded(self, column: CategoryColumn) -> keras.KerasTensor:
-        size, ids = self.num_categories[column.name], self.inputs[column.name]
-        width = column.embedding_width(size, self.embedding)
-        if width is None:
-            return keras.layers.CategoryEncoding(size, "one_hot", name=f"{column.name}_one_hot")(ids)
-        return keras.layers.Embedding(size, width, name=f"{column.name}_embedding")(ids)
-
-    def _weights(self, column: CategoryColumn, units: int) -> keras.KerasTensor:
-        size = self.num_categories[column.name]
-        return keras.layers.Embedding(size, units, "zeros", name=f"{column.name}_wide")(self.inputs[column.name])
-
-
-def _concatenated(parts: list[keras.KerasTensor]) -> keras.KerasTensor | None:
-    if len(parts) < 2:
-        return parts[0] if parts else None
-    return keras.layers.Concatenate(name="deep")(parts)
+    def _sizes(self, names: Iterable[str]) -> tuple[int, ...]:
+        return tuple(self.num_categories[name] for name in names)
