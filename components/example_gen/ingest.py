@@ -62,7 +62,7 @@ def _check_splits(rows: Counter[str], layout: Layout) -> None:
     for split in layout.buckets:
         if not rows[split]:
             raise DataError(
-                f"split {split!r} came out empty: the data has {rows.total()} rows",
+                f"split {split!r} came out empty; rows in all: {rows.total()}",
                 hint="Give it more hash buckets in `data.splits`, another `data.shuffle_seed`, or use more data",
             )
 
@@ -76,7 +76,8 @@ def _join(layout: Layout, planned: Plan, parts: int, spread: Spread, work: Path)
     out = []
     for split, count in layout.shards.items():
         own = [size for (name, _), size in sizes.items() if name == split]
-        out.append(f"{split} {count} x {sum(own) / len(own) / 1e6:.3g} MB (±{(max(own) - min(own)) / max(own):.0%})")
+        spread_out = f" (within {1 - min(own) / max(own):.0%})" if count > 1 else ""
+        out.append(f"{split} {count} x {sum(own) / count / 1e6:.3g} MB{spread_out}")
     return f"{planned.reason}; wrote {', '.join(out)}"
 
 

@@ -64,7 +64,7 @@ class Manifest:
         for file in self.files:
             if FileState.of(file.path) != file:
                 raise DataError(
-                    "the file changed while it was read", file=file.path, hint="Run again when nothing writes to it"
+                    "the file changed during the run", file=file.path, hint="Run again when nothing writes to it"
                 )
 
     def _listed(self) -> str:

@@ -229,7 +229,7 @@ def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
     manifest.check_unchanged()
     file.write_text("a\n1\n2\n")
     assert Manifest.of([str(file)]).fingerprint != manifest.fingerprint
-    with pytest.raises(DataError, match="changed while it was read"):
+    with pytest.raises(DataError, match="changed during the run"):
         manifest.check_unchanged()
 
 
@@ -249,7 +249,7 @@ def test_a_file_that_changes_before_it_is_read_leaves_no_examples(tmp_path: Path
     manifest = Manifest.of([str(path)])
     path.write_text("a\n" + "1\n2\n3\n4\n" * 50)
     config = DataConfig(source=CsvSource(kind="csv", path=str(path)))
-    with pytest.raises(DataError, match="changed while it was read"):
+    with pytest.raises(DataError, match="changed during the run"):
         ingest(config, manifest, tmp_path / "out", lambda _work: in_place)
     assert not (tmp_path / "out").exists()
 

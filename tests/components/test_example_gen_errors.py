@@ -142,7 +142,7 @@ def test_one_file_without_rows_among_others_is_refused(tmp_path: Path) -> None:
 def test_a_split_without_rows_is_refused(tmp_path: Path) -> None:
     error = failure(tmp_path / "in", {"f.csv": HEAD + "1,x,2\n"})
     assert "came out empty" in error.what
-    assert "1 row" in error.what
+    assert "rows in all: 1" in error.what
 
 
 def test_a_split_key_that_is_no_column_is_refused(tmp_path: Path) -> None:

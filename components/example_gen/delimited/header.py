@@ -59,7 +59,9 @@ def same_header(path: str, header: Header, first_path: str, first: Header) -> No
 def nearest(name: str, columns: tuple[str, ...]) -> str:
     """A hint that names the columns nearest to a mistyped one."""
     near = difflib.get_close_matches(name, columns, n=3)
-    return f"Did you mean {' or '.join(map(repr, near))}?" if near else f"The columns are {', '.join(columns)}"
+    if near:
+        return f"Did you mean {' or '.join(map(repr, near))}?"
+    return f"The columns are {', '.join(columns[:20])}{', ...' if len(columns) > 20 else ''}"
 
 
 def _first_bytes(path: str, dialect: Dialect) -> tuple[int, bytes]:

@@ -60,9 +60,10 @@ def _explained(error: pa.ArrowInvalid, path: str, line: int, how: Format, record
         return DataError(f"the row cannot be read: {error}", file=path, line=line)
     expected, got = map(int, fields.groups())
     missing = f"; it ends before {how.columns[got]!r}" if got < expected else ""
-    noun = "field" if got == 1 else "fields"
+    fields_found = f"{got} field{'' if got == 1 else 's'}"
+    columns = "is 1 column" if expected == 1 else f"are {expected} columns"
     return DataError(
-        f"the row has {got} {noun}, but there are {expected} columns{missing}: {_shown(record)}",
+        f"the row has {fields_found}, but there {columns}{missing}: {_shown(record)}",
         file=path,
         line=line,
         hint="A field that holds the delimiter or a line break has to stand in quotes. "
