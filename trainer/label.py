@@ -15,6 +15,11 @@ NO_CLASS = -1
 def transform_label(label: LabelConfig, raw: Raw) -> tf.Tensor:
     """[batch]: float32 0 or 1 (binary) or the number (regression, NaN where missing), int64 class id (multiclass)."""
     if label.kind == "regression":
+        if raw.is_text:
+            raise TrainingError(
+                f"label: data column {label.key!r} holds text, and a regression needs numbers. Set `kind: multiclass`"
+                " with its `classes`, or correct the type of the data column"
+            )
         return tf.cast(raw.numbers, tf.float32)
     ids = _class_ids(label, raw)
     return tf.cast(ids, tf.float32) if label.kind == "binary" else ids

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from trainer import columns
-from trainer.columns.batch import Batch, RawTensor
+from trainer.columns.batch import Batch, RawTensor, naming
 from trainer.label import transform_label
 from trainer.sections import TrainerSections
 
@@ -24,5 +24,8 @@ def transform(inputs: Mapping[str, RawTensor], sections: TrainerSections) -> dic
     """`preprocessing_fn` for parsed sections."""
     built = columns.build(sections.features)
     batch = Batch(inputs, built)
-    outputs = {name: column.transform(batch) for name, column in built.items()}
-    return outputs | {sections.label.key: transform_label(sections.label, batch.raw(sections.label.key))}
+    outputs = {sections.label.key: transform_label(sections.label, batch.raw(sections.label.key))}
+    for name, column in built.items():
+        with naming(name):
+            outputs[name] = column.transform(batch)
+    return outputs

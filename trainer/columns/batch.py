@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -37,6 +38,17 @@ class Categories(NamedTuple):
     def numbered(self) -> tf.Tensor:
         """int64 [batch]: the categories, the unknown ones' among them."""
         return tf.where(self.known, self.ids, tf.cast(self.missing, tf.int64))
+
+
+@contextmanager
+def naming(feature: str) -> Iterator[None]:
+    """Put the feature's name before the message of a TrainingError raised inside."""
+    try:
+        yield
+    except TrainingError as error:
+        if str(error).startswith("features."):
+            raise
+        raise TrainingError(f"features.{feature}: {error}") from error
 
 
 class Raw:
@@ -136,20 +148,17 @@ class Batch:
     @cached_property
     def _answers(self) -> dict[Wish, tf.Tensor]:
         """All wishes answered together, because each analyzer of its own costs Transform time."""
-        wishes = dict.fromkeys(wish for column in self.columns.values() for wish in column.wishes())
-        numbers = [wish for wish in wishes if not isinstance(wish, Learned)]
-        texts = [wish for wish in wishes if isinstance(wish, Learned)]
-        answers: dict[Wish, tf.Tensor] = {}
-        if numbers:
-            columns = {wish.key: self.raw(wish.key).numbers for wish in numbers}
-            answers.update(zip(numbers, analyze(numbers, columns), strict=True))
-        if texts:
-            answers.update(zip(texts, learn(texts, [self._learnable(wish) for wish in texts]), strict=True))
-        return answers
-
-    def _learnable(self, wish: Learned) -> tf.Tensor:
-        text, known = self.raw(wish.key).filled_text(wish.missing)
-        return tf.where(known, text, "")
+        numbers: dict[Statistic, tf.Tensor] = {}
+        texts: dict[Learned, tf.Tensor] = {}
+        for column in self.columns.values():
+            with naming(column.name):
+                for wish in column.wishes():
+                    if isinstance(wish, Learned):
+                        text, known = self.raw(wish.key).filled_text(wish.missing)
+                        texts[wish] = tf.where(known, text, "")
+                    else:
+                        numbers[wish] = self.raw(wish.key).numbers
+        return {**analyze(numbers), **learn(texts)}
 
 
 def _dense(tensor: RawTensor) -> tf.Tensor:

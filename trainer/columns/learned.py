@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
@@ -40,11 +40,14 @@ class Learned(NamedTuple):
     """Leave out values seen fewer times."""
 
 
-def learn(wishes: Sequence[Learned], texts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def learn(texts: Mapping[Learned, tf.Tensor]) -> dict[Any, tf.Tensor]:
     """Paths of the vocabularies of string [batch] tensors, "" where missing. Values with line breaks are left out."""
+    if not texts:
+        return {}
+    wishes = tuple(texts)
     paths = tft.experimental.ptransform_analyzer(
-        inputs=[tf.stack(texts, axis=1)],
-        ptransform=LearnVocabularies(tuple(wishes)),
+        inputs=[tf.stack(list(texts.values()), axis=1)],
+        ptransform=LearnVocabularies(wishes),
         output_dtypes=[tf.string] * len(wishes),
         output_shapes=[[]] * len(wishes),
         output_asset_default_values=[EMPTY] * len(wishes),
@@ -52,7 +55,7 @@ def learn(wishes: Sequence[Learned], texts: Sequence[tf.Tensor]) -> list[tf.Tens
     )
     for wish in wishes:
         analyzers.register_vocab(_file_name(wish), vocabulary_key=wish.name)
-    return list(paths)
+    return dict(zip(wishes, paths, strict=True))
 
 
 class LearnVocabularies(PTransformAnalyzer):

@@ -6,8 +6,8 @@ Transform spends its time per analyzer, not per number, so that every numeric an
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,15 +59,18 @@ class Accumulator(NamedTuple):
     """Of the columns with a wish for quantiles; None if there is none."""
 
 
-def analyze(wishes: Sequence[Statistic], numbers: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
-    """The wished statistics of float64 [batch] tensors, by key, over the train split; NaN counts as missing.
+def analyze(numbers: Mapping[Statistic, tf.Tensor]) -> dict[Any, tf.Tensor]:
+    """The wished statistics of float64 [batch] tensors over the train split; NaN counts as missing.
 
     Of a column without any value they are all 0.
     """
-    keys = tuple(dict.fromkeys(wish.key for wish in wishes))
-    combiner = StatisticsCombiner(keys, tuple(wishes))
-    (node,) = analyzers.apply_cacheable_combine_operation(combiner, tf.stack([numbers[key] for key in keys], axis=1))
-    return list(tf.split(analyzer_nodes.wrap_as_tensor(node), [wish.width for wish in wishes]))
+    if not numbers:
+        return {}
+    columns = {wish.key: tensor for wish, tensor in numbers.items()}
+    combiner = StatisticsCombiner(tuple(columns), tuple(numbers))
+    (node,) = analyzers.apply_cacheable_combine_operation(combiner, tf.stack(list(columns.values()), axis=1))
+    answers = tf.split(analyzer_nodes.wrap_as_tensor(node), [wish.width for wish in numbers])
+    return dict(zip(numbers, answers, strict=True))
 
 
 class _Pickled(analyzer_nodes.CacheCoder):

@@ -98,15 +98,15 @@ def vocabulary_size(transform_output: tft.TFTransformOutput) -> VocabularySize:
 def read_vocabulary(file: str, name: str) -> tuple[str, ...]:
     """The lines of a vocabulary file, for the feature of that name."""
     try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
+        lines = Path(file).read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise TrainingError(f"features.{name}: the vocabulary file {file!r} cannot be read: {error}") from error
+    if lines == [""]:
+        raise TrainingError(f"features.{name}: the vocabulary file {file!r} is empty")
     first_at: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if not line:
             raise TrainingError(f"{file}:{number}: an empty line; each line is one value of features.{name}")
         if first_at.setdefault(line, number) != number:
             raise TrainingError(f"{file}:{number}: the value {line!r} stands in line {first_at[line]} already")
-    if not lines:
-        raise TrainingError(f"features.{name}: the vocabulary file {file!r} is empty")
     return tuple(lines)

@@ -1,0 +1,67 @@
+"""The label of the Transform graph, against the same rule in plain Python."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from configs.errors import TrainingError
+from configs.label import LabelConfig
+from trainer.columns import MISSING_INTEGER, Raw
+from trainer.label import transform_label
+
+WHOLE = tf.constant([[1], [0], [2], [-1], [MISSING_INTEGER]], tf.int64)
+FRACTION = tf.constant([1.0, 0.0, 2.0, 0.5, math.nan])
+TEXT = tf.constant(["yes", "no", "ja", "東京", ""])
+
+
+def label(tensor: tf.Tensor, kind: Any, classes: Any = None) -> np.ndarray:
+    return transform_label(LabelConfig(key="y", kind=kind, classes=classes), Raw("y", tensor)).numpy()
+
+
+@pytest.mark.parametrize(
+    ("tensor", "classes", "expected"),
+    [
+        (WHOLE, None, [1, 0, -1, -1, -1]),
+        (WHOLE, (2, 1), [1, -1, 0, -1, -1]),
+        (WHOLE, ("0", "1"), [1, 0, -1, -1, -1]),
+        (FRACTION, None, [1, 0, -1, -1, -1]),
+        (TEXT, ("no", "yes"), [1, 0, -1, -1, -1]),
+        (TEXT, ("東京", "ja"), [-1, -1, 1, 0, -1]),
+    ],
+)
+def test_binary_label_is_the_place_among_the_classes_as_float(
+    tensor: tf.Tensor, classes: Any, expected: list[int]
+) -> None:
+    result = label(tensor, "binary", classes)
+    assert result.dtype == np.float32
+    assert result.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("tensor", "classes", "expected"),
+    [
+        (WHOLE, 3, [1, 0, 2, -1, -1]),
+        (FRACTION, 3, [1, 0, 2, -1, -1]),
+        (TEXT, ("ja", "no", "yes"), [2, 1, 0, -1, -1]),
+        (tf.constant(["10", "9"]), 11, [10, 9]),
+    ],
+)
+def test_multiclass_label_is_the_class_id_as_integer(tensor: tf.Tensor, classes: Any, expected: list[int]) -> None:
+    result = label(tensor, "multiclass", classes)
+    assert result.dtype == np.int64
+    assert result.tolist() == expected
+
+
+def test_regression_label_is_the_number_and_nan_where_missing() -> None:
+    np.testing.assert_array_equal(label(WHOLE, "regression"), np.array([1, 0, 2, -1, math.nan], np.float32))
+    np.testing.assert_array_equal(label(FRACTION, "regression"), FRACTION.numpy())
+
+
+def test_label_that_cannot_be_read_is_an_error_with_the_way_out() -> None:
+    with pytest.raises(TrainingError, match=r"label\.classes: data column 'y' holds fractional numbers.*no, yes"):
+        label(FRACTION, "binary", ("no", "yes"))
+    with pytest.raises(TrainingError, match=r"label: data column 'y' holds text"):
+        label(TEXT, "regression")
