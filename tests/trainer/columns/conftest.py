@@ -143,6 +143,16 @@ class Transformed(NamedTuple):
         """A feature of all of `raw`, through the written graph."""
         return np.concatenate([self.train[name], self.unseen[name]])
 
+    @property
+    def spec(self) -> dict[str, tf.DType]:
+        """The data columns."""
+        return SPEC
+
+    @property
+    def tensors(self) -> dict[str, tf.SparseTensor]:
+        """The train rows as parsed examples."""
+        return as_sparse(self.raw[: len(self.rows)])
+
     def column(self, key: str) -> list[Any]:
         """A data column of all of `raw`: None where missing, floats as float32 holds them."""
         values = [row[key][0] if row[key] else None for row in self.raw]
