@@ -5,8 +5,9 @@ serving_raw          the raw columns by name, each [batch]               → {"p
 serving_transformed  the transformed features by name, each [batch]      → {"predictions"}
 transform_features   {"examples"} → the transformed features and the label by name, each [batch]
 
+Named tensors are named after their columns, as `signature_names` spells them (`pickup area` is `pickup_area`).
 A missing value is an absent or empty feature in an example; among named tensors it is "", NaN or the smallest int64.
-The label may be absent, but for transform_features it is what the model is evaluated with.
+The label may be absent; transform_features gives it for the evaluation.
 
 Keras' ExportArchive writes it, because the V1 and C++ loaders (TensorFlow Serving, BulkInferrer) cannot find the
 variables of a Keras 3 model that `tf.saved_model.save` wrote.
@@ -15,14 +16,16 @@ variables of a Keras 3 model that `tf.saved_model.save` wrote.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
 import tensorflow_transform as tft
 
 from trainer.columns import MISSING_INTEGER
+from trainer.signature_names import signature_names
 
 WEIGHTS = "assets.extra/model.weights.h5"
 """Where the weights lie as Keras writes them: from there a model of the same layers can start."""
@@ -61,35 +64,39 @@ class Signatures:
         self.label_key = label_key
         self.all_raw = transform_output.raw_feature_spec()
         self.raw_spec = {name: self.all_raw[name] for name in (*raw_columns, label_key)}
+        self.raw_inputs = signature_names(name for name in self.raw_spec if name != label_key)
+        self.model_inputs = signature_names(model.input)
         self.transform = tf.function(self._transform, input_signature=[_sparse_spec(self.raw_spec)], autograph=False)
-        self.model_spec = {name: _tensor_spec(name, x.dtype) for name, x in model.input.items()}
+        features = {name: tf.TensorSpec([None], x.dtype) for name, x in model.input.items()}
         self.predict = tf.function(
-            lambda features: model(features, training=False), input_signature=[self.model_spec], autograph=False
+            lambda features: model(features, training=False), input_signature=[features], autograph=False
         )
 
-    def all(self) -> dict[str, tuple[object, dict[str, tf.TensorSpec] | tf.TensorSpec]]:
+    def all(self) -> dict[str, tuple[Callable[..., Columns], Any]]:
         """Name → function and the specification of its argument."""
-        examples = _tensor_spec("examples", tf.string)
-        raw = {name: _tensor_spec(name, feature.dtype) for name, feature in self._features().items()}
+        examples = tf.TensorSpec([None], tf.string, name="examples")
+        raw = {name: self.raw_spec[name].dtype for name in self.raw_inputs}
+        features = {name: x.dtype for name, x in self.model.input.items()}
         return {
             "serving_default": (self.predict_examples, examples),
-            "serving_raw": (self.predict_raw, raw),
-            "serving_transformed": (self.predict_transformed, self.model_spec),
+            "serving_raw": (self.predict_raw, _named_spec(self.raw_inputs, raw)),
+            "serving_transformed": (self.predict_transformed, _named_spec(self.model_inputs, features)),
             "transform_features": (self.transform_examples, examples),
         }
 
     def predict_examples(self, examples: tf.Tensor) -> Columns:
         """Signature `serving_default`."""
-        return self._predict(tf.io.parse_example(examples, _varlen(self._features())), tf.size(examples, tf.int64))
+        spec = {name: self.raw_spec[name] for name in self.raw_inputs}
+        return self._predict(tf.io.parse_example(examples, _varlen(spec)), tf.size(examples, tf.int64))
 
-    def predict_raw(self, raw: Mapping[str, tf.Tensor]) -> Columns:
+    def predict_raw(self, tensors: Columns) -> Columns:
         """Signature `serving_raw`."""
-        batch = tf.size(next(iter(raw.values())), tf.int64)
-        return self._predict({name: _present(tensor) for name, tensor in raw.items()}, batch)
+        raw = {name: _present(tensors[given]) for name, given in self.raw_inputs.items()}
+        return self._predict(raw, tf.size(next(iter(tensors.values())), tf.int64))
 
-    def predict_transformed(self, features: Mapping[str, tf.Tensor]) -> Columns:
+    def predict_transformed(self, tensors: Columns) -> Columns:
         """Signature `serving_transformed`."""
-        return {"predictions": self.predict(features)}
+        return {"predictions": self.predict({name: tensors[given] for name, given in self.model_inputs.items()})}
 
     def transform_examples(self, examples: tf.Tensor) -> Columns:
         """Signature `transform_features`."""
@@ -98,7 +105,7 @@ class Signatures:
     def _predict(self, raw: Mapping[str, tf.SparseTensor], batch: tf.Tensor) -> Columns:
         label = _nothing(self.raw_spec[self.label_key].dtype, batch)
         features = self.transform({**raw, self.label_key: label})
-        return {"predictions": self.predict({name: features[name] for name in self.model_spec})}
+        return {"predictions": self.predict({name: features[name] for name in self.model_inputs})}
 
     def _transform(self, raw: Mapping[str, tf.SparseTensor]) -> Columns:
         batch = next(iter(raw.values())).dense_shape[0]
@@ -106,12 +113,9 @@ class Signatures:
         every = {**raw, **unread}
         return self.loaded.transform_fn({name: _as_expected(every[name], self.all_raw[name]) for name in self.all_raw})
 
-    def _features(self) -> dict[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]:
-        return {name: feature for name, feature in self.raw_spec.items() if name != self.label_key}
 
-
-def _tensor_spec(name: str, dtype: tf.DType | str) -> tf.TensorSpec:
-    return tf.TensorSpec([None], dtype, name=name)
+def _named_spec(inputs: Mapping[str, str], dtypes: Mapping[str, tf.DType]) -> dict[str, tf.TensorSpec]:
+    return {given: tf.TensorSpec([None], dtypes[name], name=given) for name, given in inputs.items()}
 
 
 def _varlen(spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]) -> dict[str, tf.io.VarLenFeature]:

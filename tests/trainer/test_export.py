@@ -1,0 +1,248 @@
+"""The exported SavedModel in every loader, each signature against the model in memory and against NumPy."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import farmhash
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer.run import build_model, run_fn
+from trainer.signature_names import signature_names
+
+MISSING: dict[type, Any] = {str: "", float: float("nan"), int: np.iinfo(np.int64).min}
+TYPES: dict[str, type] = {"color": str, "amount": float, "pickup area": int}
+WIDTH = {"binary": 1, "multiclass": 3, "regression": 1}
+
+
+class Exported(NamedTuple):
+    """A trained and exported model, and the same in memory."""
+
+    data: Any
+    directory: str
+    model: keras.Model
+    features: dict[str, np.ndarray]
+    """Of the eval split, worked out in NumPy."""
+
+    def expected(self) -> np.ndarray:
+        """What the model in memory predicts for the eval split."""
+        return np.asarray(self.model(self.features, training=False))
+
+    def signature(self, name: str) -> Callable[..., dict[str, tf.Tensor]]:
+        return tf.saved_model.load(self.directory).signatures[name]
+
+    def raw(self) -> dict[str, np.ndarray]:
+        """The eval split as a JSON client sends it."""
+        return {
+            signature_names([name])[name]: dense(self.data.rows["eval"], name, kind) for name, kind in TYPES.items()
+        }
+
+
+def dense(rows: list[dict[str, list[Any]]], name: str, kind: type) -> np.ndarray:
+    values = [row[name][0] if row[name] else MISSING[kind] for row in rows]
+    return np.array(values, {str: object, float: np.float32, int: np.int64}[kind])
+
+
+def transformed(data: Any) -> dict[str, np.ndarray]:
+    """The eval split's features, worked out from the rows."""
+    train, rows = data.rows["train"], data.rows["eval"]
+    amounts = np.array([row["amount"][0] for row in train], np.float64)
+    colors = [row["color"][0].decode() for row in train if row["color"]]
+    vocabulary = sorted(set(colors), key=lambda color: (-colors.count(color), [-ord(letter) for letter in color]))
+    amount = np.array([row["amount"][0] for row in rows], np.float64)
+    color = [vocabulary.index(row["color"][0].decode()) if row["color"] else None for row in rows]
+    area = [row["pickup area"][0] if row["pickup area"] else None for row in rows]
+    where = [
+        40 if None in pair else farmhash.fingerprint64("{}_X_{}".format(*pair)) % 40
+        for pair in zip(color, area, strict=True)
+    ]
+    return {
+        "amount": ((amount - amounts.mean()) / amounts.std()).astype(np.float32),
+        "color": np.array([5 if known is None else known for known in color]),
+        "pickup area": np.array([10 if known is None else known for known in area]),
+        "where": np.array(where),
+    }
+
+
+@pytest.fixture(scope="module")
+def exported(prepared: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Exported]:
+    made: dict[str, Exported] = {}
+
+    def export(kind: str) -> Exported:
+        if kind not in made:
+            data, folder = prepared(kind), tmp_path_factory.mktemp(f"export_{kind}")
+            run_fn(data.fn_args(folder, epochs=2))
+            model = build_model(data.sections(), data.output)
+            model.load_weights(folder / "run" / "best.weights.h5")
+            made[kind] = Exported(data, str(folder / "Format-Serving"), model, transformed(data))
+        return made[kind]
+
+    return export
+
+
+every_kind = pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
+
+
+@every_kind
+def test_serialized_examples_give_what_the_model_in_memory_gives(
+    exported: Callable[[str], Exported], kind: str
+) -> None:
+    one = exported(kind)
+    predictions = one.signature("serving_default")(examples=tf.constant(one.data.serialized["eval"]))["predictions"]
+    assert predictions.shape == (500, WIDTH[kind])
+    assert predictions.dtype == tf.float32
+    np.testing.assert_allclose(predictions, one.expected(), rtol=1e-5, atol=1e-6)
+
+
+@every_kind
+def test_raw_named_tensors_give_the_same(exported: Callable[[str], Exported], kind: str) -> None:
+    one = exported(kind)
+    tensors = {name: tf.constant(values) for name, values in one.raw().items()}
+    assert set(tensors) == {"color", "amount", "pickup_area"}
+    predictions = one.signature("serving_raw")(**tensors)["predictions"]
+    np.testing.assert_allclose(predictions, one.expected(), rtol=1e-5, atol=1e-6)
+
+
+@every_kind
+def test_transformed_features_give_the_same(exported: Callable[[str], Exported], kind: str) -> None:
+    one = exported(kind)
+    tensors = {signature_names([name])[name]: tf.constant(values) for name, values in one.features.items()}
+    predictions = one.signature("serving_transformed")(**tensors)["predictions"]
+    np.testing.assert_allclose(predictions, one.expected(), rtol=1e-5, atol=1e-6)
+
+
+@every_kind
+def test_transform_features_gives_features_and_label(exported: Callable[[str], Exported], kind: str) -> None:
+    one = exported(kind)
+    outputs = one.signature("transform_features")(examples=tf.constant(one.data.serialized["eval"]))
+    label = one.data.sections().label
+    values = [row[label.key][0] for row in one.data.rows["eval"]]
+    if kind == "multiclass":
+        values = [["small", "medium", "large"].index(value.decode()) for value in values]
+    np.testing.assert_allclose(outputs.pop(label.key), np.array(values, np.float32), rtol=1e-6)
+    assert set(outputs) == set(one.features)
+    for name, values in one.features.items():
+        np.testing.assert_allclose(outputs[name], values, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+@every_kind
+def test_v1_loader_as_in_cpp_serves_every_signature(exported: Callable[[str], Exported], kind: str) -> None:
+    one = exported(kind)
+    serialized, expected = one.data.serialized["eval"], one.expected()
+    feeds = {
+        "serving_default": {"examples": serialized},
+        "serving_raw": one.raw(),
+        "serving_transformed": {signature_names([name])[name]: values for name, values in one.features.items()},
+        "transform_features": {"examples": serialized},
+    }
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        graph = tf.compat.v1.saved_model.loader.load(session, ["serve"], one.directory)
+        for name, inputs in feeds.items():
+            signature = graph.signature_def[name]
+            assert set(signature.inputs) == set(inputs)
+            fetches = {key: tensor.name for key, tensor in signature.outputs.items()}
+            outputs = session.run(fetches, {signature.inputs[key].name: value for key, value in inputs.items()})
+            wanted = {"predictions": expected} if name.startswith("serving") else one.features
+            for key, values in wanted.items():
+                np.testing.assert_allclose(outputs[key], values, rtol=1e-5, atol=1e-6, err_msg=f"{name} {key}")
+
+
+@every_kind
+@pytest.mark.parametrize("batch", [0, 1])
+def test_batches_of_none_and_of_one_are_served(exported: Callable[[str], Exported], kind: str, batch: int) -> None:
+    one = exported(kind)
+    examples = tf.constant(one.data.serialized["eval"][:batch], tf.string)
+    named = {name: tf.constant(values[:batch]) for name, values in one.raw().items()}
+    ready = {signature_names([name])[name]: tf.constant(values[:batch]) for name, values in one.features.items()}
+    for outputs in (
+        one.signature("serving_default")(examples=examples),
+        one.signature("serving_raw")(**named),
+        one.signature("serving_transformed")(**ready),
+    ):
+        np.testing.assert_allclose(outputs["predictions"], one.expected()[:batch], rtol=1e-5, atol=1e-6)
+    assert one.signature("transform_features")(examples=examples)["color"].shape == (batch,)
+
+
+@every_kind
+def test_example_without_any_feature_is_one_where_all_is_missing(
+    exported: Callable[[str], Exported], kind: str
+) -> None:
+    one = exported(kind)
+    nothing = {name: tf.constant([MISSING[type_]]) for name, type_ in TYPES.items()}
+    nothing = {signature_names([name])[name]: tensor for name, tensor in nothing.items()}
+    absent = one.signature("serving_default")(examples=tf.constant([tf.train.Example().SerializeToString()]))
+    np.testing.assert_array_equal(absent["predictions"], one.signature("serving_raw")(**nothing)["predictions"])
+    filled = {
+        "amount": np.zeros(1, np.float32),
+        "color": np.array([5]),
+        "pickup area": np.array([10]),
+        "where": np.array([40]),
+    }
+    np.testing.assert_allclose(absent["predictions"], one.model(filled, training=False), rtol=1e-5)
+
+
+@every_kind
+def test_label_and_unread_columns_need_not_be_in_an_example(exported: Callable[[str], Exported], kind: str) -> None:
+    one = exported(kind)
+    stripped = []
+    for serialized in one.data.serialized["eval"]:
+        example = tf.train.Example.FromString(serialized)
+        del example.features.feature[one.data.sections().label.key], example.features.feature["unread"]
+        stripped.append(example.SerializeToString())
+    predictions = one.signature("serving_default")(examples=tf.constant(stripped))["predictions"]
+    np.testing.assert_allclose(predictions, one.expected(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_tfma_evaluates_it_through_the_transform(exported: Callable[[str], Exported], tmp_path: Path) -> None:
+    import tensorflow_model_analysis as tfma
+    from google.protobuf import text_format
+    from tensorflow_model_analysis.proto import config_pb2
+
+    one = exported("binary")
+    records = str(tmp_path / "examples")
+    with tf.io.TFRecordWriter(records) as writer:
+        for serialized in one.data.serialized["eval"]:
+            writer.write(serialized)
+    config = text_format.Parse(
+        """
+        model_specs { signature_name: "serving_default" label_key: "bought"
+                      preprocessing_function_names: "transform_features" }
+        slicing_specs {}
+        metrics_specs { metrics { class_name: "BinaryCrossEntropy" } metrics { class_name: "ExampleCount" } }
+        """,
+        config_pb2.EvalConfig(),
+    )
+    result = tfma.run_model_analysis(
+        eval_shared_model=tfma.default_eval_shared_model(one.directory, eval_config=config),
+        eval_config=config,
+        data_location=records,
+        output_path=str(tmp_path / "evaluation"),
+    )
+    ((_, metrics),) = result.slicing_metrics
+    found = {name: value["doubleValue"] for name, value in metrics[""][""].items()}
+    truth = np.array([row["bought"][0] for row in one.data.rows["eval"]])
+    predictions = one.expected()[:, 0]
+    assert found["example_count"] == 500
+    assert found["binary_crossentropy"] == pytest.approx(
+        -np.log(np.where(truth == 1, predictions, 1 - predictions)).mean(), rel=1e-4
+    )
+
+
+def test_names_become_ones_that_a_signature_takes() -> None:
+    names = ["fare", "pickup area (km)", "2nd", "_id", "año", "class", "self", "a b", "a_b", ""]
+    assert list(signature_names(names).values()) == [
+        "fare", "pickup_area__km_", "x_2nd", "x__id", "a_o", "class_", "self_", "a_b", "a_b_", "x_",
+    ]  # fmt: skip
+
+
+@given(st.lists(st.text(max_size=5), max_size=8, unique=True))
+def test_any_names_become_different_identifiers(names: list[str]) -> None:
+    given_names = list(signature_names(names).values())
+    assert len(set(given_names)) == len(names)
+    assert all(name.isascii() and name.isidentifier() for name in given_names)

@@ -1,0 +1,196 @@
+"""The models, and the user's own builder in their place."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import keras
+import numpy as np
+import pytest
+
+from configs.errors import TrainingError
+from configs.label import LabelConfig
+from configs.model import ModelConfig, ModelKind
+from configs.train import TrainConfig
+from trainer import columns, models
+from trainer.objective import compile_model, optimizer
+from trainer.sections import TrainerSections
+
+FEATURES = {
+    "amount": {"column": "numeric"},
+    "color": {"column": "vocabulary", "values": ["red", "green", "blue"]},
+    "hour": {"column": "identity", "num_buckets": 24},
+}
+BINARY = {"key": "label", "kind": "binary"}
+BATCH = {
+    "amount": np.array([-1.0, 0.0, 2.5], np.float32),
+    "color": np.array([0, 4, 1], np.int64),
+    "hour": np.array([23, 0, 24], np.int64),
+}
+HOOKS = """
+import keras
+
+def build(features, label, model):
+    x = keras.layers.Dense(model.options["units"], name="mine")(features.deep())
+    return keras.Model(features.inputs, keras.layers.Dense(label.num_classes, activation="sigmoid")(x))
+
+def wrong_width(features, label, model):
+    return keras.Model(features.inputs, keras.layers.Dense(7)(features.deep()))
+
+def nothing(features, label, model):
+    return None
+
+value = 3
+"""
+
+
+def build(model: dict[str, Any], label: dict[str, Any] = BINARY, features: dict[str, Any] = FEATURES) -> keras.Model:
+    sections = TrainerSections.model_validate_json(json.dumps({"label": label, "features": features, "model": model}))
+    keras.utils.set_random_seed(1)
+    inputs = columns.ModelInputs(columns.build(sections.features), lambda _: 0, sections.model.embedding)
+    return models.build(inputs, sections.label, sections.model)
+
+
+def predict(model: keras.Model, batch: dict[str, np.ndarray] = BATCH) -> np.ndarray:
+    return np.asarray(model(batch, training=False))
+
+
+@pytest.fixture
+def hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "model_test_hooks.py").write_text(HOOKS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("model_test_hooks", None)
+    return "model_test_hooks"
+
+
+def dense(x: np.ndarray, layer: keras.layers.Dense) -> np.ndarray:
+    return x @ np.asarray(layer.kernel) + np.asarray(layer.bias)
+
+
+def deep_logits(model: keras.Model, name: str, deep: str = "deep") -> np.ndarray:
+    """The dense layers once more, in NumPy, from what the features give for the deep part."""
+    batch = {name: BATCH[name] for name in model.input}
+    x = np.asarray(keras.Model(model.input, model.get_layer(deep).output)(batch))
+    for position in (1, 2):
+        x = np.maximum(dense(x, model.get_layer(f"hidden_{position}")), 0)
+    return dense(x, model.get_layer(name))
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def test_dnn_is_dense_layers_over_the_deep_features() -> None:
+    model = build({"kind": "dnn", "hidden": [8, 4]})
+    np.testing.assert_allclose(predict(model), sigmoid(deep_logits(model, "logits")), rtol=1e-5)
+
+
+def test_wide_and_deep_adds_the_weights_of_the_categories_to_the_deep_logits() -> None:
+    model = build({"kind": "wide_and_deep", "hidden": [8, 4]})
+    deep = deep_logits(model, "deep_logits")
+    np.testing.assert_allclose(predict(model), sigmoid(deep), rtol=1e-5)  # the wide weights start at zero
+    (table,) = model.get_layer("wide").trainable_weights
+    weights = np.arange(5 + 25, dtype=np.float32)[:, np.newaxis] / 10  # of color, then of hour
+    table.assign(weights)
+    wide = weights[BATCH["color"]] + weights[5 + BATCH["hour"]]
+    np.testing.assert_allclose(predict(model), sigmoid(deep + wide), rtol=1e-5)
+
+
+def test_wide_and_deep_over_numbers_alone_is_the_deep_part() -> None:
+    model = build({"hidden": [8, 4]}, features={"amount": {"column": "numeric"}})
+    np.testing.assert_allclose(predict(model), sigmoid(deep_logits(model, "deep_logits", "numbers")), rtol=1e-5)
+
+
+def test_wide_and_deep_with_only_wide_features_is_linear() -> None:
+    model = build({}, features={"hour": {"column": "identity", "num_buckets": 24, "deep": False}})
+    assert model.count_params() == 25
+
+
+@pytest.mark.parametrize("kind", ["dnn", "wide_and_deep"])
+def test_model_without_any_feature_to_learn_from_is_refused(kind: str) -> None:
+    hidden = {"hour": {"column": "identity", "num_buckets": 24, "deep": False, "wide": False}}
+    with pytest.raises(TrainingError, match=rf"model\.kind: {kind} has nothing to learn from"):
+        build({"kind": kind}, features=hidden)
+
+
+@pytest.mark.parametrize("kind", ["dnn", "wide_and_deep"])
+def test_multiclass_gives_a_probability_for_each_class(kind: str) -> None:
+    predictions = predict(build({"kind": kind}, {"key": "label", "kind": "multiclass", "classes": 5}))
+    assert predictions.shape == (3, 5)
+    np.testing.assert_allclose(predictions.sum(axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["dnn", "wide_and_deep"])
+def test_regression_is_not_bounded(kind: str) -> None:
+    model = build({"kind": kind}, {"key": "label", "kind": "regression"})
+    model.get_layer("logits" if kind == "dnn" else "deep_logits").bias.assign([-500.0])
+    assert predict(model).max() < -100
+
+
+def test_dropout_and_activation_are_the_configs() -> None:
+    model = build({"kind": "dnn", "hidden": [8, 4], "dropout": 0.25, "activation": "gelu"})
+    assert [model.get_layer(f"dropout_{position}").rate for position in (1, 2)] == [0.25, 0.25]
+    assert model.get_layer("hidden_1").activation is keras.activations.gelu
+
+
+def test_unknown_activation_offers_the_nearest() -> None:
+    with pytest.raises(TrainingError, match=r"model.activation: 'rellu' is unknown to Keras. Did you mean relu"):
+        build({"activation": "rellu"})
+
+
+def test_own_builder_is_called_with_features_label_and_options(hooks: str) -> None:
+    model = build({"kind": f"{hooks}.build", "options": {"units": 13}})
+    assert model.get_layer("mine").units == 13
+    assert predict(model).shape == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("wrong_width", r"output has shape \(None, 7\); a binary label needs one output of shape \(None, 1\)"),
+        ("nothing", "returned NoneType, not a keras.Model"),
+        ("value", "is no function"),
+        ("absent", "has no callable 'absent'"),
+    ],
+)
+def test_builder_that_gives_no_fitting_model_is_refused(hooks: str, function: str, message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        build({"kind": f"{hooks}.{function}"})
+
+
+def test_builder_in_a_module_that_is_not_there_is_refused() -> None:
+    with pytest.raises(TrainingError, match=r"model\.kind: cannot import 'no_such_module'"):
+        build({"kind": "no_such_module.build"})
+
+
+def test_optimizer_is_found_by_name_in_any_case() -> None:
+    assert isinstance(optimizer("AdamW", 0.5), keras.optimizers.AdamW)
+    assert float(optimizer("sgd", 0.5).learning_rate) == 0.5
+
+
+def test_unknown_optimizer_offers_the_nearest() -> None:
+    with pytest.raises(TrainingError, match=r"train.optimizer: 'adamm' is unknown to Keras. Did you mean adam"):
+        optimizer("adamm", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("label", "truth", "predicted", "expected"),
+    [
+        (BINARY, [[1.0], [0.0]], [[0.8], [0.4]], -(np.log(0.8) + np.log(0.6)) / 2),
+        ({"key": "k", "kind": "multiclass", "classes": 3}, [2, 0], [[0.1, 0.2, 0.7], [0.5, 0.3, 0.2]],
+         -(np.log(0.7) + np.log(0.5)) / 2),
+        ({"key": "k", "kind": "regression"}, [[3.0], [1.0]], [[1.0], [1.5]], (4 + 0.25) / 2),
+    ],
+    ids=["binary", "multiclass", "regression"],
+)  # fmt: skip
+def test_loss_fits_the_kind_of_label(label: dict[str, Any], truth: Any, predicted: Any, expected: float) -> None:
+    config = LabelConfig.model_validate(label)
+    model = build({"kind": "dnn"}, label)
+    compile_model(model, config, TrainConfig(), steps_per_execution=1)
+    assert float(model.loss(np.array(truth), np.array(predicted, np.float32))) == pytest.approx(expected, rel=1e-5)
+
+
+def test_registry_names_are_the_ones_the_config_allows() -> None:
+    assert set(models.KINDS) == set(get_args(ModelKind))
+    assert ModelConfig().kind in models.KINDS
