@@ -71,7 +71,7 @@ def dense(x: np.ndarray, layer: keras.layers.Dense) -> np.ndarray:
 def deep_logits(model: keras.Model, name: str, deep: str = "deep") -> np.ndarray:
     """The dense layers once more, in NumPy, from what the features give for the deep part."""
     batch = {name: BATCH[name] for name in model.input}
-    x = np.asarray(keras.Model(model.input, model.get_layer(deep).output)(batch))
+    x = np.asarray(keras.Model(list(model.input.values()), model.get_layer(deep).output)(list(batch.values())))
     for position in (1, 2):
         x = np.maximum(dense(x, model.get_layer(f"hidden_{position}")), 0)
     return dense(x, model.get_layer(name))
@@ -99,12 +99,24 @@ def test_wide_and_deep_adds_the_weights_of_the_categories_to_the_deep_logits() -
 
 def test_wide_and_deep_over_numbers_alone_is_the_deep_part() -> None:
     model = build({"hidden": [8, 4]}, features={"amount": {"column": "numeric"}})
-    np.testing.assert_allclose(predict(model), sigmoid(deep_logits(model, "deep_logits", "numbers")), rtol=1e-5)
+    predictions = predict(model, {"amount": BATCH["amount"]})
+    np.testing.assert_allclose(predictions, sigmoid(deep_logits(model, "deep_logits", "numbers")), rtol=1e-5)
 
 
 def test_wide_and_deep_with_only_wide_features_is_linear() -> None:
     model = build({}, features={"hour": {"column": "identity", "num_buckets": 24, "deep": False}})
     assert model.count_params() == 25
+
+
+def test_features_may_have_any_names() -> None:
+    names = ["a/b", "a_b", "pickup area (km)", "año", "deep", "wide", "predictions", "hidden_1", "2"]
+    model = build({"hidden": [2]}, features={name: {"column": "identity", "num_buckets": 3} for name in names})
+    zeros = {name: np.zeros(2, np.int64) for name in names}
+    model.get_layer("wide").table.assign(np.kron(np.arange(len(names)), [1.0, 0, 0, 0])[:, np.newaxis])
+    for place, name in enumerate(names):  # each name reaches its own weights
+        one = predict(model, zeros | {name: np.array([0, 1])})[:, 0]
+        logits = np.log(one / (1 - one))
+        assert logits[0] - logits[1] == pytest.approx(place, abs=0.5)
 
 
 @pytest.mark.parametrize("kind", ["dnn", "wide_and_deep"])

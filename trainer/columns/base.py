@@ -43,8 +43,10 @@ class Column(abc.ABC, Generic[FeatureT]):
         """How many categories there are, the missing value's among them; None for a number."""
 
     def keras_input(self) -> keras.KerasTensor:
-        """The model's input: [batch] of `dtype`, named after the feature."""
-        return keras.Input(shape=(), name=self.name, dtype=self.dtype)
+        """The model's input: [batch] of `dtype`. Its name tells it apart from any layer of a builder, where names must
+        be unique and without slashes; a feature may be called `deep` or `miles/h`.
+        """
+        return keras.Input(shape=(), name=f"{self.name.replace('/', '_slash_')}_input", dtype=self.dtype)
 
 
 class NumberColumn(Column[FeatureT]):

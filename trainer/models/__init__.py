@@ -7,6 +7,7 @@ A builder composes Keras layers over the features and gives a model that is not 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import keras
@@ -31,7 +32,11 @@ def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> kera
     with one output of shape [batch, label.num_classes].
     """
     builder = KINDS.get(model.kind) or resolve(model.kind, "model.kind")
-    built = builder(features, label, model)
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="When providing `inputs` as a dict"
+        )  # names of inputs differ on purpose
+        built = builder(features, label, model)
     if not isinstance(built, keras.Model):
         raise TrainingError(
             f"model.kind: {model.kind} returned {type(built).__name__}, not a keras.Model. Build on Keras 3 (`import"
