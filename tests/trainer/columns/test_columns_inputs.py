@@ -12,6 +12,8 @@ from pydantic import TypeAdapter
 from configs.features import Feature
 from trainer import columns
 
+pytestmark = pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict")
+
 VOCABULARY = {"learned": 7}
 
 FEATURES: dict[str, dict[str, Any]] = {
@@ -54,7 +56,7 @@ def test_inputs_are_named_and_typed_after_the_features() -> None:
     inputs = model_inputs().inputs
     assert list(inputs) == list(FEATURES)
     for name, tensor in inputs.items():
-        assert tensor.name == name
+        assert tensor.name == f"{name}_input"
         assert tensor.shape == (None,)
         assert tensor.dtype == ("int64" if name in SIZES else "float32")
 
