@@ -42,8 +42,10 @@ class BucketizedColumn(CategoryColumn[BucketizedFeature]):
         numbers, missing = raw.numbers, tf.math.is_nan(raw.numbers)
         if self.feature.missing is not None:
             numbers, missing = tf.where(missing, _as_data(self.feature.missing, raw), numbers), tf.zeros_like(missing)
-        ids = tf.searchsorted(self._boundaries(batch, raw), numbers, side="right", out_type=tf.int64)
-        return Categories(ids, tf.logical_not(missing), self.num_known)
+        # the op under tf.searchsorted(side="right"), which puts ten others around it
+        boundaries = self._boundaries(batch, raw)
+        ids = tf.raw_ops.UpperBound(sorted_inputs=[boundaries], values=[numbers], out_type=tf.int64)
+        return Categories(tf.squeeze(ids, 0), tf.logical_not(missing), self.num_known)
 
     def _boundaries(self, batch: Batch, raw: Raw) -> tf.Tensor:
         if self.feature.boundaries is not None:

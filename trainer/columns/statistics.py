@@ -5,15 +5,15 @@ Transform spends its time per analyzer, not per number, so that every numeric an
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
-from tensorflow_transform import analyzer_nodes, analyzers
+import tensorflow_transform as tft
 from tfx_bsl import sketches
 
 Floats = npt.NDArray[np.float64]
@@ -67,24 +67,20 @@ def analyze(numbers: Mapping[Statistic, tf.Tensor]) -> dict[Any, tf.Tensor]:
     if not numbers:
         return {}
     columns = {wish.key: tensor for wish, tensor in numbers.items()}
-    combiner = StatisticsCombiner(tuple(columns), tuple(numbers))
-    (node,) = analyzers.apply_cacheable_combine_operation(combiner, tf.stack(list(columns.values()), axis=1))
-    answers = tf.split(analyzer_nodes.wrap_as_tensor(node), [wish.width for wish in numbers])
-    return dict(zip(numbers, answers, strict=True))
+    widths = [wish.width for wish in numbers]
+    combine = CombineStatistics(tuple(columns), tuple(numbers))
+    (answers,) = tft.experimental.ptransform_analyzer(
+        inputs=[tf.stack(list(columns.values()), axis=1)],
+        ptransform=beam.CombineGlobally(combine).without_defaults(),
+        output_dtypes=[tf.float64],
+        output_shapes=[[sum(widths)]],
+        name="statistics",
+    )
+    return dict(zip(numbers, tf.split(answers, widths), strict=True))
 
 
-class _Pickled(analyzer_nodes.CacheCoder):
-    """How accumulators are kept in Transform's analyzer cache."""
-
-    def encode_cache(self, cache: Accumulator) -> bytes:
-        return pickle.dumps(cache)
-
-    def decode_cache(self, encoded_cache: bytes) -> Accumulator:
-        return pickle.loads(encoded_cache)  # noqa: S301 (written by the same pipeline)
-
-
-class StatisticsCombiner(analyzer_nodes.Combiner):
-    """A Beam CombineFn, in TFT's form, over batches of a float64 [batch, columns] matrix."""
+class CombineStatistics(beam.CombineFn):
+    """Batches of a float64 [batch, columns] matrix to the answers of all wishes, one after another."""
 
     def __init__(self, keys: tuple[str, ...], wishes: tuple[Statistic, ...]) -> None:
         """keys: the columns of the matrix; wishes: what is asked of them, in the order of the answer."""
@@ -101,9 +97,9 @@ class StatisticsCombiner(analyzer_nodes.Combiner):
             return Accumulator(moments, None)
         return Accumulator(moments, sketches.QuantilesSketch(QUANTILE_ERROR, MOST_EXAMPLES, len(self._sketched)))
 
-    def add_input(self, accumulator: Accumulator, batch_values: list[Floats]) -> Accumulator:
+    def add_input(self, accumulator: Accumulator, batches: tuple[Floats]) -> Accumulator:
         """Fold a batch in."""
-        (batch,) = batch_values
+        (batch,) = batches
         if accumulator.sketch is not None:
             accumulator.sketch.AddValues(pa.array(np.ravel(batch[:, self._sketched])))  # leaves NaN out
         return Accumulator(merge_moments(accumulator.moments, batch_moments(batch)), accumulator.sketch)
@@ -123,23 +119,14 @@ class StatisticsCombiner(analyzer_nodes.Combiner):
             accumulator.sketch.Compact()
         return accumulator
 
-    def extract_output(self, accumulator: Accumulator) -> list[Floats]:
-        """The answers, one after another."""
+    def extract_output(self, accumulator: Accumulator) -> Floats:
+        """The answers."""
         moments = dict(zip(self._keys, final_moments(accumulator.moments), strict=True))
         answers = [
             moments[wish.key] if isinstance(wish, Moments) else self._quantiles(accumulator, wish)
             for wish in self._wishes
         ]
-        return [np.concatenate(answers)]
-
-    def output_tensor_infos(self) -> list[analyzer_nodes.TensorInfo]:
-        """One vector."""
-        return [analyzer_nodes.TensorInfo(tf.float64, [sum(wish.width for wish in self._wishes)], None)]
-
-    @property
-    def accumulator_coder(self) -> _Pickled:
-        """For the analyzer cache."""
-        return _Pickled()
+        return np.concatenate(answers)
 
     def _quantiles(self, accumulator: Accumulator, wish: Quantiles) -> Floats:
         place = self._keys.index(wish.key)
