@@ -53,7 +53,8 @@ def relabel(library: Path) -> bool:
     if not newer:
         return False
     for symbol in newer:
-        symbol.symbol_version.as_global()
+        if symbol.symbol_version:
+            symbol.symbol_version.as_global()
         symbol.name = OLDER_NAMES.get(str(symbol.name), str(symbol.name))
     for requirement in elf.symbols_version_requirement:
         for version in NEWER_VERSIONS:

@@ -1,0 +1,134 @@
+"""The DAG: one TFX `Pipeline` from a config, the same object for every runner."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tfx import components as stock
+from tfx.dsl.components.base import base_node
+from tfx.orchestration.pipeline import Pipeline
+from tfx.proto import trainer_pb2
+from tfx.types import channel
+
+from components.baseline import Baseline, RecordBlessing
+from components.data_gate import DataGate
+from components.evaluator import evaluator
+from components.example_gen.component import ExampleGen
+from components.example_gen.spans import Spans
+from components.pusher import pusher
+from components.schema import read_schema
+from configs.config import PipelineConfig
+from configs.features import CustomFeature, data_columns
+from pipeline.digest import digest_path
+from pipeline.folders import Folders
+from pipeline.sources import sources_digest
+from trainer.sections import TrainerSections
+
+
+def create_pipeline(config: PipelineConfig) -> Pipeline:
+    """The whole pipeline. Raises DataError if a curated schema cannot be read."""
+    folders = Folders.of(config)
+    nodes = [*_data(config)]
+    example_gen, schema_gen, gate = nodes[1], nodes[3], nodes[-1]
+    examples, schema = example_gen.outputs["examples"], schema_gen.outputs["schema"]
+    transform = _transform(config, examples, schema)
+    transform.add_upstream_node(gate)
+    trainer = _trainer(config, transform, schema)
+    nodes += [transform, trainer, *_judge_and_push(config, folders, examples, trainer.outputs["model"])]
+    return Pipeline(config.pipeline.name, str(folders.artifacts), components=nodes, enable_cache=True)
+
+
+def _data(config: PipelineConfig) -> list[base_node.BaseNode]:
+    """From raw data to examples that passed the gate."""
+    spans = Spans(source=config.data.source.model_dump_json())
+    data = config.data.model_dump_json(by_alias=True, exclude={"on_anomaly"})
+    example_gen = ExampleGen(spans=spans.outputs["spans"], data=data)
+    statistics_gen = stock.StatisticsGen(examples=example_gen.outputs["examples"])
+    statistics = statistics_gen.outputs["statistics"]
+    schema_gen = _schema(config, statistics)
+    validator = stock.ExampleValidator(statistics=statistics, schema=schema_gen.outputs["schema"])
+    gate = DataGate(
+        statistics=statistics,
+        anomalies=validator.outputs["anomalies"],
+        label=config.label.model_dump_json(),
+        columns=json.dumps(_columns(config)),
+        on_anomaly=config.data.on_anomaly,
+    )
+    return [spans, example_gen, statistics_gen, schema_gen, validator, gate]
+
+
+def _columns(config: PipelineConfig) -> list[str]:
+    """The data columns that features read."""
+    read = [data_columns(name, feature, config.features) for name, feature in config.features.items()]
+    return sorted({column for columns in read for column in columns})
+
+
+def _schema(config: PipelineConfig, statistics: channel.BaseChannel) -> base_node.BaseNode:
+    if config.data.schema_file is None:
+        return stock.SchemaGen(statistics=statistics, infer_feature_shape=False)
+    read_schema(config.data.schema_file)
+    return stock.ImportSchemaGen(schema_file=str(Path(config.data.schema_file).absolute())).with_id("SchemaGen")
+
+
+def _transform(config: PipelineConfig, examples: channel.BaseChannel, schema: channel.BaseChannel) -> stock.Transform:
+    hooks = [feature.function for feature in config.features.values() if isinstance(feature, CustomFeature)]
+    return stock.Transform(
+        examples=examples,
+        schema=schema,
+        preprocessing_fn="trainer.preprocessing.preprocessing_fn",
+        custom_config={
+            "config": TrainerSections.for_transform(config).to_json(),
+            "sources": sources_digest("trainer.preprocessing", *map(_module, hooks)),
+            "files": _file_digests(config),
+        },
+        disable_statistics=True,
+        disable_analyzer_cache=True,  # one span: there is nothing to reuse yet
+    )
+
+
+def _trainer(config: PipelineConfig, transform: stock.Transform, schema: channel.BaseChannel) -> stock.Trainer:
+    hooks = [config.model.kind] if "." in config.model.kind else []
+    return stock.Trainer(
+        run_fn="trainer.run.run_fn",
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+        schema=schema,
+        train_args=trainer_pb2.TrainArgs(),
+        eval_args=trainer_pb2.EvalArgs(),
+        custom_config={
+            "config": TrainerSections.of(config).to_json(),
+            "sources": sources_digest("trainer.run", *map(_module, hooks)),
+        },
+    )
+
+
+def _judge_and_push(
+    config: PipelineConfig, folders: Folders, examples: channel.BaseChannel, model: channel.BaseChannel
+) -> list[base_node.BaseNode]:
+    baseline = Baseline(model=model, registry=str(folders.registry))
+    judge = evaluator(
+        examples=examples,
+        model=model,
+        baseline=baseline.outputs["baseline"],
+        label=config.label,
+        evaluate=config.evaluate,
+        split=config.evaluated_split,
+    )
+    blessing = judge.outputs["blessing"]
+    nodes = [baseline, judge, RecordBlessing(model=model, blessing=blessing, registry=str(folders.registry))]
+    if config.deploy.push is not None:
+        nodes.append(pusher(model, blessing, Path(config.deploy.push).absolute()))
+    return nodes
+
+
+def _module(dotted_path: str) -> str:
+    return dotted_path.rpartition(".")[0]
+
+
+def _file_digests(config: PipelineConfig) -> str:
+    """Of the vocabulary files: Transform reads them, so an edit to one must invalidate it."""
+    files = [getattr(feature, "file", None) for feature in config.features.values()]
+    return json.dumps(
+        {file: digest_path(Path(file)) for file in files if file and Path(file).is_file()}, sort_keys=True
+    )

@@ -1,0 +1,37 @@
+"""Where a pipeline keeps its things."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from configs.config import PipelineConfig
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where a pipeline keeps its things; all paths absolute."""
+
+    home: Path
+    """`<pipeline.root>/<pipeline.name>`."""
+
+    @classmethod
+    def of(cls, config: PipelineConfig) -> Folders:
+        """The folders of the pipeline that `config` describes, from the folder the command runs in."""
+        return cls(Path(config.pipeline.root).absolute() / config.pipeline.name)
+
+    @property
+    def artifacts(self) -> Path:
+        return self.home / "artifacts"
+
+    @property
+    def metadata(self) -> Path:
+        return self.home / "metadata.sqlite"
+
+    @property
+    def registry(self) -> Path:
+        return self.home / "blessed.json"
+
+    @property
+    def runs(self) -> Path:
+        return self.home / "runs"

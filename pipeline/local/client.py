@@ -1,0 +1,86 @@
+"""The command's side of the warm process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from configs.config import PipelineConfig
+from configs.errors import RunError
+from pipeline.local.wire import Line
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+class WarmProcess:
+    """Starts it, asks it to run components, and kills it with all its children at the end.
+
+    with WarmProcess(config, log) as warm:
+        nodes = warm.nodes()
+        warm.run(node="Spans", ...)
+        for message in warm.events(): ...
+    """
+
+    def __init__(self, config: PipelineConfig, log: Path) -> None:
+        ours, theirs = socket.socketpair()
+        self._line = Line(ours)
+        self._log = log
+        paths = [str(PROJECT), *(entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry)]
+        with log.open("ab") as stream:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", "pipeline.local.warm", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C reaches the command alone, which then ends the group
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+            )
+        theirs.close()
+        self._line.send(config=config.model_dump_json(by_alias=True), path=[str(Path.cwd())])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._line.close()
+
+    def kill(self) -> None:
+        """End it and all that it started; nothing of it runs when this returns."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Wait until it is ready; its nodes, each after all that it needs. RunError if the pipeline cannot be built."""
+        (message,) = self.events()
+        if message["event"] == "failed":
+            raise RunError(message["error"] if message["expected"] else f"{message['error']}\n  log: {self._log}")
+        nodes: list[dict[str, Any]] = message["nodes"]
+        return nodes
+
+    def run(self, **request: Any) -> None:
+        """Start one component (see `pipeline.local.warm`)."""
+        self._line.send(**request)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Wait for news. RunError if the process has died."""
+        messages: list[dict[str, Any]] = []
+        while not messages:
+            try:
+                messages = list(self._line.receive())
+            except (EOFError, ConnectionError):
+                code = self._process.wait()
+                raise RunError(
+                    f"the process that runs the components ended unexpectedly (exit code {code}).\n"
+                    f"  log: {self._log}\n  `headrace doctor` looks for what may be wrong with the environment."
+                ) from None
+        return iter(messages)

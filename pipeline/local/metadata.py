@@ -1,0 +1,125 @@
+"""Executions, artifacts and how they hang together, in ML Metadata on SQLite, with the types that TFX uses.
+
+The same store answers what the cache asks: which finished execution had this cache key, and what did it make?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ml_metadata.metadata_store import metadata_store
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+from pipeline.local.wire import Stored
+
+Artifacts = Mapping[str, list[Stored]]
+CACHE_KEY = "cache_key"
+"""Context type whose instances are named by cache keys: an indexed way from a key to its executions."""
+
+
+class Metadata:
+    """The store of one pipeline. One process writes to it."""
+
+    def __init__(self, path: Path, pipeline: str, run_id: str) -> None:
+        connection = mlmd.ConnectionConfig()
+        connection.sqlite.filename_uri = str(path)
+        self._store = metadata_store.MetadataStore(connection)
+        self._types = {
+            name: self._store.put_context_type(mlmd.ContextType(name=name))
+            for name in ("pipeline", "pipeline_run", "node", CACHE_KEY)
+        }
+        self._pipeline, self._run_id = pipeline, run_id
+
+    def begin(self, node: str, type_: str) -> int:
+        """A new running execution of a node; its id."""
+        execution = mlmd.Execution(
+            type_id=self._store.put_execution_type(mlmd.ExecutionType(name=type_)),
+            last_known_state=mlmd.Execution.RUNNING,
+        )
+        execution.custom_properties["node"].string_value = node
+        (execution_id, _, _) = self._store.put_execution(execution, [], self._contexts(node), True)
+        return int(execution_id)
+
+    def complete(self, execution_id: int, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> dict[str, Stored]:
+        """Record what an execution used and made; the outputs with their ids."""
+        return self._finish(execution_id, mlmd.Execution.COMPLETE, cache_key, inputs, outputs, mlmd.Event.OUTPUT)
+
+    def reuse(self, node: str, type_: str, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> None:
+        """Record that a run took the outputs of an earlier execution."""
+        execution_id = self.begin(node, type_)
+        self._finish(execution_id, mlmd.Execution.CACHED, cache_key, inputs, outputs, mlmd.Event.OUTPUT)
+
+    def fail(self, execution_id: int, *, canceled: bool = False) -> None:
+        """Mark an execution as one that ended without outputs."""
+        (execution,) = self._store.get_executions_by_id([execution_id])
+        execution.last_known_state = mlmd.Execution.CANCELED if canceled else mlmd.Execution.FAILED
+        self._store.put_executions([execution])
+
+    def find(self, cache_key: str) -> dict[str, Stored] | None:
+        """The outputs of the latest finished execution with this key, if all of them are still there."""
+        context = self._store.get_context_by_type_and_name(CACHE_KEY, cache_key)
+        if context is None:
+            return None
+        executions = self._store.get_executions_by_context(context.id)
+        complete = [item.id for item in executions if item.last_known_state == mlmd.Execution.COMPLETE]
+        for execution_id in sorted(complete, reverse=True):
+            outputs = self._outputs(execution_id)
+            if all(Path(stored.uri).exists() for stored in outputs.values()):
+                return outputs
+        return None
+
+    def abandoned(self) -> Iterator[tuple[int, str]]:
+        """Id and node of every execution that a killed run left unfinished."""
+        for execution in self._store.get_executions():
+            if execution.last_known_state == mlmd.Execution.RUNNING:
+                yield execution.id, execution.custom_properties["node"].string_value
+
+    def _finish(  # noqa: PLR0913, PLR0917
+        self,
+        execution_id: int,
+        state: int,
+        cache_key: str,
+        inputs: Artifacts,
+        outputs: Artifacts,
+        direction: int,
+    ) -> dict[str, Stored]:
+        (execution,) = self._store.get_executions_by_id([execution_id])
+        execution.last_known_state = state
+        used = [(stored.artifact, _event(mlmd.Event.INPUT, key, n)) for key, n, stored in _each(inputs)]
+        made = [(self._typed(stored), _event(direction, key, n)) for key, n, stored in _each(outputs)]
+        key_context = mlmd.Context(type_id=self._types[CACHE_KEY], name=cache_key)
+        contexts = [*self._contexts(execution.custom_properties["node"].string_value), key_context]
+        self._store.put_execution(execution, [*used, *made], contexts, True)
+        return self._outputs(execution_id)
+
+    def _typed(self, stored: Stored) -> mlmd.Artifact:
+        artifact = mlmd.Artifact()
+        artifact.CopyFrom(stored.artifact)
+        artifact.state = mlmd.Artifact.LIVE
+        artifact.type_id = self._store.put_artifact_type(stored.type, can_add_fields=True, can_omit_fields=True)
+        return artifact
+
+    def _outputs(self, execution_id: int) -> dict[str, Stored]:
+        events = self._store.get_events_by_execution_ids([execution_id])
+        keys = {event.artifact_id: event.path.steps[0].key for event in events if event.type == mlmd.Event.OUTPUT}
+        artifacts = self._store.get_artifacts_by_id(list(keys))
+        types = {item.id: item for item in self._store.get_artifact_types_by_id([a.type_id for a in artifacts])}
+        return {keys[artifact.id]: Stored(artifact, types[artifact.type_id]) for artifact in artifacts}
+
+    def _contexts(self, node: str) -> list[mlmd.Context]:
+        names = {"pipeline": self._pipeline, "pipeline_run": self._run_id, "node": f"{self._pipeline}.{node}"}
+        return [mlmd.Context(type_id=self._types[type_], name=name) for type_, name in names.items()]
+
+
+def _each(artifacts: Artifacts) -> Iterator[tuple[str, int, Stored]]:
+    for key, group in artifacts.items():
+        for number, stored in enumerate(group):
+            yield key, number, stored
+
+
+def _event(type_: int, key: str, index: int) -> mlmd.Event:
+    event = mlmd.Event(type=type_)
+    event.path.steps.add().key = key
+    event.path.steps.add().index = index
+    return event

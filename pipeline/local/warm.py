@@ -1,0 +1,183 @@
+"""The warm process: it imports TensorFlow, TFX and Beam once, and forks a child for each component to run.
+
+A child starts in a fraction of a second with everything imported, writes to its own log, and cannot hurt the others.
+The process stays single-threaded, so that forking is safe. It is started by `pipeline.local.client`, in a process group
+of its own; when the command at the other end goes away, for whatever reason, it takes its children with it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from pipeline.environment import prepare
+from pipeline.local.wire import Line, Stored
+
+prepare()
+
+
+def main(descriptor: int) -> None:
+    """Serve the command at the other end of the socket until it closes it."""
+    line = Line(socket.socket(fileno=descriptor))
+    try:
+        request = next(_messages(line))
+        server = Server(line, request)
+    except BaseException as error:
+        traceback.print_exc()
+        line.send(event="failed", **describe(error))
+        return
+    server.serve()
+
+
+class Server:
+    """Holds the pipeline and the children that run its components."""
+
+    def __init__(self, line: Line, request: dict[str, Any]) -> None:
+        from configs.config import PipelineConfig
+
+        sys.path[:0] = [path for path in request["path"] if path not in sys.path]
+        self._line = line
+        self._config = PipelineConfig.model_validate_json(request["config"])
+        self._nodes = _warm_up(self._config)
+        self._children: dict[int, str] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(line, selectors.EVENT_READ)
+        line.send(event="ready", nodes=[_describe(node) for node in self._nodes.values()])
+
+    def serve(self) -> None:
+        """Start children as asked, tell of those that ended; kill all when the command is gone."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is not self._line:
+                    self._end(key.fd, key.data)
+                    continue
+                try:
+                    for request in self._line.receive():
+                        self._start(request)
+                except (EOFError, ConnectionError):
+                    os.killpg(0, signal.SIGKILL)
+
+    def _start(self, request: dict[str, Any]) -> None:
+        alive, child_end = os.pipe()  # its closing tells that the child has ended, however it ended
+        pid = os.fork()
+        if pid == 0:
+            os.close(alive)
+            self._selector.close()
+            self._line.close()
+            _run_child(self._nodes[request["node"]], request, self._config)
+        os.close(child_end)
+        self._children[pid] = request["node"]
+        self._selector.register(alive, selectors.EVENT_READ, pid)
+
+    def _end(self, alive: int, pid: int) -> None:
+        self._selector.unregister(alive)
+        os.close(alive)
+        _, status = os.waitpid(pid, 0)
+        self._line.send(event="ended", node=self._children.pop(pid), code=os.waitstatus_to_exitcode(status))
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """What the command says of an error: the message for the user, and whether it is the user's own mistake."""
+    from configs.errors import HeadraceError
+
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, HeadraceError):
+            return {"error": str(seen), "expected": True}
+        seen = seen.__cause__ or seen.__context__
+    text = str(error).strip().split(" [while running")[0]
+    return {"error": f"{type(error).__name__}: {text}" if text else type(error).__name__, "expected": False}
+
+
+def _messages(line: Line) -> Any:
+    while True:
+        yield from line.receive()
+
+
+def _warm_up(config: Any) -> dict[str, Any]:
+    """Import all that components need, build the pipeline, and settle the memory before it is shared by forking."""
+    import tensorflow_model_analysis  # noqa: F401
+
+    import trainer.run  # noqa: F401
+    from pipeline.build import create_pipeline
+    from pipeline.plan import plan
+
+    nodes = plan(create_pipeline(config))
+    gc.collect()
+    gc.freeze()
+    return nodes
+
+
+def _describe(node: Any) -> dict[str, Any]:
+    return {
+        "id": node.id,
+        "type": f"{node.executor.__module__}.{node.executor.__qualname__}",
+        "digest": node.digest,
+        "cacheable": node.cacheable,
+        "inputs": node.inputs,
+        "outputs": {key: _is_value(type_) for key, type_ in node.outputs.items()},
+        "upstream": node.upstream,
+        "splits": json.loads(node.exec_properties.get("example_splits") or "null"),
+    }
+
+
+def _is_value(type_: type) -> bool:
+    from tfx.types.value_artifact import ValueArtifact
+
+    return issubclass(type_, ValueArtifact)
+
+
+def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
+    """Run one component and leave its result in a file; never returns."""
+    code = 1
+    try:
+        _redirect(Path(request["log"]))
+        result = _execute(node, request, config)
+        code = 0
+    except BaseException as error:
+        traceback.print_exc()
+        result = describe(error)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    partial = Path(request["result"] + ".partial")
+    partial.write_text(json.dumps(result))
+    partial.rename(request["result"])
+    os._exit(code)  # no clean-up of what belongs to the parent
+
+
+def _redirect(log: Path) -> None:
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+
+
+def _execute(node: Any, request: dict[str, Any], config: Any) -> dict[str, Any]:
+    from tfx.types import artifact_utils
+
+    from pipeline.execute import execute
+
+    inputs = {
+        key: [
+            artifact_utils.deserialize_artifact(stored.type, stored.artifact) for stored in map(Stored.from_json, parts)
+        ]
+        for key, parts in request["inputs"].items()
+    }
+    outputs = execute(node, inputs, request["outputs"], Path(request["scratch"]), config.beam)
+    stored = {
+        key: Stored(artifact.mlmd_artifact, artifact.artifact_type).to_json() for key, (artifact,) in outputs.items()
+    }
+    return {"outputs": stored}
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

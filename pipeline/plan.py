@@ -1,0 +1,75 @@
+"""What a TFX `Pipeline` asks for, read off once, for every runner alike: nodes in order, and how artifacts flow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tfx.components.schema_gen.import_schema_gen import executor as import_schema_gen
+from tfx.dsl.components.base import base_component, base_executor
+from tfx.orchestration.pipeline import Pipeline
+from tfx.types import Artifact
+
+from components.baseline import Baseline, RecordBlessing
+from components.example_gen.spans import Spans
+from pipeline.digest import digest_text
+from pipeline.sources import sources_digest, stack_versions
+
+UNCACHED = frozenset(
+    {
+        Spans.EXECUTOR_SPEC.executor_class,
+        Baseline.EXECUTOR_SPEC.executor_class,
+        RecordBlessing.EXECUTOR_SPEC.executor_class,
+        import_schema_gen.Executor,
+    }
+)
+"""Executors that look at the world outside the pipeline, so that only running them tells what they give."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One component."""
+
+    id: str
+    executor: type[base_executor.BaseExecutor]
+    exec_properties: Mapping[str, Any]
+    inputs: Mapping[str, tuple[tuple[str, str], ...]]
+    """Input key to the (producer's id, output key) of each channel."""
+    outputs: Mapping[str, type[Artifact]]
+    upstream: tuple[str, ...]
+    """Ids of all nodes that must end first, sorted."""
+
+    @property
+    def cacheable(self) -> bool:
+        return self.executor not in UNCACHED
+
+    @property
+    def digest(self) -> str:
+        """Of all that decides what it computes, but for its inputs."""
+        name = f"{self.executor.__module__}.{self.executor.__qualname__}"
+        properties = json.dumps(dict(self.exec_properties), sort_keys=True, default=str)
+        return digest_text(
+            name, properties, sources_digest(self.executor.__module__), json.dumps(stack_versions(), sort_keys=True)
+        )
+
+
+def plan(pipeline: Pipeline) -> dict[str, Node]:
+    """Node id to node, each after all that it needs."""
+    return {component.id: _node(component) for component in pipeline.components}
+
+
+def _node(component: base_component.BaseComponent) -> Node:
+    inputs = {
+        key: tuple((channel.producer_component_id, channel.output_key) for channel in [value])
+        for key, value in component.inputs.items()
+    }
+    return Node(
+        id=component.id,
+        executor=component.executor_spec.executor_class,
+        exec_properties={key: value for key, value in component.exec_properties.items() if value is not None},
+        inputs=inputs,
+        outputs={key: channel.type for key, channel in component.outputs.items()},
+        upstream=tuple(sorted(node.id for node in component.upstream_nodes)),
+    )

@@ -1,0 +1,96 @@
+"""Which source files a component uses, and a digest of what they say.
+
+An edit to code that a component uses must run it again; an edit to a comment, a docstring or the layout must not. The
+files are found by following import statements from module to module, through this project's packages and through
+the user's own modules, without importing anything; installed packages count by their version instead.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+PROJECT = ("configs", "trainer", "components", "pipeline")
+STACK = ("tfx", "tensorflow", "tensorflow-transform", "tensorflow-data-validation", "apache-beam", "keras", "pyarrow")
+
+
+def sources_digest(*modules: str) -> str:
+    """Of the meaning of these modules and of all they import, directly or not."""
+    parts = [f"{name}={_meaning(path)}" for name, path in sorted(closure(*modules).items())]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@cache
+def stack_versions() -> dict[str, str]:
+    """The installed versions of the libraries that decide what components compute."""
+    return {name: version(name) for name in STACK}
+
+
+def closure(*modules: str) -> dict[str, Path]:
+    """Module name to file, for these and all they import within the project and the user's code."""
+    found: dict[str, Path] = {}
+    waiting = list(modules)
+    while waiting:
+        name = waiting.pop()
+        path = None if name in found else _locate(name)
+        if path is not None:
+            found[name] = path
+            waiting += _imported(name, path)
+    return found
+
+
+def _locate(name: str) -> Path | None:
+    """The source file of a module that is the project's or the user's own; None for any other."""
+    head, *rest = name.split(".")
+    for entry in sys.path:
+        base = Path(entry or ".", head, *rest)
+        for path in (base / "__init__.py", base.with_suffix(".py")):
+            if path.is_file():
+                return path if head in PROJECT or not _installed(path) else None
+    return None
+
+
+def _installed(path: Path) -> bool:
+    resolved = path.resolve()
+    roots = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    return "site-packages" in resolved.parts or any(resolved.is_relative_to(root) for root in roots)
+
+
+def _imported(name: str, path: Path) -> Iterator[str]:
+    """Names of the modules that a file may import, wherever in it the import stands, and its own parent packages."""
+    parts = name.split(".")
+    yield from (".".join(parts[:end]) for end in range(1, len(parts)))
+    package = parts if path.name == "__init__.py" else parts[:-1]
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            yield origin
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes(), str(path))
+
+
+@cache
+def _meaning(path: Path) -> str:
+    """The program of a file without comments, layout and docstrings."""
+    tree = ast.parse(path.read_bytes())
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [item for item in body if not _is_text(item)]  # type: ignore[attr-defined]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
