@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfx import types
-from tfx import v1 as tfx
+from tfx.components import Pusher as StockPusher
 from tfx.components.pusher import executor
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import pusher_pb2
@@ -68,7 +68,7 @@ class Executor(executor.Executor):
         print(f"pushed to {version}")
 
 
-class Pusher(tfx.components.Pusher):
+class Pusher(StockPusher):
     """TFX's Pusher with the executor above."""
 
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
