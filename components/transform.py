@@ -1,0 +1,173 @@
+"""tf.Transform over whole shards: the same graph and examples as TFX's Transform, without a Beam element for each row.
+
+TFX's executor passes each record through Beam's readers and writers, twice for the split that is analyzed. Here a shard
+is read, decoded, transformed, encoded and written in batches; Beam spreads the shards.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import pyarrow as pa
+import tensorflow as tf
+import tensorflow_transform as tft
+import tensorflow_transform.beam as tft_beam
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform.tf_metadata import metadata_io, schema_utils
+from tfx import types
+from tfx.components.transform import component, executor_utils
+from tfx.components.util import udf_utils
+from tfx.dsl.components.base import base_beam_executor, executor_spec
+from tfx.types import artifact_utils
+from tfx.utils import io_utils, json_utils
+from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
+from tfx_bsl.tfxio import tf_example_record
+
+from components.example_gen.encode import encode
+from components.example_gen.tfrecord import frame
+from components.example_gen.write import Piece
+
+BATCH = 2048
+"""Examples that pass the graph at once."""
+
+Artifacts = dict[str, list[types.Artifact]]
+
+
+class Shard(NamedTuple):
+    """A file of examples, and where its transformed examples go."""
+
+    split: str
+    source: str
+    target: str
+
+
+class Executor(base_beam_executor.BaseBeamExecutor):
+    """Does what TFX's does with `disable_statistics=True`, from the same inputs to the same outputs."""
+
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:  # noqa: N802
+        """Analyze the splits named for it (train, if none), write the graph, then transform."""
+        executor_utils.MatchNumberOfTransformedExamplesArtifacts(input_dict, output_dict)
+        examples, transformed = input_dict["examples"], output_dict.get("transformed_examples", [])
+        splits = executor_utils.ResolveSplitsConfig(exec_properties.get("splits_config"), examples)
+        schema_file = io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(input_dict["schema"]))
+        schema = io_utils.parse_pbtxt_file(schema_file, schema_pb2.Schema())
+        graph = artifact_utils.get_single_uri(output_dict["transform_graph"])
+        self._analyze(_files(examples, splits.analyze), schema, _preprocessing_fn(exec_properties), graph)
+        executor_utils.SetSplitNames(splits.transform, transformed)
+        for source, target in zip(examples, transformed, strict=False):
+            self._transform(_shards(source, target, splits.transform), schema, graph, target)
+
+    def _analyze(self, files: list[str], schema: schema_pb2.Schema, function: Callable[..., Any], graph: str) -> None:
+        tfxio = tf_example_record.TFExampleBeamRecord("tfrecords_gzip", ["Transform"], schema=schema)
+        temporary = f"{graph}/.temp_path"
+        with (
+            self._make_beam_pipeline() as pipeline,
+            tft_beam.Context(temp_dir=temporary, force_tf_compat_v1=False),
+        ):
+            batches = (
+                pipeline
+                | "Files" >> beam.Create(files)
+                | "Spread" >> beam.Reshuffle()
+                | "Read" >> beam.FlatMap(read, schema.SerializeToString()).with_output_types(pa.RecordBatch)
+            )
+            _ = (
+                (batches, tfxio.TensorAdapterConfig())
+                | "Analyze" >> tft_beam.AnalyzeDataset(function)
+                | "WriteTransformFn" >> tft_beam.WriteTransformFn(graph)
+            )
+        metadata_io.write_metadata(tft.DatasetMetadata(schema), f"{graph}/{tft.TFTransformOutput.RAW_METADATA_DIR}")
+        tf.io.gfile.rmtree(temporary)
+
+    def _transform(self, shards: list[Shard], schema: schema_pb2.Schema, graph: str, target: types.Artifact) -> None:
+        counted = Path(target.uri) / ".rows"
+        with self._make_beam_pipeline() as pipeline:
+            _ = (
+                pipeline
+                | "Shards" >> beam.Create(shards)
+                | "Spread" >> beam.Reshuffle()
+                | "Transform" >> beam.ParDo(TransformShards(graph, schema.SerializeToString()))
+                | "CountRows" >> beam.CombineGlobally(_add)
+                | "WriteRows" >> beam.Map(lambda rows: counted.write_text(json.dumps(rows)))
+            )
+        target.set_string_custom_property("rows", counted.read_text())
+        counted.unlink()
+
+
+class Transform(component.Transform):
+    """TFX's Transform with the executor above."""
+
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+
+
+class TransformShards(beam.DoFn):
+    """Shards to files of transformed examples, and the number of rows of each split. schema: serialized, of the raw
+    examples.
+    """
+
+    def __init__(self, graph: str, schema: bytes) -> None:
+        self._graph, self._schema = graph, schema
+
+    def setup(self) -> None:
+        """Load the graph."""
+        spec = schema_utils.schema_as_feature_spec(schema_pb2.Schema.FromString(self._schema)).feature_spec
+        layer = tft.TFTransformOutput(self._graph).transform_features_layer()
+        self._features = tf.function(
+            lambda serialized: layer(tf.io.parse_example(serialized, spec)),
+            input_signature=[tf.TensorSpec([None], tf.string)],
+        )
+
+    def process(self, shard: Shard) -> Iterator[dict[str, int]]:
+        """Write one shard."""
+        piece, rows = Piece(Path(shard.target)), 0
+        for serialized in records(shard.source):
+            features = self._features(serialized)
+            batch = pa.RecordBatch.from_pydict({name: pa.array(values.numpy()) for name, values in features.items()})
+            piece.write(memoryview(b"".join(frame(encode(batch)).to_pylist())))
+            rows += batch.num_rows
+        piece.close()
+        yield {shard.split: rows}
+
+
+def records(file: str) -> Iterator[tf.Tensor]:
+    """The records of a TFRecord file, plain or gzip, in batches: string [batch]."""
+    yield from tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "").batch(BATCH)
+
+
+def read(file: str, schema: bytes) -> Iterator[pa.RecordBatch]:
+    """The examples of a file as TFXIO decodes them."""
+    decoder = ExamplesToRecordBatchDecoder(schema)
+    for serialized in records(file):
+        yield decoder.DecodeBatch(serialized.numpy().tolist())
+
+
+def _preprocessing_fn(exec_properties: dict[str, Any]) -> Callable[..., Any]:
+    function = udf_utils.get_fn(exec_properties, "preprocessing_fn")
+    return functools.partial(function, custom_config=json_utils.loads(exec_properties["custom_config"]))
+
+
+def _files(examples: list[types.Artifact], splits: Sequence[str]) -> list[str]:
+    uris = [uri for split in splits for uri in artifact_utils.get_split_uris(examples, split)]
+    return [file for uri in uris for file in sorted(tf.io.gfile.glob(io_utils.all_files_pattern(uri)))]
+
+
+def _shards(source: types.Artifact, target: types.Artifact, splits: Sequence[str]) -> list[Shard]:
+    shards = []
+    for split in splits:
+        files, (folder,) = _files([source], [split]), artifact_utils.get_split_uris([target], split)
+        for number, file in enumerate(files):
+            name = f"transformed_examples-{number:05d}-of-{len(files):05d}.gz"
+            shards.append(Shard(split, file, f"{folder}/{name}"))
+    return shards
+
+
+def _add(counts: Sequence[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)

@@ -1,0 +1,138 @@
+"""Our Transform against TFX's own, on the same artifacts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+from google.protobuf import json_format, text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.components.transform import executor as stock
+from tfx.proto import transform_pb2
+from tfx.types import artifact_utils, standard_artifacts
+
+from components import transform
+from configs.errors import TrainingError
+
+SHARDS = {"train": [2500, 0, 40], "eval": [300], "test": [0]}
+SCHEMA = """
+    feature { name: "amount" type: FLOAT } feature { name: "word" type: BYTES } feature { name: "hour" type: INT }
+    feature { name: "label" type: INT }
+"""
+CONFIG = {
+    "label": {"key": "label", "kind": "binary"},
+    "features": {
+        "amount": {"column": "numeric"},
+        "quarter": {"column": "bucketized", "key": "amount", "buckets": 4},
+        "word": {"column": "vocabulary", "top_k": 2},
+        "hour": {"column": "identity", "num_buckets": 24},
+        "pair": {"column": "crossed", "keys": ["hour", "word"], "hash_buckets": 50},
+    },
+}
+Artifacts = dict[str, list[Any]]
+
+
+def example(rng: np.random.Generator) -> bytes:
+    """Each feature but the label is missing now and then."""
+    values = {
+        "amount": tf.train.Feature(float_list=tf.train.FloatList(value=rng.normal(5, 3, min(1, rng.integers(0, 10))))),
+        "word": tf.train.Feature(
+            bytes_list=tf.train.BytesList(value=[rng.choice(["taxi", "Zürich", "東京"]).encode()][: rng.integers(0, 9)])
+        ),
+        "hour": tf.train.Feature(int64_list=tf.train.Int64List(value=rng.integers(0, 30, min(1, rng.integers(0, 10))))),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[rng.integers(0, 2)])),
+    }
+    return tf.train.Example(features=tf.train.Features(feature=values)).SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
+    folder, rng = tmp_path_factory.mktemp("inputs"), np.random.default_rng(3)
+    for split, sizes in SHARDS.items():
+        (folder / "examples" / f"Split-{split}").mkdir(parents=True)
+        for number, size in enumerate(sizes):
+            name = f"data_tfrecord-{number:05d}-of-{len(sizes):05d}.gz"
+            with tf.io.TFRecordWriter(str(folder / "examples" / f"Split-{split}" / name), "GZIP") as file:
+                for _ in range(size):
+                    file.write(example(rng))
+    (folder / "schema").mkdir()
+    schema = text_format.Parse(SCHEMA, schema_pb2.Schema())
+    (folder / "schema" / "schema.pbtxt").write_text(text_format.MessageToString(schema))
+    examples, schemas = standard_artifacts.Examples(), standard_artifacts.Schema()
+    examples.uri, schemas.uri = str(folder / "examples"), str(folder / "schema")
+    examples.split_names = artifact_utils.encode_split_names(list(SHARDS))
+    examples.set_string_custom_property("payload_format", "FORMAT_TF_EXAMPLE")
+    return {"examples": [examples], "schema": [schemas]}
+
+
+def run(executor: type, inputs: Artifacts, folder: Path, config: dict[str, Any], **properties: Any) -> Artifacts:
+    outputs: Artifacts = {}
+    for key, kind in (
+        ("transform_graph", standard_artifacts.TransformGraph), ("transformed_examples", standard_artifacts.Examples)
+    ):  # fmt: skip
+        artifact = kind()
+        artifact.uri = str(folder / key)
+        outputs[key] = [artifact]
+    context = executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"]))
+    exec_properties = {
+        "preprocessing_fn": "trainer.preprocessing.preprocessing_fn",
+        "custom_config": json.dumps({"config": json.dumps(config)}),
+        "disable_statistics": 1,
+        "force_tf_compat_v1": 0,
+    }
+    executor(context).Do(inputs, outputs, exec_properties | properties)
+    return outputs
+
+
+def contents(outputs: Artifacts) -> dict[str, list[tf.train.Example]]:
+    (transformed,) = outputs["transformed_examples"]
+    rows = {}
+    for split in artifact_utils.decode_split_names(transformed.split_names):
+        files = sorted(map(str, (Path(transformed.uri) / f"Split-{split}").iterdir()))
+        rows[split] = [tf.train.Example.FromString(row.numpy()) for row in tf.data.TFRecordDataset(files, "GZIP")]
+    return rows
+
+
+def files(outputs: Artifacts) -> set[str]:
+    graph = Path(outputs["transform_graph"][0].uri)
+    return {str(path.relative_to(graph)) for path in graph.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_graph_and_examples_are_those_of_the_stock_executor(inputs: Artifacts, tmp_path: Path) -> None:
+    ours = run(transform.Executor, inputs, tmp_path / "ours", CONFIG)
+    theirs = run(stock.Executor, inputs, tmp_path / "theirs", CONFIG)
+    assert contents(ours) == contents(theirs)
+    assert files(ours) == files(theirs)
+    for part in ("metadata/schema.pbtxt", "transformed_metadata/schema.pbtxt", "transform_fn/assets/word"):
+        left, right = (Path(outputs["transform_graph"][0].uri) / part for outputs in (ours, theirs))
+        assert left.read_text() == right.read_text()
+    (transformed,) = ours["transformed_examples"]
+    sizes = {split: sum(shards) for split, shards in SHARDS.items()}
+    assert json.loads(transformed.get_string_custom_property("rows")) == sizes
+    assert {split: len(rows) for split, rows in contents(ours).items()} == sizes
+    names = {path.name for path in (Path(transformed.uri) / "Split-train").iterdir()}
+    assert names == {f"transformed_examples-{number:05d}-of-00003.gz" for number in range(3)}
+
+
+def test_splits_config_says_what_is_analyzed_and_what_is_transformed(inputs: Artifacts, tmp_path: Path) -> None:
+    config = {"label": CONFIG["label"], "features": {"amount": {"column": "numeric"}}}
+    splits = json_format.MessageToJson(transform_pb2.SplitsConfig(analyze=["eval"], transform=["eval"]))
+    outputs = run(transform.Executor, inputs, tmp_path, config, splits_config=splits)
+    (rows,) = contents(outputs).values()
+    amounts = np.array([row.features.feature["amount"].float_list.value[0] for row in rows])
+    assert abs(amounts.mean()) < 1e-6  # the missing ones are the mean, so it stays 0
+    assert len(rows) == 300
+    assert tft.TFTransformOutput(outputs["transform_graph"][0].uri).raw_feature_spec().keys() == {
+        "amount", "word", "hour", "label",
+    }  # fmt: skip
+
+
+def test_error_of_a_column_reaches_the_user_as_it_is(inputs: Artifacts, tmp_path: Path) -> None:
+    config = {"label": CONFIG["label"], "features": {"f": {"column": "numeric", "key": "word"}}}
+    with pytest.raises(TrainingError, match=r"^features\.f: data column 'word' holds text"):
+        run(transform.Executor, inputs, tmp_path, config)
