@@ -194,6 +194,36 @@ def test_weights_beside_the_saved_model_start_another_training_where_this_one_en
         np.testing.assert_array_equal(one, two)
 
 
+OWN_MODEL = """
+import keras
+import tensorflow as tf
+
+class Counting(keras.Model):
+    def __init__(self, *args, **settings):
+        super().__init__(*args, **settings)
+        self.seen = self.add_weight(shape=(), initializer="zeros", trainable=False, name="seen")
+
+    def train_step(self, data):
+        self.seen.assign_add(tf.cast(tf.shape(data[1])[0], tf.float32))
+        return super().train_step(data)
+
+def build(features, label, model):
+    return Counting(features.inputs, keras.layers.Dense(1, activation="sigmoid")(features.deep()))
+"""
+
+
+def test_own_model_with_a_train_step_is_trained_by_it(
+    prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_model_for_run.py").write_text(OWN_MODEL)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = {"kind": "own_model_for_run.build"}
+    record = trained(prepared("binary"), tmp_path, kind, epochs=2, learning_rate=0.01, early_stopping=None)
+    model = build_model(prepared("binary").sections(kind), prepared("binary").output)
+    model.load_weights(tmp_path / "run" / "best.weights.h5")
+    assert float(model.seen) == 2000 * record["best_epoch"]
+
+
 @pytest.mark.slow
 def test_stock_trainer_executor_calls_run_fn_by_its_path(prepared: Prepare, tmp_path: Path) -> None:
     from tfx.components.trainer.executor import GenericExecutor

@@ -1,0 +1,62 @@
+"""The code in docs/extending.md does what the text around it says."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+
+from trainer import columns, models
+from trainer.preprocessing import preprocessing_fn
+from trainer.sections import TrainerSections
+
+DOCS = Path(__file__).parents[2] / "docs" / "extending.md"
+LABEL = {"key": "tip", "kind": "binary"}
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The config of the page, with its modules where Python finds them."""
+    text = DOCS.read_text()
+    for name, code in re.findall(r"```python\n# (mine/\w+\.py)\n(.*?)```", text, re.DOTALL):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code)
+    monkeypatch.chdir(tmp_path)
+    sections = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
+    return {"label": LABEL} | {key: value for section in sections for key, value in section.items()}
+
+
+def sparse(values: list[float | int | None], dtype: tf.DType) -> tf.SparseTensor:
+    present = [(row, value) for row, value in enumerate(values) if value is not None]
+    places, kept = [[row, 0] for row, _ in present], [value for _, value in present]
+    return tf.SparseTensor(places, tf.constant(kept, dtype), [len(values), 1])
+
+
+def test_custom_features_are_computed_and_missing_values_mean_what_the_functions_say(config: dict[str, Any]) -> None:
+    raw = {
+        "trip_miles": sparse([10.0, None, 3.0], tf.float32),
+        "trip_seconds": sparse([1800, 60, None], tf.int64),
+        "trip_start_hour": sparse([8, 12, None], tf.int64),
+        "tip": sparse([1, 0, 1], tf.int64),
+    }
+    sections = TrainerSections.from_json(json.dumps(config))
+    outputs = preprocessing_fn(raw, {"config": sections.to_json()})
+    assert outputs["speed"].numpy().tolist() == [20.0, 0.0, 0.0]
+    assert outputs["rush_hour"].numpy().tolist() == [1, 0, 2]
+    dense = {**raw, "trip_start_hour": tf.constant([[8], [12], [-1]], tf.int64)}
+    assert preprocessing_fn(dense, {"config": sections.to_json()})["rush_hour"].numpy().tolist() == [1, 0, 2]
+
+
+@pytest.mark.parametrize("label", [LABEL, {"key": "tip", "kind": "multiclass", "classes": 4}])
+def test_own_builder_makes_a_model_of_the_labels_width(config: dict[str, Any], label: dict[str, Any]) -> None:
+    sections = TrainerSections.from_json(json.dumps(config | {"label": label}))
+    inputs = columns.ModelInputs(columns.build(sections.features), lambda _: 0)
+    model = models.build(inputs, sections.label, sections.model)
+    assert len([layer for layer in model.layers if isinstance(layer, keras.layers.Dense)]) == 3
+    batch = {"speed": np.array([1.0, 2.0], np.float32), "rush_hour": np.array([0, 2])}
+    assert model(batch).shape == (2, sections.label.num_classes)
