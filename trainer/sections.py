@@ -13,6 +13,8 @@ from configs.model import ModelConfig
 from configs.section import Section
 from configs.train import TrainConfig
 
+_OF_THE_MODEL = ("embedding", "deep", "wide")
+
 
 class TrainerSections(Section):
     """What Transform and Trainer need of the config: `TrainerSections.of(config).to_json()` travels in `custom_config`
@@ -35,8 +37,8 @@ class TrainerSections(Section):
 
     @classmethod
     def for_transform(cls, config: PipelineConfig) -> TrainerSections:
-        """The label and the features alone, so that a change of `train:` leaves Transform's output valid."""
-        return cls(label=config.label, features=config.features)
+        """What Transform computes from: a change of any other setting leaves its output valid."""
+        return cls(label=config.label, features={name: _computed(one) for name, one in config.features.items()})
 
     def to_json(self) -> str:
         """One line of JSON; equal sections give equal text."""
@@ -46,3 +48,9 @@ class TrainerSections(Section):
     def from_json(cls, text: str) -> TrainerSections:
         """The sections that `to_json` wrote."""
         return cls.model_validate_json(text)
+
+
+def _computed(feature: Feature) -> Feature:
+    """A feature without the settings that only the model heeds."""
+    fields = type(feature).model_fields
+    return feature.model_copy(update={name: fields[name].default for name in _OF_THE_MODEL if name in fields})

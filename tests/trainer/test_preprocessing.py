@@ -94,4 +94,14 @@ def test_sections_of_a_config_come_back_from_json_as_they_were() -> None:
     sections = TrainerSections.of(config)
     assert TrainerSections.from_json(sections.to_json()) == sections
     assert sections.features == config.features
-    assert TrainerSections.for_transform(config).train == type(config.train)()
+
+
+def test_settings_that_only_the_model_heeds_do_not_reach_transform() -> None:
+    def for_transform(*overrides: str) -> str:
+        return TrainerSections.for_transform(load("configs/taxi.yaml", overrides=overrides)).to_json()
+
+    assert for_transform() == for_transform(
+        "features.company.embedding=8", "features.pickup.deep=true", "features.company.wide=false", "train.epochs=1",
+        "model.hidden=[4]",
+    )  # fmt: skip
+    assert for_transform() != for_transform("features.company.hash_buckets=63")

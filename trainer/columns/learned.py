@@ -6,8 +6,9 @@ The same values in the same order as tft.vocabulary gives, which takes a dozen B
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -15,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_transform as tft
-from tensorflow_transform import analyzers
 from tensorflow_transform.beam.experimental import PTransformAnalyzer
 
 Strings = npt.NDArray[np.object_]
@@ -45,29 +45,31 @@ def learn(texts: Mapping[Learned, tf.Tensor]) -> dict[Any, tf.Tensor]:
     if not texts:
         return {}
     wishes = tuple(texts)
+    files = file_names([wish.name for wish in wishes])
     paths = tft.experimental.ptransform_analyzer(
         inputs=[tf.stack(list(texts.values()), axis=1)],
-        ptransform=LearnVocabularies(wishes),
+        ptransform=LearnVocabularies(dict(zip(wishes, files, strict=True))),
         output_dtypes=[tf.string] * len(wishes),
         output_shapes=[[]] * len(wishes),
         output_asset_default_values=[EMPTY] * len(wishes),
         name="vocabularies",
     )
-    for wish in wishes:
-        analyzers.register_vocab(_file_name(wish), vocabulary_key=wish.name)
+    for wish, file in zip(wishes, files, strict=True):
+        tft.annotate_asset(wish.name, file)
     return dict(zip(wishes, paths, strict=True))
 
 
 class LearnVocabularies(PTransformAnalyzer):
     """Batches of a string [batch, columns] matrix to one file of values for each column."""
 
-    def __init__(self, wishes: tuple[Learned, ...]) -> None:
+    def __init__(self, files: dict[Learned, str]) -> None:
+        """files: the name of the file of each column's vocabulary, in the order of the columns."""
         super().__init__()
-        self._wishes = wishes
+        self._files = list(files.items())
 
     def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, ...]:
         """Count by column and value; gather by column, in which each has at least a count of nothing; write."""
-        columns = range(len(self._wishes))
+        columns = range(len(self._files))
         counts = (
             batches
             | "CountInBatch" >> beam.FlatMap(_count)
@@ -84,8 +86,8 @@ class LearnVocabularies(PTransformAnalyzer):
         return tuple(written[str(column)] for column in columns)
 
     def _write(self, column: int, counts: Iterable[Count]) -> Iterator[beam.pvalue.TaggedOutput]:
-        wish = self._wishes[column]
-        path = os.path.join(self.base_temp_dir, _file_name(wish))  # noqa: PTH118 (may be remote)
+        wish, name = self._files[column]
+        path = os.path.join(self.base_temp_dir, name)  # noqa: PTH118 (may be remote)
         tf.io.gfile.makedirs(self.base_temp_dir)
         with tf.io.gfile.GFile(path, "wb") as file:
             file.write(b"".join(value + b"\n" for value in chosen(wish, counts)))
@@ -105,5 +107,10 @@ def _count(batch: tuple[Strings]) -> Iterator[tuple[tuple[int, bytes], int]]:
                 yield (column, value), count
 
 
-def _file_name(wish: Learned) -> str:
-    return analyzers.sanitized_vocab_filename(wish.name)
+def file_names(vocabularies: Sequence[str]) -> list[str]:
+    """A file name for each vocabulary: its own where that is one and not taken."""
+    names: list[str] = []
+    for place, vocabulary in enumerate(vocabularies):
+        name = re.sub(r"[^\w.-]", "_", vocabulary)
+        names.append(name if name.lower() not in map(str.lower, names) else f"{place}_{name}")
+    return names

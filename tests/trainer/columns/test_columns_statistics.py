@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from trainer.columns.learned import EMPTY, Learned, chosen
+from trainer.columns.learned import EMPTY, Learned, chosen, file_names
 from trainer.columns.statistics import (
     QUANTILE_ERROR,
     CombineStatistics,
@@ -100,3 +100,8 @@ def test_vocabulary_is_ordered_by_falling_count_then_falling_text(
     assert len(vocabulary) == min(len(left), top_k or len(left))
     assert vocabulary == sorted(vocabulary, key=lambda value: (counts[value], value), reverse=True)
     assert all(counts[value] <= counts[vocabulary[-1]] for value in left.keys() - set(vocabulary))
+
+
+def test_file_of_a_vocabulary_is_named_after_it_but_never_shared() -> None:
+    names = ["word", "pick up/area", "pick_up_area", "Word", "größe"]
+    assert file_names(names) == ["word", "pick_up_area", "2_pick_up_area", "3_Word", "größe"]
