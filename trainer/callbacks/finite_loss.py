@@ -30,7 +30,8 @@ class FiniteLoss(keras.callbacks.Callback):
         loss = (logs or {}).get("loss", 0.0)
         if not math.isfinite(loss):
             first = batch + 2 - self.steps_per_execution
-            steps = f"step {batch + 1}" if first == batch + 1 else f"steps {first} to {batch + 1}"
+            last = min(batch + 1, (self.params or {}).get("steps") or batch + 1)  # an epoch's last execution is short
+            steps = f"step {last}" if first == last else f"steps {first} to {last}"
             raise self._error(loss, f"in {steps} of epoch {self._epoch}")
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
