@@ -26,7 +26,8 @@ def encode(batch: pa.RecordBatch) -> pa.BinaryArray:
     """Each row of `batch` as a serialized tf.Example.
 
     Columns may be int64 (Int64List), float64 or float32 (FloatList, rounded to float32), string or binary (BytesList),
-    or null (a feature of no kind). A null is an empty list.
+    or null. A missing value is a feature of no kind: that is what TensorFlow's parsers, TFDV and the schema take for
+    missing, where an empty list, as TFX's own CsvExampleGen writes it, would count as present.
     """
     names = sorted(batch.schema.names, key=str.encode)
     pieces = [piece for name in names for piece in _column(name.encode(), batch.column(name))]
@@ -74,7 +75,7 @@ def fixed(rows: np.ndarray) -> pa.BinaryArray:
 
 def _column(name: bytes, column: pa.Array) -> tuple[pa.Array | pa.Scalar, ...]:
     if pa.types.is_null(column.type):
-        return (pa.scalar(_empty(name, None), pa.binary()),)
+        return (pa.scalar(_missing(name), pa.binary()),)
     valid = np.asarray(column.is_valid()) if column.null_count else None
     if pa.types.is_integer(column.type):
         values = varints(column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64), valid)
@@ -101,7 +102,7 @@ def _sizes(values: pa.BinaryArray, valid: np.ndarray | None) -> np.ndarray:
 def _heads(name: bytes, kind: int, sizes: np.ndarray) -> pa.Array | pa.Scalar:
     """What stands before values of these sizes: one template for each size, so few templates for many rows."""
     present, which = _distinct(sizes)
-    templates = [_empty(name, kind) if size == MISSING else _head(name, kind, int(size)) for size in present]
+    templates = [_missing(name) if size == MISSING else _head(name, kind, int(size)) for size in present]
     if len(templates) == 1:
         return pa.scalar(templates[0], pa.binary())
     return pa.array(templates, pa.binary()).take(pa.array(which))
@@ -124,9 +125,9 @@ def _head(name: bytes, kind: int, size: int) -> bytes:
     return _entry(name, feature, size)
 
 
-def _empty(name: bytes, kind: int | None) -> bytes:
-    """A whole feature that has no value: an empty list, or no kind at all."""
-    return _entry(name, b"" if kind is None else bytes([kind << 3 | 2, 0]), 0)
+def _missing(name: bytes) -> bytes:
+    """A whole feature that has no value."""
+    return _entry(name, b"", 0)
 
 
 def _entry(name: bytes, feature: bytes, size: int) -> bytes:

@@ -57,7 +57,13 @@ def records(files: list[str]) -> list[bytes]:
 
 
 def canonical(record: bytes) -> bytes:
-    return tf.train.Example.FromString(record).SerializeToString(deterministic=True)
+    """The record with features in order, and a missing value, which stock writes as an empty list, without a kind."""
+    example = tf.train.Example.FromString(record)
+    for feature in example.features.feature.values():
+        kind = feature.WhichOneof("kind")
+        if kind and not getattr(feature, kind).value:
+            feature.ClearField(kind)
+    return example.SerializeToString(deterministic=True)
 
 
 def digests(folder: str) -> dict[str, str]:
@@ -182,20 +188,14 @@ def test_more_shards_than_rows_leaves_readable_empty_shards(tmp_path: Path) -> N
     assert sorted(values) == list(range(60))
 
 
-def test_missing_values_are_empty_lists_and_an_empty_column_has_no_kind(tmp_path: Path) -> None:
+def test_a_missing_value_is_a_feature_without_a_kind(tmp_path: Path) -> None:
     (tmp_path / "f.csv").write_text("i,f,s,none\n" + "".join(f"{i},{i}.5,s{i},\n" for i in range(50)) + ",,,\n" * 1)
     examples = generate(tmp_path / "out", str(tmp_path / "f.csv"), splits={"train": 1, "eval": 1})
     found = [
         tf.train.Example.FromString(r).features.feature for s in ("train", "eval") for r in records(shards(examples, s))
     ]
     (missing,) = [feature for feature in found if not feature["s"].bytes_list.value]
-    assert {name: missing[name].WhichOneof("kind") for name in missing} == {
-        "i": "int64_list",
-        "f": "float_list",
-        "s": "bytes_list",
-        "none": None,
-    }
-    assert not any(len(missing[name].int64_list.value) + len(missing[name].float_list.value) for name in missing)
+    assert {name: missing[name].WhichOneof("kind") for name in missing} == dict.fromkeys(("i", "f", "s", "none"))
 
 
 def test_rows_of_one_key_share_a_split(tmp_path: Path) -> None:

@@ -42,11 +42,11 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
 
 
 def as_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """What TFX's encoder takes: float32 and bytes, each value in a list, a null as an empty list."""
+    """What TFX's encoder takes: float32 and bytes, each value in a list, a null as a null."""
     types = {pa.string(): pa.binary(), pa.float64(): pa.float32(), pa.int64(): pa.int64()}
     columns = [
         pa.array(
-            [[] if value is None else [value] for value in column.cast(types[column.type]).to_pylist()],
+            [None if value is None else [value] for value in column.cast(types[column.type]).to_pylist()],
             pa.list_(types[column.type]),
         )
         for column in batch.columns
