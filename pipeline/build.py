@@ -18,6 +18,7 @@ from components.example_gen.component import ExampleGen
 from components.example_gen.spans import Spans
 from components.pusher import pusher
 from components.schema import read_schema
+from components.transform import Transform
 from configs.config import PipelineConfig
 from configs.features import CustomFeature, data_columns
 from pipeline.digest import digest_path
@@ -71,9 +72,9 @@ def _schema(config: PipelineConfig, statistics: channel.BaseChannel) -> base_nod
     return stock.ImportSchemaGen(schema_file=str(Path(config.data.schema_file).absolute())).with_id("SchemaGen")
 
 
-def _transform(config: PipelineConfig, examples: channel.BaseChannel, schema: channel.BaseChannel) -> stock.Transform:
+def _transform(config: PipelineConfig, examples: channel.BaseChannel, schema: channel.BaseChannel) -> Transform:
     hooks = [feature.function for feature in config.features.values() if isinstance(feature, CustomFeature)]
-    return stock.Transform(
+    return Transform(
         examples=examples,
         schema=schema,
         preprocessing_fn="trainer.preprocessing.preprocessing_fn",
@@ -87,7 +88,7 @@ def _transform(config: PipelineConfig, examples: channel.BaseChannel, schema: ch
     )
 
 
-def _trainer(config: PipelineConfig, transform: stock.Transform, schema: channel.BaseChannel) -> stock.Trainer:
+def _trainer(config: PipelineConfig, transform: Transform, schema: channel.BaseChannel) -> stock.Trainer:
     hooks = [config.model.kind] if "." in config.model.kind else []
     return stock.Trainer(
         run_fn="trainer.run.run_fn",
