@@ -93,7 +93,7 @@ def _without_baseline(evaluate: EvaluateConfig, evaluation: Evaluation) -> list[
     if evaluation.baseline is not None:
         return []
     return [
-        Bound(metric, evaluation.metrics.get(metric), f"no worse than a baseline by {tolerance:g}; there is none yet")
+        Bound(metric, evaluation.metrics.get(metric), f"within {tolerance:g} of the baseline; there is none yet")
         for metric, threshold in evaluate.thresholds.items()
         if (tolerance := threshold.not_worse_than_baseline_by) is not None
     ]

@@ -17,6 +17,7 @@ from pipeline.terminal.words import LOOKS, count, duration
 REFRESHES_PER_SECOND = 8
 _ROOMY = 72  # columns from which two spaces fit between the fields
 _NO_ROOM_FOR_ROWS = 48
+LOADING = "loading TensorFlow, TFX and Beam"
 
 
 class LiveDisplay:
@@ -60,6 +61,8 @@ class LiveDisplay:
 
 def render(record: RunRecord, now: float, console: Console) -> RenderableType:
     """The headline and the table of components, as they stand at `now` (Unix seconds)."""
+    if not record.nodes:
+        return Group(_headline(record, now), Text(LOADING if not record.status.ended else "", "dim"))
     return Group(_headline(record, now), _table(record, now, console))
 
 

@@ -25,11 +25,11 @@ class PlainDisplay:
     def update(self, record: RunRecord) -> None:
         """Write a line for each component whose status is another one than at the last call."""
         if self._shown is None:
-            self._shown = {node.id: Status.WAITING for node in record.nodes}
-            self._write(f"{record.pipeline}  run {record.run_id}  {len(record.nodes)} components")
+            self._shown = {}
+            self._write(f"{record.pipeline}  run {record.run_id}")
         width = max((len(node.id) for node in record.nodes), default=0)
         for node in record.nodes:
-            if self._shown.get(node.id) is not node.status:
+            if self._shown.get(node.id, Status.WAITING) is not node.status:
                 self._shown[node.id] = node.status
                 self._write(line(node, width, self._clock()))
 

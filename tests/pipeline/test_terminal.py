@@ -140,7 +140,7 @@ def test_a_pipe_gets_one_line_at_each_change() -> None:
         record.nodes[2].status = Status.SKIPPED
         display.update(record)
     assert stream.getvalue().splitlines() == [
-        "22:13:20 chicago-taxi  run r-1  3 components",
+        "22:13:20 chicago-taxi  run r-1",
         "22:13:21 ExampleGen  cached         0.0 s  15,002 rows out",
         "22:13:21 Transform   running               15,002 rows in",
         "22:13:25 Transform   done           4.1 s  15,002 rows in  15,002 rows out",
@@ -228,11 +228,11 @@ MISSED = Bound("auc", 0.9, "at least 0.9190 (baseline: 0.9290)", 0.919, False)
 
 
 def test_summary_of_a_blessed_run_names_blessing_push_report_and_time() -> None:
-    other = Bound("auc", 0.9312, "no worse than a baseline by 0.01; there is none yet")
+    other = Bound("auc", 0.9312, "within 0.01 of the baseline; there is none yet")
     verdict = Verdict(True, (LEAST, other), (str(LEAST), str(other)), "serving/17")
     assert summary(finished(), verdict, Path("runs/r-1/report.html")) == [
         "blessing  blessed: auc is 0.9312; it must be at least 0.85",
-        "          auc is 0.9312; it must be no worse than a baseline by 0.01; there is none yet",
+        "          auc is 0.9312; it must be within 0.01 of the baseline; there is none yet",
         "pushed    serving/17",
         "report    runs/r-1/report.html",
         "time      31.2 s (1 of 3 components reused)",
