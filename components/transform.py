@@ -120,6 +120,7 @@ class TransformShards(beam.DoFn):
         self._features = tf.function(
             lambda serialized: layer(tf.io.parse_example(serialized, spec)),
             input_signature=[tf.TensorSpec([None], tf.string)],
+            autograph=False,  # there is nothing to convert, and looking for it takes half a second
         )
 
     def process(self, shard: Shard) -> Iterator[dict[str, int]]:
