@@ -43,6 +43,9 @@ def _told(verb: Callable[P, None]) -> Callable[P, None]:
         except HeadraceError as error:
             click.echo(str(error), err=True)
             sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
 
     return wrapped
 
@@ -101,6 +104,8 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
 def run(config: Path, profile: str | None, overrides: tuple[str, ...], fresh: bool) -> None:
     """Run the pipeline of CONFIG on this machine; only what changed since the last run runs again."""
     prepare()
+    from dataclasses import replace
+
     from rich.console import Console
 
     from pipeline.local.record import Status
@@ -115,7 +120,10 @@ def run(config: Path, profile: str | None, overrides: tuple[str, ...], fresh: bo
     with open_display(console) as display:
         record, run_dir = run_pipeline(loaded.config, str(config), display, reuse=not fresh)
     report_file = write_report(run_dir)
-    print_summary(console, record, read_verdict(RunFolder(run_dir, record)), _short(report_file))
+    verdict = read_verdict(RunFolder(run_dir, record))
+    if verdict.pushed is not None:
+        verdict = replace(verdict, pushed=str(_short(Path(verdict.pushed))))
+    print_summary(console, record, verdict, _short(report_file))
     if record.status is not Status.DONE:
         sys.exit(INTERRUPTED if record.status is Status.INTERRUPTED else 1)
 

@@ -33,6 +33,8 @@ class Node:
     """One component."""
 
     id: str
+    kind: str
+    """TFX's name for this kind of component, such as `tfx.components.trainer.component.Trainer`."""
     executor: type[base_executor.BaseExecutor]
     exec_properties: Mapping[str, Any]
     inputs: Mapping[str, tuple[tuple[str, str], ...]]
@@ -61,12 +63,10 @@ def plan(pipeline: Pipeline) -> dict[str, Node]:
 
 
 def _node(component: base_component.BaseComponent) -> Node:
-    inputs = {
-        key: tuple((channel.producer_component_id, channel.output_key) for channel in [value])
-        for key, value in component.inputs.items()
-    }
+    inputs = {key: ((channel.producer_component_id, channel.output_key),) for key, channel in component.inputs.items()}
     return Node(
         id=component.id,
+        kind=component.type,
         executor=component.executor_spec.executor_class,
         exec_properties={key: value for key, value in component.exec_properties.items() if value is not None},
         inputs=inputs,

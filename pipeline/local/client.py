@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +18,7 @@ from configs.errors import RunError
 from pipeline.local.wire import Line
 
 PROJECT = Path(__file__).resolve().parents[2]
+ORPHANS_SECONDS = 0.5
 
 
 class WarmProcess:
@@ -35,7 +37,7 @@ class WarmProcess:
         paths = [str(PROJECT), *(entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry)]
         with log.open("ab") as stream:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-m", "pipeline.local.warm", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "pipeline.local.warm", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
@@ -58,6 +60,15 @@ class WarmProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        self._wait_for_children()
+
+    def _wait_for_children(self) -> None:
+        """Until the group is empty; not for ever, as nobody reaps orphans in some containers."""
+        deadline = time.monotonic() + ORPHANS_SECONDS
+        with contextlib.suppress(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.killpg(self._process.pid, 0)
+                time.sleep(0.005)
 
     def nodes(self) -> list[dict[str, Any]]:
         """Wait until it is ready; its nodes, each after all that it needs. RunError if the pipeline cannot be built."""

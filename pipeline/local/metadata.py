@@ -16,6 +16,10 @@ from pipeline.local.wire import Stored
 Artifacts = Mapping[str, list[Stored]]
 CACHE_KEY = "cache_key"
 """Context type whose instances are named by cache keys: an indexed way from a key to its executions."""
+NODE = "headrace_node"
+"""Custom property of executions: the node's id. Their others are the component's parameters, as in TFX."""
+PUSHED_TO = "pushed_destination"
+"""Custom property of a pushed model: the folder outside the pipeline that it was copied to."""
 
 
 class Metadata:
@@ -31,24 +35,29 @@ class Metadata:
         }
         self._pipeline, self._run_id = pipeline, run_id
 
-    def begin(self, node: str, type_: str) -> int:
-        """A new running execution of a node; its id."""
+    def begin(self, node: str, kind: str, parameters: Mapping[str, str | int | float]) -> int:
+        """A new running execution of a node, with the parameters that it runs with; its id.
+
+        kind: TFX's name for this sort of component.
+        """
         execution = mlmd.Execution(
-            type_id=self._store.put_execution_type(mlmd.ExecutionType(name=type_)),
+            type_id=self._store.put_execution_type(mlmd.ExecutionType(name=kind)),
             last_known_state=mlmd.Execution.RUNNING,
         )
-        execution.custom_properties["node"].string_value = node
+        for key, value in parameters.items():
+            _set(execution.custom_properties[key], value)
+        execution.custom_properties[NODE].string_value = node
         (execution_id, _, _) = self._store.put_execution(execution, [], self._contexts(node), True)
         return int(execution_id)
 
     def complete(self, execution_id: int, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> dict[str, Stored]:
         """Record what an execution used and made; the outputs with their ids."""
-        return self._finish(execution_id, mlmd.Execution.COMPLETE, cache_key, inputs, outputs, mlmd.Event.OUTPUT)
+        self._finish(execution_id, mlmd.Execution.COMPLETE, cache_key, inputs, outputs)
+        return self._outputs(execution_id)
 
-    def reuse(self, node: str, type_: str, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> None:
-        """Record that a run took the outputs of an earlier execution."""
-        execution_id = self.begin(node, type_)
-        self._finish(execution_id, mlmd.Execution.CACHED, cache_key, inputs, outputs, mlmd.Event.OUTPUT)
+    def reuse(self, execution_id: int, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> None:
+        """Record that an execution took the outputs of an earlier one."""
+        self._finish(execution_id, mlmd.Execution.CACHED, cache_key, inputs, outputs)
 
     def fail(self, execution_id: int, *, canceled: bool = False) -> None:
         """Mark an execution as one that ended without outputs."""
@@ -65,7 +74,7 @@ class Metadata:
         complete = [item.id for item in executions if item.last_known_state == mlmd.Execution.COMPLETE]
         for execution_id in sorted(complete, reverse=True):
             outputs = self._outputs(execution_id)
-            if all(Path(stored.uri).exists() for stored in outputs.values()):
+            if all(map(_is_there, outputs.values())):
                 return outputs
         return None
 
@@ -73,25 +82,16 @@ class Metadata:
         """Id and node of every execution that a killed run left unfinished."""
         for execution in self._store.get_executions():
             if execution.last_known_state == mlmd.Execution.RUNNING:
-                yield execution.id, execution.custom_properties["node"].string_value
+                yield execution.id, execution.custom_properties[NODE].string_value
 
-    def _finish(  # noqa: PLR0913, PLR0917
-        self,
-        execution_id: int,
-        state: int,
-        cache_key: str,
-        inputs: Artifacts,
-        outputs: Artifacts,
-        direction: int,
-    ) -> dict[str, Stored]:
+    def _finish(self, execution_id: int, state: int, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> None:
         (execution,) = self._store.get_executions_by_id([execution_id])
         execution.last_known_state = state
         used = [(stored.artifact, _event(mlmd.Event.INPUT, key, n)) for key, n, stored in _each(inputs)]
-        made = [(self._typed(stored), _event(direction, key, n)) for key, n, stored in _each(outputs)]
+        made = [(self._typed(stored), _event(mlmd.Event.OUTPUT, key, n)) for key, n, stored in _each(outputs)]
         key_context = mlmd.Context(type_id=self._types[CACHE_KEY], name=cache_key)
-        contexts = [*self._contexts(execution.custom_properties["node"].string_value), key_context]
+        contexts = [*self._contexts(execution.custom_properties[NODE].string_value), key_context]
         self._store.put_execution(execution, [*used, *made], contexts, True)
-        return self._outputs(execution_id)
 
     def _typed(self, stored: Stored) -> mlmd.Artifact:
         artifact = mlmd.Artifact()
@@ -110,6 +110,21 @@ class Metadata:
     def _contexts(self, node: str) -> list[mlmd.Context]:
         names = {"pipeline": self._pipeline, "pipeline_run": self._run_id, "node": f"{self._pipeline}.{node}"}
         return [mlmd.Context(type_id=self._types[type_], name=name) for type_, name in names.items()]
+
+
+def _is_there(stored: Stored) -> bool:
+    """Whether an output can still be used: its files, and those that it was copied to."""
+    pushed_to = stored.properties.get(PUSHED_TO)
+    return Path(stored.uri).exists() and (not pushed_to or Path(str(pushed_to)).exists())
+
+
+def _set(value: mlmd.Value, content: str | int | float) -> None:
+    if isinstance(content, str):
+        value.string_value = content
+    elif isinstance(content, int):
+        value.int_value = content
+    else:
+        value.double_value = content
 
 
 def _each(artifacts: Artifacts) -> Iterator[tuple[str, int, Stored]]:

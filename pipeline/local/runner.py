@@ -185,7 +185,8 @@ class _Run:
         node.started, node.rows_in = time.time(), rows_in(inputs, spec["splits"])
         found = self._metadata.find(key) if self._reuse and spec["cacheable"] else None
         if found is not None:
-            self._metadata.reuse(node.id, spec["type"], key, inputs, {name: [item] for name, item in found.items()})
+            execution_id = self._metadata.begin(node.id, spec["kind"], spec["parameters"])
+            self._metadata.reuse(execution_id, key, inputs, {name: [item] for name, item in found.items()})
             self._finish(node, Status.CACHED, found)
             return
         node.status = Status.RUNNING
@@ -195,7 +196,7 @@ class _Run:
     def _launch(
         self, node: NodeRecord, spec: Mapping[str, Any], key: str, inputs: dict[str, list[Stored]]
     ) -> _Execution:
-        execution_id = self._metadata.begin(node.id, spec["type"])
+        execution_id = self._metadata.begin(node.id, spec["kind"], spec["parameters"])
         scratch = self._folders.home / "tmp" / str(execution_id)
         scratch.mkdir(parents=True)
         execution = _Execution(execution_id, key, inputs, scratch / "result.json", scratch)
@@ -244,9 +245,10 @@ class _Run:
             self._metadata.fail(execution.id, canceled=True)
             _remove_outputs(self._folders, id_, execution.id)
             shutil.rmtree(execution.scratch, ignore_errors=True)
-            node = self._record.node(id_)
-            node.status, node.finished = Status.INTERRUPTED, time.time()
         self._running.clear()
+        for node in self._record.nodes:
+            if node.status is Status.RUNNING:
+                node.status, node.finished = Status.INTERRUPTED, time.time()
 
     def _cache_key(self, spec: Mapping[str, Any]) -> str:
         known = {

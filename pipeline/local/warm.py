@@ -43,7 +43,8 @@ class Server:
     def __init__(self, line: Line, request: dict[str, Any]) -> None:
         from configs.config import PipelineConfig
 
-        sys.path[:0] = [path for path in request["path"] if path not in sys.path]
+        # Last, so that a trainer.py or queue.py of the user's cannot stand in for ours or Python's own.
+        sys.path += [path for path in request["path"] if path not in sys.path]
         self._line = line
         self._config = PipelineConfig.model_validate_json(request["config"])
         self._nodes = _warm_up(self._config)
@@ -119,7 +120,10 @@ def _warm_up(config: Any) -> dict[str, Any]:
 def _describe(node: Any) -> dict[str, Any]:
     return {
         "id": node.id,
-        "type": f"{node.executor.__module__}.{node.executor.__qualname__}",
+        "kind": node.kind,
+        "parameters": {
+            key: value for key, value in node.exec_properties.items() if isinstance(value, str | int | float)
+        },
         "digest": node.digest,
         "cacheable": node.cacheable,
         "inputs": node.inputs,
