@@ -25,7 +25,7 @@ METRICS = {
     "regression": {
         "mean_squared_error": "MeanSquaredError",
         "mean_absolute_error": "MeanAbsoluteError",
-        "r_squared": "SquaredPearsonCorrelation",
+        "squared_correlation": "SquaredPearsonCorrelation",
     },
 }
 """For each kind of label: the metric's name in the config, and its class in TensorFlow Model Analysis."""

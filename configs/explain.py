@@ -121,10 +121,14 @@ def _unknown(refusal: Refusal) -> str:
     known = holder.get("properties", {})
     kind = next((value["const"] for value in known.values() if "const" in value), None)
     kinds = tags(follow(refusal.where[:-1])[1]) if kind else {}
-    owner = f"a {kind} {'feature' if kinds else 'source'}" if kind else dotted(refusal.where[:-1])
+    owner = f"{_article(kind)} {kind} {'feature' if kinds else 'source'}" if kind else dotted(refusal.where[:-1])
     said = f"no such setting; {owner or 'a config'} has: {listed(known, 16)}"
     close = did_you_mean(name, known) or hints.of_other_kinds(name, kinds)
     return said + (close or hints.elsewhere(name, refusal.where[:-1]))
+
+
+def _article(word: str) -> str:
+    return "an" if word[0] in "aeiou" else "a"
 
 
 def _unknown_kind(refusal: Refusal, tree: Tree) -> str:

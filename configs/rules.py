@@ -80,7 +80,9 @@ def _unfit_metric(name: str, kind: str) -> str:
     return f"{what}; for {kind}: {either(METRICS[kind])}{did_you_mean(name, METRICS[kind])}"
 
 
-SHARES = frozenset({"auc", "auc_precision_recall", "binary_accuracy", "precision", "recall", "accuracy", "r_squared"})
+SHARES = frozenset(
+    {"auc", "auc_precision_recall", "binary_accuracy", "precision", "recall", "accuracy", "squared_correlation"}
+)
 """Metrics that lie between 0 and 1."""
 
 

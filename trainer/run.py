@@ -13,6 +13,7 @@ from trainer import columns, models
 from trainer.export import Signatures, export
 from trainer.fitting import WEIGHTS, fit
 from trainer.inputs import open_inputs
+from trainer.label_scale import adapt
 from trainer.sections import TrainerSections
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def run_fn(fn_args: FnArgs) -> None:
     keras.utils.set_random_seed(sections.train.seed)
     model = build_model(sections, transform_output)
     inputs = open_inputs(fn_args.train_files, fn_args.eval_files, transform_output, sections)
+    adapt(model, inputs.train)
     history = fit(model, inputs, sections, run_dir)
     history.write(run_dir)
     signatures = Signatures(model, transform_output, raw_columns(sections), sections.label.key)

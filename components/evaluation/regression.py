@@ -28,5 +28,5 @@ class Regression(Measure):
         return {
             "mean_squared_error": float(squared / n),
             "mean_absolute_error": float(absolute / n),
-            "r_squared": float((n * yp - y * p) ** 2 / spread) if spread > 0 else float("nan"),
+            "squared_correlation": float((n * yp - y * p) ** 2 / spread) if spread > 0 else float("nan"),
         }

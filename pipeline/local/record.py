@@ -53,6 +53,7 @@ class NodeRecord:
     rows_out: int | None = None
     log: str | None = None
     error: str | None = None
+    expected: bool = False  # the error is the user's to mend, and says how: no log is needed to understand it
     outputs: dict[str, ArtifactRecord] = field(default_factory=dict)
 
     def seconds(self, now: float) -> float | None:

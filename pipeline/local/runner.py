@@ -227,7 +227,7 @@ class _Run:
         else:
             self._metadata.fail(execution.id)
             _remove_outputs(self._folders, id_, execution.id)
-            node.error = result["error"]
+            node.error, node.expected = result["error"], result.get("expected", False)
             self._finish(node, Status.FAILED, {})
         self._tell()
 

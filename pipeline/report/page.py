@@ -109,7 +109,7 @@ def _failure(node: NodeRecord, run_dir: Path) -> Failure:
     if not log.exists() and node.log:
         log = Path(node.log)
     link = Path(os.path.relpath(log, run_dir)).as_posix() if log.exists() else ""
-    return Failure(node, last_lines(log, _LOG_LINES), link)
+    return Failure(node, [] if node.expected else last_lines(log, _LOG_LINES), link)
 
 
 def _with_marked_keys(text: str) -> Markup:

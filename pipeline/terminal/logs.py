@@ -39,6 +39,7 @@ def last_lines(log: Path, n: int = 12) -> list[str]:
 def failure_text(node: NodeRecord, log: Path | None = None, n: int = 12) -> str:
     """Which component failed, why, the last lines of its log that say more than that, and where the log lies.
 
+    An error that the user can mend says all by itself, so there the log's lines are left out.
     `log`: default, the one that the record names.
     """
     if log is None and node.log:
@@ -46,7 +47,7 @@ def failure_text(node: NodeRecord, log: Path | None = None, n: int = 12) -> str:
     cause = (node.error or "it ended without a message").rstrip()
     parts = [f"{node.id} failed: {cause}"]
     told = {line.strip() for line in cause.splitlines()}
-    lines = last_lines(log, n + len(told)) if log is not None else []
+    lines = last_lines(log, n + len(told)) if log is not None and not node.expected else []
     lines = [line for line in lines if line.strip() not in told][-n:]
     if lines:
         parts += ["", "last lines of its log:", *(f"  {line}" for line in lines)]

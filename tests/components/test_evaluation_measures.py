@@ -102,7 +102,7 @@ def test_regression_metrics_equal_an_independent_computation() -> None:
     found = MEASURES["regression"].metrics(_whole("regression", labels, p[:, None], parts=4))
     assert found["mean_squared_error"] == pytest.approx(np.mean((labels - p) ** 2))
     assert found["mean_absolute_error"] == pytest.approx(np.mean(np.abs(labels - p)))
-    assert found["r_squared"] == pytest.approx(np.corrcoef(labels, p)[0, 1] ** 2)
+    assert found["squared_correlation"] == pytest.approx(np.corrcoef(labels, p)[0, 1] ** 2)
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
@@ -123,7 +123,7 @@ def test_metrics_that_divide_by_nothing_have_no_value() -> None:
         "recall",
     ]
     constant = MEASURES["regression"].metrics(_whole("regression", np.arange(3.0), np.full((3, 1), 2.0)))
-    assert np.isnan(constant["r_squared"])
+    assert np.isnan(constant["squared_correlation"])
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=1, max_size=50), st.integers(1, 5))

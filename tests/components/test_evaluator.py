@@ -180,7 +180,7 @@ def test_regression_metrics_equal_numpy(data: Any, examples: Any, models: Any, t
     assert evaluation.metrics == {
         "mean_squared_error": pytest.approx(np.mean((p - y) ** 2), rel=1e-5),
         "mean_absolute_error": pytest.approx(np.mean(np.abs(p - y)), rel=1e-5),
-        "r_squared": pytest.approx(np.corrcoef(p, y)[0, 1] ** 2, rel=1e-5),
+        "squared_correlation": pytest.approx(np.corrcoef(p, y)[0, 1] ** 2, rel=1e-5),
     }
 
 

@@ -69,8 +69,8 @@ BROKEN = {
             "threshold",
         ),
         (
-            "evaluate: {thresholds: {r_squared: {min: 0.5}}}",
-            '1: evaluate.thresholds.r_squared: "r_squared" is for regression labels, and this label is binary; for '
+            "evaluate: {thresholds: {squared_correlation: {min: 0.5}}}",
+            '1: evaluate.thresholds.squared_correlation: "squared_correlation" is for regression labels, and this label is binary; for '
             f"binary: {BINARY}",
         ),
     ],

@@ -8,10 +8,11 @@ import keras
 
 from configs.label import LabelConfig
 from configs.model import ModelConfig
+from trainer.label_scale import unscale
 from trainer.nearest import unknown
 
-HEADS = {"binary": "sigmoid", "multiclass": "softmax", "regression": "linear"}
-"""For each kind of label the activation of the model's output."""
+HEADS = {"binary": "sigmoid", "multiclass": "softmax"}
+"""For each kind of classes the activation of the model's output."""
 
 
 def tower(x: keras.KerasTensor, model: ModelConfig) -> keras.KerasTensor:
@@ -30,7 +31,9 @@ def logits(x: keras.KerasTensor, label: LabelConfig, name: str = "logits") -> ke
 
 
 def head(scores: keras.KerasTensor, label: LabelConfig) -> keras.KerasTensor:
-    """float32 [batch, label.num_classes]: probabilities for classes, numbers for a regression."""
+    """float32 [batch, label.num_classes]: probabilities for classes, numbers on the label's scale for a regression."""
+    if label.kind == "regression":
+        return unscale(scores)
     return keras.layers.Activation(HEADS[label.kind], dtype="float32", name="predictions")(scores)
 
 
