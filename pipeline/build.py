@@ -100,6 +100,7 @@ def _trainer(config: PipelineConfig, transform: Transform, schema: channel.BaseC
         custom_config={
             "config": TrainerSections.of(config).to_json(),
             "sources": sources_digest("trainer.run", *map(_module, hooks)),
+            "files": _file_digests(config),
         },
     )
 
@@ -128,7 +129,7 @@ def _module(dotted_path: str) -> str:
 
 
 def _file_digests(config: PipelineConfig) -> str:
-    """Of the vocabulary files: Transform reads them, so an edit to one must invalidate it."""
+    """Of the vocabulary files: Transform and Trainer read them, so an edit to one must run both again."""
     files = [getattr(feature, "file", None) for feature in config.features.values()]
     return json.dumps(
         {file: digest_path(Path(file)) for file in files if file and Path(file).is_file()}, sort_keys=True
