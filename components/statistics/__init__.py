@@ -1,0 +1,1 @@
+"""Statistics of the examples, split by split: StatisticsGen."""

@@ -1,0 +1,152 @@
+"""The most frequent values of text columns and the number of distinct ones, in bounded memory.
+
+TFDV offers two ways in its place: exact counts, for which every distinct value goes through a shuffle of its own, and
+sketches, which are not exact beyond 1,024 distinct values. Here the counts are exact until a column has LIMIT distinct
+values (or BYTES of them). Then the less frequent ones are dropped, as Misra and Gries do it (Finding repeated elements,
+Science of Computer Programming 2, 1982), and a sketch of k minimum values counts the distinct ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from tensorflow_data_validation.arrow import arrow_util
+from tensorflow_data_validation.statistics.generators import stats_generator
+from tensorflow_data_validation.types import FeaturePath
+from tensorflow_data_validation.utils import top_k_uniques_stats_util as protos
+from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics
+from tfx_bsl.arrow import array_util
+from tfx_bsl.sketches import KmvSketch
+
+LIMIT = 1 << 18
+"""Distinct values of a column that are counted exactly."""
+BYTES = 32 << 20
+"""Bytes of distinct values of a column that are kept."""
+MINIMUM_VALUES = 1 << 16
+"""Of the sketch: its relative standard error is one over the root of this, 0.4%."""
+
+_PENDING = 1 << 18
+_EMPTY = pa.table({"values": pa.array([], pa.large_binary()), "counts": pa.array([], pa.int64())})
+
+
+@dataclass
+class Counts:
+    """How often each value of a column occurred. What has come since the last `settle` is pending."""
+
+    table: pa.Table = field(default_factory=lambda: _EMPTY)
+    """values: large_binary, distinct; counts: int64, of N values at most 2 N / LIMIT too low where some were dropped
+    (more where values are longer than BYTES / LIMIT).
+    """
+    pending: list[pa.Table] = field(default_factory=list)
+    pending_bytes: int = 0
+    distinct: KmvSketch | None = None
+    """Of all values that were in the table when some of them were dropped."""
+
+    def add(self, values: pa.Array) -> None:
+        """Count the values of a batch."""
+        found = values.value_counts()
+        columns = [found.field("values").cast(pa.large_binary()), found.field("counts")]
+        self._append(pa.table(columns, ["values", "counts"]))
+
+    def merge(self, other: Counts) -> None:
+        """Take over the other's counts."""
+        if self.distinct is None or other.distinct is None:
+            self.distinct = self.distinct or other.distinct
+        else:
+            self.distinct.Merge(other.distinct)
+        for table in (other.table, *other.pending):
+            self._append(table)
+
+    def settle(self) -> None:
+        """Add up what is pending, and drop values if there are too many."""
+        if self.pending:
+            every = pa.concat_tables([self.table, *self.pending]).group_by("values", use_threads=False)
+            self.table = every.aggregate([("counts", "sum")]).rename_columns(_EMPTY.schema.names)
+            self.pending, self.pending_bytes = [], 0
+        if self.table.num_rows > LIMIT or self.table.nbytes > BYTES:
+            self._drop()
+
+    def most_frequent(self, number: int) -> list[protos.FeatureValueCount]:
+        """The most frequent first, of equally frequent ones the last in the order of bytes first, as in TFDV."""
+        order = [("counts", "descending"), ("values", "descending")]
+        top = self.table.take(pc.select_k_unstable(self.table, number, order))
+        return [protos.FeatureValueCount(row["values"], max(row["counts"], 1)) for row in top.to_pylist()]
+
+    def number(self) -> int:
+        """How many distinct values there were."""
+        if self.distinct is None:
+            return int(self.table.num_rows)
+        self._add_to(self.distinct)
+        return int(self.distinct.Estimate())
+
+    def _append(self, table: pa.Table) -> None:
+        self.pending.append(table)
+        self.pending_bytes += table.nbytes
+        if self.pending_bytes > max(_PENDING, self.table.nbytes // 2):
+            self.settle()
+
+    def _add_to(self, sketch: KmvSketch) -> None:
+        for values in self.table["values"].chunks:
+            sketch.AddValues(values)
+
+    def _drop(self) -> None:
+        """Keep the most frequent half, counted lower by as much as the most frequent value that is dropped."""
+        self.distinct = self.distinct or KmvSketch(MINIMUM_VALUES)
+        self._add_to(self.distinct)
+        table = self.table.sort_by([("counts", "descending")])
+        sizes = np.cumsum(pc.binary_length(table["values"]).to_numpy() + 16)
+        kept = max(1, min(LIMIT // 2, int(np.searchsorted(sizes, BYTES // 2, "right"))))
+        highest = table["counts"][kept].as_py() if kept < table.num_rows else 0
+        counts = pc.max_element_wise(pc.subtract(table["counts"], highest), 0)
+        self.table = table.set_column(1, "counts", counts).take(np.arange(kept))
+
+
+class CategoryGenerator(stats_generator.CombinerStatsGenerator):
+    """TFDV's `unique`, `top_values` and `rank_histogram` of every text column."""
+
+    def __init__(self, top_values: int, rank_buckets: int) -> None:
+        super().__init__("CategoryGenerator")
+        self._top_values, self._rank_buckets = top_values, rank_buckets
+
+    def create_accumulator(self) -> dict[FeaturePath, Counts]:
+        """Counts by column."""
+        return {}
+
+    def add_input(self, accumulator: dict[FeaturePath, Counts], batch: pa.RecordBatch) -> dict[FeaturePath, Counts]:
+        """Count the values of a batch."""
+        for path, column, _ in arrow_util.enumerate_arrays(batch, None, enumerate_leaves_only=True):
+            values, _ = array_util.flatten_nested(column)
+            if arrow_util.is_binary_like(values.type):
+                accumulator.setdefault(path, Counts()).add(values)
+        return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[dict[FeaturePath, Counts]]) -> dict[FeaturePath, Counts]:
+        """Add them up into the first."""
+        total, *others = accumulators
+        for other in others:
+            for path, counts in other.items():
+                total.setdefault(path, Counts()).merge(counts)
+        return total
+
+    def compact(self, accumulator: dict[FeaturePath, Counts]) -> dict[FeaturePath, Counts]:
+        """Leave nothing pending."""
+        for counts in accumulator.values():
+            counts.settle()
+        return accumulator
+
+    def extract_output(self, accumulator: dict[FeaturePath, Counts]) -> DatasetFeatureStatistics:
+        """The statistics of the columns that have values."""
+        number = max(self._top_values, self._rank_buckets)
+        return DatasetFeatureStatistics(
+            features=[
+                protos.make_feature_stats_proto_topk_uniques(
+                    path, self._top_values, self._rank_buckets, counts.number(), counts.most_frequent(number)
+                )
+                for path, counts in self.compact(accumulator).items()
+                if counts.table.num_rows
+            ]
+        )
