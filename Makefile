@@ -38,7 +38,8 @@ env: .venv/made  ## make the environment, once
 .venv/made: pyproject.toml uv.lock setup.py tools/relabel.py
 	$(PYTHON) -m venv .venv
 	$(PY) -m pip install --quiet --disable-pip-version-check "uv==$$(sed -n '/^name = "uv"$$/{n;s/version = "\(.*\)"/\1/p;}' uv.lock)"
-	.venv/bin/uv sync --frozen --compile-bytecode $(PLATFORM)
+	@echo "making the environment in .venv, once; this takes a minute or two"
+	.venv/bin/uv sync --quiet --frozen --compile-bytecode $(PLATFORM)
 	$(PY) tools/relabel.py
 	touch $@
 
