@@ -145,7 +145,7 @@ class _Run:
             self._conclude(Status.FAILED if failed else Status.DONE, failed[0].error if failed else None)
         except KeyboardInterrupt:
             self._interrupt()
-            self._conclude(Status.INTERRUPTED, "interrupted")
+            self._conclude(Status.INTERRUPTED, None)
         except RunError as error:
             self._interrupt()
             self._conclude(Status.FAILED, str(error))
