@@ -1,0 +1,1 @@
+"""Ours and stock TFX side by side: `python -m benchmarks`."""

@@ -1,0 +1,69 @@
+"""All benchmarks, one after another: the whole run, ingest, training input.
+
+python -m benchmarks                               tables; about twelve minutes on two cores
+python -m benchmarks --quick                       one round of the sizes that matter; about four
+python -m benchmarks --only ingest
+python -m benchmarks --write docs/benchmarks.md    the tables as a document, with the machine they come from
+python -m benchmarks --json figures.json           the figures, for programs
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import ingest, measure, whole_run
+from benchmarks.document import Machine, document
+from benchmarks.tables import Section
+
+Outcome = tuple[Any, Section]
+
+
+def main() -> None:
+    """Measure, print each table as soon as it is there, and write what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer runs and sizes")
+    parser.add_argument("--only", choices=list(BENCHMARKS), action="append", help="may be given several times")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write a Markdown document")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    given = parser.parse_args()
+    machine = Machine.here()
+    outcomes: dict[str, Outcome] = {}
+    for name in given.only or BENCHMARKS:
+        outcomes[name] = BENCHMARKS[name](given.quick)
+        print(outcomes[name][1].text(), end="\n\n", flush=True)
+    if given.write:
+        given.write.write_text(document(machine, [section for _, section in outcomes.values()]))
+    if given.json:
+        given.json.write_text(json.dumps({name: figures for name, (figures, _) in outcomes.items()}, indent=1))
+
+
+def _whole_run(quick: bool) -> Outcome:
+    found = whole_run.measure_all(whole_run.QUICK if quick else whole_run.REPEATS)
+    return found, whole_run.section(found)
+
+
+def _ingest(quick: bool) -> Outcome:
+    rows = ingest.measure_all(ingest.QUICK if quick else ingest.REPEATS)
+    return rows, ingest.section(rows)
+
+
+def _training_input(quick: bool) -> Outcome:
+    result = measure.json_of("benchmarks.training_input", "--json", *(("--rounds", "2") if quick else ()))
+    from benchmarks import training_input  # imports TensorFlow, so after the measuring
+
+    return result, training_input.section(result)
+
+
+BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
+    "whole_run": _whole_run,
+    "ingest": _ingest,
+    "training_input": _training_input,
+}
+
+
+if __name__ == "__main__":
+    main()

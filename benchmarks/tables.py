@@ -1,0 +1,55 @@
+"""Tables for the terminal and for Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text; all columns but the first are numbers, and stand at the right."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def text(self) -> str:
+        """Columns lined up by spaces."""
+        widths = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
+        return "\n".join(_aligned(row, widths) for row in (self.head, *self.rows))
+
+    def markdown(self) -> str:
+        """A table of GitHub's Markdown."""
+        rule = ["---", *["---:"] * (len(self.head) - 1)]
+        return "\n".join(f"| {' | '.join(row)} |" for row in (self.head, rule, *self.rows))
+
+
+@dataclass(frozen=True)
+class Section:
+    """One benchmark's outcome: tables under captions, and what they mean.
+
+    parts: (caption, table); notes: sentences.
+    """
+
+    title: str
+    parts: Sequence[tuple[str, Table]]
+    notes: Sequence[str]
+
+    def text(self) -> str:
+        """For the terminal."""
+        blocks = [f"{caption}\n\n{table.text()}" for caption, table in self.parts]
+        return "\n\n".join([f"== {self.title} ==", *blocks, _bullets(self.notes)])
+
+    def markdown(self) -> str:
+        """For a document."""
+        blocks = [f"{caption}\n\n{table.markdown()}" for caption, table in self.parts]
+        return "\n\n".join([f"## {self.title}", *blocks, _bullets(self.notes)])
+
+
+def _aligned(row: Sequence[str], widths: Iterable[int]) -> str:
+    first, *rest = [(cell, width) for cell, width in zip(row, widths, strict=True)]
+    return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]).rstrip()
+
+
+def _bullets(notes: Sequence[str]) -> str:
+    return "\n".join(f"- {note}" for note in notes)
