@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tfx import components as stock
+from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
 from tfx.dsl.components.base import base_node
 from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import trainer_pb2
@@ -69,7 +70,7 @@ def _schema(config: PipelineConfig, statistics: channel.BaseChannel) -> base_nod
     if config.data.schema_file is None:
         return stock.SchemaGen(statistics=statistics, infer_feature_shape=False)
     read_schema(config.data.schema_file)
-    return stock.ImportSchemaGen(schema_file=str(Path(config.data.schema_file).absolute())).with_id("SchemaGen")
+    return ImportSchemaGen(schema_file=str(Path(config.data.schema_file).absolute())).with_id("SchemaGen")
 
 
 def _transform(config: PipelineConfig, examples: channel.BaseChannel, schema: channel.BaseChannel) -> Transform:
