@@ -14,14 +14,24 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 PROJECT = ("configs", "trainer", "components", "pipeline")
 STACK = ("tfx", "tensorflow", "tensorflow-transform", "tensorflow-data-validation", "apache-beam", "keras", "pyarrow")
 
 
+class Source(NamedTuple):
+    """What counts of a source file."""
+
+    meaning: str
+    """A digest of the program without comments, layout and docstrings."""
+    imported: tuple[str, ...]
+    """Names of the modules that it may import, wherever in it the import stands, and its own parent packages."""
+
+
 def sources_digest(*modules: str) -> str:
     """Of the meaning of these modules and of all they import, directly or not."""
-    parts = [f"{name}={_meaning(path)}" for name, path in sorted(closure(*modules).items())]
+    parts = [f"{name}={_read(name, path).meaning}" for name, path in sorted(closure(*modules).items())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -37,17 +47,18 @@ def closure(*modules: str) -> dict[str, Path]:
     waiting = list(modules)
     while waiting:
         name = waiting.pop()
-        path = None if name in found else _locate(name)
+        path = None if name in found else _locate(name, tuple(sys.path))
         if path is not None:
             found[name] = path
-            waiting += _imported(name, path)
+            waiting += _read(name, path).imported
     return found
 
 
-def _locate(name: str) -> Path | None:
+@cache
+def _locate(name: str, search: tuple[str, ...]) -> Path | None:
     """The source file of a module that is the project's or the user's own; None for any other."""
     head, *rest = name.split(".")
-    for entry in sys.path:
+    for entry in search:
         base = Path(entry or ".", head, *rest)
         for path in (base / "__init__.py", base.with_suffix(".py")):
             if path.is_file():
@@ -61,12 +72,22 @@ def _installed(path: Path) -> bool:
     return "site-packages" in resolved.parts or any(resolved.is_relative_to(root) for root in roots)
 
 
-def _imported(name: str, path: Path) -> Iterator[str]:
-    """Names of the modules that a file may import, wherever in it the import stands, and its own parent packages."""
+@cache
+def _read(name: str, path: Path) -> Source:
+    tree = ast.parse(path.read_bytes(), str(path))
+    imported = tuple(dict.fromkeys(_imported(name, path, tree)))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [item for item in body if not _is_text(item)]  # type: ignore[attr-defined]
+    return Source(hashlib.sha256(ast.dump(tree).encode()).hexdigest(), imported)
+
+
+def _imported(name: str, path: Path, tree: ast.Module) -> Iterator[str]:
     parts = name.split(".")
     yield from (".".join(parts[:end]) for end in range(1, len(parts)))
     package = parts if path.name == "__init__.py" else parts[:-1]
-    for node in ast.walk(_tree(path)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -74,22 +95,6 @@ def _imported(name: str, path: Path) -> Iterator[str]:
             origin = ".".join([*base, *([node.module] if node.module else [])])
             yield origin
             yield from (f"{origin}.{alias.name}" for alias in node.names)
-
-
-@cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes(), str(path))
-
-
-@cache
-def _meaning(path: Path) -> str:
-    """The program of a file without comments, layout and docstrings."""
-    tree = ast.parse(path.read_bytes())
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [item for item in body if not _is_text(item)]  # type: ignore[attr-defined]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -1,0 +1,154 @@
+"""The real command line in a subprocess, and what it leaves behind.
+
+done = headrace(folder, "run", "config.yaml")
+assert done.code == 0 and done.statuses()["Trainer"] == "done"
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.local.record import RunRecord, Status
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 120.0
+"""Seconds after which a run that shows no sign of what is waited for has failed."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a command left on the terminal, and the record of its run."""
+
+    code: int
+    out: str
+    err: str
+    record: RunRecord | None
+    run_dir: Path | None
+
+    @property
+    def run(self) -> RunRecord:
+        assert self.record is not None, self.out + self.err
+        return self.record
+
+    @property
+    def folder(self) -> Path:
+        assert self.run_dir is not None, self.out + self.err
+        return self.run_dir
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    def ending(self, word: str) -> str:
+        """What the last words of the run say after `word`."""
+        return next(line.removeprefix(word).strip() for line in reversed(self.lines) if line.startswith(f"{word} "))
+
+    def statuses(self) -> dict[str, str]:
+        return {node.id: str(node.status) for node in self.run.nodes}
+
+    def ran(self) -> set[str]:
+        """The components that were computed anew, but for those that always are."""
+        always = {"Spans", "Baseline", "RecordBlessing"}
+        return {node.id for node in self.run.nodes if node.status is Status.DONE} - always
+
+    def uri(self, node: str, output: str) -> Path:
+        return Path(self.run.node(node).outputs[output].uri)
+
+
+class Going:
+    """A command that is going on, in a process group of its own, as a shell would start it."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        environment.pop("COLUMNS", None)
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "pipeline",
+                *arguments,
+            ],  # -P: the script `headrace` has no "" in its path either
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._seen: list[str] = []
+
+    def wait_for(self, pattern: str) -> None:
+        """Until a line with this pattern stands on the terminal."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._seen.append(line)
+            if re.search(pattern, line):
+                return
+        raise AssertionError(f"no {pattern!r} in:\n{''.join(self._seen)}{self.process.communicate()[1]}")
+
+    def signal(self, number: int) -> None:
+        """To all of its process group, as a terminal does."""
+        os.killpg(self.process.pid, number)
+
+    def finish(self) -> Finished:
+        try:
+            rest, err = self.process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGKILL)
+            raise
+        out = "".join(self._seen) + rest
+        run_dir = _run_dir(self.folder, out)
+        record = RunRecord.read(run_dir) if run_dir else None
+        return Finished(self.process.returncode, out, err, record, run_dir)
+
+
+def _run_dir(folder: Path, out: str) -> Path | None:
+    named = re.search(r"^\d\d:\d\d:\d\d (\S+)  run (\S+)", out, re.MULTILINE)
+    return folder / "runs" / named[1] / "runs" / named[2] if named else None
+
+
+def headrace(folder: Path, *arguments: str) -> Finished:
+    """Run the command to its end."""
+    return Going(folder, *arguments).finish()
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Processes whose current directory is `folder`: the command there, and all that it started."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "cwd").readlink() == folder.resolve():
+                found.append(int(process.name))
+    return found
+
+
+def wait_until(what: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Whether it came true in time."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def versions(folder: Path) -> list[str]:
+    """The model versions pushed so far, and whatever else lies beside them."""
+    return sorted(path.name for path in (folder / "serving").iterdir()) if (folder / "serving").exists() else []
+
+
+def outputs_on_disk(home: Path) -> set[Path]:
+    """The folder of every output of every execution, `<node>/<output>/<execution id>`."""
+    return {path.relative_to(home / "artifacts") for path in home.glob("artifacts/*/*/*")}

@@ -1,0 +1,383 @@
+"""One folder over its life: killed, interrupted, finished, run again after edits to config, code and data."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from command import Finished, Going, headrace, outputs_on_disk, processes_in, versions, wait_until
+from ml_metadata.metadata_store import metadata_store
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """\
+pipeline: {name: parcels}
+data:
+  source: {kind: csv, path: parcels.csv}
+label: {key: late, kind: binary}
+features:
+  distance: {column: numeric}
+  carrier: {column: vocabulary}
+  pace: {column: custom, function: mine.features.pace, keys: [distance, hours]}
+  noise: {column: numeric}
+model: {kind: mine.models.build, hidden: [16]}
+train: {epochs: 4, batch_size: 64, learning_rate: 0.01}
+evaluate:
+  metrics: [auc, binary_accuracy]
+  slices: [carrier]
+  thresholds:
+    auc: {min: 0.85, not_worse_than_baseline_by: 0.2}
+deploy: {push: serving}
+"""
+
+FEATURES = '''\
+"""Features of our own."""
+import time
+from pathlib import Path
+
+import tensorflow as tf
+
+from mine.numbers import UNIT
+
+
+def pace(raw):
+    """Hours for a kilometre."""
+    while Path("slow").exists():
+        time.sleep(0.05)
+    hours, distance = (tf.sparse.to_dense(raw[key])[:, 0] for key in ("hours", "distance"))
+    return tf.math.divide_no_nan(hours * UNIT, distance)
+'''
+
+MODELS = """\
+import keras
+
+
+def build(features, label, model):
+    hidden = keras.layers.Dense(model.hidden[0], activation="relu")(features.deep())
+    return keras.Model(features.inputs, keras.layers.Dense(1, activation="sigmoid")(hidden))
+"""
+
+BROKEN = FEATURES.replace(
+    "    hours, distance", '    raise ValueError(f"no pace for {sorted(raw)}")\n    hours, distance'
+)
+
+DATA_NODES = {"ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate"}
+MODEL_NODES = {"Trainer", "Evaluator", "Pusher"}
+
+
+def write_parcels(path: Path, rows: int = 1500) -> None:
+    chance = random.Random(7)
+    lines = ["distance,hours,carrier,noise,late"]
+    for _ in range(rows):
+        distance, carrier = chance.uniform(1, 400), chance.choice(["post", "rail", "van"])
+        hours = distance * chance.uniform(0.2, 1.8)
+        late = int(hours / distance > (0.8 if carrier == "rail" else 1.1))
+        lines.append(f"{distance:.3f},{hours:.3f},{carrier},{chance.random():.4f},{late}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+@dataclass
+class Story:
+    """What each run left, by name; each went on in the folder of the one before."""
+
+    folder: Path
+    runs: dict[str, Finished] = field(default_factory=dict)
+    versions: dict[str, list[str]] = field(default_factory=dict)
+    """What had been pushed when the run of that name ended."""
+    outputs: dict[str, set[Path]] = field(default_factory=dict)
+    """Which output folders there were then."""
+    seen: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "runs" / "parcels"
+
+    def run(self, name: str, *options: str) -> None:
+        self.keep(name, headrace(self.folder, "run", "parcels.yaml", *options))
+
+    def keep(self, name: str, done: Finished) -> None:
+        self.runs[name] = done
+        self.versions[name] = versions(self.folder)
+        self.outputs[name] = outputs_on_disk(self.home)
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        path = self.folder / file
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+
+@pytest.fixture(scope="session")
+def story(new_folder: Callable[[str], Path]) -> Story:
+    one = Story(new_folder("parcels"))
+    write_parcels(one.folder / "parcels.csv")
+    (one.folder / "parcels.yaml").write_text(CONFIG)
+    (one.folder / "mine").mkdir()
+    (one.folder / "mine" / "features.py").write_text(FEATURES)
+    (one.folder / "mine" / "models.py").write_text(MODELS)
+    (one.folder / "mine" / "numbers.py").write_text("UNIT = 1.0\n")
+    for name in ("trainer", "configs", "queue"):  # must not be taken for ours, nor for Python's own
+        (one.folder / f"{name}.py").write_text("raise SystemExit('the wrong module')\n")
+    _stop_while_starting(one)
+    _kill_and_interrupt(one)
+    _break_and_mend(one)
+    _edit(one)
+    return one
+
+
+def _stop_while_starting(one: Story) -> None:
+    going = Going(one.folder, "run", "parcels.yaml")
+    going.wait_for("parcels  run ")
+    going.process.send_signal(signal.SIGTERM)
+    one.keep("stopped early", going.finish())
+    one.seen["left after the stop"] = processes_in(one.folder)
+
+
+def _kill_and_interrupt(one: Story) -> None:
+    (one.folder / "slow").touch()
+    going = Going(one.folder, "run", "parcels.yaml")
+    _until_transform_writes(one, going)
+    one.seen["processes of the killed"] = len(processes_in(one.folder))
+    going.process.send_signal(signal.SIGKILL)
+    one.keep("killed", going.finish())
+    one.seen["all gone after the kill"] = wait_until(lambda: not processes_in(one.folder), 3)
+
+    going = Going(one.folder, "run", "parcels.yaml")
+    _until_transform_writes(one, going)
+    start = time.monotonic()
+    one.seen["second command"] = headrace(one.folder, "run", "parcels.yaml")
+    one.seen["second command took"] = time.monotonic() - start
+    going.signal(signal.SIGINT)
+    done = going.finish()
+    one.seen["left after the interrupt"] = processes_in(one.folder)
+    one.keep("interrupted", done)
+    (one.folder / "slow").unlink()
+
+
+def _until_transform_writes(one: Story, going: Going) -> None:
+    going.wait_for(r" Transform +running")
+    assert wait_until(lambda: any(one.home.glob("artifacts/Transform/*/*")))
+
+
+def _break_and_mend(one: Story) -> None:
+    (one.folder / "mine" / "features.py").write_text(BROKEN)
+    one.run("broken")
+    (one.folder / "mine" / "features.py").write_text(FEATURES)
+    one.run("mended")
+
+
+def _edit(one: Story) -> None:
+    one.edit("mine/models.py", "import keras\n", "# Ours.\nimport keras  # version 3\n\n")
+    one.edit("mine/features.py", "Hours for a kilometre.", "How slow it is.")
+    one.run("comments")
+    one.run("epochs", "--set", "train.epochs=3")
+    one.edit("mine/models.py", '"relu"', '"tanh"')
+    one.run("model edited")
+    one.edit("mine/numbers.py", "1.0", "1.5")
+    one.run("number edited")
+    text = (one.folder / "parcels.csv").read_text()
+    (one.folder / "parcels.csv").write_text(text)
+    only_noise = "{column: numeric, key: noise, normalize: none}"
+    dull = [f"features.{name}={only_noise}" for name in ("distance", "carrier", "pace")]
+    one.run("dull", *(part for value in dull for part in ("--set", value)))
+
+
+# Killed
+
+
+def test_kill_in_the_middle_of_transform_leaves_no_process(story: Story) -> None:
+    assert story.runs["killed"].code == -signal.SIGKILL
+    assert story.seen["processes of the killed"] >= 3  # type: ignore[operator]  # command, warm process, Transform
+    assert story.seen["all gone after the kill"]
+
+
+def test_run_after_a_kill_goes_on_where_it_stopped(story: Story) -> None:
+    statuses = story.runs["interrupted"].statuses()
+    assert {statuses[node] for node in DATA_NODES} == {"cached"}
+    assert statuses["Transform"] == "interrupted"
+
+
+def test_record_of_a_killed_run_is_closed_by_the_next(story: Story) -> None:
+    run = story.runs["killed"].run
+    assert run.status == "running"  # as it was left
+    later = json.loads((story.runs["killed"].folder / "run.json").read_text())
+    assert later["status"] == "interrupted"
+    assert {node["id"]: node["status"] for node in later["nodes"]}["Transform"] == "interrupted"
+
+
+def test_half_written_output_of_a_killed_run_is_cleared_away(story: Story) -> None:
+    half = {path for path in story.outputs["killed"] if path.parts[0] == "Transform"}
+    assert len(half) == 2
+    assert not half & story.outputs["interrupted"]
+
+
+# Stopped while TensorFlow is imported
+
+
+def test_termination_while_starting_ends_as_an_interrupt_does(story: Story) -> None:
+    done = story.runs["stopped early"]
+    assert done.code == 130
+    assert (done.run.status, done.run.nodes) == ("interrupted", [])
+    assert story.seen["left after the stop"] == []
+    assert "Traceback" not in done.out + done.err
+
+
+# A second command at the same time
+
+
+def test_second_command_at_the_same_time_is_refused_at_once(story: Story) -> None:
+    second = story.seen["second command"]
+    assert isinstance(second, Finished)
+    assert second.code == 1
+    assert second.err == (
+        f"another run of this pipeline is going on in {story.home}.\n"
+        "  Wait for it, or give this one another `pipeline.name` or `pipeline.root`.\n"
+    )
+    assert story.seen["second command took"] < 6  # type: ignore[operator]  # TensorFlow is not imported
+
+
+def test_refused_command_leaves_no_run_behind(story: Story) -> None:
+    assert len(list(story.home.glob("runs/*/run.json"))) == len(story.runs)
+
+
+# Interrupted
+
+
+def test_interrupt_ends_with_130_and_leaves_no_process(story: Story) -> None:
+    done = story.runs["interrupted"]
+    assert done.code == 130
+    assert story.seen["left after the interrupt"] == []
+    assert "Traceback" not in done.out + done.err
+
+
+def test_interrupted_run_says_so_in_its_record_and_on_the_terminal(story: Story) -> None:
+    done = story.runs["interrupted"]
+    assert done.run.status == "interrupted"
+    assert done.run.finished is not None
+    assert done.statuses()["Trainer"] == "waiting"
+    assert "interrupted: the same command goes on where this run stopped" in done.lines
+    assert (story.folder / done.ending("report")).is_file()
+
+
+def test_interrupt_leaves_no_half_written_output(story: Story) -> None:
+    assert not [path for path in story.outputs["interrupted"] if path.parts[0] == "Transform"]
+    assert not list(story.home.glob("tmp/*"))
+
+
+# A function of the user's that raises
+
+
+def test_failure_names_component_cause_and_log_without_the_libraries_traceback(story: Story) -> None:
+    done = story.runs["broken"]
+    assert done.code == 1
+    (first,) = [line for line in done.lines if line.startswith("Transform failed: ")]
+    assert "no pace for ['distance', 'hours']" in done.out
+    log = done.run.node("Transform").log
+    assert f"whole log: {log}" in done.out
+    assert "Traceback" in Path(log or "").read_text()
+    assert "Traceback" not in done.out + done.err
+    assert "site-packages" not in done.out + done.err
+    assert "ValueError" in first or "no pace" in first
+
+
+def test_failed_run_skips_what_follows_and_still_writes_a_report(story: Story) -> None:
+    done = story.runs["broken"]
+    assert done.run.status == "failed"
+    skipped = {"Trainer", "Baseline", "Evaluator", "Pusher", "RecordBlessing"}
+    assert {node for node, status in done.statuses().items() if status == "skipped"} == skipped
+    assert "no pace" in (story.folder / done.ending("report")).read_text()
+    assert not [path for path in story.outputs["broken"] if path.parts[0] == "Transform"]
+
+
+def test_mended_run_goes_on_from_the_failed_component(story: Story) -> None:
+    done = story.runs["mended"]
+    assert (done.code, done.err) == (0, "")
+    assert done.ran() == {"Transform"} | MODEL_NODES
+    assert done.ending("blessing").startswith("blessed: ")
+    assert len(story.versions["mended"]) == 1
+
+
+# Edits
+
+
+def test_edit_of_comments_docstrings_and_layout_runs_nothing_again(story: Story) -> None:
+    assert story.runs["comments"].ran() == set()
+    assert story.versions["comments"] == story.versions["mended"]
+
+
+def test_changed_train_section_runs_again_from_trainer_on(story: Story) -> None:
+    done = story.runs["epochs"]
+    assert done.ran() == MODEL_NODES
+    curves = json.loads((done.uri("Trainer", "model_run") / "training.json").read_text())
+    assert len(curves["epochs"]) == 3
+
+
+def test_new_model_is_compared_with_the_blessed_one_before(story: Story) -> None:
+    assert "there is none yet" in story.runs["mended"].out
+    assert "(baseline: 0." in story.runs["epochs"].out
+    models = json.loads((story.home / "blessed.json").read_text())["models"]
+    assert models[0]["compared_with"] is None
+    assert models[1]["compared_with"] == models[0]["uri"] == str(story.runs["mended"].uri("Trainer", "model"))
+
+
+def test_each_blessed_model_is_pushed_as_a_new_version(story: Story) -> None:
+    for before, after in (("mended", "epochs"), ("epochs", "model edited"), ("model edited", "number edited")):
+        assert story.runs[after].ending("blessing").startswith("blessed: ")
+        *older, newest = story.versions[after]
+        assert older == story.versions[before]
+        assert int(newest) > int(older[-1])
+
+
+def test_edit_of_the_model_builder_runs_again_from_trainer_on(story: Story) -> None:
+    assert story.runs["model edited"].ran() == MODEL_NODES
+
+
+def test_edit_of_a_module_that_a_feature_imports_runs_again_from_transform_on(story: Story) -> None:
+    assert story.runs["number edited"].ran() == {"Transform"} | MODEL_NODES
+
+
+def test_touched_data_is_read_again_and_nothing_after_it_is_trusted(story: Story) -> None:
+    assert story.runs["dull"].ran() == DATA_NODES | {"Transform"} | MODEL_NODES
+
+
+# A model that learned nothing
+
+
+def test_model_that_learned_nothing_is_refused_and_the_run_is_a_success(story: Story) -> None:
+    done = story.runs["dull"]
+    assert (done.code, done.run.status) == (0, "done")
+    assert done.ending("blessing").startswith("not blessed: auc is 0.")
+    assert done.ending("pushed") == "nothing; the model in service stays"
+
+
+def test_refused_model_leaves_the_old_versions_and_the_baseline(story: Story) -> None:
+    assert story.versions["dull"] == story.versions["number edited"]
+    models = json.loads((story.home / "blessed.json").read_text())["models"]
+    assert str(story.runs["dull"].uri("Trainer", "model")) not in {model["uri"] for model in models}
+    assert len(models) == 4
+
+
+# What lies there in the end
+
+
+def test_every_output_belongs_to_a_finished_execution(story: Story) -> None:
+    executions = list(_executions(story.home))
+    finished = {execution.id for execution in executions if execution.last_known_state == mlmd.Execution.COMPLETE}
+    assert {int(path.name) for path in story.outputs["dull"]} <= finished
+    states = {execution.last_known_state for execution in executions}
+    assert mlmd.Execution.RUNNING not in states
+    assert {mlmd.Execution.CANCELED, mlmd.Execution.FAILED, mlmd.Execution.CACHED} <= states
+
+
+def _executions(home: Path) -> Iterator[mlmd.Execution]:
+    connection = mlmd.ConnectionConfig()
+    connection.sqlite.filename_uri = str(home / "metadata.sqlite")
+    connection.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READONLY
+    yield from metadata_store.MetadataStore(connection).get_executions()

@@ -1,0 +1,190 @@
+"""Other data, other columns, other labels: only the config says so. And data that is not what it should be."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from command import Finished, headrace, versions
+
+pytestmark = pytest.mark.slow
+
+WINES = """\
+pipeline: {name: weine}
+data:
+  source: {kind: csv, path: weine.csv, delimiter: ";", null_values: ["", "k.A."]}
+  schema: weine.pbtxt
+label: {key: Güte, kind: multiclass, classes: [schlecht, ordentlich, großartig]}
+features:
+  alkohol: {column: numeric, key: "Alkohol (%)"}
+  traube: {column: vocabulary, key: Rebsorte}
+  lage: {column: hashed, hash_buckets: 8}
+  jahrgang: {column: bucketized, boundaries: [2005, 2015], key: Jahrgang}
+  traube_lage: {column: crossed, keys: [traube, lage], hash_buckets: 16}
+train: {epochs: 6, batch_size: 64, learning_rate: 0.01}
+evaluate:
+  slices: [Rebsorte]
+  thresholds: {accuracy: {min: 0.6}}
+deploy: {push: serving}
+"""
+
+SCHEMA = """\
+feature { name: "Alkohol (%)" type: FLOAT presence { min_count: 1 } float_domain { min: 5 max: 16 } }
+feature { name: "Rebsorte" type: BYTES domain: "Rebsorten" presence { min_count: 1 } }
+feature { name: "lage" type: BYTES presence { min_count: 1 } }
+feature { name: "Jahrgang" type: INT presence { min_count: 1 } }
+feature { name: "Güte" type: BYTES presence { min_count: 1 min_fraction: 1 } }
+string_domain { name: "Rebsorten" value: "Riesling" value: "Müller-Thurgau" value: "Dornfelder" }
+"""
+
+HOUSES = """\
+pipeline: {name: houses}
+data:
+  source: {kind: csv, path: "houses-*.csv"}
+label: {key: price, kind: regression}
+features:
+  area: {column: numeric}
+  rooms: {column: identity, num_buckets: 8}
+  town: {column: vocabulary, min_frequency: 2}
+model: {kind: dnn, hidden: [32]}
+train: {epochs: 30, batch_size: 32, learning_rate: 0.02, early_stopping: {patience: 10}}
+evaluate: {thresholds: {squared_correlation: {min: 0.5}}}
+deploy: {push: serving}
+"""
+
+
+def write_wines(path: Path, rows: int = 1200) -> None:
+    chance = random.Random(3)
+    lines = ["Rebsorte;Alkohol (%);lage;Jahrgang;Güte"]
+    for number in range(rows):
+        grape = chance.choice(["Riesling", "Müller-Thurgau", "Dornfelder"])
+        percent = chance.uniform(8, 15)
+        # Two rows are against the schema: a grape it does not know, and a strength beyond its range.
+        shown = {100: "Möhre"}.get(number, grape)
+        strength = "k.A." if number % 10 == 3 else f"{99.5 if number == 200 else percent:.2f}"
+        quality = ["schlecht", "ordentlich", "großartig"][int(percent > 11) + int(grape == "Riesling")]
+        lines.append(f'{shown};{strength};"Hang ""{number % 5}""; Süd";{chance.randint(2000, 2020)};{quality}')
+    path.write_text("\r\n".join(lines) + "\r\n", encoding="utf-8")
+
+
+def write_houses(folder: Path, rows: int = 900) -> None:
+    chance = random.Random(5)
+    lines = []
+    for _ in range(rows):
+        area, rooms, town = chance.uniform(20, 200), chance.randint(1, 6), chance.choice(["Ulm", "Köln", "Bonn"])
+        price = area / 50 + rooms / 4 + (town == "Köln") + chance.gauss(0, 0.1)
+        lines.append(f"{area:.2f},{rooms},{town},{price:.4f}")
+    for number, part in enumerate((lines[: rows // 2], lines[rows // 2 :])):
+        (folder / f"houses-{number}.csv").write_text("\n".join(["area,rooms,town,price", *part]) + "\n")
+
+
+@dataclass(frozen=True)
+class Story:
+    """A run that was stopped by the data, and the one after it."""
+
+    folder: Path
+    stopped: Finished
+    done: Finished
+
+    def signature(self, name: str) -> Callable[..., dict[str, tf.Tensor]]:
+        (version,) = versions(self.folder)
+        return tf.saved_model.load(str(self.folder / "serving" / version)).signatures[name]
+
+
+@pytest.fixture(scope="session")
+def wines(new_folder: Callable[[str], Path]) -> Story:
+    """With a curated schema that two values break: stopped, then only warned."""
+    folder = new_folder("wines")
+    write_wines(folder / "weine.csv")
+    (folder / "weine.yaml").write_text(WINES, encoding="utf-8")
+    (folder / "weine.pbtxt").write_text(SCHEMA, encoding="utf-8")
+    stopped = headrace(folder, "run", "weine.yaml")
+    return Story(folder, stopped, headrace(folder, "run", "weine.yaml", "--set", "data.on_anomaly=warn"))
+
+
+@pytest.fixture(scope="session")
+def houses(new_folder: Callable[[str], Path]) -> Story:
+    """With a row too short in the second file: stopped, then mended."""
+    folder = new_folder("houses")
+    write_houses(folder)
+    (folder / "houses.yaml").write_text(HOUSES)
+    second = folder / "houses-1.csv"
+    sound = second.read_text()
+    lines = sound.splitlines()
+    lines[41] = lines[41].rpartition(",")[0]
+    second.write_text("\n".join(lines) + "\n")
+    stopped = headrace(folder, "run", "houses.yaml")
+    second.write_text(sound)
+    return Story(folder, stopped, headrace(folder, "run", "houses.yaml"))
+
+
+def test_anomalies_against_the_schema_stop_the_run_and_are_named(wines: Story) -> None:
+    done = wines.stopped
+    assert done.code == 1
+    assert done.statuses()["DataGate"] == "failed"
+    assert done.statuses()["Transform"] == "skipped"
+    (grape,) = [line for line in done.lines if "column 'Rebsorte'" in line]
+    assert "split train" in grape
+    assert "Möhre" in grape
+    (strength,) = [line for line in done.lines if "column 'Alkohol (%)'" in line]
+    assert "99.5" in strength
+    assert "`data.on_anomaly: warn`" in done.out
+    assert "Traceback" not in done.out + done.err
+    assert versions(wines.folder) != []  # of the second run
+
+
+def test_anomalies_only_warn_where_the_config_says_so(wines: Story) -> None:
+    done = wines.done
+    assert (done.code, done.err) == (0, "")
+    assert {node for node, status in done.statuses().items() if status == "cached"} == {
+        "ExampleGen", "StatisticsGen", "ExampleValidator",
+    }  # fmt: skip
+    assert "Möhre" in Path(done.run.node("DataGate").log or "").read_text()
+    assert "Möhre" in (wines.folder / done.ending("report")).read_text()
+
+
+def test_multiclass_label_of_unicode_strings_trains_and_is_judged(wines: Story) -> None:
+    assert wines.done.ending("blessing").startswith("blessed: accuracy is 0.")
+
+
+def test_multiclass_model_serves_raw_rows_by_names_that_signatures_take(wines: Story) -> None:
+    function = wines.signature("serving_raw")
+    given = function.structured_input_signature[1]  # type: ignore[attr-defined]
+    assert set(given) == {"Alkohol____", "Rebsorte", "Jahrgang", "lage"}
+    predictions = function(
+        Alkohol____=tf.constant([14.9, 8.2, float("nan")]),
+        Rebsorte=tf.constant(["Riesling", "Dornfelder", ""]),
+        Jahrgang=tf.constant([2010, 2001, np.iinfo(np.int64).min], tf.int64),
+        lage=tf.constant(['Hang "1"; Süd', 'Hang "2"; Süd', ""]),
+    )["predictions"]
+    assert predictions.shape == (3, 3)
+    np.testing.assert_allclose(np.sum(predictions, axis=1), 1, rtol=1e-5)
+    assert np.argmax(predictions, axis=1)[:2].tolist() == [2, 0]
+
+
+def test_bad_row_stops_the_run_with_its_file_and_line(houses: Story) -> None:
+    done = houses.stopped
+    assert done.code == 1
+    assert done.statuses()["ExampleGen"] == "failed"
+    assert "houses-1.csv:42: " in done.out
+    assert "Traceback" not in done.out + done.err
+    assert not list((houses.folder / "runs" / "houses" / "artifacts" / "ExampleGen").glob("*/2"))
+
+
+def test_mended_data_is_read_anew_and_the_regression_trains(houses: Story) -> None:
+    done = houses.done
+    assert (done.code, done.err) == (0, "")
+    assert done.run.node("ExampleGen").rows_out == 900
+    assert done.ending("blessing").startswith("blessed: squared_correlation is 0.")
+
+
+def test_regression_model_predicts_near_the_truth(houses: Story) -> None:
+    predictions = houses.signature("serving_raw")(
+        area=tf.constant([50.0, 150.0]), rooms=tf.constant([2, 5], tf.int64), town=tf.constant(["Ulm", "Köln"])
+    )["predictions"]
+    np.testing.assert_allclose(np.ravel(predictions), [1.5, 5.25], atol=0.8)

@@ -1,0 +1,315 @@
+"""The worked example, end to end, and what the stock libraries read of what it left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+from command import ROOT, Finished, headrace, outputs_on_disk, versions
+from ml_metadata.metadata_store import metadata_store
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+from tfx.orchestration import metadata as tfx_metadata
+from tfx.orchestration.portable.mlmd import execution_lib
+
+pytestmark = pytest.mark.slow
+
+ROWS = 15_002
+BATCH = 4096
+NODES = [
+    "Spans", "ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate", "Transform", "Trainer",
+    "Baseline", "Evaluator", "Pusher", "RecordBlessing",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Story:
+    """The same command twice, and what lay there after the first."""
+
+    folder: Path
+    first: Finished
+    versions: list[str]
+    outputs: set[Path]
+    second: Finished
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "runs" / "chicago-taxi"
+
+    @property
+    def pushed(self) -> str:
+        return str(self.folder / self.first.ending("pushed"))
+
+
+@pytest.fixture(scope="session")
+def taxi(new_folder: Callable[[str], Path]) -> Story:
+    folder = new_folder("taxi")
+    first = headrace(folder, "run", str(ROOT / "configs" / "taxi.yaml"))
+    pushed, outputs = versions(folder), outputs_on_disk(folder / "runs" / "chicago-taxi")
+    return Story(folder, first, pushed, outputs, headrace(folder, "run", str(ROOT / "configs" / "taxi.yaml")))
+
+
+# The first run
+
+
+def test_run_ends_well_and_names_blessing_pushed_model_and_report(taxi: Story) -> None:
+    done = taxi.first
+    assert (done.code, done.err) == (0, "")
+    assert done.ending("blessing").startswith("blessed: auc is 0.9")
+    (version,) = taxi.versions
+    assert done.ending("pushed") == f"serving/{version}"
+    assert done.ending("report") == f"runs/chicago-taxi/runs/{done.run.run_id}/report.html"
+    assert [line.split()[0] for line in done.lines[-3:]] == ["pushed", "report", "time"]
+
+
+def test_lines_are_plain_and_show_each_component_with_its_rows(taxi: Story) -> None:
+    assert "\x1b" not in taxi.first.out
+    words = [" ".join(line.split()[1:]) for line in taxi.first.lines]
+    for node in NODES:
+        assert any(line.startswith(f"{node} running") for line in words)
+        assert any(line.startswith(f"{node} done ") for line in words)
+    assert any(line.startswith("ExampleGen done") and line.endswith("s 15,002 rows out") for line in words)
+    assert any(line.startswith("Transform done") and line.endswith("15,002 rows in 15,002 rows out") for line in words)
+
+
+def test_report_is_one_page_without_links_to_the_network(taxi: Story) -> None:
+    page = (taxi.folder / taxi.first.ending("report")).read_text()
+    assert page.lower().startswith("<!doctype html>")
+    assert "chicago-taxi" in page
+    assert 'src="http' not in page
+
+
+def test_record_says_what_each_component_did(taxi: Story) -> None:
+    run = taxi.first.run
+    assert (run.pipeline, run.status, run.error) == ("chicago-taxi", "done", None)
+    assert [node.id for node in run.nodes] == NODES
+    for node in run.nodes:
+        assert node.status == "done"
+        assert node.started is not None
+        assert node.finished is not None
+        assert run.started <= node.started <= node.finished <= (run.finished or 0)
+        assert all(run.node(id_).finished <= node.started for id_ in node.upstream)  # type: ignore[operator]
+        assert Path(node.log or "").is_file()
+        assert all(Path(output.uri).exists() for output in node.outputs.values())
+    rows = json.loads(str(run.node("ExampleGen").outputs["examples"].properties["rows"]))
+    assert sum(rows.values()) == ROWS
+    assert run.node("Evaluator").rows_in == rows["test"]
+
+
+def test_nothing_lies_beside_the_outputs(taxi: Story) -> None:
+    left = {path.name for path in taxi.home.iterdir()} - {"tmp"}
+    assert left == {"metadata.sqlite", "artifacts", "runs", "blessed.json", ".lock"}
+    assert not list(taxi.home.glob("tmp/*"))
+    assert {path.name for path in taxi.folder.iterdir()} == {"runs", "serving"}
+
+
+# The second run
+
+
+def test_second_run_reuses_everything_and_pushes_nothing(taxi: Story) -> None:
+    assert taxi.second.code == 0
+    assert taxi.second.ran() == set()
+    assert taxi.second.ending("time").endswith("(9 of 12 components reused)")
+    assert taxi.second.ending("blessing") == taxi.first.ending("blessing")
+    assert versions(taxi.folder) == taxi.versions
+    assert len(json.loads((taxi.home / "blessed.json").read_text())["models"]) == 1
+
+
+def test_second_run_names_the_same_outputs(taxi: Story) -> None:
+    for node in set(NODES) - {"Spans", "Baseline", "RecordBlessing"}:
+        for output in taxi.first.run.node(node).outputs:
+            assert taxi.second.uri(node, output) == taxi.first.uri(node, output)
+    fresh = outputs_on_disk(taxi.home) - taxi.outputs
+    assert {path.parts[0] for path in fresh} == {"Spans", "Baseline", "RecordBlessing"}
+
+
+# The exported model against what Transform wrote
+
+
+Columns = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All rows of all splits: raw, as Transform wrote them, and as the exported model transforms them."""
+
+    raw: list[bytes]
+    written: Columns
+    served: Columns
+
+
+@pytest.fixture(scope="session")
+def rows(taxi: Story) -> Rows:
+    output = tft.TFTransformOutput(str(taxi.first.uri("Transform", "transform_graph")))
+    spec = output.transformed_feature_spec()
+    function = tf.saved_model.load(taxi.pushed).signatures["transform_features"]
+    raw, written, served = [], [], []
+    for split in ("train", "eval", "test"):
+        examples = _records(taxi.first.uri("ExampleGen", "examples") / f"Split-{split}")
+        transformed = _records(taxi.first.uri("Transform", "transformed_examples") / f"Split-{split}")
+        raw += examples
+        written.append({name: np.asarray(x) for name, x in tf.io.parse_example(transformed, spec).items()})
+        served += [_numbers(function(examples=tf.constant(batch))) for batch in _batches(examples)]
+    return Rows(raw, _joined(written), _joined(served))
+
+
+def _records(split: Path) -> list[bytes]:
+    files = sorted(str(path) for path in split.glob("*.gz"))
+    return list(tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator())
+
+
+def _batches(records: list[bytes]) -> Iterator[list[bytes]]:
+    yield from (records[start : start + BATCH] for start in range(0, len(records), BATCH))
+
+
+def _numbers(tensors: Mapping[str, Any]) -> Columns:
+    return {name: np.asarray(tensor) for name, tensor in tensors.items()}
+
+
+def _joined(parts: list[Columns]) -> Columns:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def test_exported_model_computes_exactly_what_transform_wrote_for_every_row(rows: Rows) -> None:
+    assert len(rows.raw) == ROWS
+    assert len(rows.written) == 16
+    assert set(rows.served) == set(rows.written)
+    for name, values in rows.written.items():
+        assert values.shape == rows.served[name].shape == (ROWS,)
+        np.testing.assert_array_equal(rows.served[name], values, err_msg=name)
+
+
+def test_label_that_was_written_is_the_one_in_the_data(rows: Rows) -> None:
+    read = tf.io.parse_example(rows.raw, {"big_tipper": tf.io.FixedLenFeature([], tf.int64)})["big_tipper"]
+    np.testing.assert_array_equal(rows.written["big_tipper"], np.asarray(read, np.float32))
+    assert rows.written["big_tipper"].dtype == np.float32
+
+
+def test_features_take_many_values(rows: Rows) -> None:
+    distinct = {name: len(np.unique(values)) for name, values in rows.written.items()}
+    assert distinct["trip_miles"] > 300
+    assert distinct["pickup_latitude"] == 11  # ten buckets and the missing ones
+    assert 5 <= distinct["payment_type"] <= 21
+    assert distinct["pickup"] > 30
+
+
+def test_all_signatures_predict_the_same_for_every_row(taxi: Story, rows: Rows) -> None:
+    signatures = tf.saved_model.load(taxi.pushed).signatures
+    raw_spec = signatures["serving_raw"].structured_input_signature[1]
+    predicted = []
+    for start in range(0, ROWS, BATCH):
+        examples = tf.constant(rows.raw[start : start + BATCH])
+        features = {name: values[start : start + BATCH] for name, values in rows.written.items()}
+        features.pop("big_tipper")
+        calls = (
+            signatures["serving_default"](examples=examples),
+            signatures["serving_raw"](**_dense(examples, raw_spec)),
+            signatures["serving_transformed"](**{name: tf.constant(x) for name, x in features.items()}),
+        )
+        predicted.append(np.concatenate([np.asarray(call["predictions"]) for call in calls], axis=1))
+    default, raw, transformed = np.concatenate(predicted).T
+    assert default.shape == (ROWS,)
+    np.testing.assert_allclose(raw, default, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(transformed, default, rtol=1e-5, atol=1e-7)
+    labels = rows.written["big_tipper"]
+    assert default[labels == 1].mean() > default[labels == 0].mean() + 0.3
+
+
+def _dense(examples: tf.Tensor, spec: Mapping[str, tf.TensorSpec]) -> dict[str, tf.Tensor]:
+    """The raw columns as a JSON client sends them."""
+    missing = {tf.string: "", tf.int64: np.iinfo(np.int64).min, tf.float32: float("nan")}
+    parsed = tf.io.parse_example(
+        examples, {name: tf.io.FixedLenFeature([], x.dtype, missing[x.dtype]) for name, x in spec.items()}
+    )
+    return dict(parsed)
+
+
+def test_v1_loader_serves_the_pushed_model_as_tensorflow_two_does(taxi: Story, rows: Rows) -> None:
+    examples = rows.raw[:200]
+    expected = tf.saved_model.load(taxi.pushed).signatures["serving_default"](examples=tf.constant(examples))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        signature = tf.compat.v1.saved_model.loader.load(session, ["serve"], taxi.pushed).signature_def[
+            "serving_default"
+        ]
+        fed = {signature.inputs["examples"].name: examples}
+        found = session.run(signature.outputs["predictions"].name, fed)
+    np.testing.assert_allclose(found, expected["predictions"], rtol=1e-6)
+
+
+# ML Metadata, read with the stock libraries
+
+
+@pytest.fixture(scope="session")
+def store(taxi: Story) -> metadata_store.MetadataStore:
+    connection = mlmd.ConnectionConfig()
+    connection.sqlite.filename_uri = str(taxi.home / "metadata.sqlite")
+    connection.sqlite.connection_mode = mlmd.SqliteMetadataSourceConfig.READONLY
+    return metadata_store.MetadataStore(connection)
+
+
+def test_each_run_is_a_context_with_an_execution_for_each_component(
+    taxi: Story, store: metadata_store.MetadataStore
+) -> None:
+    for done, state in ((taxi.first, mlmd.Execution.COMPLETE), (taxi.second, mlmd.Execution.CACHED)):
+        context = store.get_context_by_type_and_name("pipeline_run", done.run.run_id)
+        executions = store.get_executions_by_context(context.id)
+        assert len(executions) == len(NODES)
+        assert sum(execution.last_known_state == state for execution in executions) >= 9
+    for node in NODES:
+        context = store.get_context_by_type_and_name("node", f"chicago-taxi.{node}")
+        assert len(store.get_executions_by_context(context.id)) == 2
+
+
+def test_types_are_those_of_tfx(store: metadata_store.MetadataStore) -> None:
+    kinds = {kind.name for kind in store.get_execution_types()}
+    assert {"tfx.components.trainer.component.Trainer", "tfx.components.schema_gen.component.SchemaGen"} <= kinds
+    assert len(kinds) == len(NODES)
+    artifacts = {kind.name for kind in store.get_artifact_types()}
+    assert {
+        "Examples", "ExampleStatistics", "Schema", "ExampleAnomalies", "TransformGraph", "Model", "ModelEvaluation",
+        "ModelBlessing", "PushedModel", "String",
+    } <= artifacts  # fmt: skip
+
+
+def test_lineage_leads_from_the_pushed_model_back_to_the_spans(
+    taxi: Story, store: metadata_store.MetadataStore
+) -> None:
+    (pushed,) = store.get_artifacts_by_uri(str(taxi.first.uri("Pusher", "pushed_model")))
+    run = store.get_context_by_type_and_name("pipeline_run", taxi.first.run.run_id)
+    of_run = {execution.id for execution in store.get_executions_by_context(run.id)}
+    seen: set[int] = set()
+    waiting = [pushed.id]
+    while waiting:
+        artifact = waiting.pop()
+        events = store.get_events_by_artifact_ids([artifact])
+        makers = [e.execution_id for e in events if e.type == mlmd.Event.OUTPUT and e.execution_id in of_run]
+        seen.add(artifact)
+        used = store.get_events_by_execution_ids(makers)
+        waiting += [e.artifact_id for e in used if e.type == mlmd.Event.INPUT and e.artifact_id not in seen]
+    names = {kind.id: kind.name for kind in store.get_artifact_types()}
+    found = store.get_artifacts_by_id(list(seen))
+    assert {names[artifact.type_id] for artifact in found} >= {"PushedModel", "Model", "TransformGraph", "Examples"}
+    assert str(taxi.first.uri("Spans", "spans")) in {artifact.uri for artifact in found}
+    assert pushed.custom_properties["pushed_version"].string_value == taxi.versions[0]
+
+
+def test_tfx_reads_outputs_and_parameters_of_an_execution(taxi: Story) -> None:
+    connection = tfx_metadata.sqlite_metadata_connection_config(str(taxi.home / "metadata.sqlite"))
+    with tfx_metadata.Metadata(connection) as handle:
+        node = handle.store.get_context_by_type_and_name("node", "chicago-taxi.ExampleGen")
+        first, second = sorted(handle.store.get_executions_by_context(node.id), key=lambda execution: execution.id)
+        for execution in (first, second):
+            (examples,) = execution_lib.get_output_artifacts(handle, execution.id)["examples"]
+            assert examples.type_name == "Examples"
+            assert examples.split_names == '["train", "eval", "test"]'
+            assert examples.uri == str(taxi.first.uri("ExampleGen", "examples"))
+            (spans,) = execution_lib.get_input_artifacts(handle, execution.id)["spans"]
+            assert spans.type_name == "String"
+        data = json.loads(first.custom_properties["data"].string_value)
+        assert data["source"]["path"].startswith("pkg://tfx/")

@@ -1,0 +1,170 @@
+"""The command line, as a subprocess: what it imports, prints and exits with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"tensorflow", "keras", "tfx", "apache_beam", "ml_metadata", "pyarrow", "numpy", "pydantic", "yaml", "rich"}
+
+CONFIG = """\
+pipeline: {name: trips}
+data:
+  source: {kind: csv, path: trips.csv}
+label: {key: tip, kind: binary}
+features:
+  fare: {column: numeric}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "trips.csv").write_text("fare,hour,tip\n1.5,3,0\n")
+    (tmp_path / "trips.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def headrace(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return python(folder, "-m", "pipeline", *arguments)
+
+
+def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "doing",
+    [
+        "import pipeline.cli",
+        "from click.testing import CliRunner; from pipeline.cli import cli; CliRunner().invoke(cli, ['--help'])",
+        "from click.testing import CliRunner; from pipeline.cli import cli; CliRunner().invoke(cli, ['run', '--help'])",
+    ],
+)
+def test_help_imports_nothing_heavy(tmp_path: Path, doing: str) -> None:
+    done = python(tmp_path, "-c", f"{doing}; import json, sys; print(json.dumps([*sys.modules]))")
+    modules = json.loads(done.stdout)
+    assert "pipeline.cli" in modules
+    assert {name.partition(".")[0] for name in modules} & HEAVY == set()
+
+
+def test_validate_imports_neither_tensorflow_nor_tfx_nor_beam(here: Path) -> None:
+    script = (
+        "import sys; from click.testing import CliRunner; from pipeline.cli import cli;"
+        "done = CliRunner().invoke(cli, ['validate', 'trips.yaml']);"
+        "print(done.exit_code, *{m.partition('.')[0] for m in sys.modules} & {'tensorflow', 'tfx', 'apache_beam'})"
+    )
+    assert python(here, "-c", script).stdout == "0\n"
+
+
+def test_help_names_every_verb(tmp_path: Path) -> None:
+    done = headrace(tmp_path, "--help")
+    assert done.returncode == 0
+    listed = [line.split()[0] for line in done.stdout.partition("Commands:\n")[2].splitlines()]
+    assert listed == ["doctor", "report", "run", "validate"]
+    assert headrace(tmp_path, "-h").stdout == done.stdout
+
+
+def test_version_is_that_of_the_package(tmp_path: Path) -> None:
+    assert headrace(tmp_path, "--version").stdout.startswith("headrace, version 0.")
+
+
+def test_config_that_fits_its_data_is_said_to_be_sound(here: Path) -> None:
+    done = headrace(here, "validate", "trips.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "trips.yaml: the config is sound and fits the data (1 features, label tip)\n"
+
+
+def test_every_mistake_in_a_config_is_told_at_once_with_its_line(here: Path) -> None:
+    (here / "trips.yaml").write_text(CONFIG + "  hour: {column: numerik}\ntrain: {epochs: none, batchsize: 3}\n")
+    done = headrace(here, "validate", "trips.yaml")
+    assert (done.returncode, done.stdout) == (1, "")
+    first, second, third = done.stderr.splitlines()
+    assert first.startswith("trips.yaml:7: ")
+    assert 'did you mean "numeric"?' in first
+    assert second.startswith("trips.yaml:8: train.")
+    assert third.startswith("trips.yaml:8: train.")
+    assert 'did you mean "batch_size"?' in second + third
+
+
+@pytest.mark.parametrize("verb", ["validate", "run"])
+def test_name_that_is_no_column_is_told_before_anything_runs(here: Path, verb: str) -> None:
+    (here / "trips.yaml").write_text(CONFIG.replace("fare:", "fair:"))
+    done = headrace(here, verb, "trips.yaml")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == 'trips.yaml:6: features.fair: "fair" is no column of the data; did you mean "fare"?\n'
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize("verb", ["validate", "run", "report"])
+def test_config_that_is_not_there_is_told(tmp_path: Path, verb: str) -> None:
+    done = headrace(tmp_path, verb, "gone.yaml")
+    assert done.returncode == 1
+    assert done.stderr.startswith("gone.yaml: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_profile_and_set_are_laid_over_the_config(here: Path) -> None:
+    (here / "trips.wide.yaml").write_text("features: {hour: {column: identity, num_buckets: 24}}\n")
+    done = headrace(here, "validate", "trips.yaml", "--profile", "wide")
+    assert "(2 features, label tip)" in done.stdout
+    done = headrace(here, "validate", "trips.yaml", "--set", "label.key=hour", "--set", "train.epochs=x")
+    assert done.returncode == 1
+    assert done.stderr.startswith("--set train.epochs=x: train.epochs: ")
+
+
+def test_schema_is_json_that_describes_every_section(tmp_path: Path) -> None:
+    done = headrace(tmp_path, "validate", "--schema")
+    assert done.returncode == 0
+    schema = json.loads(done.stdout)
+    example = yaml.safe_load((ROOT / "configs" / "taxi.yaml").read_text())
+    assert set(example) <= set(schema["properties"])
+    assert schema["additionalProperties"] is False
+
+
+def test_validate_without_a_config_asks_for_one(tmp_path: Path) -> None:
+    done = headrace(tmp_path, "validate")
+    assert done.returncode == 2
+    assert "name a config" in done.stderr
+
+
+def test_unknown_verb_and_option_exit_with_two(here: Path) -> None:
+    assert headrace(here, "rum", "trips.yaml").returncode == 2
+    assert headrace(here, "run", "trips.yaml", "--epochs", "3").returncode == 2
+
+
+def test_report_before_the_first_run_says_how_to_make_one(here: Path) -> None:
+    done = headrace(here, "report", "trips.yaml")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"no run yet in {here / 'runs' / 'trips' / 'runs'}; start one with `headrace run trips.yaml`\n"
+    )
+
+
+def test_report_of_an_unknown_run_names_the_latest(here: Path) -> None:
+    for name in ("20260101-000000", "20260102-000000"):
+        folder = here / "runs" / "trips" / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text("{}")
+    done = headrace(here, "report", "trips.yaml", "--run", "1")
+    assert done.returncode == 1
+    assert done.stderr.endswith("the latest are 20260101-000000, 20260102-000000\n")
+
+
+def test_pipeline_that_cannot_be_built_is_told_with_a_record_and_no_traceback(here: Path) -> None:
+    (here / "trips.pbtxt").write_text("feature { nam")
+    done = headrace(here, "run", "trips.yaml", "--set", "data.schema=trips.pbtxt")
+    assert done.returncode == 1
+    assert "trips.pbtxt" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    (record,) = (here / "runs" / "trips" / "runs").glob("*/run.json")
+    assert json.loads(record.read_text())["status"] == "failed"

@@ -1,0 +1,132 @@
+"""The store of executions and artifacts: what the cache finds in it, and what it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ml_metadata.metadata_store import metadata_store
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+from tfx.types import standard_artifacts
+
+from pipeline.local.metadata import Metadata
+from pipeline.local.wire import Stored
+
+KIND = "tfx.components.trainer.component.Trainer"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Metadata:
+    return Metadata(tmp_path / "metadata.sqlite", "p", "run-1")
+
+
+def artifact(folder: Path, kind: type = standard_artifacts.Model, **properties: str) -> Stored:
+    """An output that lies in `folder`."""
+    folder.mkdir(parents=True)
+    made = kind()
+    made.uri = str(folder)
+    for name, value in properties.items():
+        made.set_string_custom_property(name, value)
+    return Stored(made.mlmd_artifact, made.artifact_type)
+
+
+def finished(store: Metadata, key: str, folder: Path, **properties: str) -> Stored:
+    """The output of a finished execution with this key."""
+    execution = store.begin("Trainer", KIND, {})
+    return store.complete(execution, key, {}, {"model": [artifact(folder, **properties)]})["model"]
+
+
+def raw(tmp_path: Path) -> metadata_store.MetadataStore:
+    connection = mlmd.ConnectionConfig()
+    connection.sqlite.filename_uri = str(tmp_path / "metadata.sqlite")
+    return metadata_store.MetadataStore(connection)
+
+
+def test_finished_execution_is_found_by_its_key_alone(store: Metadata, tmp_path: Path) -> None:
+    made = finished(store, "key", tmp_path / "a")
+    found = store.find("key")
+    assert found is not None
+    assert found["model"].artifact == made.artifact
+    assert found["model"].type.name == "Model"
+    assert store.find("another key") is None
+
+
+def test_latest_of_several_finished_executions_is_found(store: Metadata, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        finished(store, "key", tmp_path / name)
+    assert (store.find("key") or {})["model"].uri == str(tmp_path / "c")
+
+
+def test_outputs_that_are_gone_are_not_found(store: Metadata, tmp_path: Path) -> None:
+    finished(store, "key", tmp_path / "a")
+    finished(store, "key", tmp_path / "b")
+    (tmp_path / "b").rmdir()
+    assert (store.find("key") or {})["model"].uri == str(tmp_path / "a")
+    (tmp_path / "a").rmdir()
+    assert store.find("key") is None
+
+
+def test_pushed_model_whose_copy_is_gone_is_not_found(store: Metadata, tmp_path: Path) -> None:
+    (tmp_path / "serving" / "1").mkdir(parents=True)
+    finished(store, "key", tmp_path / "a", pushed_destination=str(tmp_path / "serving" / "1"))
+    assert store.find("key") is not None
+    (tmp_path / "serving" / "1").rmdir()
+    assert store.find("key") is None
+
+
+def test_running_failed_and_canceled_executions_are_not_found(store: Metadata) -> None:
+    store.begin("Trainer", KIND, {})
+    store.fail(store.begin("Trainer", KIND, {}))
+    store.fail(store.begin("Trainer", KIND, {}), canceled=True)
+    assert store.find("key") is None
+
+
+def test_execution_that_took_anothers_outputs_is_recorded_and_leaves_the_cache_as_it_was(
+    store: Metadata, tmp_path: Path
+) -> None:
+    made = finished(store, "key", tmp_path / "a")
+    store.reuse(store.begin("Trainer", KIND, {}), "key", {}, {"model": [made]})
+    assert (store.find("key") or {})["model"].artifact.id == made.artifact.id
+    states = [execution.last_known_state for execution in raw(tmp_path).get_executions()]
+    assert states == [mlmd.Execution.COMPLETE, mlmd.Execution.CACHED]
+    assert len(raw(tmp_path).get_artifacts()) == 1
+
+
+def test_only_unfinished_executions_are_abandoned(store: Metadata, tmp_path: Path) -> None:
+    finished(store, "key", tmp_path / "a")
+    store.fail(store.begin("Evaluator", KIND, {}))
+    left = store.begin("Transform", KIND, {})
+    later = Metadata(tmp_path / "metadata.sqlite", "p", "run-2")
+    assert list(later.abandoned()) == [(left, "Transform")]
+    later.fail(left, canceled=True)
+    assert list(later.abandoned()) == []
+
+
+def test_inputs_and_outputs_are_events_in_the_way_of_tfx(store: Metadata, tmp_path: Path) -> None:
+    examples = [artifact(tmp_path / f"examples{n}", standard_artifacts.Examples) for n in range(2)]
+    maker = store.begin("ExampleGen", "ours.ExampleGen", {})
+    first = store.complete(maker, "k1", {}, {"examples": [examples[0]]})["examples"]
+    second = store.complete(store.begin("ExampleGen", "ours.ExampleGen", {}), "k2", {}, {"examples": [examples[1]]})
+    trainer = store.begin("Trainer", KIND, {})
+    inputs = {"examples": [first, second["examples"]]}
+    model = store.complete(trainer, "k3", inputs, {"model": [artifact(tmp_path / "model")]})["model"]
+    events = raw(tmp_path).get_events_by_execution_ids([trainer])
+    found = {(event.artifact_id, event.type, event.path.steps[0].key, event.path.steps[1].index) for event in events}
+    assert found == {
+        (first.artifact.id, mlmd.Event.INPUT, "examples", 0),
+        (second["examples"].artifact.id, mlmd.Event.INPUT, "examples", 1),
+        (model.artifact.id, mlmd.Event.OUTPUT, "model", 0),
+    }
+    assert all(item.state == mlmd.Artifact.LIVE for item in raw(tmp_path).get_artifacts())
+
+
+def test_execution_carries_its_parameters_and_its_contexts(store: Metadata, tmp_path: Path) -> None:
+    id_ = store.begin("Trainer", KIND, {"run_fn": "trainer.run.run_fn", "steps": 5, "rate": 0.5})
+    reader = raw(tmp_path)
+    (execution,) = reader.get_executions_by_type(KIND)
+    assert execution.custom_properties["run_fn"].string_value == "trainer.run.run_fn"
+    assert execution.custom_properties["steps"].int_value == 5
+    assert execution.custom_properties["rate"].double_value == 0.5
+    types = {kind.id: kind.name for kind in reader.get_context_types()}
+    contexts = {(types[context.type_id], context.name) for context in reader.get_contexts_by_execution(id_)}
+    assert contexts == {("pipeline", "p"), ("pipeline_run", "run-1"), ("node", "p.Trainer")}

@@ -1,0 +1,152 @@
+"""The DAG as runners see it: who feeds whom, what may be reused, and which setting concerns which component."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tfx.types.value_artifact import ValueArtifact
+
+from configs.errors import DataError
+from configs.loader import load
+from pipeline.build import create_pipeline
+from pipeline.plan import Node, plan
+
+NODES = [
+    "Spans", "ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate", "Transform", "Trainer",
+    "Baseline", "Evaluator", "Pusher", "RecordBlessing",
+]  # fmt: skip
+
+CONFIG = """\
+pipeline: {name: trips}
+data:
+  source: {kind: csv, path: trips.csv}
+label: {key: tip, kind: binary}
+features:
+  fare: {column: numeric}
+  kind: {column: vocabulary, file: kinds.txt}
+  pace: {column: custom, function: mine_features.pace, keys: [fare, kind]}
+model: {kind: mine_models.build}
+evaluate:
+  thresholds: {auc: {min: 0.6}}
+deploy: {push: serving}
+"""
+
+SCHEMA = 'feature { name: "fare" type: FLOAT }\nfeature { name: "tip" type: INT }\n'
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "trips.csv").write_text("fare,kind,seconds,tip\n1.5,x,3,0\n")
+    (tmp_path / "kinds.txt").write_text("x\ny\n")
+    (tmp_path / "trips.yaml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def nodes(*overrides: str) -> dict[str, Node]:
+    return plan(create_pipeline(load("trips.yaml", overrides=overrides)))
+
+
+def changed(before: dict[str, Node], after: dict[str, Node]) -> set[str]:
+    assert set(before) == set(after)
+    return {id_ for id_ in before if before[id_].digest != after[id_].digest}
+
+
+def test_nodes_come_after_all_that_they_need() -> None:
+    found = nodes()
+    order = list(found)
+    assert set(order) == set(NODES)
+    for id_, node in found.items():
+        needed = {*node.upstream, *(producer for channels in node.inputs.values() for producer, _ in channels)}
+        assert needed == set(node.upstream)
+        assert all(order.index(other) < order.index(id_) for other in needed)
+
+
+def test_artifacts_flow_as_the_design_says() -> None:
+    found = nodes()
+    assert found["ExampleGen"].inputs == {"spans": (("Spans", "spans"),)}
+    assert found["Transform"].inputs == {
+        "examples": (("ExampleGen", "examples"),),
+        "schema": (("SchemaGen", "schema"),),
+    }
+    assert set(found["Transform"].upstream) == {"ExampleGen", "SchemaGen", "DataGate"}
+    assert found["Trainer"].inputs["examples"] == (("Transform", "transformed_examples"),)
+    assert found["Evaluator"].inputs["baseline_model"] == (("Baseline", "baseline"),)
+    assert found["Pusher"].inputs["model_blessing"] == (("Evaluator", "blessing"),)
+    assert found["RecordBlessing"].upstream == ("Evaluator", "Trainer")
+
+
+def test_components_that_look_outside_run_each_time_and_the_others_are_reused() -> None:
+    assert {id_ for id_, node in nodes().items() if not node.cacheable} == {"Spans", "Baseline", "RecordBlessing"}
+
+
+def test_nodes_name_their_kind_as_tfx_does_and_the_types_of_their_outputs() -> None:
+    found = nodes()
+    assert found["Trainer"].kind == "tfx.components.trainer.component.Trainer"
+    assert {key: type_.TYPE_NAME for key, type_ in found["Trainer"].outputs.items()} == {
+        "model": "Model",
+        "model_run": "ModelRun",
+    }
+    assert issubclass(found["Spans"].outputs["spans"], ValueArtifact)
+
+
+def test_without_a_place_to_push_to_there_is_no_pusher() -> None:
+    assert set(nodes("deploy.push=null")) == set(NODES) - {"Pusher"}
+
+
+def test_same_config_gives_the_same_digests() -> None:
+    assert changed(nodes(), nodes()) == set()
+
+
+@pytest.mark.parametrize(
+    ("override", "ids"),
+    [
+        ("train.epochs=9", {"Trainer"}),
+        ("model.hidden=[7]", {"Trainer"}),
+        ("features.fare.normalize=log", {"Transform", "Trainer"}),
+        ("label.key=seconds", {"DataGate", "Transform", "Trainer", "Evaluator"}),
+        ("evaluate.thresholds.auc.min=0.7", {"Evaluator"}),
+        ("evaluate.slices=[kind]", {"Evaluator"}),
+        ("evaluate.split=eval", {"Evaluator"}),
+        ("data.on_anomaly=warn", {"DataGate"}),
+        ("data.shuffle_seed=1", {"ExampleGen"}),
+        ("data.source.delimiter=;", {"ExampleGen", "Spans"}),
+        ("deploy.push=elsewhere", {"Pusher"}),
+        ("pipeline.root=other", {"Baseline", "RecordBlessing"}),
+        ("beam.workers=2", set()),
+    ],
+)
+def test_setting_changes_the_components_that_it_concerns_and_no_others(override: str, ids: set[str]) -> None:
+    assert changed(nodes(), nodes(override)) == ids
+
+
+def test_edited_vocabulary_file_changes_transform_and_trainer(here: Path) -> None:
+    before = nodes()
+    (here / "kinds.txt").write_text("x\nz\n")
+    assert changed(before, nodes()) == {"Transform", "Trainer"}
+
+
+def test_curated_schema_stands_for_the_inferred_one_and_is_read_each_time(here: Path) -> None:
+    (here / "trips.pbtxt").write_text(SCHEMA)
+    found = nodes("data.schema=trips.pbtxt")
+    assert set(found) == set(NODES)
+    assert found["SchemaGen"].inputs == {}
+    assert not found["SchemaGen"].cacheable
+    assert found["SchemaGen"].exec_properties["schema_file"] == str(here / "trips.pbtxt")
+    (here / "trips.pbtxt").write_text(SCHEMA.replace("FLOAT", "INT"))
+    assert changed(found, nodes("data.schema=trips.pbtxt")) == {"ExampleGen"}
+
+
+def test_curated_schema_that_is_none_is_told(here: Path) -> None:
+    (here / "trips.pbtxt").write_text("feature { nam")
+    with pytest.raises(DataError, match=r"trips\.pbtxt"):
+        nodes("data.schema=trips.pbtxt")
+
+
+def test_parameters_of_transform_do_not_hold_the_place_of_the_folder(here: Path) -> None:
+    custom = json.loads(nodes()["Transform"].exec_properties["custom_config"])
+    assert set(custom) == {"config", "sources", "files"}
+    assert str(here) not in json.dumps(custom)
