@@ -19,6 +19,7 @@ from components.example_gen.component import ExampleGen
 from components.example_gen.spans import Spans
 from components.pusher import pusher
 from components.schema import read_schema
+from components.statistics.component import StatisticsGen
 from components.transform import Transform
 from configs.config import PipelineConfig
 from configs.features import CustomFeature, data_columns
@@ -46,7 +47,7 @@ def _data(config: PipelineConfig) -> list[base_node.BaseNode]:
     spans = Spans(source=config.data.source.model_dump_json())
     data = config.data.model_dump_json(by_alias=True, exclude={"on_anomaly"})
     example_gen = ExampleGen(spans=spans.outputs["spans"], data=data)
-    statistics_gen = stock.StatisticsGen(examples=example_gen.outputs["examples"])
+    statistics_gen = StatisticsGen(examples=example_gen.outputs["examples"])
     statistics = statistics_gen.outputs["statistics"]
     schema_gen = _schema(config, statistics)
     validator = stock.ExampleValidator(statistics=statistics, schema=schema_gen.outputs["schema"])

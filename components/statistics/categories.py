@@ -72,6 +72,8 @@ class Counts:
 
     def most_frequent(self, number: int) -> list[protos.FeatureValueCount]:
         """The most frequent first, of equally frequent ones the last in the order of bytes first, as in TFDV."""
+        if not self.table.num_rows:
+            return []
         order = [("counts", "descending"), ("values", "descending")]
         top = self.table.take(pc.select_k_unstable(self.table, number, order))
         return [protos.FeatureValueCount(row["values"], max(row["counts"], 1)) for row in top.to_pylist()]

@@ -7,11 +7,10 @@ decoder, whose results (and types) these are, at a quarter of its cost.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from components.example_gen.encode import BYTES, FLOAT, INT64, varint
@@ -25,20 +24,22 @@ class OtherLayoutError(Exception):
     """The rows are not such as are read here."""
 
 
-def decode(examples: Sequence[bytes]) -> pa.RecordBatch | None:
-    """What ExamplesToRecordBatchDecoder makes of serialized tf.Examples, or None if they are of another layout."""
-    names = sorted(name.encode() for name in tf.train.Example.FromString(examples[0]).features.feature)
-    sizes = np.fromiter(map(len, examples), np.int64, len(examples))
-    spare = bytes(_SPARE + max(map(len, names), default=0))
-    data = np.frombuffer(b"".join([*examples, spare]), np.uint8)
-    ends = np.cumsum(sizes)
+def decode(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> pa.RecordBatch | None:
+    """What ExamplesToRecordBatchDecoder makes of serialized tf.Examples, or None if they are of another layout.
+
+    Row i is data[starts[i] : ends[i]], the rows in order; there is at least one.
+    """
     try:
-        cursor = Cursor(data, ends - sizes)
+        first = tf.train.Example.FromString(data[starts[0] : ends[0]])
+        names = sorted(name.encode() for name in first.features.feature)
+        _check(b"\0" not in b"".join(names))  # where tfx_bsl cuts a name off
+        spare = bytes(_SPARE + max(map(len, names), default=0))
+        cursor = Cursor(np.frombuffer(data + spare, np.uint8), starts)
         cursor.literal(b"\x0a")
         cursor.expect(cursor.length(), ends)
         columns = [_column(cursor, name, ends) for name in names]
         cursor.expect(0, ends)
-    except OtherLayoutError:
+    except (OtherLayoutError, DecodeError):
         return None
     return pa.RecordBatch.from_arrays(columns, [name.decode() for name in names])
 

@@ -2,36 +2,71 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import struct
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import tensorflow as tf
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from numpy.typing import NDArray
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
+
 from components.statistics.decode import decode
 
-ROWS = 8192
-"""Examples decoded at once, if they are small."""
-BYTES = 16 << 20
-"""Serialized examples are decoded when there are this many bytes of them."""
-_STEP = 512
+BYTES = 4 << 20
+"""Uncompressed bytes that make a batch."""
+_BEFORE, _AFTER = 12, 4
+"""Bytes around a record: its length and that one's checksum; its own checksum (see `example_gen.tfrecord`)."""
+_length = struct.Struct("<Q").unpack_from
 
 
 def batches(file: str) -> Iterator[pa.RecordBatch]:
-    """All examples of a TFRecord file, plain or gzip, in order. A column of which nothing is known is of type null."""
+    """All examples of a gzipped TFRecord file, in order. A column of which nothing is known is of type null.
+
+    gzip's checksum guards the bytes, so the records' own are not looked at. Raises EOFError or OSError if the file is
+    damaged.
+    """
     decoder = ExamplesToRecordBatchDecoder()
-    for examples in _serialized(file):
-        yield decode(examples) or decoder.DecodeBatch(examples)
+    for data, starts, ends in _records(file):
+        batch = decode(data, starts, ends)
+        if batch is None:
+            spans = zip(starts.tolist(), ends.tolist(), strict=True)
+            batch = decoder.DecodeBatch([data[start:end] for start, end in spans])
+        yield batch
 
 
-def _serialized(file: str) -> Iterator[list[bytes]]:
-    examples: list[bytes] = []
-    size = 0
-    for records in tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "").batch(_STEP):
-        step = records.numpy().tolist()
-        examples += step
-        size += sum(map(len, step))
-        if len(examples) >= ROWS or size >= BYTES:
-            yield examples
-            examples, size = [], 0
-    if examples:
-        yield examples
+def _records(file: str) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64]]]:
+    """Pieces of the file, and where the records in them start and end."""
+    rest = b""
+    with (
+        FileSystems.open(file, compression_type=CompressionTypes.UNCOMPRESSED) as compressed,
+        _gzip().open(compressed, "rb") as stream,
+    ):
+        while block := stream.read(max(BYTES, len(rest))):
+            data = rest + block
+            edges = np.array(_edges(data), np.int64)
+            if len(edges) > 1:
+                yield data, edges[:-1] + _BEFORE, edges[1:] - _AFTER
+            rest = data[edges[-1] :]
+    if rest:
+        raise EOFError(f"{file} ends inside a record")
+
+
+def _edges(data: bytes) -> list[int]:
+    """Where each whole record starts with its length, and where the last one ends."""
+    edges, place = [0], _BEFORE
+    while place <= len(data):
+        place += _length(data, place - _BEFORE)[0] + _AFTER
+        if place > len(data):
+            break
+        edges.append(place)
+        place += _BEFORE
+    return edges
+
+
+def _gzip() -> Any:
+    return importlib.import_module("isal.igzip" if importlib.util.find_spec("isal") else "gzip")

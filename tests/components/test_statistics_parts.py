@@ -1,0 +1,175 @@
+"""Decoding rows all at once, reading files in pieces, and counting values in bounded memory."""
+
+import struct
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
+
+from components.example_gen.encode import encode
+from components.statistics import categories, read
+from components.statistics.categories import Counts
+from components.statistics.decode import decode
+
+COLUMN = st.sampled_from(
+    [
+        (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+        (pa.float32(), st.floats(width=32)),
+        (pa.binary(), st.binary(max_size=300)),
+        (pa.null(), st.none()),
+    ]
+)
+LETTERS = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
+"""Of names: tfx_bsl cuts them off at a zero byte."""
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.RecordBatch:
+    """Columns with gaps, as ExampleGen's encoder takes them."""
+    rows, names = draw(st.integers(1, 9)), draw(st.lists(st.text(LETTERS, max_size=200), unique=True, max_size=5))
+    columns = []
+    for _ in names:
+        kind, values = draw(COLUMN)
+        columns.append(pa.array(draw(st.lists(st.none() | values, min_size=rows, max_size=rows)), kind))
+    return pa.RecordBatch.from_arrays(columns, names)
+
+
+def decoded(examples: list[bytes], before: bytes = b"", after: bytes = b"") -> pa.RecordBatch | None:
+    data, starts = bytearray(), []
+    for example in examples:
+        starts.append(len(data) + len(before))
+        data += before + example + after
+    places = np.array(starts, np.int64)
+    return decode(bytes(data), places, places + np.array([*map(len, examples)], np.int64))
+
+
+def assert_same_batch(left: pa.RecordBatch, right: pa.RecordBatch) -> None:
+    assert left.num_rows == right.num_rows
+    assert left.schema.equals(right.schema), (left.schema.names, right.schema.names)
+    for mine, other in zip(left.columns, right.columns, strict=True):
+        mine.validate(full=True)
+        assert str(mine.to_pylist()) == str(other.to_pylist())  # as text, so that NaN is NaN
+
+
+@given(tables())
+@settings(deadline=None)
+def test_what_example_gen_encodes_is_decoded_as_tfx_bsl_does(table: pa.RecordBatch) -> None:
+    if not table.num_columns:
+        return
+    examples = encode(table).to_pylist()
+    batch = decoded(examples, b"length", b"crc")
+    assert batch is not None
+    assert_same_batch(batch, ExamplesToRecordBatchDecoder().DecodeBatch(examples))
+
+
+@given(tables(), st.data())
+@settings(deadline=None)
+def test_a_damaged_byte_gives_what_tfx_bsl_gives_or_nothing(table: pa.RecordBatch, data: st.DataObject) -> None:
+    examples = [bytearray(example) for example in encode(table).to_pylist()] if table.num_columns else []
+    if not examples:
+        return
+    row = data.draw(st.integers(0, len(examples) - 1))
+    examples[row][data.draw(st.integers(0, len(examples[row]) - 1))] = data.draw(st.integers(0, 255))
+    damaged = [bytes(example) for example in examples]
+    batch = decoded(damaged)
+    if batch is not None:
+        assert_same_batch(batch, ExamplesToRecordBatchDecoder().DecodeBatch(damaged))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'feature { key: "a" value { int64_list { value: [1, 2] } } }',
+        'feature { key: "a" value { bytes_list { value: ["1", "2"] } } }',
+        'feature { key: "a" value { float_list { } } }',
+        'feature { key: "b" value { int64_list { value: 1 } } }',
+        'feature { key: "a" value { int64_list { value: 1 } } } feature { key: "b" value { } }',
+        'feature { key: "a" value { float_list { value: 1 } } }',
+        "",
+    ],
+)
+def test_rows_of_another_layout_are_left_to_tfx_bsl(text: str) -> None:
+    from google.protobuf import text_format
+
+    regular = "features { feature { key: 'a' value { int64_list { value: 1 } } } }"
+    rows = [text_format.Parse(each, tf.train.Example()) for each in (regular, f"features {{ {text} }}")]
+    assert decoded([row.SerializeToString(deterministic=True) for row in rows]) is None
+
+
+def test_batches_are_the_same_wherever_the_pieces_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["x" * (7 * number % 50) for number in range(40)]
+    file = str(tmp_path / "shard.gz")
+    with tf.io.TFRecordWriter(file, "GZIP") as writer:
+        for example in encode(pa.RecordBatch.from_pydict({"text": texts})).to_pylist():
+            writer.write(example)
+    for size in (1, 13, 100, 1 << 20):
+        monkeypatch.setattr(read, "BYTES", size)
+        batches = list(read.batches(file))
+        assert [value for batch in batches for (value,) in batch["text"].to_pylist()] == [t.encode() for t in texts]
+    assert len(batches) == 1
+
+
+def test_a_file_that_ends_inside_a_record_is_an_error(tmp_path: Path) -> None:
+    import gzip
+
+    file = tmp_path / "shard.gz"
+    file.write_bytes(gzip.compress(struct.pack("<Q", 100) + b"crc.and no more"))
+    with pytest.raises(EOFError, match=r"shard\.gz ends inside a record"):
+        list(read.batches(str(file)))
+
+
+@given(st.lists(st.lists(st.binary(max_size=2)), max_size=6), st.integers(0, 6), st.integers(1, 5))
+@settings(deadline=None)
+def test_counts_are_exact_and_ordered_as_in_tfdv(batches: list[list[bytes]], cut: int, number: int) -> None:
+    left, right = Counts(), Counts()
+    for place, values in enumerate(batches):
+        (left if place < cut else right).add(pa.array(values, pa.binary()))
+    left.merge(right)
+    left.settle()
+    counter = Counter(value for values in batches for value in values)
+    expected = sorted(((count, value) for value, count in counter.items()), reverse=True)[:number]
+    assert [(found.count, found.feature_value) for found in left.most_frequent(number)] == expected
+    assert left.number() == len(counter)
+
+
+def test_many_distinct_values_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(categories, "LIMIT", 2000)
+    rng, batch, batches = np.random.default_rng(2), 5000, 60
+    parts = [Counts(), Counts(), Counts()]
+    truth: Counter[bytes] = Counter()
+    for number in range(batches):
+        frequent = rng.zipf(1.5, batch // 2) % 50
+        values = [b"f%d" % value for value in frequent] + [
+            b"%x" % value for value in rng.integers(0, 2**40, batch // 2)
+        ]
+        truth.update(values)
+        parts[number % 3].add(pa.array(values, pa.binary()))
+        assert parts[number % 3].table.num_rows <= categories.LIMIT
+        assert parts[number % 3].pending_bytes < 1 << 19
+    total = parts[0]
+    for part in parts[1:]:
+        total.merge(part)
+    total.settle()
+    error = 2 * batch * batches / categories.LIMIT
+    found = {each.feature_value: each.count for each in total.most_frequent(10)}
+    assert set(found) == {value for value, _ in truth.most_common(10)}
+    for value, count in found.items():
+        assert truth[value] - error <= count <= truth[value]
+    assert total.number() == pytest.approx(len(truth), rel=0.02)
+
+
+def test_long_values_count_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(categories, "BYTES", 1 << 20)
+    counts = Counts()
+    for number in range(100):
+        counts.add(pa.array([b"often", b"often", bytes([number]) * 100_000], pa.binary()))
+    counts.settle()
+    assert counts.table.nbytes <= categories.BYTES
+    assert counts.most_frequent(1)[0].feature_value == b"often"
+    assert counts.number() == 101
