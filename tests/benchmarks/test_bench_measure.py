@@ -1,0 +1,56 @@
+"""The measuring piece, on processes whose use is known."""
+
+import sys
+
+import pytest
+
+from benchmarks.components import END, START, seconds
+from benchmarks.measure import Used, in_turn, medians, run_process
+from benchmarks.tables import Section, Table
+
+GRANDCHILD = """
+import subprocess, sys, time
+burn = "import time\\nheld = bytes(200_000_000).replace(b'\\\\0', b'1')\\nwhile time.process_time() < 2.5: pass"
+subprocess.run([sys.executable, "-c", burn], check=True)
+"""
+
+
+def test_what_a_grandchild_uses_counts(tmp_path):
+    used = run_process([sys.executable, "-c", GRANDCHILD], tmp_path, tmp_path / "log")
+
+    assert 2.5 <= used.cpu_seconds < 5
+    assert used.wall_seconds >= 2
+    assert 200 <= used.peak_mb < 700
+
+
+def test_a_process_that_fails_ends_the_benchmark_with_its_last_words(tmp_path):
+    with pytest.raises(SystemExit, match="out of luck"):
+        run_process([sys.executable, "-c", "raise SystemExit('out of luck')"], tmp_path, tmp_path / "log")
+
+
+def test_engines_take_turns_and_each_round_turns_the_order_around():
+    calls = []
+
+    found = in_turn({"a": 3, "b": 3, "c": 1}, lambda name: calls.append(name) or len(calls))
+
+    assert calls == ["a", "b", "c", "b", "a", "a", "b"]
+    assert found == {"a": [1, 5, 6], "b": [2, 4, 7], "c": [3]}
+
+
+def test_a_median_is_over_the_runs_that_have_the_figure():
+    assert medians([{"x": 1.0}, {"x": 9.0, "y": 5.0}, {"x": 2.0}]) == {"x": 2.0, "y": 5.0}
+
+
+def test_time_before_the_first_component_and_after_the_last_is_told_too():
+    used = Used(started=100.0, ended=120.0, cpu_seconds=1.0, peak_mb=1.0)
+
+    found = seconds(used, {"Trainer": (108.0, 117.0), "Spans": (104.0, 105.5)})
+
+    assert found == {START: 4.0, "Trainer": 9.0, "Spans": 1.5, END: 3.0}
+
+
+def test_a_section_is_text_for_the_terminal_and_markdown_for_a_document():
+    section = Section("Ingest", [("Rows", Table(["", "s"], [["ours", "1.5"], ["stock", "20"]]))], ["Less is better."])
+
+    assert section.text() == "== Ingest ==\n\nRows\n\n         s\nours   1.5\nstock   20\n\n- Less is better."
+    assert "| stock | 20 |" in section.markdown()
