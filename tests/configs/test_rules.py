@@ -70,8 +70,8 @@ BROKEN = {
         ),
         (
             "evaluate: {thresholds: {squared_correlation: {min: 0.5}}}",
-            '1: evaluate.thresholds.squared_correlation: "squared_correlation" is for regression labels, and this label '
-            "is binary; for "
+            '1: evaluate.thresholds.squared_correlation: "squared_correlation" is for regression labels, and this '
+            "label is binary; for "
             f"binary: {BINARY}",
         ),
     ],
