@@ -99,6 +99,17 @@ def _stoppable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let a second Ctrl-C not break off the clean-up after the first."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 @dataclass
 class _Execution:
     """A component that is running."""
@@ -144,8 +155,9 @@ class _Run:
             failed = [node for node in self._record.nodes if node.status is Status.FAILED]
             self._conclude(Status.FAILED if failed else Status.DONE, failed[0].error if failed else None)
         except KeyboardInterrupt:
-            self._interrupt()
-            self._conclude(Status.INTERRUPTED, None)
+            with _undisturbed():
+                self._interrupt()
+                self._conclude(Status.INTERRUPTED, None)
         except RunError as error:
             self._interrupt()
             self._conclude(Status.FAILED, str(error))

@@ -154,7 +154,9 @@ def _kill_and_interrupt(one: Story) -> None:
     start = time.monotonic()
     one.seen["second command"] = headrace(one.folder, "run", "parcels.yaml")
     one.seen["second command took"] = time.monotonic() - start
-    going.signal(signal.SIGINT)
+    for _ in range(2):  # an impatient user
+        going.signal(signal.SIGINT)
+        time.sleep(0.02)
     done = going.finish()
     one.seen["left after the interrupt"] = processes_in(one.folder)
     one.keep("interrupted", done)
