@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,4 +31,28 @@ def resolve(path: str, where: str) -> Callable[..., Any]:
         ) from error
     if not callable(function):
         raise TrainingError(f"{where}: {path!r} is no function: {module_name!r} has no callable {attribute!r}")
-    return function
+    return _named(function, path, where)
+
+
+def _named(function: Callable[..., Any], path: str, where: str) -> Callable[..., Any]:
+    """The function, whose own errors become TrainingErrors that name the setting, the function and the line."""
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except TrainingError:
+            raise
+        except Exception as error:
+            raise TrainingError(
+                f"{where}: {path} raised {type(error).__name__}: {error}{_line(function, error)}"
+            ) from error
+
+    return call
+
+
+def _line(function: Callable[..., Any], error: Exception) -> str:
+    """Where in the function's own file the error came up: ` (mine/features.py:12)`."""
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" ({file}:{lines[-1]})" if file and lines else ""

@@ -72,8 +72,10 @@ def _clear_abandoned(folders: Folders, metadata: Metadata) -> None:
         _remove_outputs(folders, node_id, execution_id)
     shutil.rmtree(folders.home / "tmp", ignore_errors=True)
     for path in folders.runs.glob("*/run.json"):
-        record = RunRecord.read(path.parent)
-        if not record.status.ended:
+        with contextlib.suppress(ValueError, TypeError, KeyError):  # another version's record is left as it is
+            record = RunRecord.read(path.parent)
+            if record.status.ended:
+                continue
             record.status = Status.INTERRUPTED
             for node in record.nodes:
                 node.status = Status.INTERRUPTED if node.status is Status.RUNNING else node.status

@@ -141,3 +141,14 @@ def test_empty_learned_vocabulary_is_an_error_that_names_the_column_and_the_limi
     (column,) = columns.build({"f": parse(feature)}).values()
     with pytest.raises(TrainingError, match=r"features\.f: .* empty.*'text'.*30 times.*min_frequency"):
         column.num_categories(lambda name: {"f": 0}[name])
+
+
+def test_an_error_in_the_users_function_names_feature_function_and_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raising_hooks.py").write_text("def pace(raw):\n    return raw['no such key']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    function = resolve("raising_hooks.pace", "features.f.function")
+    message = r"features\.f\.function: raising_hooks\.pace raised KeyError: 'no such key' \(.*raising_hooks\.py:2\)"
+    with pytest.raises(TrainingError, match=message):
+        function({})
