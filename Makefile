@@ -12,7 +12,7 @@ endif
 .PHONY: run test check format bench env docs clean
 
 run: env  ## train, judge and push the model of CONFIG (default: Chicago taxi)
-	$(PY) -m pipeline run $(CONFIG)
+	.venv/bin/headrace run $(CONFIG)
 
 test: env  ## run every test
 	$(PY) -m pytest

@@ -13,7 +13,10 @@ import click
 from pipeline.environment import prepare
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from configs.loader import Loaded
+    from pipeline.local.record import RunRecord
 
 P = ParamSpec("P")
 
@@ -42,6 +45,9 @@ def _told(verb: Callable[P, None]) -> Callable[P, None]:
             verb(*args, **kwargs)
         except HeadraceError as error:
             click.echo(str(error), err=True)
+            sys.exit(1)
+        except OSError as error:
+            click.echo(f"{error.filename or 'the disk'}: {error.strerror or error}", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
@@ -104,28 +110,37 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
 def run(config: Path, profile: str | None, overrides: tuple[str, ...], fresh: bool) -> None:
     """Run the pipeline of CONFIG on this machine; only what changed since the last run runs again."""
     prepare()
-    from dataclasses import replace
-
     from rich.console import Console
 
     from pipeline.local.record import Status
     from pipeline.local.runner import run as run_pipeline
-    from pipeline.report import write_report
-    from pipeline.report.run_folder import RunFolder
-    from pipeline.report.verdict import read_verdict
-    from pipeline.terminal import open_display, print_summary
+    from pipeline.local.signals import undisturbed
+    from pipeline.terminal import open_display
 
     loaded = _load(config, profile, overrides, data=True)
     console = Console(highlight=False)
     with open_display(console) as display:
         record, run_dir = run_pipeline(loaded.config, str(config), display, reuse=not fresh)
-    report_file = write_report(run_dir)
+    with undisturbed():
+        _last_words(console, record, run_dir)
+    if record.status is not Status.DONE:
+        sys.exit(INTERRUPTED if record.status is Status.INTERRUPTED else 1)
+
+
+def _last_words(console: Console, record: RunRecord, run_dir: Path) -> None:
+    """Write the report and print the summary."""
+    from dataclasses import replace
+
+    from pipeline.report import write_report
+    from pipeline.report.run_folder import RunFolder
+    from pipeline.report.verdict import read_verdict
+    from pipeline.terminal import print_summary
+
+    report_file = _short(write_report(run_dir))
     verdict = read_verdict(RunFolder(run_dir, record))
     if verdict.pushed is not None:
         verdict = replace(verdict, pushed=str(_short(Path(verdict.pushed))))
-    print_summary(console, record, verdict, _short(report_file))
-    if record.status is not Status.DONE:
-        sys.exit(INTERRUPTED if record.status is Status.INTERRUPTED else 1)
+    print_summary(console, record, verdict, report_file)
 
 
 @cli.command()
@@ -144,7 +159,13 @@ def report(config: Path, profile: str | None, overrides: tuple[str, ...], run_id
         raise RunError(f"no run yet in {folders.runs}; start one with `headrace run {config}`")
     if run_id is not None and run_id not in runs:
         raise RunError(f"no run {run_id} in {folders.runs}; the latest are {', '.join(runs[-5:])}")
-    click.echo(_short(write_report(folders.runs / (run_id or runs[-1]))))
+    run_dir = folders.runs / (run_id or runs[-1])
+    try:
+        click.echo(_short(write_report(run_dir)))
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunError(
+            f"{run_dir / 'run.json'} is damaged, or of another version ({error}); remove {run_dir}"
+        ) from error
 
 
 @cli.command()

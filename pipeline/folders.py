@@ -33,5 +33,9 @@ class Folders:
         return self.home / "blessed.json"
 
     @property
+    def scratch(self) -> Path:
+        return self.home / "tmp"
+
+    @property
     def runs(self) -> Path:
         return self.home / "runs"

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import platform
+import site
 import sys
+import sysconfig
 from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import version
@@ -17,7 +20,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 PROJECT = ("configs", "trainer", "components", "pipeline")
-STACK = ("tfx", "tensorflow", "tensorflow-transform", "tensorflow-data-validation", "apache-beam", "keras", "pyarrow")
+STACK = (
+    "apache-beam",
+    "isal",
+    "keras",
+    "numpy",
+    "pyarrow",
+    "tensorflow",
+    "tensorflow-data-validation",
+    "tensorflow-transform",
+    "tfx",
+    "tfx-bsl",
+)
 
 
 class Source(NamedTuple):
@@ -38,7 +52,7 @@ def sources_digest(*modules: str) -> str:
 @cache
 def stack_versions() -> dict[str, str]:
     """The installed versions of the libraries that decide what components compute."""
-    return {name: version(name) for name in STACK}
+    return {"python": platform.python_version(), **{name: version(name) for name in STACK}}
 
 
 def closure(*modules: str) -> dict[str, Path]:
@@ -68,8 +82,15 @@ def _locate(name: str, search: tuple[str, ...]) -> Path | None:
 
 def _installed(path: Path) -> bool:
     resolved = path.resolve()
-    roots = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
-    return "site-packages" in resolved.parts or any(resolved.is_relative_to(root) for root in roots)
+    return any(resolved.is_relative_to(library) for library in _libraries())
+
+
+@cache
+def _libraries() -> tuple[Path, ...]:
+    """Where Python's own modules and installed packages lie."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    found = [sysconfig.get_path(name) for name in names] + site.getsitepackages() + [site.getusersitepackages()]
+    return tuple({Path(path).resolve() for path in found if path})
 
 
 @cache

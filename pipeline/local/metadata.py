@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ml_metadata import errors
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
+from configs.errors import RunError
+from pipeline.local.contents import listing
 from pipeline.local.wire import Stored
 
 Artifacts = Mapping[str, list[Stored]]
@@ -18,8 +21,17 @@ CACHE_KEY = "cache_key"
 """Context type whose instances are named by cache keys: an indexed way from a key to its executions."""
 NODE = "headrace_node"
 """Custom property of executions: the node's id. Their others are the component's parameters, as in TFX."""
+RUN = "headrace_run"
+"""Custom property of executions: the id of the run."""
+CONTENTS = "headrace_contents"
+"""Custom property of artifacts: a digest of the names and sizes of their files."""
 PUSHED_TO = "pushed_destination"
 """Custom property of a pushed model: the folder outside the pipeline that it was copied to."""
+
+
+def cause(error: Exception) -> str:
+    """What the store says, without the statement that failed."""
+    return str(error).removeprefix("Error when executing query: ").split(" query:")[0]
 
 
 class Metadata:
@@ -28,7 +40,13 @@ class Metadata:
     def __init__(self, path: Path, pipeline: str, run_id: str) -> None:
         connection = mlmd.ConnectionConfig()
         connection.sqlite.filename_uri = str(path)
-        self._store = metadata_store.MetadataStore(connection)
+        try:
+            self._store = metadata_store.MetadataStore(connection)
+        except (errors.StatusError, RuntimeError) as error:
+            raise RunError(
+                f"{path} cannot be used: {cause(error)}.\n  Move it away: the next run then makes a new one, computes"
+                " everything once more, and leaves older artifacts where they are."
+            ) from error
         self._types = {
             name: self._store.put_context_type(mlmd.ContextType(name=name))
             for name in ("pipeline", "pipeline_run", "node", CACHE_KEY)
@@ -47,6 +65,7 @@ class Metadata:
         for key, value in parameters.items():
             _set(execution.custom_properties[key], value)
         execution.custom_properties[NODE].string_value = node
+        execution.custom_properties[RUN].string_value = self._run_id
         (execution_id, _, _) = self._store.put_execution(execution, [], self._contexts(node), True)
         return int(execution_id)
 
@@ -78,11 +97,12 @@ class Metadata:
                 return outputs
         return None
 
-    def abandoned(self) -> Iterator[tuple[int, str]]:
-        """Id and node of every execution that a killed run left unfinished."""
+    def abandoned(self) -> Iterator[tuple[int, str, str]]:
+        """Id, node and run of every execution that a killed run left unfinished."""
         for execution in self._store.get_executions():
             if execution.last_known_state == mlmd.Execution.RUNNING:
-                yield execution.id, execution.custom_properties[NODE].string_value
+                about = execution.custom_properties
+                yield execution.id, about[NODE].string_value, about[RUN].string_value
 
     def _finish(self, execution_id: int, state: int, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> None:
         (execution,) = self._store.get_executions_by_id([execution_id])
@@ -97,6 +117,8 @@ class Metadata:
         artifact = mlmd.Artifact()
         artifact.CopyFrom(stored.artifact)
         artifact.state = mlmd.Artifact.LIVE
+        if CONTENTS not in artifact.custom_properties:
+            artifact.custom_properties[CONTENTS].string_value = listing(Path(artifact.uri))
         artifact.type_id = self._store.put_artifact_type(stored.type, can_add_fields=True, can_omit_fields=True)
         return artifact
 
@@ -113,9 +135,17 @@ class Metadata:
 
 
 def _is_there(stored: Stored) -> bool:
-    """Whether an output can still be used: its files, and those that it was copied to."""
-    pushed_to = stored.properties.get(PUSHED_TO)
-    return Path(stored.uri).exists() and (not pushed_to or Path(str(pushed_to)).exists())
+    """Whether an output can still be used: its files are all there, and what was pushed is still the newest version."""
+    pushed_to, path = stored.properties.get(PUSHED_TO), Path(stored.uri)
+    whole = path.exists() and listing(path) == stored.properties.get(CONTENTS)
+    return whole and (not pushed_to or _is_newest(Path(str(pushed_to))))
+
+
+def _is_newest(version: Path) -> bool:
+    """Whether a model server that watches the folder around a version serves this one."""
+    return version.exists() and not any(
+        other.name.isdecimal() and int(other.name) > int(version.name) for other in version.parent.iterdir()
+    )
 
 
 def _set(value: mlmd.Value, content: str | int | float) -> None:

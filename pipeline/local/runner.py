@@ -19,16 +19,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ml_metadata.errors import StatusError
+
 from configs.config import PipelineConfig
 from configs.errors import RunError
 from configs.writer import to_yaml
 from pipeline.digest import digest_path, digest_text
 from pipeline.folders import Folders
+from pipeline.local import abandoned
 from pipeline.local.client import WarmProcess
 from pipeline.local.lock import locked
-from pipeline.local.metadata import Metadata
+from pipeline.local.metadata import Metadata, cause
 from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from pipeline.local.rows import rows_in, rows_out
+from pipeline.local.signals import stoppable, undisturbed
 from pipeline.local.wire import Stored
 from pipeline.terminal import Display
 
@@ -42,16 +46,31 @@ def run(config: PipelineConfig, config_file: str, display: Display, *, reuse: bo
     another run is going on, or if the pipeline cannot be built.
     """
     folders = Folders.of(config)
-    folders.artifacts.mkdir(parents=True, exist_ok=True)
-    with locked(folders.home):
+    with _writable(folders), locked(folders.home):
         run_id, run_dir = _new_run(folders)
         (run_dir / "config.yaml").write_text(to_yaml(config))
         record = RunRecord(run_id, config.pipeline.name, config_file, time.time())
         metadata = Metadata(folders.metadata, config.pipeline.name, run_id)
-        _clear_abandoned(folders, metadata)
-        with WarmProcess(config, run_dir / "logs" / "start.log") as warm, _stoppable():
+        abandoned.clear(folders, metadata)
+        with WarmProcess(config, run_dir / "logs" / "start.log") as warm, stoppable():
             _Run(folders, run_dir, record, display, metadata, warm, reuse=reuse).carry_out()
     return record, run_dir
+
+
+@contextlib.contextmanager
+def _writable(folders: Folders) -> Iterator[None]:
+    """Make the pipeline's folder; say where it is when something in it cannot be written or read."""
+    try:
+        folders.artifacts.mkdir(parents=True, exist_ok=True)
+        yield
+    except StatusError as error:
+        raise RunError(f"{folders.metadata} cannot be read or written: {cause(error)}") from error
+    except OSError as error:
+        place = error.filename or folders.home
+        raise RunError(
+            f"{place}: {error.strerror or error}.\n  The run keeps its things in {folders.home} (`pipeline.root`):"
+            " make room or give access there, or set another folder."
+        ) from error
 
 
 def _new_run(folders: Folders) -> tuple[str, Path]:
@@ -63,53 +82,6 @@ def _new_run(folders: Folders) -> tuple[str, Path]:
             (run_dir / "logs").mkdir(parents=True)
             return name, run_dir
     raise RunError(f"no free name for a run in {folders.runs}; wait a second")
-
-
-def _clear_abandoned(folders: Folders, metadata: Metadata) -> None:
-    """Remove what runs that were killed left half-written, and close their books."""
-    for execution_id, node_id in metadata.abandoned():
-        metadata.fail(execution_id, canceled=True)
-        _remove_outputs(folders, node_id, execution_id)
-    shutil.rmtree(folders.home / "tmp", ignore_errors=True)
-    for path in folders.runs.glob("*/run.json"):
-        with contextlib.suppress(ValueError, TypeError, KeyError):  # another version's record is left as it is
-            record = RunRecord.read(path.parent)
-            if record.status.ended:
-                continue
-            record.status = Status.INTERRUPTED
-            for node in record.nodes:
-                node.status = Status.INTERRUPTED if node.status is Status.RUNNING else node.status
-            record.write(path.parent)
-
-
-def _remove_outputs(folders: Folders, node: str, execution_id: int) -> None:
-    for path in folders.artifacts.glob(f"{node}/*/{execution_id}"):
-        shutil.rmtree(path)
-
-
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Let SIGTERM end a run as Ctrl-C does."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let a second Ctrl-C not break off the clean-up after the first."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @dataclass
@@ -157,12 +129,13 @@ class _Run:
             failed = [node for node in self._record.nodes if node.status is Status.FAILED]
             self._conclude(Status.FAILED if failed else Status.DONE, failed[0].error if failed else None)
         except KeyboardInterrupt:
-            with _undisturbed():
+            with undisturbed():
                 self._interrupt()
                 self._conclude(Status.INTERRUPTED, None)
-        except RunError as error:
+        except Exception as error:
             self._interrupt()
-            self._conclude(Status.FAILED, str(error))
+            with contextlib.suppress(OSError):  # the disk may be full
+                self._conclude(Status.FAILED, str(error))
             raise
 
     def _conclude(self, status: Status, error: str | None) -> None:
@@ -211,12 +184,12 @@ class _Run:
         self, node: NodeRecord, spec: Mapping[str, Any], key: str, inputs: dict[str, list[Stored]]
     ) -> _Execution:
         execution_id = self._metadata.begin(node.id, spec["kind"], spec["parameters"])
-        scratch = self._folders.home / "tmp" / str(execution_id)
+        scratch = self._folders.scratch / str(execution_id)
         scratch.mkdir(parents=True)
         execution = _Execution(execution_id, key, inputs, scratch / "result.json", scratch)
-        base = self._folders.artifacts / node.id
+        base, run_id = self._folders.artifacts / node.id, self._record.run_id
         uris = {
-            name: str(base / name / str(execution_id) / "value") if is_value else str(base / name / str(execution_id))
+            name: str(base / name / run_id / "value") if is_value else str(base / name / run_id)
             for name, is_value in spec["outputs"].items()
         }
         self._warm.run(
@@ -239,8 +212,8 @@ class _Run:
             stored = self._metadata.complete(execution.id, execution.key, execution.inputs, made)
             self._finish(node, Status.DONE, stored)
         else:
+            abandoned.remove_outputs(self._folders, id_, self._record.run_id)
             self._metadata.fail(execution.id)
-            _remove_outputs(self._folders, id_, execution.id)
             node.error, node.expected = result["error"], result.get("expected", False)
             self._finish(node, Status.FAILED, {})
         self._tell()
@@ -256,8 +229,9 @@ class _Run:
         """Kill what runs, and leave nothing half-written."""
         self._warm.kill()
         for id_, execution in self._running.items():
-            self._metadata.fail(execution.id, canceled=True)
-            _remove_outputs(self._folders, id_, execution.id)
+            abandoned.remove_outputs(self._folders, id_, self._record.run_id)
+            with contextlib.suppress(RunError):
+                self._metadata.fail(execution.id, canceled=True)
             shutil.rmtree(execution.scratch, ignore_errors=True)
         self._running.clear()
         for node in self._record.nodes:

@@ -1,8 +1,8 @@
 """The warm process: it imports TensorFlow, TFX and Beam once, and forks a child for each component to run.
 
 A child starts in a fraction of a second with everything imported, writes to its own log, and cannot hurt the others.
-The process stays single-threaded, so that forking is safe. It is started by `pipeline.local.client`, in a process group
-of its own; when the command at the other end goes away, for whatever reason, it takes its children with it.
+The process runs no thread of its own, so that forking is safe. It is started by `pipeline.local.client`, in a process
+group of its own; when the command at the other end goes away, for whatever reason, it takes its children with it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
@@ -92,10 +93,15 @@ def describe(error: BaseException) -> dict[str, Any]:
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, HeadraceError):
-            return {"error": str(seen), "expected": True}
+            return {"error": _plain(seen), "expected": True}
         seen = seen.__cause__ or seen.__context__
-    text = str(error).strip().split(" [while running")[0]
+    text = _plain(error)
     return {"error": f"{type(error).__name__}: {text}" if text else type(error).__name__, "expected": False}
+
+
+def _plain(error: BaseException) -> str:
+    """The message, without what Beam adds to it."""
+    return str(error).strip().split(" [while running")[0]
 
 
 def _messages(line: Line) -> Any:
@@ -148,18 +154,20 @@ def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
     code = 1
     try:
         _redirect(Path(request["log"]))
-        result = _execute(node, request, config)
-        code = 0
-    except BaseException as error:
-        traceback.print_exc()
-        result = describe(error)
-    finally:
+        tempfile.tempdir = os.environ["TMPDIR"] = request["scratch"]  # which is removed afterwards
+        try:
+            result = _execute(node, request, config)
+            code = 0
+        except BaseException as error:
+            traceback.print_exc()
+            result = describe(error)
+        partial = Path(request["result"] + ".partial")
+        partial.write_text(json.dumps(result))
+        partial.rename(request["result"])
         sys.stdout.flush()
         sys.stderr.flush()
-    partial = Path(request["result"] + ".partial")
-    partial.write_text(json.dumps(result))
-    partial.rename(request["result"])
-    os._exit(code)  # no clean-up of what belongs to the parent
+    finally:
+        os._exit(code)  # no clean-up of what belongs to the parent
 
 
 def _redirect(log: Path) -> None:

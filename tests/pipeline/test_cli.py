@@ -168,3 +168,22 @@ def test_pipeline_that_cannot_be_built_is_told_with_a_record_and_no_traceback(he
     assert "Traceback" not in done.stdout + done.stderr
     (record,) = (here / "runs" / "trips" / "runs").glob("*/run.json")
     assert json.loads(record.read_text())["status"] == "failed"
+
+
+def test_pipeline_root_that_is_a_file_is_told_without_a_traceback(here: Path) -> None:
+    (here / "runs").write_text("a file in the place of the folder")
+    (here / "trips.csv").write_text("fare,hour,tip\n" + "1.5,3,0\n2.5,4,1\n" * 50)
+    done = headrace(here, "run", "trips.yaml")
+    assert done.returncode == 1
+    assert f"{here}/runs/trips/artifacts: Not a directory" in done.stderr
+    assert "`pipeline.root`" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_damaged_record_of_a_run_is_told_by_report(here: Path) -> None:
+    (here / "runs" / "trips" / "runs" / "r-1").mkdir(parents=True)
+    (here / "runs" / "trips" / "runs" / "r-1" / "run.json").write_text("{")
+    done = headrace(here, "report", "trips.yaml")
+    assert done.returncode == 1
+    assert "run.json is damaged, or of another version" in done.stderr
+    assert "Traceback" not in done.stderr

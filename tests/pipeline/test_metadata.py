@@ -9,6 +9,7 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 from tfx.types import standard_artifacts
 
+from configs.errors import RunError
 from pipeline.local.metadata import Metadata
 from pipeline.local.wire import Stored
 
@@ -66,12 +67,48 @@ def test_outputs_that_are_gone_are_not_found(store: Metadata, tmp_path: Path) ->
     assert store.find("key") is None
 
 
+@pytest.mark.parametrize("damage", ["removed", "shortened", "added"])
+def test_output_that_is_no_longer_whole_is_not_found(store: Metadata, tmp_path: Path, damage: str) -> None:
+    made = artifact(tmp_path / "a")
+    shard = tmp_path / "a" / "Split-train" / "data-00000-of-00002.gz"
+    shard.parent.mkdir()
+    shard.write_bytes(b"12345")
+    store.complete(store.begin("Transform", KIND, {}), "key", {}, {"examples": [made]})
+    assert store.find("key") is not None
+    if damage == "removed":
+        shard.unlink()
+    elif damage == "shortened":
+        shard.write_bytes(b"123")
+    else:
+        shard.with_name("data-00001-of-00002.gz").write_bytes(b"")
+    assert store.find("key") is None
+
+
+def test_file_that_is_no_store_is_told_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "metadata.sqlite").write_text("not a database, by far " * 100)
+    with pytest.raises(RunError, match=r"metadata\.sqlite cannot be used: file is not a database\.\n  Move it away"):
+        Metadata(tmp_path / "metadata.sqlite", "p", "run-1")
+
+
 def test_pushed_model_whose_copy_is_gone_is_not_found(store: Metadata, tmp_path: Path) -> None:
     (tmp_path / "serving" / "1").mkdir(parents=True)
     finished(store, "key", tmp_path / "a", pushed_destination=str(tmp_path / "serving" / "1"))
     assert store.find("key") is not None
     (tmp_path / "serving" / "1").rmdir()
     assert store.find("key") is None
+
+
+def test_pushed_model_that_is_no_longer_the_newest_version_is_not_found(store: Metadata, tmp_path: Path) -> None:
+    serving = tmp_path / "serving"
+    (serving / "99").mkdir(parents=True)
+    finished(store, "key", tmp_path / "a", pushed_destination=str(serving / "99"))
+    for name in ("98", "notes", ".pushing-100-1"):
+        (serving / name).mkdir()
+    assert store.find("key") is not None
+    (serving / "100").mkdir()
+    assert store.find("key") is None
+    finished(store, "key", tmp_path / "b", pushed_destination=str(serving / "100"))
+    assert (store.find("key") or {})["model"].uri == str(tmp_path / "b")
 
 
 def test_running_failed_and_canceled_executions_are_not_found(store: Metadata) -> None:
@@ -97,7 +134,7 @@ def test_only_unfinished_executions_are_abandoned(store: Metadata, tmp_path: Pat
     store.fail(store.begin("Evaluator", KIND, {}))
     left = store.begin("Transform", KIND, {})
     later = Metadata(tmp_path / "metadata.sqlite", "p", "run-2")
-    assert list(later.abandoned()) == [(left, "Transform")]
+    assert list(later.abandoned()) == [(left, "Transform", "run-1")]
     later.fail(left, canceled=True)
     assert list(later.abandoned()) == []
 

@@ -1,0 +1,44 @@
+"""What a new run does about runs that were killed."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.folders import Folders
+from pipeline.local.abandoned import clear
+from pipeline.local.metadata import Metadata
+from pipeline.local.record import NodeRecord, RunRecord, Status
+
+KIND = "tfx.components.transform.component.Transform"
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    made = Folders(tmp_path)
+    for path in (made.artifacts, made.runs, made.scratch / "7"):
+        path.mkdir(parents=True)
+    return made
+
+
+def test_half_written_outputs_go_and_those_of_other_runs_stay(folders: Folders) -> None:
+    killed = Metadata(folders.metadata, "p", "r-2")
+    left = killed.begin("Transform", KIND, {})
+    for run_id in ("r-1", "r-2"):
+        (folders.artifacts / "Transform" / "graph" / run_id).mkdir(parents=True)
+    clear(folders, Metadata(folders.metadata, "p", "r-3"))
+    assert [path.name for path in (folders.artifacts / "Transform" / "graph").iterdir()] == ["r-1"]
+    assert not folders.scratch.exists()
+    assert left not in [execution for execution, _, _ in killed.abandoned()]
+
+
+def test_record_of_a_killed_run_says_interrupted_and_a_damaged_one_is_left(folders: Folders) -> None:
+    for run_id in ("r-1", "r-2"):
+        (folders.runs / run_id).mkdir()
+    nodes = [NodeRecord("Spans", status=Status.DONE), NodeRecord("ExampleGen", status=Status.RUNNING)]
+    RunRecord("r-1", "p", "p.yaml", 1.0, nodes=nodes).write(folders.runs / "r-1")
+    (folders.runs / "r-2" / "run.json").write_text("{")
+    clear(folders, Metadata(folders.metadata, "p", "r-3"))
+    record = RunRecord.read(folders.runs / "r-1")
+    assert record.status is Status.INTERRUPTED
+    assert [node.status for node in record.nodes] == [Status.DONE, Status.INTERRUPTED]
+    assert (folders.runs / "r-2" / "run.json").read_text() == "{"
