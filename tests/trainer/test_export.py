@@ -237,11 +237,22 @@ def test_tfma_evaluates_it_through_the_transform(exported: Callable[[str], Expor
 def test_names_become_ones_that_a_signature_takes() -> None:
     names = ["fare", "pickup area (km)", "2nd", "_id", "año", "class", "self", "a b", "a_b", ""]
     assert list(signature_names(names).values()) == [
-        "fare", "pickup_area__km_", "x_2nd", "x__id", "a_o", "class_", "self_", "a_b", "a_b_", "x_",
+        "fare", "pickup_area__km_", "x_2nd", "x__id", "a_o", "class_", "self_", "a_b_", "a_b", "x_",
     ]  # fmt: skip
 
 
-@given(st.lists(st.text(max_size=5), max_size=8, unique=True))
+@pytest.mark.parametrize(
+    "names", [["a.b", "a_b"], ["2", "x_2"], ["", "x_"], ["class", "class_"], ["a.b", "a b", "a_b"]]
+)
+def test_a_name_that_a_signature_takes_stays_whatever_other_columns_are_called(names: list[str]) -> None:
+    for order in (names, names[::-1]):
+        given_names = signature_names(order)
+        assert list(given_names) == order
+        assert given_names[names[-1]] == names[-1]
+        assert len(set(given_names.values())) == len(names)
+
+
+@given(st.lists(st.text("a_.1", max_size=5) | st.text(max_size=5), max_size=8, unique=True))
 def test_any_names_become_different_identifiers(names: list[str]) -> None:
     given_names = list(signature_names(names).values())
     assert len(set(given_names)) == len(names)
