@@ -98,7 +98,7 @@ def vocabulary_size(transform_output: tft.TFTransformOutput) -> VocabularySize:
 def read_vocabulary(file: str, name: str) -> tuple[str, ...]:
     """The lines of a vocabulary file, for the feature of that name."""
     try:
-        lines = Path(file).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        lines = Path(file).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise TrainingError(f"features.{name}: the vocabulary file {file!r} cannot be read: {error}") from error
     if lines == [""]:

@@ -136,6 +136,12 @@ def test_vocabulary_file_keeps_spaces_and_drops_line_ends_alone(tmp_path: Path) 
     assert read_vocabulary(str(file), "f") == (" a ", "b\u2028c", "東京")
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_value(tmp_path: Path) -> None:
+    file = tmp_path / "words.txt"
+    file.write_bytes("\ufeffx\ny\n".encode())
+    assert read_vocabulary(str(file), "f") == ("x", "y")
+
+
 def test_empty_learned_vocabulary_is_an_error_that_names_the_column_and_the_limit() -> None:
     feature = {"column": "vocabulary", "key": "text", "min_frequency": 30}
     (column,) = columns.build({"f": parse(feature)}).values()
