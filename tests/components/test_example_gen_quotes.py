@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from components.example_gen.delimited import blocks as blocks_module
 from components.example_gen.delimited.align import Range, look, segments
 from components.example_gen.delimited.blocks import Segment, blocks
-from components.example_gen.delimited.quotes import Dialect, ends_inside, record_ends
+from components.example_gen.delimited.quotes import Dialect, ends_inside, record_ends, runs
 from configs.errors import DataError
 
 COMMA = Dialect(",", '"')
@@ -28,6 +28,22 @@ def whole_records(text: str) -> list[str]:
         records.append("".join(lines[taken : reader.line_num]))
         taken = reader.line_num
     return records
+
+
+def strict(text: str) -> bool:
+    """Whether each closing quote ends its field, by Python's csv reader."""
+    try:
+        list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as error:
+        return "unexpected end" in str(error)
+    return True
+
+
+@settings(max_examples=500)
+@given(TEXT)
+def test_a_quote_out_of_place_is_found_where_the_csv_module_finds_one(text: str) -> None:
+    data = text.encode()
+    assert (runs(data, COMMA).bad_close(data, COMMA) is None) == strict(text)
 
 
 @settings(max_examples=500)
@@ -68,10 +84,14 @@ def test_segments_of_a_file_cut_anywhere_hold_its_records_once_and_in_order(
         patch.setattr(blocks_module, "CHUNK", chunk)
         seen = [look(piece, COMMA) for piece in pieces]
         if ends_inside(data[start:], COMMA):
-            with pytest.raises(DataError, match="never closes"):
+            with pytest.raises(DataError, match="never closes" if strict(text) else "is followed by"):
                 segments(pieces, seen, COMMA)
             return
         found = segments(pieces, seen, COMMA)
+        if not strict(text):
+            with pytest.raises(DataError, match="is followed by"):
+                [list(blocks(segment, COMMA)) for segment in found]
+            return
         texts = ["".join(block.text.decode() for block in blocks(segment, COMMA)) for segment in found]
     assert "".join(texts) == text
     ends = {start, len(data), *(start + end for end in record_ends(data[start:], COMMA).tolist())}
@@ -84,6 +104,20 @@ def test_an_open_quote_is_told_with_its_own_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="never closes") as caught:
         list(blocks(Segment(str(path), 4), COMMA))
     assert caught.value.line == 5
+
+
+def test_single_quotes_at_field_starts_do_not_merge_rows(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("id,kind,x\n" + "".join(f'{row},"a,0\n' for row in range(50)))
+    with pytest.raises(DataError, match="in line 3, is followed by 'a,0'") as caught:
+        list(blocks(Segment(str(path), 10), COMMA))
+    assert caught.value.line == 2
+
+
+def test_quotes_within_an_unquoted_field_are_its_text(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text('a,b\n5" pipe,6"\nx""y,"z"\n')
+    assert [block.text for block in blocks(Segment(str(path), 4), COMMA)] == [b'5" pipe,6"\nx""y,"z"\n']
 
 
 def test_a_record_without_end_is_refused_before_it_fills_the_memory(

@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from components.example_gen.delimited.files import CHUNK, line_at, opened, read_fully
-from components.example_gen.delimited.quotes import Dialect, ends_inside, last_record_end, runs
+from components.example_gen.delimited.quotes import Dialect, Runs, ends_inside, last_record_end, runs
 from configs.errors import DataError
 
+_QUOTES = (
+    "Close the field where it ends; a quote that belongs to the text is doubled inside a quoted field. If the data"
+    " quotes with another character, or not at all, set `data.source.quote` to that one, or to one that does not occur"
+)
 LARGEST_RECORD = 1 << 26
 """Bytes. A longer record is taken for an open quote that swallows the rest of the file."""
 
@@ -32,13 +36,18 @@ class Block:
 
 
 def blocks(segment: Segment, dialect: Dialect) -> Iterator[Block]:
-    """The segment in blocks of about CHUNK bytes, so memory does not depend on its size."""
+    """The segment in blocks of about CHUNK bytes, so memory does not depend on its size. Raises DataError at a quote
+    that is out of place.
+    """
     rest, offset = b"", segment.start
     with opened(segment.path) as stream:
         stream.seek(segment.start)
         while text := read_fully(stream, _next_size(segment, offset + len(rest))):
             text = rest + text
-            end = last_record_end(text, dialect)
+            found = runs(text, dialect) if dialect.quote.encode() in text else None
+            if found is not None:
+                check_closing(Block(segment.path, offset, text), found, dialect)
+            end = last_record_end(text, found)
             if end:
                 yield Block(segment.path, offset, text[:end])
             elif len(text) > LARGEST_RECORD:
@@ -79,23 +88,45 @@ def chunks(
         yield offset, before[0], rest
 
 
+def check_closing(block: Block, found: Runs, dialect: Dialect, opened_before: int | None = None) -> None:
+    """Raise DataError if a quoted field goes on after its closing quote.
+
+    found: the block's runs; opened_before: the offset of the quote before the block whose field it starts in.
+    """
+    path, offset, text = block.path, block.offset, block.text
+    bad = found.bad_close(text, dialect)
+    if bad is None:
+        return
+    closing, opening = int(found.ends[bad]), found.opened_at(bad)
+    opened_at = offset + opening if opening is not None else opened_before
+    after = text[closing : closing + 20].splitlines()[0].decode(errors="replace")
+    place = line_at(path, offset + closing)
+    raise DataError(
+        f"a quote ({dialect.quote}) opens a field here; the one that closes it, in line {place}, is followed by"
+        f" {after!r}, which is neither a delimiter nor the end of the line",
+        file=path,
+        line=place if opened_at is None else line_at(path, opened_at),
+        hint=_QUOTES,
+    )
+
+
 def unclosed(path: str, start: int, dialect: Dialect) -> DataError:
-    """The error for a text that ends inside quotes, with the line of the quote that opened them."""
+    """The error for a text that ends inside quotes, with the line of the quote that opened them.
+
+    Raises DataError if an earlier quote is out of place: that may be why.
+    """
     inside, opening = False, start
     for offset, before, text in chunks(path, start, None, dialect, first=True):
         found = runs(text, dialect, inside=inside, before=before)
-        states = [inside, *found.inside_after.tolist()]
-        for place in range(len(states) - 1, 0, -1):
-            if states[place] and not states[place - 1]:
-                opening = offset + int(found.starts[place - 1])
-                break
+        check_closing(Block(path, offset, text), found, dialect, opening)
+        opened_at = found.opened_at()
+        opening = opening if opened_at is None else offset + opened_at
         inside = found.inside_at_end
     return DataError(
         f"a quote ({dialect.quote}) opens here and never closes",
         file=path,
         line=line_at(path, opening),
-        hint="Close it; a quote that belongs to the text is doubled inside a quoted field. "
-        "If the data uses another quote character, set `data.source.quote`",
+        hint=_QUOTES,
     )
 
 

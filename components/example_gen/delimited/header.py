@@ -8,8 +8,9 @@ import difflib
 import io
 from dataclasses import dataclass
 
+from components.example_gen.delimited.blocks import Block, check_closing
 from components.example_gen.delimited.files import opened, read_fully
-from components.example_gen.delimited.quotes import Dialect, record_ends
+from components.example_gen.delimited.quotes import Dialect, record_ends, runs
 from configs.errors import DataError
 
 LARGEST = 1 << 24
@@ -33,7 +34,9 @@ def read_header(path: str, dialect: Dialect) -> Header:
     ends = record_ends(text[blank:], dialect)
     end = blank + int(ends[0]) if len(ends) else len(text)
     line = 1 + text[:blank].count(b"\n")
-    names = _names(path, line, text[blank:end], dialect)
+    own = text[blank:end]
+    check_closing(Block(path, start + blank, own), runs(own, dialect), dialect)
+    names = _names(path, line, own, dialect)
     _check(path, line, names)
     return Header(tuple(names), start + end)
 

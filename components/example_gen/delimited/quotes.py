@@ -30,9 +30,15 @@ class Dialect:
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of quotes in a text: where each starts, and whether the text after it is inside quotes (bool [runs])."""
+    """The runs of quotes in a text, each with its start and end.
+
+    at_field_start: the byte before it lets a field start; inside_after: the text after it is inside quotes (bool
+    [runs]); inside_before: the text starts inside quotes.
+    """
 
     starts: np.ndarray
+    ends: np.ndarray
+    at_field_start: np.ndarray
     inside_after: np.ndarray
     inside_before: bool
 
@@ -40,6 +46,30 @@ class Runs:
         """Whether each place (not a quote itself) is inside quotes."""
         before = np.searchsorted(self.starts, places)
         return np.concatenate([[self.inside_before], self.inside_after])[before]
+
+    def bad_close(self, text: bytes, dialect: Dialect) -> int | None:
+        """The first run of `text` that closes a field which goes on after it; None if there is none.
+
+        pyarrow's reader joins the rest to the field. But where a single quote stands at the start of a field, the next
+        one that does closes it, and all between them, whole records even, would be swallowed.
+        """
+        closing = np.flatnonzero(~self.inside_after & (self._inside_each() | self.at_field_start))
+        closing = closing[: np.searchsorted(self.ends[closing], len(text))]
+        after = np.frombuffer(text, np.uint8)[self.ends[closing]]
+        bad = (after != ord(dialect.delimiter)) & (after != NEWLINE) & (after != RETURN)
+        return int(closing[bad.argmax()]) if bad.any() else None
+
+    def opened_at(self, last: int | None = None) -> int | None:
+        """Where the quotes were opened that the run `last` closes or, by default, that the text ends in; None: before
+        the text.
+        """
+        opening = np.flatnonzero(~self._inside_each() & self.at_field_start)
+        opening = opening if last is None else opening[opening <= last]
+        return int(self.starts[opening[-1]]) if len(opening) else None
+
+    def _inside_each(self) -> np.ndarray:
+        """Whether the text just before each run is inside quotes."""
+        return np.concatenate([[self.inside_before], self.inside_after])[:-1]
 
     @property
     def inside_at_end(self) -> bool:
@@ -53,12 +83,14 @@ def runs(text: bytes, dialect: Dialect, *, inside: bool = False, before: int = N
     quotes = np.flatnonzero(letters == ord(dialect.quote))
     first = np.flatnonzero(np.diff(quotes, prepend=-2) != 1)
     starts = quotes[first]
-    odd = np.diff(first, append=len(quotes)) % 2 == 1
+    lengths = np.diff(first, append=len(quotes))
+    odd = lengths % 2 == 1
     previous = np.where(starts > 0, letters[starts - 1], before) if len(starts) else starts
     opening = np.isin(previous, (ord(dialect.delimiter), NEWLINE, RETURN))
     turns = np.cumsum(odd & opening)
     since = np.maximum.accumulate(np.where(odd & ~opening, turns, -1)) if len(starts) else turns
-    return Runs(starts, np.where(since < 0, turns + inside, turns - since) % 2 == 1, inside)
+    inside_after = np.where(since < 0, turns + inside, turns - since) % 2 == 1
+    return Runs(starts, starts + lengths, opening, inside_after, inside)
 
 
 def record_ends(text: bytes, dialect: Dialect, *, inside: bool = False, before: int = NEWLINE) -> np.ndarray:
@@ -71,12 +103,15 @@ def record_ends(text: bytes, dialect: Dialect, *, inside: bool = False, before: 
     return ends + 1
 
 
-def last_record_end(text: bytes, dialect: Dialect) -> int:
-    """Where the last whole record of `text` ends, which starts with a record; 0 if there is none."""
-    if dialect.quote.encode() not in text:
+def last_record_end(text: bytes, found: Runs | None) -> int:
+    """Where the last whole record of `text` ends, which starts with a record; 0 if there is none. found: its runs, if
+    it has quotes.
+    """
+    if found is None:
         return text.rfind(b"\n") + 1
-    ends = record_ends(text, dialect)
-    return int(ends[-1]) if len(ends) else 0
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == NEWLINE)
+    ends = ends[~found.inside_at(ends)]
+    return int(ends[-1]) + 1 if len(ends) else 0
 
 
 def ends_inside(text: bytes, dialect: Dialect, *, inside: bool = False, before: int = NEWLINE) -> bool:
