@@ -63,6 +63,8 @@ def judge(
             findings += rule(split, label)
         for column in dict.fromkeys(columns):
             findings += data_rules.missing_feature(split, train, column)
+        for column in dict.fromkeys([label.key, *columns] if label.kind == "regression" else columns):
+            findings += data_rules.infinite_values(split, column)
     findings += data_rules.constant_label(train, label)
     return findings
 

@@ -119,6 +119,16 @@ def missing_feature(split: Split, train: Split, column: str) -> Iterator[Finding
         yield Finding(split.name, column, "Column entirely missing", what)
 
 
+def infinite_values(split: Split, column: str) -> Iterator[Finding]:
+    """An infinite number makes the column's mean infinite, and then the loss."""
+    if not split.present(column) or not split.columns[column].HasField("num_stats"):
+        return
+    numbers = split.columns[column].num_stats
+    if math.isinf(numbers.min) or math.isinf(numbers.max):
+        what = f"inf or -inf in about {max(1, round(_infinite(numbers))):,} of {split.examples:,} examples"
+        yield Finding(split.name, column, "Infinite values", f"{what}; mend them, or make them missing")
+
+
 def _common(column: FeatureNameStatistics) -> CommonStatistics:
     kind = column.WhichOneof("stats")
     return getattr(column, kind).common_stats if kind else CommonStatistics()
@@ -126,6 +136,15 @@ def _common(column: FeatureNameStatistics) -> CommonStatistics:
 
 def _nan(column: FeatureNameStatistics) -> int:
     return max((histogram.num_nan for histogram in column.num_stats.histograms), default=0)
+
+
+def _infinite(numbers: NumericStatistics) -> float:
+    """How many values are infinite, as the histogram counts them."""
+    standard = (histogram for histogram in numbers.histograms if histogram.type == histogram.STANDARD)
+    buckets = (bucket for histogram in standard for bucket in histogram.buckets)
+    return sum(
+        bucket.sample_count for bucket in buckets if math.isinf(bucket.low_value) and math.isinf(bucket.high_value)
+    )
 
 
 def _not_a_number(column: FeatureNameStatistics) -> str:

@@ -155,6 +155,32 @@ def test_a_column_that_vanishes_outside_train_is_found_unless_it_is_rare() -> No
     assert [(split, column) for split, column, _, _ in found] == [("eval", "often")]
 
 
+INF = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [
+        ([1.0, 2.0, INF, 3.0], 1),
+        ([1.0, -INF, INF, 3.0, float("nan"), INF], 3),
+        ([INF, INF], 2),
+        ([-INF, 1.0], 1),
+        ([None, -INF] * 50, 50),
+    ],
+)
+def test_infinite_values_of_a_feature_are_counted_and_those_of_an_unused_column_are_not(
+    values: list[Any], count: int
+) -> None:
+    rows = {"y": [0, 1] * (len(values) // 2), "x": values, "unused": values}
+    what = f"inf or -inf in about {count} of {len(values)} examples; mend them, or make them missing"
+    assert _judge(BINARY, ("x",), train=rows) == [("train", "x", "Infinite values", what)]
+
+
+def test_an_infinite_label_of_a_regression_is_found() -> None:
+    found = _judge(LabelConfig(key="y", kind="regression"), train={"y": [1.0, INF, 2.0]}, eval={"y": [1.0, 2.0]})
+    assert [(split, column, rule) for split, column, rule, _ in found] == [("train", "y", "Infinite values")]
+
+
 SCHEMA = """
 feature { name: "fare" type: INT }
 feature { name: "pay" type: BYTES domain: "pay" presence { min_fraction: 1 min_count: 1 } }

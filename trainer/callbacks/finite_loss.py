@@ -43,5 +43,6 @@ class FiniteLoss(keras.callbacks.Callback):
     def _error(self, loss: float, when: str) -> TrainingError:
         return TrainingError(
             f"the loss became {loss} {when}. Lower `train.learning_rate`, or look in the statistics for a numeric"
-            " feature with extreme values (`normalize: z_score` or `log` tames them)"
+            " feature with infinite values, which have to be mended or made missing, or extreme ones"
+            " (`normalize: z_score` or `log` tames them)"
         )
