@@ -32,6 +32,7 @@ from tfx_bsl.tfxio import tf_example_record
 from components.example_gen.encode import encode
 from components.example_gen.tfrecord import frame
 from components.example_gen.write import Piece
+from configs.errors import TrainingError
 
 BATCH = 2048
 """Examples that pass the graph at once."""
@@ -128,11 +129,23 @@ class TransformShards(beam.DoFn):
         piece, rows = Piece(Path(shard.target)), 0
         for serialized in records(shard.source):
             features = self._features(serialized)
+            _check_lengths(features, len(serialized))
             batch = pa.RecordBatch.from_pydict({name: pa.array(values.numpy()) for name, values in features.items()})
             piece.write(memoryview(b"".join(frame(encode(batch)).to_pylist())))
             rows += batch.num_rows
         piece.close()
         yield {shard.split: rows}
+
+
+def _check_lengths(features: dict[str, tf.Tensor], examples: int) -> None:
+    """Raise TrainingError if a feature does not have one value for each example; only a user's function can do that."""
+    for name, values in features.items():
+        if len(values) != examples:
+            raise TrainingError(
+                f"features.{name}: {len(values)} values came out for {examples} examples. A function must compute one"
+                " value for each example from the tensors that it is given: not a fixed number of them, nor a filtered"
+                " or reduced tensor"
+            )
 
 
 def records(file: str) -> Iterator[tf.Tensor]:

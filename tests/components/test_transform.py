@@ -136,3 +136,14 @@ def test_error_of_a_column_reaches_the_user_as_it_is(inputs: Artifacts, tmp_path
     config = {"label": CONFIG["label"], "features": {"f": {"column": "numeric", "key": "word"}}}
     with pytest.raises(TrainingError, match=r"^features\.f: data column 'word' holds text"):
         run(transform.Executor, inputs, tmp_path, config)
+
+
+def test_a_function_that_does_not_give_one_value_for_each_example_is_told_by_its_feature(
+    inputs: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hook_fixed_batch.py").write_text("import tensorflow as tf\ndef f(raw):\n    return tf.zeros([3])\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    custom = {"column": "custom", "function": "hook_fixed_batch.f", "keys": ["amount"]}
+    config = {"label": CONFIG["label"], "features": {"amount": {"column": "numeric"}, "fixed": custom}}
+    with pytest.raises(TrainingError, match=r"features\.fixed: 3 values came out for \d+ examples"):
+        run(transform.Executor, inputs, tmp_path, config)
