@@ -105,6 +105,20 @@ def test_regression_metrics_equal_an_independent_computation() -> None:
     assert found["squared_correlation"] == pytest.approx(np.corrcoef(labels, p)[0, 1] ** 2)
 
 
+@pytest.mark.parametrize("parts", [1, 7, 1000])
+def test_the_correlation_keeps_a_spread_that_is_small_beside_the_mean(parts: int) -> None:
+    random = np.random.default_rng(4)
+    near = random.normal(size=1000).round(3)
+    labels, p = 1e9 + near, 1e9 + (near + random.normal(size=1000)).round(3)
+    found = MEASURES["regression"].metrics(_whole("regression", labels, p[:, None], parts))
+    assert found["squared_correlation"] == pytest.approx(np.corrcoef(labels - 1e9, p - 1e9)[0, 1] ** 2, rel=1e-5)
+
+
+def test_constant_labels_far_from_zero_have_no_correlation() -> None:
+    found = MEASURES["regression"].metrics(_whole("regression", np.full(8, 1e9), np.arange(8.0)[:, None], parts=3))
+    assert np.isnan(found["squared_correlation"])
+
+
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
 def test_predictions_that_are_no_numbers_give_no_metric_a_value(kind: str) -> None:
     labels = np.array([0.0, 1.0, 1.0])
