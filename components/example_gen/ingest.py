@@ -59,11 +59,17 @@ def ingest(data: DataConfig, manifest: Manifest, output: Path, make_spread: Call
 
 
 def _check_splits(rows: Counter[str], layout: Layout) -> None:
+    alike = (
+        f"rows with the same value of {layout.split_key!r} (`data.split_key`)"
+        if layout.split_key
+        else "rows that are equal"
+    )
     for split in layout.buckets:
         if not rows[split]:
             raise DataError(
                 f"split {split!r} came out empty; rows in all: {rows.total()}",
-                hint="Give it more hash buckets in `data.splits`, another `data.shuffle_seed`, or use more data",
+                hint=f"All {alike} go to the same split, so there may be too few different ones:"
+                " use data with more of them, give the split more hash buckets in `data.splits`, or try another `data.shuffle_seed`",
             )
 
 

@@ -151,6 +151,18 @@ def test_a_split_without_rows_is_refused(tmp_path: Path) -> None:
     assert "rows in all: 1" in error.what
 
 
+def test_equal_rows_are_named_as_why_a_split_is_empty(tmp_path: Path) -> None:
+    error = failure(tmp_path / "in", {"f.csv": HEAD + "1,x,2\n" * 500})
+    assert "rows in all: 500" in error.what
+    assert error.hint.startswith("All rows that are equal go to the same split")
+
+
+def test_few_values_of_the_split_key_are_named_as_why_a_split_is_empty(tmp_path: Path) -> None:
+    rows = "".join(f"{row},x,2\n" for row in range(500))
+    error = failure(tmp_path / "in", {"f.csv": HEAD + rows}, split_key="text")
+    assert error.hint.startswith("All rows with the same value of 'text' (`data.split_key`) go to the same split")
+
+
 def test_a_split_key_that_is_no_column_is_refused(tmp_path: Path) -> None:
     error = failure(tmp_path / "in", {"f.csv": HEAD + GOOD}, split_key="nunber")
     assert "'number'" in error.hint
