@@ -69,7 +69,8 @@ def _check_splits(rows: Counter[str], layout: Layout) -> None:
             raise DataError(
                 f"split {split!r} came out empty; rows in all: {rows.total()}",
                 hint=f"All {alike} go to the same split, so there may be too few different ones:"
-                " use data with more of them, give the split more hash buckets in `data.splits`, or try another `data.shuffle_seed`",
+                " use data with more of them, give the split more hash buckets in `data.splits`, or try another"
+                " `data.shuffle_seed`",
             )
 
 
