@@ -9,6 +9,7 @@ problems = check_data(loaded)          # each with the line in the config; empty
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,6 +23,9 @@ from configs.tree import Where
 from pipeline.dotted_path import why_not_importable
 
 Finding = tuple[Where, str]
+
+DELIMITERS = (";", "\t", "|", ",")
+"""Those in common use."""
 
 
 def check_data(loaded: Loaded) -> list[Problem]:
@@ -44,12 +48,28 @@ def _columns(source: CsvSource) -> list[str]:
 
 
 def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Finding]:
-    """Names of columns that the data does not have."""
-    for where, name, also in [*_single_names(config), *_feature_names(config.features), *_slice_names(config)]:
-        if name not in columns and name not in also:
-            nor = " nor a feature" if also else ""
-            near = did_you_mean(name, [*columns, *also]) or f"; the columns are: {listed(columns, 30)}"
-            yield where, f'"{name}" is no column of the data{nor}{near}'
+    """Names of columns that the data does not have; of all of them one cause, if they stand in one column's name."""
+    named = [*_single_names(config), *_feature_names(config.features), *_slice_names(config)]
+    absent = [(where, name, also) for where, name, also in named if name not in columns and name not in also]
+    if absent and (other := _other_delimiter(config.data.source.delimiter, columns)):
+        yield (
+            ("data", "source", "delimiter"),
+            f"the header is a single column, {json.dumps(columns[0], ensure_ascii=False)}; set data.source.delimiter:"
+            f" {json.dumps(other)}",
+        )
+        return
+    for where, name, also in absent:
+        nor = " nor a feature" if also else ""
+        near = did_you_mean(name, [*columns, *also]) or f"; the columns are: {listed(columns, 30)}"
+        yield where, f'"{name}" is no column of the data{nor}{near}'
+
+
+def _other_delimiter(delimiter: str, columns: Sequence[str]) -> str | None:
+    """The delimiter that the header seems to have instead; None if it has several columns or no such character."""
+    if len(columns) != 1:
+        return None
+    most = max(DELIMITERS, key=columns[0].count)
+    return most if most != delimiter and most in columns[0] else None
 
 
 Named = Iterator[tuple[Where, str, Sequence[str]]]
