@@ -17,11 +17,11 @@ def resolve(path: str, where: str) -> Callable[..., Any]:
     """The function at a dotted path such as `mine.features.trip_speed`.
 
     where: the setting that names it, such as `model.kind`, for the message. Modules are looked for as Python does, and
-    in the current directory. Raises TrainingError if there is no such module, or nothing to call in it.
+    last in the current directory. Raises TrainingError if there is no such module, or nothing to call in it.
     """
     module_name, _, attribute = path.rpartition(".")
     if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+        sys.path.append(str(Path.cwd()))
     try:
         function = getattr(importlib.import_module(module_name), attribute, None)
     except ImportError as error:

@@ -106,6 +106,25 @@ def test_what_does_not_exist_is_told_at_its_line(here: Path, old: str, new: str,
     assert told(CONFIG.replace(old, new)) == [message.replace("{here}", str(here)).replace("{loader}", str(loader))]
 
 
+@pytest.mark.parametrize(("delimiter", "spelled"), [(";", '";"'), ("\t", r'"\t"'), ("|", '"|"')])
+def test_a_wrong_delimiter_is_told_once(here: Path, delimiter: str, spelled: str) -> None:
+    header = "fare,Pick Up,hour,tip".replace(",", delimiter)
+    (here / "trips.csv").write_text(f"{header}\n" + "1.5,x,3,0\n".replace(",", delimiter))
+    (message,) = told(CONFIG)
+    assert message.startswith("c.yaml:3: data.source.delimiter: the header is a single column, ")
+    assert message.endswith(f"; set data.source.delimiter: {spelled}")
+
+
+def test_a_comma_in_the_header_is_told_where_another_delimiter_is_set() -> None:
+    (message,) = told(CONFIG.replace("path: trips.csv", "path: trips.csv, delimiter: ';'"))
+    assert message.endswith('single column, "fare,Pick Up,hour,tip"; set data.source.delimiter: ","')
+
+
+def test_a_single_column_with_a_plain_name_is_told_by_the_names_that_it_lacks(here: Path) -> None:
+    (here / "trips.csv").write_text("fare\n1.5\n")
+    assert told(CONFIG) == ['c.yaml:4: label.key: "tip" is no column of the data; the columns are: fare']
+
+
 def test_all_problems_are_told_at_once_in_file_order() -> None:
     text = CONFIG.replace("key: tip", "key: tap").replace("fare:", "fair:") + "evaluate: {slices: [houre]}\n"
     assert [problem.partition(": ")[0] for problem in told(text)] == ["c.yaml:4", "c.yaml:6", "c.yaml:7"]
@@ -158,6 +177,30 @@ def test_names_are_found_without_running_the_module(here: Path) -> None:
     assert why_not_importable("mine.features") == (
         '"mine.features": mine is a folder, which defines nothing; name a module in it; it holds: features'
     )
+
+
+def test_a_module_that_an_installed_one_hides_is_told_as_hidden(here: Path) -> None:
+    (here / "queue.py").write_text("def build(): ...\n")
+    (here / "trainer").mkdir()
+    (here / "trainer" / "mine.py").write_text("def build(): ...\n")
+    hint = "in the current directory, which is looked in last: give that another name"
+    queue = str(why_not_importable("queue.build"))
+    assert "queue.py defines no build; " in queue
+    assert queue.endswith(f"; it hides {here}/queue.py {hint}")
+    assert str(why_not_importable("trainer.mine.build")) == (
+        f'"trainer.mine.build": no module trainer.mine in the package trainer; it hides {here}/trainer {hint}'
+    )
+    assert why_not_importable("queue.Queue") is None
+
+
+def test_pythonpath_comes_before_the_current_directory(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "elsewhere").mkdir()
+    (here / "elsewhere" / "twice.py").write_text("def there(): ...\n")
+    (here / "twice.py").write_text("def here(): ...\n")
+    monkeypatch.syspath_prepend(here)
+    monkeypatch.setenv("PYTHONPATH", str(here / "elsewhere"))
+    assert why_not_importable("twice.there") is None
+    assert why_not_importable("twice.here") is not None
 
 
 @pytest.mark.parametrize("source", ["from os.path import *\n", "def __getattr__(name): ...\n"])
