@@ -10,6 +10,7 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,13 +87,13 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         tf.io.gfile.rmtree(temporary)
 
     def _transform(self, shards: list[Shard], schema: schema_pb2.Schema, graph: str, target: types.Artifact) -> None:
-        counted = Path(target.uri) / ".rows"
-        with self._make_beam_pipeline() as pipeline:
+        counted, failed = Path(target.uri) / ".rows", Path(target.uri) / ".failed"
+        with _error_told_in(failed), self._make_beam_pipeline() as pipeline:
             _ = (
                 pipeline
                 | "Shards" >> beam.Create(shards)
                 | "Spread" >> beam.Reshuffle()
-                | "Transform" >> beam.ParDo(TransformShards(graph, schema.SerializeToString()))
+                | "Transform" >> beam.ParDo(TransformShards(graph, schema.SerializeToString(), failed))
                 | "CountRows" >> beam.CombineGlobally(_add)
                 | "WriteRows" >> beam.Map(lambda rows: counted.write_text(json.dumps(rows)))
             )
@@ -108,11 +109,11 @@ class Transform(component.Transform):
 
 class TransformShards(beam.DoFn):
     """Shards to files of transformed examples, and the number of rows of each split. schema: serialized, of the raw
-    examples.
+    examples; failed: the file that takes the message of a TrainingError.
     """
 
-    def __init__(self, graph: str, schema: bytes) -> None:
-        self._graph, self._schema = graph, schema
+    def __init__(self, graph: str, schema: bytes, failed: Path) -> None:
+        self._graph, self._schema, self._failed = graph, schema, failed
 
     def setup(self) -> None:
         """Load the graph."""
@@ -129,12 +130,29 @@ class TransformShards(beam.DoFn):
         piece, rows = Piece(Path(shard.target)), 0
         for serialized in records(shard.source):
             features = self._features(serialized)
-            _check_lengths(features, len(serialized))
+            try:
+                _check_lengths(features, len(serialized))
+            except TrainingError as error:
+                self._failed.write_text(str(error))
+                raise
             batch = pa.RecordBatch.from_pydict({name: pa.array(values.numpy()) for name, values in features.items()})
             piece.write(memoryview(b"".join(frame(encode(batch)).to_pylist())))
             rows += batch.num_rows
         piece.close()
         yield {shard.split: rows}
+
+
+@contextmanager
+def _error_told_in(file: Path) -> Iterator[None]:
+    """Raise the TrainingError whose message is in the file: Beam's threads make another kind of each error."""
+    try:
+        yield
+    except Exception:
+        if file.exists():
+            message = file.read_text()
+            file.unlink()
+            raise TrainingError(message) from None
+        raise
 
 
 def _check_lengths(features: dict[str, tf.Tensor], examples: int) -> None:

@@ -1,6 +1,7 @@
 """Our Transform against TFX's own, on the same artifacts."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,15 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
     return {"examples": [examples], "schema": [schemas]}
 
 
-def run(executor: type, inputs: Artifacts, folder: Path, config: dict[str, Any], **properties: Any) -> Artifacts:
+def run(
+    executor: type,
+    inputs: Artifacts,
+    folder: Path,
+    config: dict[str, Any],
+    *,
+    args: Sequence[str] = (),
+    **properties: Any,
+) -> Artifacts:
     outputs: Artifacts = {}
     for key, kind in (
         ("transform_graph", standard_artifacts.TransformGraph), ("transformed_examples", standard_artifacts.Examples)
@@ -77,7 +86,7 @@ def run(executor: type, inputs: Artifacts, folder: Path, config: dict[str, Any],
         artifact = kind()
         artifact.uri = str(folder / key)
         outputs[key] = [artifact]
-    context = executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"]))
+    context = executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner", *args]))
     exec_properties = {
         "preprocessing_fn": "trainer.preprocessing.preprocessing_fn",
         "custom_config": json.dumps({"config": json.dumps(config)}),
@@ -138,12 +147,13 @@ def test_error_of_a_column_reaches_the_user_as_it_is(inputs: Artifacts, tmp_path
         run(transform.Executor, inputs, tmp_path, config)
 
 
+@pytest.mark.parametrize("args", [(), ("--direct_running_mode=multi_threading", "--direct_num_workers=2")])
 def test_a_function_that_does_not_give_one_value_for_each_example_is_told_by_its_feature(
-    inputs: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inputs: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: Sequence[str]
 ) -> None:
     (tmp_path / "hook_fixed_batch.py").write_text("import tensorflow as tf\ndef f(raw):\n    return tf.zeros([3])\n")
     monkeypatch.syspath_prepend(tmp_path)
     custom = {"column": "custom", "function": "hook_fixed_batch.f", "keys": ["amount"]}
     config = {"label": CONFIG["label"], "features": {"amount": {"column": "numeric"}, "fixed": custom}}
-    with pytest.raises(TrainingError, match=r"features\.fixed: 3 values came out for \d+ examples"):
-        run(transform.Executor, inputs, tmp_path, config)
+    with pytest.raises(TrainingError, match=r"^features\.fixed: 3 values came out for \d+ examples"):
+        run(transform.Executor, inputs, tmp_path, config, args=args)
