@@ -67,5 +67,5 @@ class DataConfig(Section):
     shuffle_seed: Annotated[int, Field(ge=0)] = 0
     """Seed of the hash that assigns rows to splits and shards."""
     on_anomaly: Literal["stop", "warn"] = "stop"
-    """What an anomaly against the schema, a missing label, a label outside its classes, or an infinite value or no value
-    at all in a column that a feature reads does to the run."""
+    """What an anomaly against the schema, a missing label, a label outside its classes, or an infinite value or no
+    value at all in a column that a feature reads does to the run."""
