@@ -1,8 +1,13 @@
-"""The blessed models of a pipeline: `blessed.json`, newest last, replaced whole so that no reader sees half of it."""
+"""The blessed models of a pipeline: `blessed.json`, newest last, replaced whole so that no reader sees half of it.
+
+A model below the folder of the file is written relative to it, so that the pipeline's folder can be moved. Here, and in
+every Entry, URIs are whole.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +19,8 @@ from configs.errors import RunError
 class Entry(BaseModel):
     """One blessed model.
 
-    uri: of its Model artifact; blessed_at: ISO 8601, UTC; compared_with: the URI of the baseline that it was judged by.
+    uri: of its Model artifact; blessed_at: ISO 8601, UTC; compared_with: the URI of the model that was the newest when
+    this one was judged, and so was its baseline if it was still there and made for the same columns and label.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -22,6 +28,11 @@ class Entry(BaseModel):
     uri: Annotated[str, Field(min_length=1)]
     blessed_at: str
     compared_with: str | None = None
+
+    def with_paths(self, change: Callable[[str], str]) -> Entry:
+        """The same with other spellings of its URIs."""
+        earlier = None if self.compared_with is None else change(self.compared_with)
+        return self.model_copy(update={"uri": change(self.uri), "compared_with": earlier})
 
 
 class Registry(BaseModel):
@@ -35,7 +46,8 @@ class Registry(BaseModel):
     def read(cls, path: Path) -> Registry:
         """The registry in a file; empty if there is none. RunError if the file is damaged."""
         try:
-            return cls.model_validate_json(path.read_bytes())
+            found = cls.model_validate_json(path.read_bytes())
+            return cls(models=tuple(entry.with_paths(lambda uri: str(path.parent / uri)) for entry in found.models))
         except FileNotFoundError:
             return cls()
         except ValidationError as error:
@@ -47,8 +59,11 @@ class Registry(BaseModel):
     def write(self, path: Path) -> None:
         """Replace the file in one step."""
         path.parent.mkdir(parents=True, exist_ok=True)
+        written = Registry(
+            models=tuple(entry.with_paths(lambda uri: _inside(path.parent, uri)) for entry in self.models)
+        )
         partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        partial.write_text(written.model_dump_json(indent=1) + "\n", encoding="utf-8")
         partial.replace(path)
 
     def find(self, uri: str) -> Entry | None:
@@ -58,19 +73,25 @@ class Registry(BaseModel):
     def predecessors(self, candidate: str) -> tuple[str, ...]:
         """The models that a candidate may be compared with, best first.
 
-        For a new one: all, newest first. For one that was blessed before: what it was compared with then, and what is
-        older, so that an unchanged second run finds the same baseline.
+        For the newest: what it was compared with, and what is older, so that an unchanged second run finds the same
+        baseline. For any other, one that was blessed before included: all but itself, newest first. So what takes the
+        place of the newest has always been compared with it.
         """
         uris = [entry.uri for entry in self.models]
-        entry = self.find(candidate)
-        if entry is not None:
-            earlier = entry.compared_with
+        if uris and uris[-1] == candidate:
+            earlier = self.models[-1].compared_with
             uris = uris[: uris.index(earlier) + 1] if earlier in uris else [earlier] if earlier else []
-        return tuple(reversed(uris))
+        return tuple(uri for uri in reversed(uris) if uri != candidate)
 
     def with_newest(self, entry: Entry) -> Registry:
-        """All of these and one more."""
-        return Registry(models=(*self.models, entry))
+        """These with `entry` as the newest; an earlier one of the same model goes."""
+        return Registry(models=(*(each for each in self.models if each.uri != entry.uri), entry))
+
+
+def _inside(folder: Path, uri: str) -> str:
+    """Relative to the folder if it lies below it."""
+    path = Path(uri)
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else uri
 
 
 def _what(error: ValidationError) -> str:

@@ -1,6 +1,7 @@
 """The history of blessed models: what a candidate is compared with."""
 
 import json
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfx.types import standard_artifacts
 
-from components.baseline import Baseline, RecordBlessing, choose, record
-from components.registry import Entry, Registry
+from components.baseline import GONE, Baseline, RecordBlessing, choose, record
+from components.registry import Registry
 from configs.errors import RunError
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -22,12 +23,16 @@ def _model(tmp_path: Path, name: str) -> str:
     return str(path)
 
 
+def _baseline(path: Path, candidate: str) -> str | None:
+    return choose(Registry.read(path).predecessors(candidate))
+
+
 def test_without_a_file_there_is_no_baseline_and_the_first_blessing_makes_it(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "blessed.json"
-    assert choose(Registry.read(path), "a") is None
-    record(path, "a", None, NOW)
+    assert _baseline(path, "/a") is None
+    record(path, "/a", NOW)
     assert json.loads(path.read_text()) == {
-        "models": [{"uri": "a", "blessed_at": "2026-03-01T12:00:00+00:00", "compared_with": None}]
+        "models": [{"uri": "/a", "blessed_at": "2026-03-01T12:00:00+00:00", "compared_with": None}]
     }
     assert [each.name for each in path.parent.iterdir()] == ["blessed.json"]
 
@@ -37,55 +42,79 @@ def test_a_new_candidate_is_compared_with_the_newest_that_is_still_there(
 ) -> None:
     path = tmp_path / "blessed.json"
     first, second = _model(tmp_path, "first"), _model(tmp_path, "second")
-    record(path, first, None, NOW)
-    record(path, second, first, NOW)
-    assert choose(Registry.read(path), "new") == second
+    record(path, first, NOW)
+    record(path, second, NOW)
+    assert _baseline(path, "/new") == second
     Path(second).rmdir()
-    assert choose(Registry.read(path), "new") == first
+    assert _baseline(path, "/new") == first
     assert f"the blessed model {second} is gone" in capsys.readouterr().out
     Path(first).rmdir()
-    assert choose(Registry.read(path), "new") is None
+    assert _baseline(path, "/new") is None
 
 
-def test_a_candidate_that_was_blessed_is_compared_as_it_was_then(tmp_path: Path) -> None:
+def test_newest_model_is_compared_as_it_was_then_and_every_other_one_with_the_newest(tmp_path: Path) -> None:
     path = tmp_path / "blessed.json"
     first, second, third = (_model(tmp_path, name) for name in ("first", "second", "third"))
-    for uri, compared_with in ((first, None), (second, first), (third, second)):
-        record(path, uri, compared_with, NOW)
-    registry = Registry.read(path)
-    assert [choose(registry, uri) for uri in (first, second, third)] == [None, first, second]
+    for uri in (first, second, third):
+        record(path, uri, NOW)
+    assert [_baseline(path, uri) for uri in (first, second, third)] == [third, third, second]
 
 
-def test_blessing_a_model_again_changes_nothing(tmp_path: Path) -> None:
+def test_model_blessed_again_after_another_is_the_newest_again(tmp_path: Path) -> None:
     path = tmp_path / "blessed.json"
-    record(path, "a", None, NOW)
-    record(path, "b", "a", NOW)
+    first, second = _model(tmp_path, "first"), _model(tmp_path, "second")
+    for uri in (first, second, first):
+        record(path, uri, NOW)
+    found = Registry.read(path)
+    assert [(each.uri, each.compared_with) for each in found.models] == [(second, first), (first, second)]
+    assert (_baseline(path, first), _baseline(path, second), _baseline(path, "/new")) == (second, first, first)
+
+
+def test_blessing_the_newest_model_again_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "blessed.json"
+    record(path, "/a", NOW)
+    record(path, "/b", NOW)
     before = path.read_bytes()
-    record(path, "a", "b", datetime(2027, 1, 1, tzinfo=UTC))
+    record(path, "/b", datetime(2027, 1, 1, tzinfo=UTC))
     assert path.read_bytes() == before
+
+
+def test_models_below_the_folder_of_the_file_are_found_after_a_move(tmp_path: Path) -> None:
+    home, elsewhere = tmp_path / "runs" / "trips", _model(tmp_path, "elsewhere")
+    (home / "artifacts" / "3").mkdir(parents=True)
+    path = home / "blessed.json"
+    record(path, elsewhere, NOW)
+    record(path, str(home / "artifacts" / "3"), NOW)
+    written = json.loads(path.read_text())["models"]
+    assert [(each["uri"], each["compared_with"]) for each in written] == [
+        (elsewhere, None),
+        ("artifacts/3", elsewhere),
+    ]
+    moved = (tmp_path / "runs").rename(tmp_path / "runs2") / "trips"
+    assert _baseline(moved / "blessed.json", "/new") == str(moved / "artifacts" / "3")
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=12), st.sampled_from("abcdef"))
 def test_an_unchanged_second_run_finds_the_baseline_of_the_first(history: list[str], candidate: str) -> None:
     """Every run: choose a baseline, and bless the candidate, as the pipeline does."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "blessed.json")
 
-    def run(registry: Registry, model: str) -> tuple[Registry, str | None]:
-        baseline = next(iter(registry.predecessors(model)), None)
-        if registry.find(model) is None:
-            registry = registry.with_newest(Entry(uri=model, blessed_at="", compared_with=baseline))
-        return registry, baseline
+        def run(model: str) -> tuple[str, ...]:
+            baselines = Registry.read(path).predecessors(f"/{model}")
+            record(path, f"/{model}", NOW)
+            return baselines
 
-    registry = Registry()
-    for model in history:
-        registry, _ = run(registry, model)
-    uris = [entry.uri for entry in registry.models]
-    assert uris == list(dict.fromkeys(history))
-    registry, first = run(registry, candidate)
-    again, second = run(registry, candidate)
-    assert (second, again) == (first, registry)
-    assert candidate not in registry.predecessors(candidate)
-    if candidate not in history:
-        assert first == (uris[-1] if uris else None)
+        for model in history:
+            run(model)
+        before = [entry.uri for entry in Registry.read(path).models]
+        assert before == [f"/{model}" for model in reversed(dict.fromkeys(reversed(history)))]
+        first, once = run(candidate), Registry.read(path)
+        second, twice = run(candidate), Registry.read(path)
+        assert (first, once) == (second, twice)
+        assert f"/{candidate}" not in first
+        if before and before[-1] != f"/{candidate}":
+            assert first[0] == before[-1]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +138,7 @@ def _run_baseline(tmp_path: Path, model: str) -> standard_artifacts.Model:
     return outputs["baseline"][0]
 
 
-def _run_record(tmp_path: Path, model: str, *, blessed: bool, baseline: str) -> str:
+def _run_record(tmp_path: Path, model: str, *, blessed: bool) -> str:
     candidate, blessing, entry = (
         standard_artifacts.Model(),
         standard_artifacts.ModelBlessing(),
@@ -117,7 +146,6 @@ def _run_record(tmp_path: Path, model: str, *, blessed: bool, baseline: str) -> 
     )
     candidate.uri, entry.uri = model, str(tmp_path / "value")
     blessing.set_int_custom_property("blessed", int(blessed))
-    blessing.set_string_custom_property("baseline_model", baseline)
     executor = RecordBlessing.EXECUTOR_SPEC.executor_class()
     inputs = {"model": [candidate], "blessing": [blessing]}
     executor.Do(inputs, {"entry": [entry]}, {"registry": str(tmp_path / "blessed.json")})
@@ -129,8 +157,22 @@ def test_the_components_pass_the_baseline_on_from_run_to_run(tmp_path: Path) -> 
     none = _run_baseline(tmp_path, first)
     assert none.get_int_custom_property("exists") == 0
     assert not list(Path(none.uri).iterdir())
-    assert _run_record(tmp_path, first, blessed=True, baseline="") is None
-    assert _run_record(tmp_path, second, blessed=False, baseline=first) == "not blessed"
+    assert _run_record(tmp_path, first, blessed=True) is None
+    assert _run_record(tmp_path, second, blessed=False) == "not blessed"
     found = _run_baseline(tmp_path, third)
     assert (found.uri, found.get_int_custom_property("exists")) == (first, 1)
-    assert _run_record(tmp_path, third, blessed=True, baseline=first) == first
+    assert _run_record(tmp_path, third, blessed=True) == first
+
+
+def test_that_all_blessed_models_are_gone_is_written_for_the_evaluator_each_time(tmp_path: Path) -> None:
+    first, second, third = (_model(tmp_path, name) for name in ("first", "second", "third"))
+    for uri in (first, second):
+        _run_record(tmp_path, uri, blessed=True)
+        Path(uri).rmdir()
+    for _ in range(2):
+        none = _run_baseline(tmp_path, third)
+        assert none.get_int_custom_property("exists") == 0
+        assert Path(none.uri, GONE).read_text() == (
+            f"the blessed model {second} is gone, and so is 1 older: compared with none"
+        )
+        _run_record(tmp_path, third, blessed=True)
