@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +19,43 @@ from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils
 from tfx.utils import proto_utils
 
+from configs.errors import RunError
+
 
 def push(model: Path, destination: Path, clock: Callable[[], float] = time.time) -> Path:
     """Make `destination/<version>` a copy of `model`, in one step: a server sees the whole version or none of it.
 
     The version is the Unix time in seconds, or one more than the greatest there. Whatever is left of a push that was
-    killed has no number for a name, and is cleared away by the next.
+    killed has no number for a name, and is cleared away by the next. Pushes to one place wait for each other. RunError
+    if it cannot be written to.
     """
-    destination.mkdir(parents=True, exist_ok=True)
-    for left_over in destination.glob(".pushing-*"):
-        shutil.rmtree(left_over)
-    version = max([int(clock()), *(int(path.name) + 1 for path in destination.iterdir() if path.name.isdigit())])
-    partial = destination / f".pushing-{version}-{os.getpid()}"
-    shutil.copytree(model, partial)
-    return partial.rename(destination / str(version))
+    try:
+        destination.mkdir(parents=True, exist_ok=True)
+        with _alone(destination):
+            for left_over in destination.glob(".pushing-*"):
+                shutil.rmtree(left_over)
+            there = [int(path.name) + 1 for path in destination.iterdir() if path.name.isdecimal()]
+            version = max([int(clock()), *there])
+            partial = destination / f".pushing-{version}-{os.getpid()}"
+            shutil.copytree(model, partial)
+            return partial.rename(destination / str(version))
+    except OSError as error:
+        raise RunError(
+            f"deploy.push: cannot push to {destination}: {error}\n"
+            "  Make room for a folder that can be written to there, or set `deploy.push` to another, or to null."
+        ) from error
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait for other pushes into the folder, and keep them out. Without effect where the file system has no locks."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # and with it the lock
 
 
 def archive(model: Path, directory: Path) -> None:

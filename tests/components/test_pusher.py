@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tfx.proto import pusher_pb2
@@ -13,6 +14,7 @@ from tfx.utils import proto_utils
 
 from components import pusher
 from components.pusher import push
+from configs.errors import RunError
 
 
 @pytest.fixture
@@ -69,6 +71,47 @@ def test_a_push_killed_halfway_leaves_no_version_and_the_next_one_clears_it_away
     assert not any(name.isdigit() for name in left_over)
     version = push(model, serving)
     assert [path.name for path in serving.iterdir()] == [version.name]
+
+
+def _push_when_told(model: Path, serving: Path, go_on: Path) -> None:
+    original = pusher.shutil.copytree
+
+    def copy(*args: Any) -> None:
+        original(*args)
+        (serving / "copied").touch()
+        while not go_on.exists():
+            time.sleep(0.01)
+
+    pusher.shutil.copytree = copy
+    push(model, serving, clock=lambda: 1700000000.0)
+
+
+def test_a_push_waits_for_another_one_and_clears_nothing_of_it_away(model: Path, tmp_path: Path) -> None:
+    serving, go_on = tmp_path / "serving", tmp_path / "go on"
+    fork = multiprocessing.get_context("fork")
+    first = fork.Process(target=_push_when_told, args=(model, serving, go_on))
+    first.start()
+    while not (serving / "copied").exists():
+        time.sleep(0.01)
+    second = fork.Process(target=push, args=(model, serving, lambda: 1700000000.0))
+    second.start()
+    time.sleep(0.2)
+    assert second.is_alive()
+    go_on.touch()
+    first.join()
+    second.join()
+    assert (first.exitcode, second.exitcode) == (0, 0)
+    assert sorted(path.name for path in serving.iterdir()) == ["1700000000", "1700000001", "copied"]
+
+
+@pytest.mark.parametrize("place", ["serving", "serving/trips"])
+def test_a_destination_that_cannot_be_written_to_is_named_with_its_setting(
+    model: Path, tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "serving").write_text("a file")
+    with pytest.raises(RunError) as error:
+        push(model, tmp_path / place)
+    assert str(error.value).startswith(f"deploy.push: cannot push to {tmp_path / place}: ")
 
 
 def _execute(model: Path, serving: Path, artifact: Path, *, blessed: bool) -> standard_artifacts.PushedModel:
