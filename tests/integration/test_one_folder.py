@@ -326,7 +326,8 @@ def test_new_model_is_compared_with_the_blessed_one_before(story: Story) -> None
     assert "(baseline: 0." in story.runs["epochs"].out
     models = json.loads((story.home / "blessed.json").read_text())["models"]
     assert models[0]["compared_with"] is None
-    assert models[1]["compared_with"] == models[0]["uri"] == str(story.runs["mended"].uri("Trainer", "model"))
+    assert models[1]["compared_with"] == models[0]["uri"]
+    assert story.home / models[0]["uri"] == story.runs["mended"].uri("Trainer", "model")
 
 
 def test_each_blessed_model_is_pushed_as_a_new_version(story: Story) -> None:
@@ -362,7 +363,7 @@ def test_model_that_learned_nothing_is_refused_and_the_run_is_a_success(story: S
 def test_refused_model_leaves_the_old_versions_and_the_baseline(story: Story) -> None:
     assert story.versions["dull"] == story.versions["number edited"]
     models = json.loads((story.home / "blessed.json").read_text())["models"]
-    assert str(story.runs["dull"].uri("Trainer", "model")) not in {model["uri"] for model in models}
+    assert story.runs["dull"].uri("Trainer", "model") not in {story.home / model["uri"] for model in models}
     assert len(models) == 4
 
 
