@@ -70,4 +70,4 @@ class EvaluateConfig(Section):
     thresholds: Annotated[
         dict[str, Threshold], Field(json_schema_extra={"propertyNames": {"enum": _METRIC_NAMES}})
     ] = {}
-    """For each metric what it must reach; empty: every model is blessed."""
+    """For each metric what it must reach; empty: every model is blessed whose metrics have values."""
