@@ -1,7 +1,6 @@
 """What a candidate is compared with, and the record of the models that passed."""
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,69 +9,94 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from components.registry import Entry, Registry
+from components.registry import WHY, Entry, MadeFor, Registry
+from components.schema import column_types, read_schema
 
 EXISTS = "exists"
 """Custom property of the baseline: 1 if its URI is a blessed model's, 0 if there is none."""
-GONE = "gone.txt"
-"""File in a baseline that there is none of, if models were blessed and all are gone: says which. Nothing else is there.
-A file and no property, so that the Evaluator's cache key tells the one from the other."""
 
 
 @component
 def Baseline(  # noqa: N802
     model: InputArtifact[standard_artifacts.Model],
+    schema: InputArtifact[standard_artifacts.Schema],
     baseline: OutputArtifact[standard_artifacts.Model],
+    label: Parameter[str],
     registry: Parameter[str],
 ) -> None:
-    """Point `baseline` at the model that `model` is compared with. registry: path of `blessed.json`."""
-    candidates = Registry.read(Path(registry)).predecessors(model.uri)
-    found = choose(candidates)
+    """Point `baseline` at the model that `model` is compared with.
+
+    label: LabelConfig as JSON; registry: path of `blessed.json`.
+    """
+    data = MadeFor(label=label, columns=_columns(schema.uri))
+    found, why_not = choose(Registry.read(Path(registry)), model.uri, data)
     if found is None:
         Path(baseline.uri).mkdir(parents=True, exist_ok=True)
-        if candidates:
-            (Path(baseline.uri) / GONE).write_text(_gone(candidates), encoding="utf-8")
+        if why_not:
+            (Path(baseline.uri) / WHY).write_text(why_not, encoding="utf-8")
     else:
         baseline.uri = found
     baseline.set_int_custom_property(EXISTS, int(found is not None))
 
 
 @component
-def RecordBlessing(  # noqa: N802
+def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
     model: InputArtifact[standard_artifacts.Model],
     blessing: InputArtifact[standard_artifacts.ModelBlessing],
+    schema: InputArtifact[standard_artifacts.Schema],
     entry: OutputArtifact[standard_artifacts.String],
+    label: Parameter[str],
+    columns: Parameter[str],
     registry: Parameter[str],
 ) -> None:
-    """Add `model` to the blessed ones if it is. entry: JSON of its line there, or {} for one that is not blessed."""
+    """Add `model` to the blessed ones if it is. entry: JSON of its line there, or {} for one that is not blessed.
+
+    label: LabelConfig as JSON; columns: JSON list of the data columns that features read.
+    """
     if not is_model_blessed(blessing):
         entry.value = json.dumps({})
         return
-    entry.value = record(Path(registry), model.uri, datetime.now(UTC)).model_dump_json()
+    read = set(json.loads(columns))
+    types = {column: type_ for column, type_ in _columns(schema.uri).items() if column in read}
+    made_for = MadeFor(label=label, columns=types)
+    entry.value = record(Path(registry), model.uri, datetime.now(UTC), made_for).model_dump_json()
 
 
-def choose(candidates: Sequence[str]) -> str | None:
-    """The first URI whose model is still there; None if there is none. Says which ones are gone."""
-    for uri in candidates:
-        if Path(uri).is_dir():
-            return uri
-        print(f"the blessed model {uri} is gone; looking for an older one to compare with")
-    return None
+def choose(registry: Registry, candidate: str, data: MadeFor | None = None) -> tuple[str | None, str]:
+    """The URI of the best predecessor that is there still and made for such data, or None; and why the best is not it.
+
+    The reason is empty if the best is the one, or if no model is blessed.
+    """
+    first = ""
+    for uri in registry.predecessors(candidate):
+        why_not = _why_not(uri, registry.find(uri), data)
+        if not why_not:
+            return uri, first
+        print(why_not)
+        first = first or why_not
+    return None, first
 
 
-def record(path: Path, uri: str, now: datetime) -> Entry:
+def _why_not(uri: str, entry: Entry | None, data: MadeFor | None) -> str:
+    if not Path(uri).is_dir():
+        return f"the blessed model {uri} is gone"
+    if entry and entry.made_for and data and not entry.made_for.fits(data):
+        return f"the blessed model {uri} was made for another label or other data columns"
+    return ""
+
+
+def _columns(schema: str) -> dict[str, str]:
+    """The data columns with their types, from a Schema artifact."""
+    return dict(column_types(read_schema(Path(schema) / "schema.pbtxt")))
+
+
+def record(path: Path, uri: str, now: datetime, made_for: MadeFor | None = None) -> Entry:
     """Make a blessed model the newest in the file; one that is so already stays as it is. Its entry."""
     registry = Registry.read(path)
     if registry.models and registry.models[-1].uri == uri:
         return registry.models[-1]
     compared_with = next(iter(registry.predecessors(uri)), None)
-    entry = Entry(uri=uri, blessed_at=now.isoformat(timespec="seconds"), compared_with=compared_with)
+    blessed_at = now.isoformat(timespec="seconds")
+    entry = Entry(uri=uri, blessed_at=blessed_at, compared_with=compared_with, made_for=made_for)
     registry.with_newest(entry).write(path)
     return entry
-
-
-def _gone(uris: Sequence[str]) -> str:
-    """What the summary of the run says of models that are no longer there."""
-    newest, *older = uris
-    others = f", and so {'is' if len(older) == 1 else 'are'} {len(older)} older" if older else ""
-    return f"the blessed model {newest} is gone{others}: compared with none"

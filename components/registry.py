@@ -15,12 +15,33 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from configs.errors import RunError
 
+WHY = "why.txt"
+"""File in a baseline that there is none of, if there are blessed models all the same: says why none will do. A file and
+no property, so that the Evaluator's cache key tells the one from the other."""
+
+
+class MadeFor(BaseModel):
+    """What decides whether two models can be judged on the same examples.
+
+    label: LabelConfig as JSON; columns: of the data, each with its type.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    label: str
+    columns: dict[str, str]
+
+    def fits(self, data: MadeFor) -> bool:
+        """Whether a model made for this can read that data and predicts its label."""
+        return self.label == data.label and self.columns.items() <= data.columns.items()
+
 
 class Entry(BaseModel):
     """One blessed model.
 
     uri: of its Model artifact; blessed_at: ISO 8601, UTC; compared_with: the URI of the model that was the newest when
-    this one was judged, and so was its baseline if it was still there and made for the same columns and label.
+    this one was judged, and so was its baseline if it was still there and made for the same columns and label;
+    made_for: the label it predicts and the columns it reads, None in entries of old.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -28,6 +49,7 @@ class Entry(BaseModel):
     uri: Annotated[str, Field(min_length=1)]
     blessed_at: str
     compared_with: str | None = None
+    made_for: MadeFor | None = None
 
     def with_paths(self, change: Callable[[str], str]) -> Entry:
         """The same with other spellings of its URIs."""

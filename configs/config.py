@@ -58,6 +58,11 @@ class PipelineConfig(Section):
     """How the Beam components run."""
 
     @property
+    def push_directory(self) -> str | None:
+        """Where a blessed model is pushed, with the pipeline's name in its place; None: nowhere."""
+        return self.deploy.push and self.deploy.push.replace("{name}", self.pipeline.name)
+
+    @property
     def evaluated_split(self) -> str:
         """The split that is evaluated: the one named, else `test` where there is one, else `eval`."""
         return self.evaluate.split or ("test" if "test" in self.data.splits else "eval")

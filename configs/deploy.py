@@ -8,6 +8,6 @@ from configs.section import Name, Section
 class DeployConfig(Section):
     """Where a blessed model goes."""
 
-    push: Name | None = "serving"
-    """Directory that a model server watches: each push makes a new version in it, a number that rises. null: never
-    push."""
+    push: Name | None = "serving/{name}"
+    """Directory that a model server watches: each push makes a new version in it, a number that rises. `{name}` stands
+    for the pipeline's name. null: never push."""

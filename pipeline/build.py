@@ -31,15 +31,14 @@ from trainer.sections import TrainerSections
 
 def create_pipeline(config: PipelineConfig) -> Pipeline:
     """The whole pipeline. Raises DataError if a curated schema cannot be read."""
-    folders = Folders.of(config)
     nodes = [*_data(config)]
     example_gen, schema_gen, gate = nodes[1], nodes[3], nodes[-1]
     examples, schema = example_gen.outputs["examples"], schema_gen.outputs["schema"]
     transform = _transform(config, examples, schema)
     transform.add_upstream_node(gate)
     trainer = _trainer(config, transform, schema)
-    nodes += [transform, trainer, *_judge_and_push(config, folders, examples, trainer.outputs["model"])]
-    return Pipeline(config.pipeline.name, str(folders.artifacts), components=nodes, enable_cache=True)
+    nodes += [transform, trainer, *_judge_and_push(config, examples, schema, trainer.outputs["model"])]
+    return Pipeline(config.pipeline.name, str(Folders.of(config).artifacts), components=nodes, enable_cache=True)
 
 
 def _data(config: PipelineConfig) -> list[base_node.BaseNode]:
@@ -108,9 +107,10 @@ def _trainer(config: PipelineConfig, transform: Transform, schema: channel.BaseC
 
 
 def _judge_and_push(
-    config: PipelineConfig, folders: Folders, examples: channel.BaseChannel, model: channel.BaseChannel
+    config: PipelineConfig, examples: channel.BaseChannel, schema: channel.BaseChannel, model: channel.BaseChannel
 ) -> list[base_node.BaseNode]:
-    baseline = Baseline(model=model, registry=str(folders.registry))
+    label, registry = config.label.model_dump_json(), str(Folders.of(config).registry)
+    baseline = Baseline(model=model, schema=schema, label=label, registry=registry)
     judge = evaluator(
         examples=examples,
         model=model,
@@ -120,9 +120,13 @@ def _judge_and_push(
         split=config.evaluated_split,
     )
     blessing = judge.outputs["blessing"]
-    nodes = [baseline, judge, RecordBlessing(model=model, blessing=blessing, registry=str(folders.registry))]
-    if config.deploy.push is not None:
-        nodes.append(pusher(model, blessing, Path(config.deploy.push).absolute()))
+    columns = json.dumps(_columns(config))
+    recorded = RecordBlessing(
+        model=model, blessing=blessing, schema=schema, label=label, columns=columns, registry=registry
+    )
+    nodes = [baseline, judge, recorded]
+    if config.push_directory is not None:
+        nodes.append(pusher(model, blessing, Path(config.push_directory).absolute()))
     return nodes
 
 

@@ -70,5 +70,5 @@ class TallyBatches(beam.DoFn):
 def _not_comparable(path: str) -> str:
     return (
         f"the model {path} was made for another label or other classes, so it cannot be compared with.\n"
-        "  Delete its line from blessed.json (in the pipeline's folder), or give the pipeline another name."
+        "  Delete blessed.json in the pipeline's folder, or give the pipeline another name."
     )

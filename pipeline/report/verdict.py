@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from components.evaluation_result import Check, Evaluation
+from components.registry import WHY
 from configs.evaluate import LOWER_IS_BETTER, EvaluateConfig
 from pipeline.report.run_folder import RunFolder
 
@@ -56,8 +57,15 @@ def read_verdict(folder: RunFolder) -> Verdict:
     if evaluation is None:
         return Verdict(pushed=pushed)
     evaluate = folder.config.evaluate if folder.config else EvaluateConfig()
-    bounds = [*map(_bound, evaluation.checks), *_without_baseline(evaluate, evaluation)]
+    bounds = [*map(_bound, evaluation.checks), *_without_baseline(evaluate, evaluation, _why_none(folder))]
     return Verdict(evaluation.blessed, tuple(bounds), tuple(_reasons(evaluation, bounds)), pushed)
+
+
+def _why_none(folder: RunFolder) -> str:
+    """Why there is no baseline."""
+    baseline = folder.directory("Baseline", "baseline")
+    why = baseline / WHY if baseline else None
+    return why.read_text(encoding="utf-8") if why and why.exists() else "there is none yet"
 
 
 def _pushed(folder: RunFolder) -> str | None:
@@ -89,11 +97,11 @@ def _rule(check: Check) -> str:
     return f"at {side} {check.limit:.4f}" + ("" if check.baseline is None else f" (baseline: {check.baseline:.4f})")
 
 
-def _without_baseline(evaluate: EvaluateConfig, evaluation: Evaluation) -> list[Bound]:
+def _without_baseline(evaluate: EvaluateConfig, evaluation: Evaluation, why: str) -> list[Bound]:
     if evaluation.baseline is not None:
         return []
     return [
-        Bound(metric, evaluation.metrics.get(metric), f"within {tolerance:g} of the baseline; there is none yet")
+        Bound(metric, evaluation.metrics.get(metric), f"within {tolerance:g} of the baseline; {why}")
         for metric, threshold in evaluate.thresholds.items()
         if (tolerance := threshold.not_worse_than_baseline_by) is not None
     ]

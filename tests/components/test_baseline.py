@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfx.types import standard_artifacts
 
-from components.baseline import GONE, Baseline, RecordBlessing, choose, record
-from components.registry import Registry
+from components.baseline import Baseline, RecordBlessing, choose, record
+from components.registry import WHY, MadeFor, Registry
 from configs.errors import RunError
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -24,7 +24,7 @@ def _model(tmp_path: Path, name: str) -> str:
 
 
 def _baseline(path: Path, candidate: str) -> str | None:
-    return choose(Registry.read(path).predecessors(candidate))
+    return choose(Registry.read(path), candidate)[0]
 
 
 def test_without_a_file_there_is_no_baseline_and_the_first_blessing_makes_it(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_without_a_file_there_is_no_baseline_and_the_first_blessing_makes_it(tmp
     assert _baseline(path, "/a") is None
     record(path, "/a", NOW)
     assert json.loads(path.read_text()) == {
-        "models": [{"uri": "/a", "blessed_at": "2026-03-01T12:00:00+00:00", "compared_with": None}]
+        "models": [{"uri": "/a", "blessed_at": "2026-03-01T12:00:00+00:00", "compared_with": None, "made_for": None}]
     }
     assert [each.name for each in path.parent.iterdir()] == ["blessed.json"]
 
@@ -129,12 +129,20 @@ def test_a_damaged_file_is_named_with_the_way_out(tmp_path: Path, text: str) -> 
     assert "Mend the file, or delete it" in str(error.value)
 
 
+def _schema(tmp_path: Path, text: str = 'feature { name: "fare" type: FLOAT }') -> standard_artifacts.Schema:
+    schema = standard_artifacts.Schema()
+    schema.uri = str(tmp_path)
+    (tmp_path / "schema.pbtxt").write_text(text)
+    return schema
+
+
 def _run_baseline(tmp_path: Path, model: str) -> standard_artifacts.Model:
     candidate, baseline = standard_artifacts.Model(), standard_artifacts.Model()
     candidate.uri, baseline.uri = model, str(tmp_path / "artifacts" / "baseline")
     outputs = {"baseline": [baseline]}
     executor = Baseline.EXECUTOR_SPEC.executor_class()
-    executor.Do({"model": [candidate]}, outputs, {"registry": str(tmp_path / "blessed.json")})
+    inputs = {"model": [candidate], "schema": [_schema(tmp_path)]}
+    executor.Do(inputs, outputs, {"registry": str(tmp_path / "blessed.json"), "label": "{}"})
     return outputs["baseline"][0]
 
 
@@ -147,8 +155,9 @@ def _run_record(tmp_path: Path, model: str, *, blessed: bool) -> str:
     candidate.uri, entry.uri = model, str(tmp_path / "value")
     blessing.set_int_custom_property("blessed", int(blessed))
     executor = RecordBlessing.EXECUTOR_SPEC.executor_class()
-    inputs = {"model": [candidate], "blessing": [blessing]}
-    executor.Do(inputs, {"entry": [entry]}, {"registry": str(tmp_path / "blessed.json")})
+    inputs = {"model": [candidate], "blessing": [blessing], "schema": [_schema(tmp_path)]}
+    properties = {"registry": str(tmp_path / "blessed.json"), "label": "{}", "columns": '["fare"]'}
+    executor.Do(inputs, {"entry": [entry]}, properties)
     return json.loads(Path(entry.uri).read_text()).get("compared_with", "not blessed")
 
 
@@ -172,7 +181,36 @@ def test_that_all_blessed_models_are_gone_is_written_for_the_evaluator_each_time
     for _ in range(2):
         none = _run_baseline(tmp_path, third)
         assert none.get_int_custom_property("exists") == 0
-        assert Path(none.uri, GONE).read_text() == (
-            f"the blessed model {second} is gone, and so is 1 older: compared with none"
-        )
+        assert Path(none.uri, WHY).read_text() == f"the blessed model {second} is gone"
         _run_record(tmp_path, third, blessed=True)
+
+
+TAXI = MadeFor(label="tips", columns={"fare": "float", "hour": "int"})
+
+
+@pytest.mark.parametrize(
+    ("data", "compared"),
+    [
+        (TAXI, True),
+        (MadeFor(label="tips", columns={"fare": "float", "hour": "int", "more": "string"}), True),
+        (MadeFor(label="tolls", columns=TAXI.columns), False),
+        (MadeFor(label="tips", columns={"fare": "float"}), False),
+        (MadeFor(label="tips", columns={"fare": "int", "hour": "int"}), False),
+    ],
+)
+def test_only_a_model_made_for_such_data_is_compared_with(tmp_path: Path, data: MadeFor, compared: bool) -> None:
+    path, blessed = tmp_path / "blessed.json", _model(tmp_path, "blessed")
+    record(path, blessed, NOW, TAXI)
+    found, why_not = choose(Registry.read(path), "/candidate", data)
+    assert found == (blessed if compared else None)
+    assert why_not == (
+        "" if compared else f"the blessed model {blessed} was made for another label or other data columns"
+    )
+
+
+def test_an_older_model_made_for_such_data_is_found_behind_a_newer_one_that_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "blessed.json"
+    older, newer = _model(tmp_path, "older"), _model(tmp_path, "newer")
+    record(path, older, NOW, TAXI)
+    record(path, newer, NOW, MadeFor(label="houses", columns={}))
+    assert choose(Registry.read(path), "/candidate", TAXI)[0] == older

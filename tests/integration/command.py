@@ -146,7 +146,7 @@ def wait_until(what: Callable[[], bool], seconds: float = 20.0) -> bool:
 
 def versions(folder: Path) -> list[str]:
     """The model versions pushed so far, and whatever else lies beside them."""
-    return sorted(path.name for path in (folder / "serving").iterdir()) if (folder / "serving").exists() else []
+    return sorted(path.name for path in (folder / "serving").rglob("*") if path.name.isdigit())
 
 
 def outputs_on_disk(home: Path) -> set[Path]:

@@ -372,8 +372,15 @@ def test_refused_model_leaves_the_old_versions_and_the_baseline(story: Story) ->
 
 def test_every_output_belongs_to_a_finished_execution(story: Story) -> None:
     executions = list(_executions(story.home))
-    finished = {execution.id for execution in executions if execution.last_known_state == mlmd.Execution.COMPLETE}
-    assert {int(path.name) for path in story.outputs["dull"]} <= finished
+    finished = {
+        (
+            execution.custom_properties["headrace_node"].string_value,
+            execution.custom_properties["headrace_run"].string_value,
+        )
+        for execution in executions
+        if execution.last_known_state == mlmd.Execution.COMPLETE
+    }
+    assert {(path.parts[0], path.name) for path in story.outputs["dull"]} <= finished
     states = {execution.last_known_state for execution in executions}
     assert mlmd.Execution.RUNNING not in states
     assert {mlmd.Execution.CANCELED, mlmd.Execution.FAILED, mlmd.Execution.CACHED} <= states

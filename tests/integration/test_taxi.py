@@ -63,7 +63,7 @@ def test_run_ends_well_and_names_blessing_pushed_model_and_report(taxi: Story) -
     assert (done.code, done.err) == (0, "")
     assert done.ending("blessing").startswith("blessed: auc is 0.9")
     (version,) = taxi.versions
-    assert done.ending("pushed") == f"serving/{version}"
+    assert done.ending("pushed") == f"serving/chicago-taxi/{version}"
     assert done.ending("report") == f"runs/chicago-taxi/runs/{done.run.run_id}/report.html"
     assert [line.split()[0] for line in done.lines[-3:]] == ["pushed", "report", "time"]
 
