@@ -145,8 +145,9 @@ def wait_until(what: Callable[[], bool], seconds: float = 20.0) -> bool:
 
 
 def versions(folder: Path) -> list[str]:
-    """The model versions pushed so far, and whatever else lies beside them."""
-    return sorted(path.name for path in (folder / "serving").rglob("*") if path.name.isdigit())
+    """The model versions pushed so far, and what a push that was broken off left beside them."""
+    names = (path.name for path in (folder / "serving").rglob("*"))
+    return sorted(name for name in names if name.isdigit() or name.startswith(".pushing"))
 
 
 def outputs_on_disk(home: Path) -> set[Path]:

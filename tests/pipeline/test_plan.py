@@ -76,7 +76,7 @@ def test_artifacts_flow_as_the_design_says() -> None:
     assert found["Trainer"].inputs["examples"] == (("Transform", "transformed_examples"),)
     assert found["Evaluator"].inputs["baseline_model"] == (("Baseline", "baseline"),)
     assert found["Pusher"].inputs["model_blessing"] == (("Evaluator", "blessing"),)
-    assert found["RecordBlessing"].upstream == ("Evaluator", "Trainer")
+    assert found["RecordBlessing"].upstream == ("Evaluator", "SchemaGen", "Trainer")
 
 
 def test_components_that_look_outside_run_each_time_and_the_others_are_reused() -> None:
@@ -107,7 +107,7 @@ def test_same_config_gives_the_same_digests() -> None:
         ("train.epochs=9", {"Trainer"}),
         ("model.hidden=[7]", {"Trainer"}),
         ("features.fare.normalize=log", {"Transform", "Trainer"}),
-        ("label.key=seconds", {"DataGate", "Transform", "Trainer", "Evaluator"}),
+        ("label.key=seconds", {"DataGate", "Transform", "Trainer", "Evaluator", "Baseline", "RecordBlessing"}),
         ("evaluate.thresholds.auc.min=0.7", {"Evaluator"}),
         ("evaluate.slices=[kind]", {"Evaluator"}),
         ("evaluate.split=eval", {"Evaluator"}),
