@@ -81,9 +81,8 @@ class Engine:
 
     def quality(self, folder: Path) -> dict[str, float]:
         """AUC and number of evaluated examples of the first run's model."""
-        first = min(
-            (folder / self.home / "artifacts" / "Evaluator" / "evaluation").iterdir(), key=lambda one: int(one.name)
-        )
+        evaluations = (folder / self.home / "artifacts" / "Evaluator" / "evaluation").iterdir()
+        first = min(evaluations, key=lambda one: one.stat().st_mtime)
         if not (first / FILE_NAME).exists():
             return measure.json_of("benchmarks.stock.auc", str(first))
         evaluation = read_evaluation(first)
