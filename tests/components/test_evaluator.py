@@ -274,7 +274,7 @@ def test_a_baseline_for_other_classes_is_named_with_the_way_out(examples: Any, m
     with pytest.raises(RunError) as error:
         _evaluate(tmp_path, "multiclass", examples, models["multiclass"], models["regression"])
     assert f"the model {models['regression'].uri}/Format-Serving was made for another label" in str(error.value)
-    assert "Delete its line from blessed.json" in str(error.value)
+    assert "Delete blessed.json in the pipeline" in str(error.value)
 
 
 def test_a_split_without_examples_is_refused(models: Any, tmp_path: Path) -> None:
