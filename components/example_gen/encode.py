@@ -4,7 +4,7 @@
 
 A serialized tf.Example is, for each feature, a head that depends on the feature's name, its kind and the length of the
 value, and then the value itself. So each column gives two arrays, heads and values, and one join of all of them makes
-the rows. The result is what `Example.SerializeToString(deterministic=True)` gives: features by name.
+the rows. Features stand in the order of their names.
 """
 
 from __future__ import annotations
