@@ -85,17 +85,32 @@ def test_record_and_line_say_what_each_epoch_did(
     assert lines[2].endswith(" examples/s")
 
 
+def with_labels_flipped(pattern: str, label: str, target: Path) -> str:
+    """A copy of the transformed examples whose binary labels are the other class."""
+    with tf.io.TFRecordWriter(str(target), tf.io.TFRecordOptions(compression_type="GZIP")) as writer:
+        for record in tf.data.TFRecordDataset(tf.io.gfile.glob(pattern), compression_type="GZIP").as_numpy_iterator():
+            example = tf.train.Example.FromString(record)
+            feature = example.features.feature[label]
+            value = getattr(feature, feature.WhichOneof("kind")).value
+            value[:] = [1 - value[0]]
+            writer.write(example.SerializeToString())
+    return str(target)
+
+
 def test_exported_weights_are_those_of_the_epoch_with_the_lowest_eval_loss(prepared: Prepare, tmp_path: Path) -> None:
     data = prepared("binary")
-    record = trained(data, tmp_path, epochs=8, learning_rate=0.3, early_stopping=None)
+    fn_args = data.fn_args(tmp_path, epochs=8, early_stopping=None)
+    fn_args.eval_files = [with_labels_flipped(data.patterns["eval"], "bought", tmp_path / "flipped.gz")]
+    run_fn(fn_args)
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
     losses = [epoch["metrics"]["val_loss"] for epoch in record["epochs"]]
     assert len(losses) == 8
     assert record["best_epoch"] == int(np.argmin(losses)) + 1
-    assert record["best_epoch"] < 8  # such a learning rate makes the last epoch another than the best
+    assert losses[-1] > min(losses) + 1  # the more it learns, the worse it is on labels that say the contrary
     served = tf.saved_model.load(str(tmp_path / "Format-Serving")).signatures["serving_default"]
     predictions = served(examples=tf.constant(data.serialized["eval"]))["predictions"].numpy()[:, 0]
-    truth = labels(data, "eval")
-    loss = -np.log(np.clip(np.where(truth == 1, predictions, 1 - predictions), 1e-7, 1)).mean()
+    flipped = 1 - labels(data, "eval")
+    loss = -np.log(np.clip(np.where(flipped == 1, predictions, 1 - predictions), 1e-7, 1)).mean()
     assert loss == pytest.approx(min(losses), rel=1e-4)
 
 
