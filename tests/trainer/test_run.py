@@ -99,14 +99,14 @@ def with_labels_flipped(pattern: str, label: str, target: Path) -> str:
 
 def test_exported_weights_are_those_of_the_epoch_with_the_lowest_eval_loss(prepared: Prepare, tmp_path: Path) -> None:
     data = prepared("binary")
-    fn_args = data.fn_args(tmp_path, epochs=8, early_stopping=None)
+    fn_args = data.fn_args(tmp_path, epochs=8, learning_rate=0.003, early_stopping=None)
     fn_args.eval_files = [with_labels_flipped(data.patterns["eval"], "bought", tmp_path / "flipped.gz")]
     run_fn(fn_args)
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     losses = [epoch["metrics"]["val_loss"] for epoch in record["epochs"]]
     assert len(losses) == 8
     assert record["best_epoch"] == int(np.argmin(losses)) + 1
-    assert losses[-1] > min(losses) + 1  # the more it learns, the worse it is on labels that say the contrary
+    assert losses[-1] > min(losses) + 0.3  # the more it learns, the worse it is on labels that say the contrary
     served = tf.saved_model.load(str(tmp_path / "Format-Serving")).signatures["serving_default"]
     predictions = served(examples=tf.constant(data.serialized["eval"]))["predictions"].numpy()[:, 0]
     flipped = 1 - labels(data, "eval")
