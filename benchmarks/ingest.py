@@ -60,13 +60,14 @@ def prepare_ours(csv: Path, out: Path) -> Iterator[None]:
     from tfx.types import standard_artifacts
 
     from components.example_gen.component import Executor
-    from components.example_gen.spans import find_spans
-    from configs.data import CsvSource, DataConfig
+    from components.example_gen.find import find_spans
+    from configs.data import DataConfig
+    from configs.sources import CsvSource
 
     data = DataConfig(source=CsvSource(kind="csv", path=str(csv)), splits=SPLITS)
     spans, examples = standard_artifacts.String(), standard_artifacts.Examples()
     spans.uri, examples.uri = str(out / "spans"), str(out / "examples")
-    spans.write(find_spans(data.source).to_json())
+    spans.write(find_spans(data).to_json())
     executor = Executor(Executor.Context(make_beam_pipeline_fn=_beam_pipeline))
     yield
     executor.Do({"spans": [spans]}, {"examples": [examples]}, {"data": data.model_dump_json(by_alias=True)})

@@ -28,6 +28,9 @@ from pipeline.folders import Folders
 from pipeline.sources import sources_digest
 from trainer.sections import TrainerSections
 
+FOUND_BY = {"source", "window", "spans", "fingerprint"}
+"""The settings of `data:` that decide which spans are read."""
+
 
 def create_pipeline(config: PipelineConfig) -> Pipeline:
     """The whole pipeline. Raises DataError if a curated schema cannot be read."""
@@ -43,9 +46,15 @@ def create_pipeline(config: PipelineConfig) -> Pipeline:
 
 def _data(config: PipelineConfig) -> list[base_node.BaseNode]:
     """From raw data to examples that passed the gate."""
-    spans = Spans(source=config.data.source.model_dump_json())
-    data = config.data.model_dump_json(by_alias=True, exclude={"on_anomaly"})
-    example_gen = ExampleGen(spans=spans.outputs["spans"], data=data)
+    chosen = {"columns": tuple(_used(config)) if config.data.columns == "used" else config.data.columns}
+    read = config.data.model_copy(update=chosen)
+    spans = Spans(data=read.model_dump_json(by_alias=True, include=FOUND_BY))
+    example_gen = ExampleGen(
+        spans=spans.outputs["spans"],
+        data=read.model_dump_json(by_alias=True, exclude=FOUND_BY - {"source"} | {"on_anomaly"}),
+        store=str(Folders.of(config).spans),
+        code=sources_digest("components.example_gen.component"),
+    )
     statistics_gen = StatisticsGen(examples=example_gen.outputs["examples"])
     statistics = statistics_gen.outputs["statistics"]
     schema_gen = _schema(config, statistics)
@@ -64,6 +73,13 @@ def _columns(config: PipelineConfig) -> list[str]:
     """The data columns that features read."""
     read = [data_columns(name, feature, config.features) for name, feature in config.features.items()]
     return sorted({column for columns in read for column in columns})
+
+
+def _used(config: PipelineConfig) -> list[str]:
+    """The data columns that the config names: for the label, the features, the slices and the splits."""
+    slices = [column for entry in config.evaluate.slices for column in ([entry] if isinstance(entry, str) else entry)]
+    split_key = [config.data.split_key] if config.data.split_key else []
+    return sorted({config.label.key, *_columns(config), *slices, *split_key, *config.data.types})
 
 
 def _schema(config: PipelineConfig, statistics: channel.BaseChannel) -> base_node.BaseNode:

@@ -37,5 +37,10 @@ class Folders:
         return self.home / "tmp"
 
     @property
+    def spans(self) -> Path:
+        """What is kept of spans between runs."""
+        return self.home / "spans"
+
+    @property
     def runs(self) -> Path:
         return self.home / "runs"

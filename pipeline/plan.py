@@ -28,6 +28,10 @@ UNCACHED = frozenset(
 """Executors that look at the world outside the pipeline, so that only running them tells what they give."""
 
 
+UNKEYED = frozenset({"store"})
+"""Properties that say where something is kept between runs, and so nothing of what comes out."""
+
+
 @dataclass(frozen=True)
 class Node:
     """One component."""
@@ -51,7 +55,8 @@ class Node:
     def digest(self) -> str:
         """Of all that decides what it computes, but for its inputs."""
         name = f"{self.executor.__module__}.{self.executor.__qualname__}"
-        properties = json.dumps(dict(self.exec_properties), sort_keys=True, default=str)
+        keyed = {name: value for name, value in self.exec_properties.items() if name not in UNKEYED}
+        properties = json.dumps(keyed, sort_keys=True, default=str)
         return digest_text(
             name, properties, sources_digest(self.executor.__module__), json.dumps(stack_versions(), sort_keys=True)
         )

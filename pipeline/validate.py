@@ -14,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from configs.config import PipelineConfig
-from configs.data import CsvSource
+from configs.data import DataConfig
 from configs.errors import DataError, Problem
 from configs.features import CrossedFeature, CustomFeature, Feature, VocabularyFeature
 from configs.loader import Loaded
+from configs.sources import CsvSource, SourceConfig
 from configs.suggest import did_you_mean, listed
 from configs.tree import Where
 from pipeline.dotted_path import why_not_importable
@@ -33,7 +34,7 @@ def check_data(loaded: Loaded) -> list[Problem]:
     config = loaded.config
     findings = [*_files(config), *_functions(config)]
     try:
-        columns = _columns(config.data.source)
+        columns = _columns(config.data)
     except DataError as error:
         findings.append((("data", "source", "path"), str(error)))
     else:
@@ -41,17 +42,19 @@ def check_data(loaded: Loaded) -> list[Problem]:
     return loaded.problems(findings)
 
 
-def _columns(source: CsvSource) -> list[str]:
+def _columns(data: DataConfig) -> list[str]:
+    from components.example_gen.find import find_spans
     from components.example_gen.sources import open_source
 
-    return open_source(source).columns()
+    manifest = find_spans(data.model_copy(update={"fingerprint": "times"}))
+    return open_source(data.source, manifest.spans[-1].paths).columns()
 
 
 def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Finding]:
     """Names of columns that the data does not have; of all of them one cause, if they stand in one column's name."""
     named = [*_single_names(config), *_feature_names(config.features), *_slice_names(config)]
     absent = [(where, name, also) for where, name, also in named if name not in columns and name not in also]
-    if absent and (other := _other_delimiter(config.data.source.delimiter, columns)):
+    if absent and (other := _other_delimiter(config.data.source, columns)):
         yield (
             ("data", "source", "delimiter"),
             f"the header is a single column, {json.dumps(columns[0], ensure_ascii=False)}; set data.source.delimiter:"
@@ -64,12 +67,12 @@ def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Finding]:
         yield where, f'"{name}" is no column of the data{nor}{near}'
 
 
-def _other_delimiter(delimiter: str, columns: Sequence[str]) -> str | None:
+def _other_delimiter(source: SourceConfig, columns: Sequence[str]) -> str | None:
     """The delimiter that the header seems to have instead; None if it has several columns or no such character."""
-    if len(columns) != 1:
+    if len(columns) != 1 or not isinstance(source, CsvSource):
         return None
     most = max(DELIMITERS, key=columns[0].count)
-    return most if most != delimiter and most in columns[0] else None
+    return most if most != source.delimiter and most in columns[0] else None
 
 
 Named = Iterator[tuple[Where, str, Sequence[str]]]
@@ -82,6 +85,9 @@ def _single_names(config: PipelineConfig) -> Named:
         yield ("data", "split_key"), config.data.split_key, ()
     for name in config.data.types:
         yield ("data", "types", name), name, ()
+    if isinstance(config.data.columns, tuple):
+        for number, name in enumerate(config.data.columns):
+            yield ("data", "columns", number), name, ()
 
 
 def _feature_names(features: dict[str, Feature]) -> Named:

@@ -75,6 +75,10 @@ def _section(name: str, schema: Schema) -> Iterator[str]:
         if inner:
             yield f"### {name}.{setting}\n"
             yield from _section(f"{name}.{setting}", inner)
+        for kind, section in tags(value).items():
+            yield f"### {name}.{setting} with kind: {kind}\n"
+            yield documentation(section) + "\n"
+            yield from _table("", section)
 
 
 def _inner(value: Schema) -> Schema | None:

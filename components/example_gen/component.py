@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tfx.types import artifact, artifact_utils, channel, component_spec, standar
 
 from components.example_gen.ingest import Ingested, ingest
 from components.example_gen.manifest import Manifest
+from components.example_gen.span_store import SpanStore
 from components.example_gen.spread import BeamSpread
 from configs.data import DataConfig
 
@@ -27,21 +29,38 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         output_dict: dict[str, list[artifact.Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """`input_dict["spans"]`: the manifest; `exec_properties["data"]`: the DataConfig as JSON."""
+        """`input_dict["spans"]`: the manifest; `exec_properties`: as the component takes them."""
         data = DataConfig.model_validate_json(exec_properties["data"])
         manifest = Manifest.from_json(artifact_utils.get_single_instance(input_dict["spans"]).read())
         examples = artifact_utils.get_single_instance(output_dict["examples"])
-        found = ingest(data, manifest, Path(examples.uri), lambda work: BeamSpread(self._make_beam_pipeline, work))
+        store = exec_properties.get("store")
+        found = ingest(
+            data,
+            manifest,
+            Path(examples.uri),
+            lambda work: BeamSpread(self._make_beam_pipeline, work),
+            SpanStore(Path(store) if store else None, exec_properties.get("code", "")),
+        )
         _describe(examples, manifest, found)
 
 
 def _describe(examples: artifact.Artifact, manifest: Manifest, found: Ingested) -> None:
     examples.split_names = artifact_utils.encode_split_names(list(found.rows))
-    examples.span = 0
+    newest = manifest.spans[-1]
+    examples.span = newest.number
     examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
     examples_utils.set_file_format(examples, "tfrecords_gzip")
     examples.set_string_custom_property("input_fingerprint", manifest.fingerprint)
-    examples.set_int_custom_property("span", 0)
+    examples.set_int_custom_property("span", newest.number)
+    if newest.version is not None:
+        examples.version = newest.version
+        examples.set_int_custom_property("version", newest.version)
+    if found.spans:
+        examples.set_string_custom_property("spans", json.dumps(dict(found.spans)))
+    if found.skipped.count:
+        examples.set_string_custom_property("skipped", json.dumps(asdict(found.skipped)))
+    if found.notes:
+        examples.set_string_custom_property("notes", json.dumps(list(found.notes)))
     examples.set_string_custom_property("rows", json.dumps(dict(found.rows)))
     examples.set_string_custom_property("types", json.dumps(dict(found.kinds)))
     examples.set_string_custom_property("plan", found.plan)
@@ -53,6 +72,8 @@ class ExampleGenSpec(component_spec.ComponentSpec):
     PARAMETERS = {
         "data": component_spec.ExecutionParameter(type=str),
         "schema_digest": component_spec.ExecutionParameter(type=str),
+        "store": component_spec.ExecutionParameter(type=str),
+        "code": component_spec.ExecutionParameter(type=str),
     }
     INPUTS = {"spans": component_spec.ChannelParameter(type=standard_artifacts.String)}
     OUTPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
@@ -67,10 +88,15 @@ class ExampleGen(base_beam_component.BaseBeamComponent):
     SPEC_CLASS = ExampleGenSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
 
-    def __init__(self, spans: channel.BaseChannel, data: str) -> None:
+    def __init__(self, spans: channel.BaseChannel, data: str, store: str = "", code: str = "") -> None:
+        """`data`: the DataConfig as JSON; `store`: the folder where spans are kept between runs, "" for nowhere;
+        `code`: a digest of the code that reads them.
+        """
         examples = channel.Channel(type=standard_artifacts.Examples)
         digest = _schema_digest(DataConfig.model_validate_json(data))
-        super().__init__(spec=ExampleGenSpec(spans=spans, data=data, schema_digest=digest, examples=examples))
+        super().__init__(
+            spec=ExampleGenSpec(spans=spans, data=data, schema_digest=digest, store=store, code=code, examples=examples)
+        )
 
 
 def _schema_digest(data: DataConfig) -> str:

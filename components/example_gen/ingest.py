@@ -1,77 +1,209 @@
-"""From a source to sharded examples in a directory: look at all of it, plan, write, join, put in place."""
+"""From spans to sharded examples in a directory: look at all of it, plan, write, join, put in place."""
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
 
-from components.example_gen.delimited.header import nearest
+from components.example_gen.checks import check_fraction, check_key, check_rows, check_splits
 from components.example_gen.encode import encode
-from components.example_gen.manifest import Manifest
+from components.example_gen.manifest import Manifest, Span, check_unchanged
 from components.example_gen.shards import SMALLEST, Plan, plan
-from components.example_gen.sources import LIGHT, Source, Spread, Survey, in_place, open_source
+from components.example_gen.sources import (
+    LIGHT,
+    Reading,
+    Skipped,
+    Source,
+    Spread,
+    Survey,
+    in_place,
+    open_source,
+    state_of,
+)
+from components.example_gen.span_store import SpanStore, key_of, link
 from components.example_gen.split import Layout
 from components.example_gen.tfrecord import frame, gzip_stream
-from components.example_gen.types import Kind, declared_types
+from components.example_gen.types import Kind, declared_types, widest
 from components.example_gen.write import join_pieces, write_part
 from configs.data import DataConfig
-from configs.errors import DataError
 
 SAMPLE = 4096
 """Rows that are encoded and packed to estimate the size of all."""
 
+READ_BY = {"source", "types", "schema_file", "columns", "on_bad_record"}
+"""The settings that decide what is read of a span; all others decide how it is written."""
+
 
 @dataclass(frozen=True)
 class Ingested:
-    """What came out: rows of each split, the kind of each column, and one line about the shards."""
+    """What came out: rows of each split, the kind of each column, one line about the shards, the key of each span (see
+    `span_store`; empty for data without spans), the records left out, and lines that a user should see.
+    """
 
     rows: Mapping[str, int]
     kinds: Mapping[str, Kind]
     plan: str
+    spans: Mapping[str, str] = field(default_factory=dict)
+    skipped: Skipped = field(default_factory=Skipped)
+    notes: Sequence[str] = ()
 
 
-def ingest(data: DataConfig, manifest: Manifest, output: Path, make_spread: Callable[[Path], Spread]) -> Ingested:
-    """Write the examples of the files in `manifest` under `output`: all of them, or after an error nothing."""
-    manifest.check_unchanged()
+@dataclass(frozen=True)
+class Written:
+    """The shards of a span: their folder, the rows of each split, and one line about them."""
+
+    folder: Path
+    rows: Mapping[str, int]
+    plan: str
+
+
+def ingest(
+    data: DataConfig,
+    manifest: Manifest,
+    output: Path,
+    make_spread: Callable[[Path], Spread],
+    store: SpanStore | None = None,
+) -> Ingested:
+    """Write the examples of the spans in `manifest` under `output`: all of them, or after an error nothing.
+
+    store: where spans are kept between runs; None: nowhere.
+    """
     with _fresh(output) as work:
-        spread = make_spread(work)
-        source = open_source(data.source, manifest.paths)
-        declared = declared_types(data, source.columns())
-        _check_split_key(data, source)
+        named = [span for span in manifest.spans if span.name]
+        store = store or SpanStore()
+        notes = list(store.changed(file for span in manifest.spans for file in span.files))
+        run = _Run(data, manifest.checksums, store if named else SpanStore(), make_spread, work)
+        looks = [run.look(span) for span in manifest.spans]
+        skipped = sum((look.survey.skipped for look in looks), Skipped())
+        check_fraction(data, skipped, sum(sum(look.survey.rows.values()) for look in looks))
+        kinds = _joined(look.kinds for look in looks)
+        spans = {}
+        written = []
+        for look in looks:
+            key, out = run.write(look, kinds)
+            written.append(out)
+            _put(look.span, out.folder, work / "joined")
+            spans[look.span.name] = key
+        rows = sum((Counter(out.rows) for out in written), Counter[str]())
+        check_splits(data, rows)
+        told = written[0].plan if len(written) == 1 else _told(manifest, run, written)
+        print(f"Rows: {dict(rows)}\nTypes: {kinds}\nShards: {told}", *notes, *skipped.told, sep="\n", flush=True)
+        ordered = {split: rows[split] for split in data.splits}
+        return Ingested(ordered, kinds, told, spans if named else {}, skipped, notes)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A span before it is written. `key`: of all that decides what is read; `kinds`: declared, or as found."""
+
+    span: Span
+    source: Source
+    key: str
+    survey: Survey
+    kinds: Mapping[str, Kind]
+
+
+@dataclass
+class _Run:
+    """One call of `ingest`, span by span."""
+
+    data: DataConfig
+    checksums: bool
+    kept: SpanStore
+    make_spread: Callable[[Path], Spread]
+    work: Path
+    read: list[str] = field(default_factory=list)
+    """The names of the spans that had to be read."""
+
+    def look(self, span: Span) -> _Look:
+        """What is in a span: from the store, or by looking at all of it."""
+        reading = Reading(_columns(self.data), self.data.on_bad_record == "skip")
+        source = open_source(self.data.source, span.paths, reading)
+        columns = source.columns()
+        declared = declared_types(self.data, columns)
+        check_key(self.data, columns)
+        settings = self.data.model_dump(mode="json", include=READ_BY)
+        key = key_of(settings, declared, self.kept.code, span.fingerprint)
+        survey = self.kept.survey(key)
+        if survey is None:
+            self._check_unchanged(span)
+            spread = self._spread(span, "look")
+            found = spread("Survey", partial(source.survey, declared=declared), source.parts(spread))
+            survey = reduce(Survey.__add__, found, Survey())
+            check_rows(survey)
+            self.kept.keep_survey(key, survey)
+        kinds = {name: declared.get(name) or survey.kinds[name] for name in {**survey.kinds, **declared}}
+        return _Look(span, source, key, survey, kinds)
+
+    def write(self, look: _Look, kinds: Mapping[str, Kind]) -> tuple[str, Written]:
+        """The key and the shards of a span: from the store, or written now."""
+        own = {name: kinds[name] for name in look.kinds}
+        settings = self.data.model_dump(mode="json", exclude={*READ_BY, "window", "spans", "on_anomaly"})
+        key = key_of(look.key, own, settings)
+        found = self.kept.shards(key)
+        if found is not None:
+            return key, Written(found[0], **found[1])
+        self.read.append(look.span.name)
+        folder, rows, told = self._write(look, own)
+        self._check_unchanged(look.span)
+        about = {"rows": rows, "plan": told}
+        return key, Written(self.kept.keep_shards(key, folder, about), rows, told)
+
+    def _write(self, look: _Look, kinds: Mapping[str, Kind]) -> tuple[Path, dict[str, int], str]:
+        data, source, spread = self.data, look.source, self._spread(look.span, "write")
+        work = self.work / f"span-{look.span.number}"
+        work.mkdir()
         parts = source.parts(spread)
-        survey = reduce(Survey.__add__, spread("Survey", partial(source.survey, declared=declared), parts), Survey())
-        _check_rows(survey)
-        kinds = {**survey.kinds, **declared}
-        planned = plan(data.splits, _packed_size(source, parts[0], kinds, survey), data.shards, data.readers)
+        size = _packed_size(source, parts[0], kinds, look.survey)
+        planned = plan(data.splits, size, data.shards, data.readers)  # type: ignore[arg-type]
         layout = Layout(data.splits, planned.shards, data.split_key, data.shuffle_seed)
         write = partial(write_part, source=source, kinds=kinds, layout=layout, work=work)
         rows = sum(spread("Write", write, list(enumerate(parts))), Counter[str]())
-        _check_splits(rows, layout)
         told = _join(layout, planned, len(parts), spread, work)
-        manifest.check_unchanged()
-        print(f"Rows: {dict(rows)}\nTypes: {kinds}\nShards: {told}", flush=True)
-        return Ingested({split: rows[split] for split in data.splits}, kinds, told)
+        return work / "joined", dict(rows), told
+
+    def _spread(self, span: Span, purpose: str) -> Spread:
+        folder = self.work / f"{purpose}-{span.number}"
+        folder.mkdir()
+        return self.make_spread(folder)
+
+    def _check_unchanged(self, span: Span) -> None:
+        if state_of(self.data.source) is None:
+            check_unchanged(span, checksums=self.checksums)
 
 
-def _check_splits(rows: Counter[str], layout: Layout) -> None:
-    alike = (
-        f"rows with the same value of {layout.split_key!r} (`data.split_key`)"
-        if layout.split_key
-        else "rows that are equal"
+def _columns(data: DataConfig) -> tuple[str, ...] | None:
+    return data.columns if isinstance(data.columns, tuple) else None
+
+
+def _joined(kinds: Iterator[Mapping[str, Kind]]) -> dict[str, Kind]:
+    """The kinds that take the values of all spans."""
+    joined: dict[str, Kind] = {}
+    for own in kinds:
+        joined |= {name: widest([kind, joined.get(name, kind)]) for name, kind in own.items()}
+    return joined
+
+
+def _put(span: Span, folder: Path, output: Path) -> None:
+    """The shards of a span among those of the others."""
+    for split in sorted(path for path in folder.iterdir() if path.is_dir()):
+        for shard in sorted(split.iterdir()):
+            name = shard.name.replace("data_tfrecord", f"data_tfrecord-{span.name}") if span.name else shard.name
+            link(shard, output / split.name / name)
+
+
+def _told(manifest: Manifest, run: _Run, written: Sequence[Written]) -> str:
+    names = [span.name for span in manifest.spans]
+    files = sum(len(list(out.folder.glob("Split-*/*"))) for out in written)
+    return (
+        f"{len(names)} spans, {names[0]} to {names[-1]}, in {files} shards; read now:"
+        f" {', '.join(run.read) if run.read else 'none, all were kept'}"
     )
-    for split in layout.buckets:
-        if not rows[split]:
-            raise DataError(
-                f"split {split!r} came out empty; rows in all: {rows.total()}",
-                hint=f"All {alike} go to the same split, so there may be too few different ones:"
-                " use data with more of them, give the split more hash buckets in `data.splits`, or try another"
-                " `data.shuffle_seed`",
-            )
 
 
 def _join(layout: Layout, planned: Plan, parts: int, spread: Spread, work: Path) -> str:
@@ -98,20 +230,6 @@ def _packed_size(source: Source, part: object, kinds: Mapping[str, Kind], survey
     stream = gzip_stream()
     text = b"".join(frame(encode(sample)).to_pylist())
     return rows * len(stream.compress(text) + stream.flush()) / sample.num_rows
-
-
-def _check_split_key(data: DataConfig, source: Source) -> None:
-    columns = tuple(source.columns())
-    if data.split_key is not None and data.split_key not in columns:
-        raise DataError(
-            f"`data.split_key` is {data.split_key!r}, which is no column", hint=nearest(data.split_key, columns)
-        )
-
-
-def _check_rows(survey: Survey) -> None:
-    for file, rows in survey.rows.items():
-        if not rows:
-            raise DataError("the file has a header but no rows", file=file, hint="Remove it, or fill it")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Which files there are to read, with a fingerprint that changes when they do."""
+"""What there is to read: spans, the files of each, and a fingerprint that changes when they do."""
 
 from __future__ import annotations
 
@@ -6,39 +6,19 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
+from components.example_gen.storage import FileState, stat
 from configs.errors import DataError
 
 
 @dataclass(frozen=True)
-class FileState:
-    """A file as it was seen: size in bytes, time of the last change in nanoseconds since 1970."""
+class Span:
+    """Data that arrived together. `name`: as people know it (`12`, `2026-11-20`); "" for data without spans."""
 
-    path: str
-    size: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, path: str) -> FileState:
-        """The file as it is now."""
-        try:
-            state = Path(path).stat()
-        except OSError as error:
-            raise DataError(f"cannot be read: {error.strerror or error}", file=path) from error
-        return cls(path, state.st_size, state.st_mtime_ns)
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """Files in the order of their paths."""
-
+    number: int
     files: tuple[FileState, ...]
-
-    @classmethod
-    def of(cls, paths: Sequence[str]) -> Manifest:
-        """The files as they are now."""
-        return cls(tuple(FileState.of(path) for path in sorted(paths)))
+    name: str = ""
+    version: int | None = None
 
     @property
     def paths(self) -> list[str]:
@@ -47,25 +27,51 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal digits, of all paths, sizes and times."""
-        return hashlib.sha256(self._listed().encode()).hexdigest()
+        """SHA-256, in hexadecimal digits, of all paths, sizes and marks."""
+        return hashlib.sha256(json.dumps(asdict(self)).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Spans in the order of their numbers. `checksums`: whether marks are checksums of the content."""
+
+    spans: tuple[Span, ...]
+    checksums: bool = False
+
+    @classmethod
+    def of(cls, paths: Sequence[str]) -> Manifest:
+        """Data without spans: the files as they are now."""
+        return cls((Span(0, tuple(stat(path) for path in sorted(paths))),))
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all files."""
+        return [path for span in self.spans for path in span.paths]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256, in hexadecimal digits, of those of the spans."""
+        return hashlib.sha256("".join(span.fingerprint for span in self.spans).encode()).hexdigest()
 
     def to_json(self) -> str:
         """The manifest as it stands in the artifact of Spans."""
-        return json.dumps({"files": json.loads(self._listed()), "fingerprint": self.fingerprint})
+        return json.dumps({**asdict(self), "fingerprint": self.fingerprint})
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
         """Read what `to_json` wrote."""
-        return cls(tuple(FileState(**file) for file in json.loads(text)["files"]))
+        told = json.loads(text)
+        spans = [
+            Span(**{**span, "files": tuple(FileState(**file) for file in span["files"])}) for span in told["spans"]
+        ]
+        return cls(tuple(spans), told["checksums"])
 
-    def check_unchanged(self) -> None:
-        """Raise DataError if a file is no longer as it was."""
-        for file in self.files:
-            if FileState.of(file.path) != file:
-                raise DataError(
-                    "the file changed during the run", file=file.path, hint="Run again when nothing writes to it"
-                )
 
-    def _listed(self) -> str:
-        return json.dumps([asdict(file) for file in self.files])
+def check_unchanged(span: Span, *, checksums: bool) -> None:
+    """Raise DataError if a file of the span is no longer as it was."""
+    for file in span.files:
+        now = stat(file.path)
+        if now.size != file.size or (not checksums and now.mark != file.mark):
+            raise DataError(
+                "the file changed during the run", file=file.path, hint="Run again when nothing writes to it"
+            )

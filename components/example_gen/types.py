@@ -1,42 +1,68 @@
-"""Types of columns: declared, or the narrowest that holds every value of the whole data.
+"""Kinds of columns: declared, as stored, or the narrowest that holds every value of the whole data.
 
-int      every value is an int64, written without leading zeros or a plus sign
+int      every value is an int64; in text, written without leading zeros or a plus sign
 float    every value is a number
-string   anything else; also what would lose digits as a number: codes such as 00123, and integers beyond int64
+string   UTF-8; of text also what would lose digits as a number: codes such as 00123, and integers beyond int64
+bytes    anything
 missing  there is no value at all
+
+With ` list` behind it: a column whose examples may have any number of values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import pyarrow as pa
 
-from configs.data import DataConfig
+from configs.data import ColumnType, DataConfig
 from configs.errors import DataError
 
-Kind = Literal["missing", "int", "float", "string"]
-WIDENING: tuple[Kind, ...] = ("missing", "int", "float", "string")
-"""Each kind takes the values of the ones before it."""
+Kind = Literal["missing"] | ColumnType
 
-ARROW: Mapping[Kind, pa.DataType] = {
+SCALARS: Mapping[str, pa.DataType] = {
     "missing": pa.null(),
     "int": pa.int64(),
     "float": pa.float64(),
     "string": pa.string(),
+    "bytes": pa.binary(),
+}
+"""Each kind takes the values of the ones before it."""
+
+LIST = " list"
+KINDS: tuple[Kind, ...] = ("missing", *get_args(ColumnType))
+ARROW: Mapping[Kind, pa.DataType] = {
+    kind: pa.list_(SCALARS[kind.removesuffix(LIST)]) if kind.endswith(LIST) else SCALARS[kind] for kind in KINDS
 }
 
 
 def kind_of(arrow: pa.DataType) -> Kind:
-    """The kind that a type inferred by pyarrow stands for; its dates, times and booleans are strings here."""
-    return next((kind for kind, known in ARROW.items() if known == arrow), "string")
+    """The kind that values of an Arrow type are read as; dates, times, booleans and decimals are strings here."""
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        inner = kind_of(arrow.value_type)
+        return "missing" if inner == "missing" else listed(inner)
+    if pa.types.is_integer(arrow) and arrow != pa.uint64():
+        return "int"
+    if pa.types.is_floating(arrow):
+        return "float"
+    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow) or pa.types.is_fixed_size_binary(arrow):
+        return "bytes"
+    return "missing" if pa.types.is_null(arrow) else "string"
+
+
+def listed(kind: Kind) -> Kind:
+    """The kind of a column with several values of `kind`."""
+    return next(other for other in KINDS if other == kind.removesuffix(LIST) + LIST)
 
 
 def widest(kinds: Sequence[Kind]) -> Kind:
     """The narrowest kind that takes the values of all of them."""
-    return max(kinds, key=WIDENING.index, default="missing")
+    order = list(SCALARS)
+    inner = max((kind.removesuffix(LIST) for kind in kinds), key=order.index, default="missing")
+    name = inner + LIST if any(kind.endswith(LIST) for kind in kinds) else inner
+    return next(kind for kind in KINDS if kind == name)
 
 
 def declared_types(data: DataConfig, columns: Sequence[str]) -> dict[str, Kind]:

@@ -13,8 +13,9 @@ from components.example_gen.delimited import blocks as blocks_module
 from components.example_gen.sources import Survey, in_place, open_source
 from components.example_gen.sources import csv as csv_module
 from components.example_gen.types import declared_types
-from configs.data import CsvSource, DataConfig
+from configs.data import DataConfig
 from configs.errors import DataError
+from configs.sources import CsvSource
 
 FIELD = st.text(st.sampled_from('ab ,;"\n\r\té0'), max_size=6)
 

@@ -12,8 +12,9 @@ from components.example_gen.manifest import Manifest
 from components.example_gen.paths import resolve
 from components.example_gen.sources import csv as csv_module
 from components.example_gen.sources import in_place, open_source
-from configs.data import CsvSource, DataConfig
+from configs.data import DataConfig
 from configs.errors import DataError
+from configs.sources import CsvSource
 
 GOOD = "".join(f'{i},"text, {i}\nmore",{i / 2}\n' for i in range(400))
 HEAD = "id,text,number\n"

@@ -28,9 +28,10 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import io_utils
 
 from components.example_gen.component import Executor as ExampleGenExecutor
-from components.example_gen.spans import find_spans
+from components.example_gen.find import find_spans
 from components.statistics import component
-from configs.data import CsvSource, DataConfig
+from configs.data import DataConfig
+from configs.sources import CsvSource
 
 TAXI = "pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv"
 EPSILON = 0.01
@@ -133,7 +134,7 @@ def taxi(tmp_path_factory: pytest.TempPathFactory) -> standard_artifacts.Example
     data = DataConfig(source=CsvSource(kind="csv", path=TAXI), splits={"train": 8, "eval": 1, "test": 1})
     spans, examples = standard_artifacts.String(), standard_artifacts.Examples()
     spans.uri, examples.uri = str(folder / "spans"), str(folder / "examples")
-    spans.write(find_spans(data.source).to_json())
+    spans.write(find_spans(data).to_json())
     context = ExampleGenExecutor.Context(make_beam_pipeline_fn=pipeline)
     properties = {"data": data.model_dump_json(by_alias=True)}
     ExampleGenExecutor(context).Do({"spans": [spans]}, {"examples": [examples]}, properties)

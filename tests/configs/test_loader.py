@@ -100,7 +100,11 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
             "label: {key: tip, kind: multiclass}",
             "label: a multiclass label needs `classes`: a list of its values, or a count n for integers 0 to n-1",
         ),
-        ("data: {source: {path: x}}", "data.source.kind: missing; write `kind: csv`"),
+        (
+            "data: {source: {path: x}}",
+            "data.source.kind: missing; allowed: csv, parquet, jsonl, tfrecord, images, "
+            "text, sql, bigquery, tfds or arrays",
+        ),
         (
             "data: {source: {kind: csv, path: []}}",
             "data.source.path: found an empty list; allowed: a non-empty text, or a list of at least 1, each a "

@@ -7,16 +7,56 @@ source.columns()          # quick: reads a header
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from components.example_gen.sources.base import LIGHT, Source, Spread, Survey, in_place
+from components.example_gen.sources.base import LIGHT, Reading, Skipped, Source, Spread, Survey, in_place
 from components.example_gen.sources.csv import CsvFiles
-from configs.data import CsvSource
+from components.example_gen.storage import FileState, resolve
+from configs.sources import FileSource, SourceConfig
 
-__all__ = ["LIGHT", "Source", "Spread", "Survey", "in_place", "open_source"]
+__all__ = [
+    "LIGHT",
+    "Reading",
+    "Skipped",
+    "Source",
+    "Spread",
+    "Survey",
+    "files_of",
+    "in_place",
+    "open_source",
+    "state_of",
+]
 
-_KINDS = {"csv": CsvFiles.open}
+_KINDS: dict[str, Any] = {
+    "csv": CsvFiles,
+}
+"""Each kind's class; it imports what is slow to import only when it reads. Its class method
+`open(source, files, reading)` gives a Source. What is not files has a class method `state(source)`, which gives the
+FileStates that the fingerprint is made of; what is not found by `path` alone has a class method `find(source)`, which
+gives the paths of its files.
+"""
 
 
-def open_source(source: CsvSource, files: Sequence[str] | None = None) -> Source:
+def open_source(source: SourceConfig, files: Sequence[str] | None = None, reading: Reading | None = None) -> Source:
     """The data behind `data.source`. `files`: the files to read, where they are known; None: look for them now."""
-    return _KINDS[source.kind](source, files)
+    opened: Source = _class(source).open(source, files, reading or Reading())
+    return opened
+
+
+def state_of(source: SourceConfig) -> list[FileState] | None:
+    """The present state of data that is not found by paths; None where it is."""
+    state = getattr(_class(source), "state", None)
+    return None if state is None else state(source)
+
+
+def files_of(source: SourceConfig) -> list[str]:
+    """The paths of the files that there are now, spans aside. Raises DataError if there are none."""
+    find = getattr(_class(source), "find", None)
+    if find is not None:
+        return list(find(source))
+    assert isinstance(source, FileSource)  # noqa: S101 - all others have `find` or `state`
+    return resolve(source.path)
+
+
+def _class(source: SourceConfig) -> Any:
+    return _KINDS[source.kind]

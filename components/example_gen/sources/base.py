@@ -24,6 +24,9 @@ class Spread(Protocol):
 LIGHT = 1 << 28
 """Bytes that are copied or looked through sooner than a Beam pipeline starts."""
 
+TOLD = 20
+"""Bad records that are told one by one; the others are only counted."""
+
 
 def in_place(_label: str, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> list[Result]:
     """A Spread that spreads nothing: one task after the other, here."""
@@ -31,12 +34,40 @@ def in_place(_label: str, function: Callable[[Task], Result], tasks: Sequence[Ta
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How the data is to be read. `columns`: those to read, None for all; `skip_bad`: leave out records that cannot be
+    read, instead of raising DataError.
+    """
+
+    columns: tuple[str, ...] | None = None
+    skip_bad: bool = False
+
+    def chosen(self, columns: Sequence[str]) -> list[str]:
+        """Those of the data's columns that are read, in the data's order."""
+        return [name for name in columns if self.columns is None or name in self.columns]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Records that were left out: how many, and for the first ones where they stand and what is wrong."""
+
+    count: int = 0
+    told: tuple[str, ...] = ()
+
+    def __add__(self, other: Skipped) -> Skipped:
+        return Skipped(self.count + other.count, (self.told + other.told)[:TOLD])
+
+
+@dataclass(frozen=True)
 class Survey:
-    """What a pass over some data found: rows of each file, bytes of text, the kind of each column."""
+    """What a look at some data found: rows of each file, bytes of the values, the kind of each column, and what was
+    left out (which is not among the rows).
+    """
 
     rows: Mapping[str, int] = field(default_factory=dict)
     size: int = 0
     kinds: Mapping[str, Kind] = field(default_factory=dict)
+    skipped: Skipped = Skipped()
 
     def __add__(self, other: Survey) -> Survey:
         names = {**self.kinds, **other.kinds}
@@ -44,20 +75,22 @@ class Survey:
             name: widest([survey.kinds[name] for survey in (self, other) if name in survey.kinds]) for name in names
         }
         rows = {file: self.rows.get(file, 0) + other.rows.get(file, 0) for file in {**self.rows, **other.rows}}
-        return Survey(rows, self.size + other.size, kinds)
+        return Survey(rows, self.size + other.size, kinds, self.skipped + other.skipped)
 
 
 class Source(Protocol):
     """Raw data as parts that are read independently of each other. Instances and parts are picklable."""
 
     def columns(self) -> list[str]:
-        """The names of the columns; cheap, and without heavy imports."""
+        """The names of the columns that are read; cheap, and without heavy imports."""
 
     def parts(self, spread: Spread) -> list[Any]:
         """The data in parts, in an order and of a size that depend on the data alone."""
 
     def survey(self, part: Any, declared: Mapping[str, Kind]) -> Survey:
-        """Rows and kinds of a part, in one pass over all of it. Raises DataError for what cannot be read."""
+        """Rows and kinds of a part; from what is known of it, or in one pass over all of it. Raises DataError for what
+        cannot be read.
+        """
 
     def batches(self, part: Any, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """The rows of a part as columns of the given kinds, in batches of bounded size."""

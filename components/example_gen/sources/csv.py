@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -18,10 +18,10 @@ from components.example_gen.delimited.locate import located
 from components.example_gen.delimited.parse import Format, infer, parse
 from components.example_gen.delimited.quotes import Dialect
 from components.example_gen.paths import resolve
-from components.example_gen.sources.base import LIGHT, Result, Spread, Survey, in_place
+from components.example_gen.sources.base import LIGHT, Reading, Result, Spread, Survey, in_place
 from components.example_gen.types import Kind
-from configs.data import CsvSource
 from configs.errors import DataError
+from configs.sources import CsvSource
 
 MOST_PARTS = 64
 SMALLEST_PART, LARGEST_PART = 1 << 24, 1 << 29
@@ -39,11 +39,12 @@ class CsvFiles:
 
     source: CsvSource
     files: tuple[str, ...]
+    reading: Reading = field(default_factory=Reading)
 
     @classmethod
-    def open(cls, source: CsvSource, files: Sequence[str] | None) -> CsvFiles:
+    def open(cls, source: CsvSource, files: Sequence[str] | None, reading: Reading) -> CsvFiles:
         """Find the files, unless they are given."""
-        return cls(source, tuple(sorted(files if files is not None else resolve(source.path))))
+        return cls(source, tuple(sorted(files if files is not None else resolve(source.path))), reading)
 
     def columns(self) -> list[str]:
         """The names in the first file's header, or those of the config."""

@@ -1,0 +1,74 @@
+"""From the config to what a run reads: spans and their files, as they are now."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from components.example_gen.manifest import Manifest, Span
+from components.example_gen.sources import files_of, state_of
+from components.example_gen.span_paths import Found, glob_of, matched, name_of, window_of
+from components.example_gen.storage import FileState, checksum, resolve, stat
+from configs.data import DataConfig
+from configs.errors import DataError
+from configs.sources import FileSource
+from configs.span_fields import placeholders
+
+
+def find_spans(data: DataConfig) -> Manifest:
+    """What a run reads now. Raises DataError if there is nothing, or not what `data.spans` asks for."""
+    checksums = data.fingerprint == "checksums"
+    state = state_of(data.source)
+    if state is not None:
+        return Manifest((Span(0, tuple(state)),), checksums)
+    patterns = _patterns(data)
+    if not placeholders(patterns):
+        return Manifest((Span(0, _states(files_of(data.source), checksums=checksums)),), checksums)
+    spans = _by_span(found for pattern in patterns for found in matched(pattern, resolve(glob_of(pattern))))
+    return Manifest(tuple(_chosen(data, spans, patterns[0], checksums=checksums)), checksums)
+
+
+def _patterns(data: DataConfig) -> list[str]:
+    if not isinstance(data.source, FileSource):
+        return []
+    return [data.source.path] if isinstance(data.source.path, str) else list(data.source.path)
+
+
+def _states(paths: Sequence[str], *, checksums: bool) -> tuple[FileState, ...]:
+    states = [stat(path) for path in sorted(paths)]
+    if checksums:
+        states = [FileState(state.path, state.size, checksum(state.path)) for state in states]
+    return tuple(states)
+
+
+def _by_span(found: Iterable[Found]) -> dict[int, list[Found]]:
+    """The files of each span; of a span with several versions, the newest version's."""
+    spans: dict[int, list[Found]] = defaultdict(list)
+    for file in found:
+        spans[file.span].append(file)
+    newest = {number: max(file.version or 0 for file in files) for number, files in spans.items()}
+    return {
+        number: [file for file in spans[number] if (file.version or 0) == newest[number]] for number in sorted(spans)
+    }
+
+
+def _chosen(data: DataConfig, spans: Mapping[int, list[Found]], pattern: str, *, checksums: bool) -> list[Span]:
+    if not spans:
+        raise DataError(f"no file has a span in its path, as {pattern!r} asks for")
+    first, last = window_of(data, list(spans))
+    chosen = {number: files for number, files in spans.items() if first <= number <= last}
+    if not chosen or (data.spans is not None and last not in chosen):
+        names = [name_of(number, pattern) for number in spans]
+        raise DataError(
+            f"there is no span {name_of(last, pattern)}",
+            hint=f"There are {len(names)}, from {names[0]} to {names[-1]}; `data.spans` chooses among them",
+        )
+    return [
+        Span(
+            number,
+            _states([found.path for found in files], checksums=checksums),
+            name_of(number, pattern),
+            files[0].version,
+        )
+        for number, files in chosen.items()
+    ]
