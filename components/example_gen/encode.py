@@ -9,7 +9,8 @@ the rows. Features stand in the order of their names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +21,16 @@ BYTES, FLOAT, INT64 = 1, 2, 3
 
 MISSING = -1
 _LARGEST_TABLE = 1 << 20
+_NOTHING = pa.py_buffer(b"")
 
 
 def encode(batch: pa.RecordBatch) -> pa.BinaryArray:
     """Each row of `batch` as a serialized tf.Example.
 
     Columns may be int64 (Int64List), float64 or float32 (FloatList, rounded to float32), string or binary (BytesList),
-    or null. A missing value is a feature of no kind: that is what TensorFlow's parsers, TFDV and the schema take for
-    missing, where an empty list, as TFX's own CsvExampleGen writes it, would count as present.
+    lists of those, or null. A missing value is a feature of no kind: that is what TensorFlow's parsers, TFDV and the
+    schema take for missing, where an empty list, as TFX's own CsvExampleGen writes it, would count as present. In a
+    column of lists null is missing and [] is an empty list; a list must not hold nulls.
     """
     names = sorted(batch.schema.names, key=str.encode)
     pieces = [piece for name in names for piece in _column(name.encode(), batch.column(name))]
@@ -76,22 +79,52 @@ def fixed(rows: np.ndarray) -> pa.BinaryArray:
 def _column(name: bytes, column: pa.Array) -> tuple[pa.Array | pa.Scalar, ...]:
     if pa.types.is_null(column.type):
         return (pa.scalar(_missing(name), pa.binary()),)
+    if is_list(column.type):
+        return _list_column(name, column)
     valid = np.asarray(column.is_valid()) if column.null_count else None
     if pa.types.is_integer(column.type):
         values = varints(column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64), valid)
-        return _heads(name, INT64, _sizes(values, valid)), values
+        return _heads(partial(_head, name, INT64), _sizes(values, valid), name), values
     if pa.types.is_floating(column.type):
-        values = _floats(column, valid)
-        return _heads(name, FLOAT, _sizes(values, valid)), values
+        sizes = np.full(len(column), 4, np.int32) if valid is None else valid.astype(np.int32) * 4
+        values = _binary(_float32(column.drop_null()), sizes)
+        return _heads(partial(_head, name, FLOAT), _sizes(values, valid), name), values
     values = column.cast(pa.binary())
-    return _heads(name, BYTES, _sizes(values, valid)), values
+    return _heads(partial(_head, name, BYTES), _sizes(values, valid), name), values
 
 
-def _floats(column: pa.Array, valid: np.ndarray | None) -> pa.BinaryArray:
+def is_list(arrow: pa.DataType) -> bool:
+    """Whether a column's rows have any number of values."""
+    return pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
+
+
+def _list_column(name: bytes, column: pa.Array) -> tuple[pa.Array | pa.Scalar, ...]:
+    valid = np.asarray(column.is_valid()) if column.null_count else None
+    kind, values = _listed(column.flatten())
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
+    ends = _offsets(values)[np.cumsum(np.append(0, lengths))]
+    payload = pa.Array.from_buffers(
+        pa.binary(), len(column), [None, pa.py_buffer(ends), values.buffers()[2] or _NOTHING]
+    )
+    return _heads(partial(_list_head, name, kind), _sizes(payload, valid), name), payload
+
+
+def _listed(values: pa.Array) -> tuple[int, pa.BinaryArray]:
+    """The kind of a list, and the bytes that each value puts into it: numbers are packed, texts stand one by one."""
+    if values.null_count:
+        raise ValueError("a list holds a null")
+    if pa.types.is_integer(values.type):
+        return INT64, varints(values.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64))
+    if pa.types.is_floating(values.type):
+        return FLOAT, _binary(_float32(values), np.full(len(values), 4, np.int32))
+    texts = values.cast(pa.binary())
+    sizes = varints(np.diff(_offsets(texts)).astype(np.uint64))
+    return BYTES, concatenate([pa.scalar(b"\x0a", pa.binary()), sizes, texts], len(texts))
+
+
+def _float32(column: pa.Array) -> np.ndarray:
     with np.errstate(over="ignore"):
-        numbers = column.drop_null().to_numpy(zero_copy_only=False).astype("<f4")
-    sizes = np.full(len(column), 4, np.int32) if valid is None else valid.astype(np.int32) * 4
-    return _binary(numbers, sizes)
+        return column.to_numpy(zero_copy_only=False).astype("<f4")
 
 
 def _sizes(values: pa.BinaryArray, valid: np.ndarray | None) -> np.ndarray:
@@ -99,10 +132,10 @@ def _sizes(values: pa.BinaryArray, valid: np.ndarray | None) -> np.ndarray:
     return sizes if valid is None else np.where(valid, sizes, MISSING)
 
 
-def _heads(name: bytes, kind: int, sizes: np.ndarray) -> pa.Array | pa.Scalar:
+def _heads(head: Callable[[int], bytes], sizes: np.ndarray, name: bytes) -> pa.Array | pa.Scalar:
     """What stands before values of these sizes: one template for each size, so few templates for many rows."""
     present, which = _distinct(sizes)
-    templates = [_missing(name) if size == MISSING else _head(name, kind, int(size)) for size in present]
+    templates = [_missing(name) if size == MISSING else head(int(size)) for size in present]
     if len(templates) == 1:
         return pa.scalar(templates[0], pa.binary())
     return pa.array(templates, pa.binary()).take(pa.array(which))
@@ -125,6 +158,12 @@ def _head(name: bytes, kind: int, size: int) -> bytes:
     return _entry(name, feature, size)
 
 
+def _list_head(name: bytes, kind: int, size: int) -> bytes:
+    """The bytes from the start of the feature to the start of its values, which take `size` bytes in all."""
+    packed = b"" if kind == BYTES or not size else b"\x0a" + varint(size)
+    return _entry(name, bytes([kind << 3 | 2]) + varint(len(packed) + size) + packed, size)
+
+
 def _missing(name: bytes) -> bytes:
     """A whole feature that has no value."""
     return _entry(name, b"", 0)
@@ -142,4 +181,6 @@ def _binary(values: np.ndarray, sizes: np.ndarray) -> pa.BinaryArray:
 
 
 def _offsets(values: pa.BinaryArray) -> np.ndarray:
+    if not len(values):
+        return np.zeros(1, np.int32)
     return np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.example_gen.encode import is_list
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: Knuth's multiplicative hashing
 _EXACT = 2**53
@@ -40,13 +43,21 @@ def _salt(text: str) -> np.uint64:
 def _column_hash(column: pa.Array) -> np.ndarray:
     if pa.types.is_null(column.type):
         return np.full(len(column), _MISSING, np.uint64)
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+    if is_list(column.type):
+        hashes = _list_hash(column)
+    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         hashes = mix(_number_bits(column.fill_null(0).to_numpy(zero_copy_only=False)) + _ODD)
     else:
-        hashes = _text_hash(column.fill_null("") if column.null_count else column)
+        hashes = _text_hash(column.cast(pa.binary()).fill_null(b""))
     if column.null_count:
         hashes[~np.asarray(column.is_valid())] = _MISSING
     return hashes
+
+
+def _list_hash(column: pa.Array) -> np.ndarray:
+    """The values' own hashes, in their order, make the hash of a list."""
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
+    return _sequence_hash(_column_hash(column.flatten()), np.cumsum(np.append(0, lengths)))
 
 
 def _number_bits(numbers: np.ndarray) -> np.ndarray:
@@ -60,21 +71,23 @@ def _number_bits(numbers: np.ndarray) -> np.ndarray:
     return bits
 
 
-def _text_hash(column: pa.Array) -> np.ndarray:
-    """A polynomial over the bytes, modulo 2^64: the sum over i of table[byte i] * odd^i.
-
-    One running sum over all the texts together gives each text's as a difference of two of its values; multiplying by
-    the inverse power moves it to the text's own start.
-    """
+def _text_hash(column: pa.BinaryArray) -> np.ndarray:
+    if not len(column):
+        return np.zeros(0, np.uint64)
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
-    first, last = int(offsets[0]), int(offsets[-1])
-    data = column.buffers()[2]
-    if data is None or first == last:
-        return mix(np.zeros(len(column), np.uint64))
-    running = np.zeros(last - first + 1, np.uint64)
-    letters = np.frombuffer(data, np.uint8)[first:last]
-    np.cumsum(_TABLE[letters] * _powers(_ODD, len(letters)), out=running[1:])
-    starts, ends = offsets[:-1] - first, offsets[1:] - first
+    letters = np.frombuffer(column.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    return _sequence_hash(_TABLE[letters], offsets - offsets[0])
+
+
+def _sequence_hash(items: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """A hash of each run of items (uint64) from one offset to the next: a polynomial, the sum of item i * odd^i.
+
+    One running sum over all the runs together gives each run's as a difference of two of its values; multiplying by the
+    inverse power moves it to the run's own start. All modulo 2^64.
+    """
+    running = np.zeros(len(items) + 1, np.uint64)
+    np.cumsum(items * _powers(_ODD, len(items)), out=running[1:])
+    starts, ends = offsets[:-1], offsets[1:]
     polynomial = (running[ends] - running[starts]) * _powers(_INVERSE, len(running))[starts]
     return mix(polynomial + (ends - starts).astype(np.uint64) * _ODD)
 

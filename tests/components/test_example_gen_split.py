@@ -105,6 +105,44 @@ def test_texts_hash_alike_only_where_they_are_equal(values: list[str | None]) ->
     assert len(set(hashes)) == len(set(values))
 
 
+GOLDEN = [7849788001713752964, 2057412604003530436]
+ITEMS = st.lists(st.integers(-5, 5), max_size=4)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.none() | ITEMS, min_size=1, max_size=20), st.sampled_from(["int", "float", "text", "large"]))
+def test_lists_hash_alike_only_where_they_are_equal(values: list[list[int] | None], how: str) -> None:
+    types = {"int": pa.int64(), "float": pa.float64(), "text": pa.string(), "large": pa.large_binary()}
+    made = values if how in {"int", "float"} else [v and [str(item) for item in v] for v in values]
+    wrap = pa.large_list if how == "large" else pa.list_
+    column = pa.array([made[0], *made], wrap(types[how])).slice(1)
+    hashes = row_hash(pa.RecordBatch.from_arrays([column], names=["l"]), ["l"], 0).tolist()
+    assert len(set(hashes)) == len({repr(v) for v in values})
+    assert len(set(zip(hashes, map(repr, values), strict=True))) == len(set(hashes))
+
+
+def test_whole_numbers_in_lists_hash_alike_as_int_and_as_float() -> None:
+    hashes = [
+        row_hash(pa.RecordBatch.from_arrays([pa.array([[1, 2], [], None], pa.list_(t))], names=["l"]), ["l"], 0)
+        for t in (pa.int64(), pa.float64())
+    ]
+    assert hashes[0].tolist() == hashes[1].tolist()
+
+
+def test_binary_values_hash_as_equal_texts_do() -> None:
+    text = pa.array(["a", "", None, "é"])
+    hashes = [
+        row_hash(pa.RecordBatch.from_arrays([text.cast(arrow)], names=["s"]), ["s"], 0).tolist()
+        for arrow in (pa.string(), pa.binary(), pa.large_string())
+    ]
+    assert hashes[0] == hashes[1] == hashes[2]
+
+
+def test_the_hash_of_scalars_stays_as_it_is_from_version_to_version() -> None:
+    row = pa.RecordBatch.from_pylist([{"i": 7, "f": 0.5, "s": "seven"}, {"i": None, "f": None, "s": None}])
+    assert row_hash(row, ["f", "i", "s"], 3).tolist() == GOLDEN
+
+
 def test_large_neighbouring_integers_hash_apart() -> None:
     ids = pa.array(np.arange(2**60, 2**60 + 10_000))
     hashes = row_hash(pa.RecordBatch.from_arrays([ids], names=["id"]), ["id"], 0)
