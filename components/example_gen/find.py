@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from components.example_gen.manifest import Manifest, Span
 from components.example_gen.sources import files_of, state_of
 from components.example_gen.span_paths import Found, glob_of, matched, name_of, window_of
-from components.example_gen.storage import FileState, checksum, resolve, stat
+from components.example_gen.storage import FileState, checksum, resolve, stats
 from configs.data import DataConfig
 from configs.errors import DataError
 from configs.sources import FileSource
@@ -35,7 +35,7 @@ def _patterns(data: DataConfig) -> list[str]:
 
 
 def _states(paths: Sequence[str], *, checksums: bool) -> tuple[FileState, ...]:
-    states = [stat(path) for path in sorted(paths)]
+    states = stats(sorted(paths))
     if checksums:
         states = [FileState(state.path, state.size, checksum(state.path)) for state in states]
     return tuple(states)

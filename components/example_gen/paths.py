@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import glob
 import importlib.util
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from configs.errors import DataError
 
 PACKAGE = "pkg://"
+REMOTE = ("s3://", "gs://", "minio://")
+
+
+def is_remote(path: str) -> bool:
+    """Whether the path names an object in a store, not a file."""
+    return path.startswith(REMOTE)
 
 
 def resolve(path: str | Iterable[str]) -> list[str]:
-    """The files behind a path, a glob pattern, or several: absolute, sorted, each once.
+    """The files behind a path, a glob pattern, or several: absolute, sorted, each once. `minio://` becomes `s3://`.
 
     Raises DataError for a pattern without files, and for a path that is a directory.
     """
@@ -22,6 +29,14 @@ def resolve(path: str | Iterable[str]) -> list[str]:
 
 
 def _matches(pattern: str) -> list[str]:
+    if is_remote(pattern):
+        from components.example_gen.remote.find import find
+
+        return find(pattern)
+    scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", pattern)
+    if scheme and scheme[0] != PACKAGE:
+        known = ", ".join((PACKAGE, *REMOTE))
+        raise DataError(f"nothing here reads {scheme[0]}", file=pattern, hint=f"Paths are local, or start with {known}")
     local = _inside_package(pattern) if pattern.startswith(PACKAGE) else str(Path(pattern).expanduser().absolute())
     found = [local] if Path(local).exists() else glob.glob(local, recursive=True)
     files = [file for file in found if Path(file).is_file()]

@@ -1,21 +1,46 @@
-"""Where data lies."""
+"""Where data lies: local files, and objects of S3 and Google Cloud Storage, all read in the same way.
+
+for path in resolve("s3://trips/2026-*/*.csv"):
+    print(stat(path).size)
+    with open_file(path) as stream:
+        stream.seek(100)
+"""
 
 from __future__ import annotations
 
 import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
-from components.example_gen.paths import resolve
+from components.example_gen.paths import is_remote, resolve
 from configs.errors import DataError
 
-__all__ = ["FileState", "checksum", "resolve", "stat"]
+__all__ = [
+    "FileState",
+    "arrow_file",
+    "checksum",
+    "is_folder",
+    "is_remote",
+    "open_file",
+    "reading",
+    "resolve",
+    "stat",
+    "stats",
+]
+
+AT_ONCE = 16
+"""Objects that are looked at at the same time."""
 
 
 @dataclass(frozen=True)
 class FileState:
     """A file as it was seen. `mark`: changes when the file does; for local files the time of the last change in
-    nanoseconds since 1970.
+    nanoseconds since 1970, for objects their ETag or generation.
     """
 
     path: str
@@ -24,15 +49,87 @@ class FileState:
 
 
 def stat(path: str) -> FileState:
-    """The file as it is now."""
+    """The file as it is now. Raises DataError if it is not there."""
+    if is_remote(path):
+        from components.example_gen.remote.reader import state
+
+        return FileState(path, *state(path))
+    with reading(path):
+        found = Path(path).stat()
+    return FileState(path, found.st_size, str(found.st_mtime_ns))
+
+
+def stats(paths: Sequence[str]) -> list[FileState]:
+    """The files as they are now; objects are asked for several at a time."""
+    if not any(map(is_remote, paths)):
+        return [stat(path) for path in paths]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(stat, paths))
+
+
+def open_file(path: str) -> BinaryIO:
+    """The bytes of the file as an unbuffered, seekable stream. What goes wrong, now or while it is read, is a DataError
+    that names the file.
+    """
+    if is_remote(path):
+        from components.example_gen.remote.reader import RemoteFile
+
+        return cast(BinaryIO, RemoteFile(path))
+    with reading(path):
+        return cast(BinaryIO, _LocalFile(path))
+
+
+def arrow_file(path: str) -> Any:
+    """What pyarrow's readers take: the path of a local file, else a pyarrow.NativeFile. Read it inside `reading(path)`,
+    which gives errors their words.
+    """
+    if is_remote(path):
+        from components.example_gen.remote.reader import open_object
+
+        return open_object(path)
+    return path
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """OSErrors become DataErrors that name the file."""
     try:
-        state = Path(path).stat()
+        yield
     except OSError as error:
+        if is_remote(path):
+            from components.example_gen.remote.errors import explained
+
+            raise explained(error, path) from None
         raise DataError(f"cannot be read: {error.strerror or error}", file=path) from error
-    return FileState(path, state.st_size, str(state.st_mtime_ns))
+
+
+def is_folder(path: str) -> bool:
+    """Whether the path names a folder, which may have files below it."""
+    if is_remote(path):
+        from components.example_gen.remote import find
+
+        return find.is_folder(path)
+    return Path(path).expanduser().is_dir()
 
 
 def checksum(path: str) -> str:
     """SHA-256 of the content, in hexadecimal digits."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    digest = hashlib.sha256()
+    with open_file(path) as stream:
+        while part := stream.read(1 << 21):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+class _LocalFile(io.FileIO):
+    def read(self, size: int | None = -1, /) -> bytes:
+        with reading(str(self.name)):
+            return super().read(-1 if size is None else size)
+
+    def readall(self) -> bytes:
+        with reading(str(self.name)):
+            return super().readall()
+
+    def readinto(self, buffer: Any, /) -> int:
+        with reading(str(self.name)):
+            return super().readinto(buffer)

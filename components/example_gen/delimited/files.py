@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import BinaryIO, cast
 
+from components.example_gen.storage import is_remote, open_file
 from configs.errors import DataError
 
 CHUNK = 1 << 21
@@ -23,8 +26,11 @@ def is_gzip(path: str) -> bool:
 def opened(path: str) -> Iterator[BinaryIO]:
     """The bytes of the text. What goes wrong while it is read becomes a DataError that names the file."""
     try:
-        with cast(BinaryIO, gzip.open(path, "rb")) if is_gzip(path) else open(path, "rb", buffering=0) as stream:
-            yield stream
+        with open_file(path) as stream:
+            before = None if is_remote(path) else os.fstat(stream.fileno())
+            yield cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if is_gzip(path) else stream
+            if before is not None:
+                _check_same(path, before)
     except EOFError as error:
         raise DataError(
             "the gzip data ends too early: the file was cut off", file=path, hint="Copy the file again"
@@ -37,6 +43,17 @@ def opened(path: str) -> Iterator[BinaryIO]:
         ) from error
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", file=path) from error
+
+
+def _check_same(path: str, before: os.stat_result) -> None:
+    """Raise DataError if a local file has been written to since it was opened, or is gone."""
+    hint = "Run again when nothing writes to it"
+    try:
+        now = Path(path).stat()
+    except FileNotFoundError:
+        raise DataError("the file vanished while it was read", file=path, hint=hint) from None
+    if (now.st_ino, now.st_size, now.st_mtime_ns) != (before.st_ino, before.st_size, before.st_mtime_ns):
+        raise DataError("the file changed while it was read", file=path, hint=hint)
 
 
 def read_fully(stream: BinaryIO, size: int) -> bytes:

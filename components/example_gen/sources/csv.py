@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -17,10 +16,9 @@ from components.example_gen.delimited.header import Header, read_header, rows_st
 from components.example_gen.delimited.locate import located
 from components.example_gen.delimited.parse import Format, infer, parse
 from components.example_gen.delimited.quotes import Dialect
-from components.example_gen.paths import resolve
 from components.example_gen.sources.base import LIGHT, Reading, Result, Spread, Survey, in_place
+from components.example_gen.storage import resolve, stat
 from components.example_gen.types import Kind
-from configs.errors import DataError
 from configs.sources import CsvSource
 
 MOST_PARTS = 64
@@ -101,7 +99,7 @@ class CsvFiles:
     def _ranges(self, path: str, length: int) -> list[Range]:
         header = self._header(path)
         same_header(path, header, self.files[0], self._first)
-        size = 0 if is_gzip(path) else Path(path).stat().st_size - header.rows_at
+        size = 0 if is_gzip(path) else stat(path).size - header.rows_at
         return ranges(path, header.rows_at, size, length)
 
     def _blocks(self, part: Part) -> Iterator[Block]:
@@ -116,10 +114,7 @@ class CsvFiles:
 
 
 def _text_size(path: str) -> int:
-    try:
-        return Path(path).stat().st_size * (GZIP_RATIO if is_gzip(path) else 1)
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", file=path) from error
+    return stat(path).size * (GZIP_RATIO if is_gzip(path) else 1)
 
 
 def _grouped(pieces: Sequence[Segment], length: int) -> list[Part]:
