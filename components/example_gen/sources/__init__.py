@@ -11,6 +11,7 @@ from typing import Any
 
 from components.example_gen.sources.base import LIGHT, Reading, Skipped, Source, Spread, Survey, in_place
 from components.example_gen.sources.csv import CsvFiles
+from components.example_gen.sources.sql import SqlRows
 from components.example_gen.storage import FileState, resolve
 from configs.sources import FileSource, SourceConfig
 
@@ -29,6 +30,7 @@ __all__ = [
 
 _KINDS: dict[str, Any] = {
     "csv": CsvFiles,
+    "sql": SqlRows,
 }
 """Each kind's class; it imports what is slow to import only when it reads. Its class method
 `open(source, files, reading)` gives a Source. What is not files has a class method `state(source)`, which gives the

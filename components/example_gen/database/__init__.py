@@ -1,0 +1,1 @@
+"""Databases by SQLAlchemy: connections, and values as columns."""
