@@ -1,5 +1,15 @@
 """Set-up that every test shares."""
 
+import os
+
+from hypothesis import HealthCheck, settings
+
 from pipeline.environment import prepare
 
 prepare()
+# What the terminal or the CI at hand asks of the commands under test would change what they print.
+for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+# The same examples everywhere, however slow the machine is; `--hypothesis-profile=default` looks for new ones.
+settings.register_profile("everywhere", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("everywhere")
