@@ -9,9 +9,13 @@ import sys
 SCRIPT = """
 import json, sys, time
 start = time.process_time()
+import yaml
+from pydantic import BaseModel
+libraries = time.process_time() - start
 from configs.loader import load
 load("configs/taxi.yaml")
-print(json.dumps({"seconds": time.process_time() - start, "modules": sorted(sys.modules)}))
+seconds = time.process_time() - start
+print(json.dumps({"times": seconds / libraries, "modules": sorted(sys.modules)}))
 """
 HEAVY = {
     "tensorflow",
@@ -28,7 +32,7 @@ HEAVY = {
 }
 
 
-def test_loading_a_config_imports_nothing_heavy_and_takes_under_a_quarter_second() -> None:
+def test_loading_a_config_imports_nothing_heavy_and_takes_a_few_times_as_long_as_importing_pydantic() -> None:
     runs = [json.loads(subprocess.check_output([sys.executable, "-c", SCRIPT], text=True)) for _ in range(3)]
     assert not HEAVY & set(runs[0]["modules"])
-    assert min(run["seconds"] for run in runs) < 0.25
+    assert min(run["times"] for run in runs) < 5
