@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from configs import feature_rules
+from configs import feature_rules, span_rules
 from configs.data import DataConfig
 from configs.evaluate import METRICS, EvaluateConfig
 from configs.features import Feature
@@ -133,4 +133,5 @@ RULES: tuple[Rule, ...] = (
     options_go_to_own_builder,
     deep_part_sees_something,
     *feature_rules.RULES,
+    *span_rules.RULES,
 )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-PLACEHOLDER = re.compile(r"\{(SPAN|VERSION|YYYY|MM|DD)(?::\d+)?\}")
+PLACEHOLDER = re.compile(r"\{(?P<name>SPAN|VERSION|YYYY|MM|DD)(?::(?P<width>[1-9]))?\}")
 DATE = frozenset({"YYYY", "MM", "DD"})
 
 
 def placeholders(paths: str | Iterable[str]) -> frozenset[str]:
     """The names of the placeholders in a path, or in several."""
     paths = [paths] if isinstance(paths, str) else paths
-    return frozenset(name for path in paths for name in PLACEHOLDER.findall(path))
+    return frozenset(found["name"] for path in paths for found in PLACEHOLDER.finditer(path))
 
 
 def what_is_wrong(path: str) -> str | None:

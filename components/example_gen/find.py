@@ -24,14 +24,33 @@ def find_spans(data: DataConfig) -> Manifest:
     patterns = _patterns(data)
     if not placeholders(patterns):
         return Manifest((Span(0, _states(files_of(data.source), checksums=checksums)),), checksums)
-    spans = _by_span(found for pattern in patterns for found in matched(pattern, resolve(glob_of(pattern))))
-    return Manifest(tuple(_chosen(data, spans, patterns[0], checksums=checksums)), checksums)
+    spans = _by_span(found for pattern in patterns for found in matched(pattern, _files(pattern)))
+    if not spans:
+        raise DataError(f"no file has a span in its path, as {patterns[0]!r} asks for")
+    first, last = window_of(data, list(spans))
+    _check_there(spans, first, last, patterns[0])
+    chosen = {number: files for number, files in spans.items() if first <= number <= last}
+    missing = (number for number in range(max(first, min(spans)), last) if number not in spans)
+    return Manifest(
+        tuple(_span(number, files, patterns[0], checksums=checksums) for number, files in chosen.items()),
+        checksums,
+        tuple(name_of(number, patterns[0]) for number in missing),
+    )
 
 
 def _patterns(data: DataConfig) -> list[str]:
     if not isinstance(data.source, FileSource):
         return []
     return [data.source.path] if isinstance(data.source.path, str) else list(data.source.path)
+
+
+def _files(pattern: str) -> list[str]:
+    """Files that may fit. Raises DataError, with the pattern as the config has it, if there are none."""
+    try:
+        return resolve(glob_of(pattern))
+    except DataError as error:
+        what = error.what.replace(glob_of(pattern), pattern)
+        raise DataError(what, file=error.file and pattern, hint=error.hint) from None
 
 
 def _states(paths: Sequence[str], *, checksums: bool) -> tuple[FileState, ...]:
@@ -52,23 +71,18 @@ def _by_span(found: Iterable[Found]) -> dict[int, list[Found]]:
     }
 
 
-def _chosen(data: DataConfig, spans: Mapping[int, list[Found]], pattern: str, *, checksums: bool) -> list[Span]:
-    if not spans:
-        raise DataError(f"no file has a span in its path, as {pattern!r} asks for")
-    first, last = window_of(data, list(spans))
-    chosen = {number: files for number, files in spans.items() if first <= number <= last}
-    if not chosen or (data.spans is not None and last not in chosen):
+def _check_there(spans: Mapping[int, object], first: int, last: int, pattern: str) -> None:
+    """Raise DataError if there is nothing where `data.spans` points."""
+    if first > last:
+        raise DataError(f"`data.spans` starts with {name_of(first, pattern)}, after its end, {name_of(last, pattern)}")
+    if last not in spans:
         names = [name_of(number, pattern) for number in spans]
         raise DataError(
             f"there is no span {name_of(last, pattern)}",
             hint=f"There are {len(names)}, from {names[0]} to {names[-1]}; `data.spans` chooses among them",
         )
-    return [
-        Span(
-            number,
-            _states([found.path for found in files], checksums=checksums),
-            name_of(number, pattern),
-            files[0].version,
-        )
-        for number, files in chosen.items()
-    ]
+
+
+def _span(number: int, files: Sequence[Found], pattern: str, *, checksums: bool) -> Span:
+    states = _states([found.path for found in files], checksums=checksums)
+    return Span(number, states, name_of(number, pattern), files[0].version)

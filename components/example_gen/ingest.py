@@ -35,8 +35,14 @@ from configs.data import DataConfig
 SAMPLE = 4096
 """Rows that are encoded and packed to estimate the size of all."""
 
+GAPS = 10
+"""Missing spans that are named one by one."""
+
 READ_BY = {"source", "types", "schema_file", "columns", "on_bad_record"}
-"""The settings that decide what is read of a span; all others decide how it is written."""
+"""The settings that decide what is read of a span. All others decide how it is written."""
+
+CHECKED_BY = {"window", "spans", "fingerprint", "max_bad_fraction", "on_anomaly"}
+"""But for these, which decide nothing of a span's shards."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +82,12 @@ def ingest(
     with _fresh(output) as work:
         named = [span for span in manifest.spans if span.name]
         store = store or SpanStore()
-        notes = list(store.changed(file for span in manifest.spans for file in span.files))
+        files = [file for span in manifest.spans for file in span.files]
+        notes = [*_gaps(manifest), *store.changed(files)]
         run = _Run(data, manifest.checksums, store if named else SpanStore(), make_spread, work)
-        looks = [run.look(span) for span in manifest.spans]
+        opened = [run.open(span) for span in manifest.spans]
+        declared = declared_types(data, list(dict.fromkeys(name for one in opened for name in one.columns)))
+        looks = [run.look(one, declared) for one in opened]
         skipped = sum((look.survey.skipped for look in looks), Skipped())
         check_fraction(data, skipped, sum(sum(look.survey.rows.values()) for look in looks))
         kinds = _joined(look.kinds for look in looks)
@@ -93,8 +102,18 @@ def ingest(
         check_splits(data, rows)
         told = written[0].plan if len(written) == 1 else _told(manifest, run, written)
         print(f"Rows: {dict(rows)}\nTypes: {kinds}\nShards: {told}", *notes, *skipped.told, sep="\n", flush=True)
+        store.remember(files)
         ordered = {split: rows[split] for split in data.splits}
         return Ingested(ordered, kinds, told, spans if named else {}, skipped, notes)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A span, and the columns that are read of it."""
+
+    span: Span
+    source: Source
+    columns: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -120,15 +139,23 @@ class _Run:
     read: list[str] = field(default_factory=list)
     """The names of the spans that had to be read."""
 
-    def look(self, span: Span) -> _Look:
-        """What is in a span: from the store, or by looking at all of it."""
+    def open(self, span: Span) -> _Opened:
+        """What columns are in a span: from the store, or by a look at its files."""
         reading = Reading(_columns(self.data), self.data.on_bad_record == "skip")
         source = open_source(self.data.source, span.paths, reading)
-        columns = source.columns()
-        declared = declared_types(self.data, columns)
+        key = self._key(span)
+        columns = self.kept.columns(key)
+        if columns is None:
+            columns = source.columns()
+            self.kept.keep_columns(key, columns)
         check_key(self.data, columns)
-        settings = self.data.model_dump(mode="json", include=READ_BY)
-        key = key_of(settings, declared, self.kept.code, span.fingerprint)
+        return _Opened(span, source, columns)
+
+    def look(self, opened: _Opened, types: Mapping[str, Kind]) -> _Look:
+        """What is in a span, of whose columns some have declared types: from the store, or by looking at all of it."""
+        span, source = opened.span, opened.source
+        declared = {name: kind for name, kind in types.items() if name in opened.columns}
+        key = self._key(span, declared)
         survey = self.kept.survey(key)
         if survey is None:
             self._check_unchanged(span)
@@ -143,7 +170,7 @@ class _Run:
     def write(self, look: _Look, kinds: Mapping[str, Kind]) -> tuple[str, Written]:
         """The key and the shards of a span: from the store, or written now."""
         own = {name: kinds[name] for name in look.kinds}
-        settings = self.data.model_dump(mode="json", exclude={*READ_BY, "window", "spans", "on_anomaly"})
+        settings = self.data.model_dump(mode="json", exclude=READ_BY | CHECKED_BY)
         key = key_of(look.key, own, settings)
         found = self.kept.shards(key)
         if found is not None:
@@ -166,6 +193,10 @@ class _Run:
         rows = sum(spread("Write", write, list(enumerate(parts))), Counter[str]())
         told = _join(layout, planned, len(parts), spread, work)
         return work / "joined", dict(rows), told
+
+    def _key(self, span: Span, *more: object) -> str:
+        """Of all that decides what is read of a span."""
+        return key_of(self.data.model_dump(mode="json", include=READ_BY), *more, self.kept.code, span.fingerprint)
 
     def _spread(self, span: Span, purpose: str) -> Spread:
         folder = self.work / f"{purpose}-{span.number}"
@@ -195,6 +226,14 @@ def _put(span: Span, folder: Path, output: Path) -> None:
         for shard in sorted(split.iterdir()):
             name = shard.name.replace("data_tfrecord", f"data_tfrecord-{span.name}") if span.name else shard.name
             link(shard, output / split.name / name)
+
+
+def _gaps(manifest: Manifest) -> Iterator[str]:
+    """A line about spans that are not there."""
+    names = manifest.missing
+    if names:
+        more = f" and {len(names) - GAPS} more" if len(names) > GAPS else ""
+        yield f"there is no data for {', '.join(names[:GAPS])}{more}"
 
 
 def _told(manifest: Manifest, run: _Run, written: Sequence[Written]) -> str:

@@ -33,10 +33,13 @@ class Span:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Spans in the order of their numbers. `checksums`: whether marks are checksums of the content."""
+    """Spans in the order of their numbers. `checksums`: whether marks are checksums of the content; `missing`: names of
+    the spans that are not there, between others that are.
+    """
 
     spans: tuple[Span, ...]
     checksums: bool = False
+    missing: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Manifest:
@@ -64,7 +67,7 @@ class Manifest:
         spans = [
             Span(**{**span, "files": tuple(FileState(**file) for file in span["files"])}) for span in told["spans"]
         ]
-        return cls(tuple(spans), told["checksums"])
+        return cls(tuple(spans), told["checksums"], tuple(told["missing"]))
 
 
 def check_unchanged(span: Span, *, checksums: bool) -> None:

@@ -68,25 +68,25 @@ def window_of(data: DataConfig, numbers: Sequence[int]) -> tuple[int, int]:
 
 def _expression(pattern: str) -> re.Pattern[str]:
     """A regular expression for the end of the path. A field that stands twice has the same value in both places."""
-    plain = re.sub(r"^[a-z0-9]+://[^/{]*/", "", pattern).lstrip("./~")
+    plain = re.sub(r"^([a-z0-9]+://[^/{]*/|~?/|(\.{1,2}/)+)", "", pattern)
     seen: set[str] = set()
     parts = []
-    for text, name in _pieces(plain):
+    for text, name, width in _pieces(plain):
         parts.append(_glob_expression(text))
         if name:
-            digits = {"YYYY": r"\d{4}", "MM": r"\d{2}", "DD": r"\d{2}"}.get(name, r"\d+")
+            digits = {"YYYY": r"\d{4}", "MM": r"\d{2}", "DD": r"\d{2}"}.get(name, rf"\d{{{width},}}")
             parts.append(f"(?P={name})" if name in seen else f"(?P<{name}>{digits})")
             seen.add(name)
     return re.compile(f"(?:^|/){''.join(parts)}$")
 
 
-def _pieces(pattern: str) -> Iterator[tuple[str, str]]:
-    """Text and the name of the placeholder after it; the last one's is empty."""
+def _pieces(pattern: str) -> Iterator[tuple[str, str, int]]:
+    """Text, the name of the placeholder after it, which is empty for the last, and the digits it has at least."""
     end = 0
     for found in PLACEHOLDER.finditer(pattern):
-        yield pattern[end : found.start()], found[1]
+        yield pattern[end : found.start()], found["name"], int(found["width"] or 1)
         end = found.end()
-    yield pattern[end:], ""
+    yield pattern[end:], "", 1
 
 
 def _glob_expression(text: str) -> str:

@@ -1,5 +1,6 @@
 """What is kept of spans between runs, so that each is read once: what was seen in it, and its shards.
 
+    <store>/<key>/columns.json                 the columns of a span
     <store>/<key>/survey.json                  rows and kinds of a span
     <store>/<key>/ingested.json, Split-.../    its shards, and what is to be said of them
     <store>/seen.json                          size and mark of each file when it was last read
@@ -14,7 +15,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,22 @@ class SpanStore:
     def __init__(self, folder: Path | None = None, code: str = "") -> None:
         self._folder, self.code = folder, code
 
+    def columns(self, key: str) -> list[str] | None:
+        """The columns of a span, as they were found before."""
+        told: list[str] | None = self._read(key, "columns.json")
+        return told
+
+    def keep_columns(self, key: str, columns: Sequence[str]) -> None:
+        """Remember the columns of a span."""
+        self._write(key, "columns.json", list(columns))
+
     def survey(self, key: str) -> Survey | None:
         """What was seen in a span before."""
         told = self._read(key, "survey.json")
-        return told and Survey(**{**told, "skipped": Skipped(**told["skipped"])})
+        if told is None:
+            return None
+        skipped = Skipped(told["skipped"]["count"], tuple(told["skipped"]["told"]))
+        return Survey(**{**told, "skipped": skipped})
 
     def keep_survey(self, key: str, survey: Survey) -> None:
         """Remember what was seen in a span."""
@@ -60,18 +73,24 @@ class SpanStore:
         return target
 
     def changed(self, files: Iterable[FileState]) -> Iterator[str]:
-        """A line about each file that is not as it was when it was last read; remembers how they are now."""
-        if self._folder is None:
-            return
-        path = self._folder / "seen.json"
-        seen = json.loads(path.read_text()) if path.exists() else {}
+        """A line about each file that is not as it was when it was last read."""
+        seen = self._seen()
         for file in files:
             before = seen.get(file.path)
             if before is not None and before != [file.size, file.mark]:
                 sizes = f"{before[0]:,} bytes then, {file.size:,} now" if before[0] != file.size else "same size"
                 yield f"{file.path} changed since it was last read ({sizes})"
-            seen[file.path] = [file.size, file.mark]
-        self._put(path, seen)
+
+    def remember(self, files: Iterable[FileState]) -> None:
+        """These files are read, as they are now."""
+        if self._folder is not None:
+            now = {file.path: [file.size, file.mark] for file in files}
+            self._put(self._folder / "seen.json", {**self._seen(), **now})
+
+    def _seen(self) -> dict[str, list[Any]]:
+        path = self._folder and self._folder / "seen.json"
+        seen: dict[str, list[Any]] = json.loads(path.read_text()) if path and path.exists() else {}
+        return seen
 
     def _read(self, key: str, name: str) -> Any:
         path = self._folder and self._folder / key / name

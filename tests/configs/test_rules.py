@@ -196,6 +196,57 @@ BROKEN = {
             "1: data.types.tip: the label of a regression is a number; found string; declare int or float",
         ),
     ],
+    "placeholders_are_right": [
+        (
+            "data: {source: {kind: csv, path: 'a-{DAY}.csv'}}",
+            "1: data.source.path: `{DAY}` is no placeholder; there are {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}",
+        ),
+        (
+            "data:\n  source:\n    kind: csv\n    path: ['a/{SPAN}.csv', 'b/{SPAN}-{MM}.csv']",
+            "4: data.source.path[1]: has both {SPAN} and a date; one of them counts the spans",
+        ),
+        ("data: {source: {kind: csv, path: '{YYYY}-{MM}.csv'}}", "1: data.source.path: the date lacks {DD}"),
+        (
+            "data: {source: {kind: csv, path: 'v{VERSION}.csv'}}",
+            "1: data.source.path: {VERSION} is the version of a span: {SPAN} or a date is missing",
+        ),
+    ],
+    "paths_count_spans_alike": [
+        (
+            "data: {source: {kind: csv, path: ['a/{SPAN}.csv', b.csv]}}",
+            "1: data.source.path[1]: has no placeholders, and the first path has {SPAN}; all must have the same ones",
+        )
+    ],
+    "window_needs_spans": [
+        (
+            f"data: {{{SOURCE}, window: 7}}",
+            "1: data.window: there are no spans: no path has {SPAN}, or {YYYY}, {MM} and {DD}; put them in, or remove"
+            " this",
+        ),
+        (
+            "data: {source: {kind: sql, url: 'sqlite:///a', table: a}, window: all}",
+            "1: data.window: only files come in spans, and this source is sql; remove it",
+        ),
+        (
+            f"data: {{{SOURCE}, spans: 3}}",
+            "1: data.spans: there are no spans: no path has {SPAN}, or {YYYY}, {MM} and {DD}; put them in, or remove"
+            " this",
+        ),
+    ],
+    "chosen_spans_exist": [
+        (
+            "data: {source: {kind: csv, path: '{YYYY}-{MM}-{DD}.csv'}, spans: '2026-02-30'}",
+            "1: data.spans: 2026-02-30 is no date",
+        ),
+        (
+            "data: {source: {kind: csv, path: '{SPAN}.csv'}, spans: '2026-02-03'}",
+            "1: data.spans: 2026-02-03 is a date, and the path counts its spans by {SPAN}: give a number",
+        ),
+        (
+            "data: {source: {kind: csv, path: '{SPAN}.csv'}, spans: [3, 1]}",
+            "1: data.spans: the range starts with 3, after its end, 1",
+        ),
+    ],
 }
 CASES = [(rule, text, told) for rule, cases in BROKEN.items() for text, told in cases]
 
@@ -224,6 +275,8 @@ def test_every_rule_has_a_config_that_breaks_it() -> None:
         + features(lat="bucketized, buckets: 9", a="crossed, keys: [lat, b], hash_buckets: 9"),
         f"data: {{{SOURCE}, types: {{tip: string}}}}\nlabel: {{key: tip, kind: binary, classes: ['no', 'yes']}}",
         f"data: {{{SOURCE}, types: {{tip: float}}}}\nlabel: {{key: tip, kind: regression}}",
+        "data: {source: {kind: csv, path: '{YYYY}/{MM}/{DD}/*.csv'}, window: 30, spans: ['2026-01-01', '2026-01-01']}",
+        "data: {source: {kind: csv, path: ['{SPAN:2}/v{VERSION}.csv', '{VERSION}-{SPAN}.csv']}, window: all, spans: 2}",
     ],
 )
 def test_a_config_that_keeps_the_rules_loads(tmp_path: Path, text: str) -> None:

@@ -37,6 +37,24 @@ def test_a_config_that_fits_the_data_has_no_problems() -> None:
     assert told(CONFIG) == []
 
 
+def test_columns_are_those_of_the_newest_span() -> None:
+    for day, header in (("2026-01-01", "fare,tip"), ("2026-01-02", "fares,tip")):
+        Path(f"{day}.csv").write_text(f"{header}\n1.5,0\n")
+    spans = CONFIG.replace("trips.csv", "'{YYYY}-{MM}-{DD}.csv'")
+    (problem,) = told(spans)
+    assert problem == 'c.yaml:6: features.fare: "fare" is no column of the data; did you mean "fares"?'
+    assert told(spans.replace("label", "  spans: '2026-01-01'\nlabel", 1)) == []
+
+
+def test_spans_that_are_not_there_are_told_at_the_path() -> None:
+    (problem,) = told(CONFIG.replace("trips.csv", "'in/{SPAN}.csv'"))
+    assert problem.startswith("c.yaml:3: data.source.path: no file matches 'in/{SPAN}.csv'")
+    Path("2026-01-01.csv").write_text("fare,tip\n1.5,0\n")
+    spans = CONFIG.replace("trips.csv", "'{YYYY}-{MM}-{DD}.csv'")
+    (problem,) = told(spans.replace("label", "  spans: '2026-02-01'\nlabel", 1))
+    assert problem.startswith("c.yaml:3: data.source.path: there is no span 2026-02-01")
+
+
 def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parents[2]
     monkeypatch.chdir(root)
