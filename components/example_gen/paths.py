@@ -39,7 +39,7 @@ def _matches(pattern: str) -> list[str]:
         raise DataError(f"nothing here reads {scheme[0]}", file=pattern, hint=f"Paths are local, or start with {known}")
     local = _inside_package(pattern) if pattern.startswith(PACKAGE) else str(Path(pattern).expanduser().absolute())
     found = [local] if Path(local).exists() else glob.glob(local, recursive=True)
-    files = [file for file in found if Path(file).is_file()]
+    files = [file for file in found if not file.endswith("/") and Path(file).is_file()]
     if files:
         return files
     if found:

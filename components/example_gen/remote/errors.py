@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from components.example_gen.remote.place import Place, endpoint_url, place_of
 from configs.errors import DataError
 
+NO_OBJECT = "there is no such object"
+
 _AMAZON = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during \w+ operation(?:: (.*))?", re.DOTALL)
 _GOOGLE = re.compile(r"google::cloud::Status\((\w+): (.*)", re.DOTALL)
-_CURL = re.compile(r"(?:curlCode: |CURL error \[)(\d+)[],=]+ ?([^.:\n(]*)")
+_CURL = re.compile(r"(?:curlCode: |CURL error \[)(\d+)[],=]+ ?(.*?)(?: error_info|[.:;(\n]|$)")
+_NAMED = re.compile(r"Unable to parse ExceptionName: (\S+) Message: (.*)")
+_NOTHING = {None, "", "No response body.", "unknown"}
 _DENIED = re.compile(r"DENIED|FORBIDDEN|UNAUTH|TOKEN|SIGNATURE|ACCESS_KEY|CREDENTIAL")
 _TLS = {"35", "51", "58", "60", "77", "83"}
 
@@ -30,13 +35,16 @@ def telling(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise explained(error, path) from None
+    except ValueError as error:  # as pyarrow tells names that it does not take
+        hint = "Rename the object, or narrow the pattern" if "Empty path component" in str(error) else ""
+        raise DataError(f"cannot be read: {error}", file=path, hint=hint) from None
 
 
 def explained(error: OSError, path: str) -> DataError:
     """The DataError for what a filesystem raised."""
     place, text = place_of(path), str(error)
     if isinstance(error, FileNotFoundError):
-        return DataError("there is no such object", file=path)
+        return DataError(NO_OBJECT, file=path)
     code, status, message = _parts(text)
     if code == "NO_SUCH_BUCKET" or "Bucket not found" in text or ("resolve region" in text and "404" in text):
         return no_bucket(place)
@@ -44,15 +52,21 @@ def explained(error: OSError, path: str) -> DataError:
         return _unreachable(place, path, found[1], found[2].strip())
     if _DENIED.search(code) or status in {"401", "403"} or "OAuth2" in text:
         return DataError("access is denied", file=path, hint=_CREDENTIALS[place.scheme])
-    said = message or code.replace("_", " ").lower() or "no reason given"
-    return DataError(f"cannot be read: the server of {server(place)} answers: {said}", file=path)
+    said = message or (f"HTTP status {status}" if status else text.splitlines()[0])
+    hint = "Try again later" if status.startswith("5") else ""
+    if status == "400" and not message:  # all that is told of an expired token when an object is asked for
+        hint = f"Have the credentials expired? {_CREDENTIALS[place.scheme]}"
+    return DataError(f"cannot be read: {server(place)} answers: {said}", file=path, hint=hint)
 
 
 def no_bucket(place: Place) -> DataError:
     """The error for a bucket that does not exist."""
-    more = "; for a server other than Amazon's, set AWS_ENDPOINT_URL" if place.scheme == "s3" else ""
+    amazon = place.scheme == "s3" and endpoint_url() is None
+    more = "; for a server other than Amazon's, set AWS_ENDPOINT_URL" if amazon else ""
     return DataError(
-        f"there is no bucket {place.bucket!r} on {server(place)}", file=str(place), hint=f"Mend the name{more}"
+        f"there is no bucket {place.bucket!r} on {server(place)}",
+        file=str(replace(place, key="")),
+        hint=f"Mend the name{more}",
     )
 
 
@@ -68,8 +82,8 @@ def _unreachable(place: Place, path: str, curl: str, reason: str) -> DataError:
         return DataError(
             f"{server(place)} does not prove who it is: {reason}",
             file=path,
-            hint="Its certificate must be signed by an authority that this machine trusts; a server without TLS is"
-            " named with http:// in AWS_ENDPOINT_URL",
+            hint="Its certificate must be signed by an authority that this machine trusts, or that SSL_CERT_FILE names"
+            f"{'; a server without TLS is named with http:// in AWS_ENDPOINT_URL' if place.scheme == 's3' else ''}",
         )
     ask = " and AWS_ENDPOINT_URL" if place.scheme == "s3" else ""
     return DataError(
@@ -80,8 +94,10 @@ def _unreachable(place: Place, path: str, curl: str, reason: str) -> DataError:
 def _parts(text: str) -> tuple[str, str, str]:
     """Code, HTTP status and message."""
     if found := _AMAZON.search(text):
-        message = (found[3] or "").strip()
-        return found[1], found[2] or "", "" if message == "No response body." else message.splitlines()[0]
+        message = "" if found[3] in _NOTHING else found[3].splitlines()[0]
+        if named := _NAMED.match(message):
+            return named[1].upper(), found[2] or "", named[2]
+        return found[1], found[2] or "", message
     if found := _GOOGLE.search(text):
         status = re.search(r"HTTP status code: (\d+)", found[2])
         return found[1], status[1] if status else "", ""

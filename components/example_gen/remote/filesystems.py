@@ -30,7 +30,7 @@ def filesystem(place: Place) -> Any:
     _used_by.add(os.getpid())
     if len(_used_by) > 1:
         raise RuntimeError("an object store was used before this process was forked, so it would hang in here")
-    return _google() if place.scheme == "gs" else _s3(*_server(), place.bucket)
+    return _google(os.environ.get("STORAGE_EMULATOR_HOST")) if place.scheme == "gs" else _s3(*_server(), place.bucket)
 
 
 def _server() -> tuple[str, str | None]:
@@ -63,11 +63,10 @@ def _s3(scheme: str, address: str | None, bucket: str) -> Any:
 
 
 @cache
-def _google() -> Any:
+def _google(emulator: str | None) -> Any:
     from pyarrow import fs
 
     limit = timedelta(seconds=GOOGLE_SECONDS)
-    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
     if emulator:
         parts = urlsplit(emulator if "://" in emulator else f"http://{emulator}")
         return fs.GcsFileSystem(

@@ -6,7 +6,7 @@ import io
 import os
 from typing import Any
 
-from components.example_gen.remote.errors import telling
+from components.example_gen.remote.errors import NO_OBJECT, explained, telling
 from components.example_gen.remote.filesystems import filesystem
 from components.example_gen.remote.place import place_of
 from configs.errors import DataError
@@ -65,6 +65,8 @@ class RemoteFile(io.RawIOBase):
         """At most `size` bytes, fewer only at the end; all that is left for -1 or None."""
         left = max(self._size - self._at, 0)
         size = left if size is None or size < 0 else min(size, left)
+        if size <= 0:
+            return b""
         start = self._at - self._window_at
         if not 0 <= start <= len(self._window) - size:
             self._fetch(size)
@@ -100,9 +102,9 @@ class RemoteFile(io.RawIOBase):
             found = self._file.read(wanted)
         except OSError as error:
             self._check()
-            raise DataError(
-                f"the connection broke after {self._at:,} of {self._size:,} bytes", file=self.name, hint="Run again"
-            ) from error
+            done = f"after {self._at:,} of {self._size:,} bytes"
+            why = explained(error, self.name)
+            raise DataError(f"the reading broke off {done}: {why.what}", file=self.name, hint=why.hint) from error
         if len(found) < wanted or (self._at > 0 and self._at + wanted == self._size):
             self._check()
         if len(found) < wanted:
@@ -114,9 +116,9 @@ class RemoteFile(io.RawIOBase):
         try:
             now = state(self.name)
         except DataError as error:
-            if error.what == "there is no such object":
-                raise DataError("the object vanished while it was read", file=self.name, hint=CHANGED) from None
-            raise
+            if error.what != NO_OBJECT:
+                return
+            raise DataError("the object vanished while it was read", file=self.name, hint=CHANGED) from None
         if now != (self._size, self._mark):
             raise DataError("the object changed while it was read", file=self.name, hint=CHANGED)
 

@@ -1,0 +1,86 @@
+"""Object stores to read from: real servers, started once for all tests that need them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from stores import Bucket, serving
+
+_NUMBERS = count()
+_AWS = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The URL of moto's S3 server."""
+    with serving(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "{port}") as url:
+        yield url
+
+
+@pytest.fixture
+def s3_bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A bucket on S3, with the environment as `headrace` needs it to read from there."""
+    import boto3
+
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name, value in {**_AWS, "AWS_ENDPOINT_URL": s3_server}.items():
+        monkeypatch.setenv(name, value)
+    name = f"bucket-{next(_NUMBERS)}"
+    client = boto3.client("s3", endpoint_url=s3_server)
+    client.create_bucket(Bucket=name)
+    return Bucket(
+        f"s3://{name}",
+        s3_server,
+        lambda key, content: client.put_object(Bucket=name, Key=key, Body=content),
+        lambda key: client.delete_object(Bucket=name, Key=key),
+    )
+
+
+@pytest.fixture(scope="session")
+def gcs_server() -> Iterator[str]:
+    """The URL of a Google Cloud Storage emulator."""
+    pytest.importorskip("gcp_storage_emulator", reason="no emulator of Google Cloud Storage is installed")
+    run = "from gcp_storage_emulator.__main__ import main; main()"
+    arguments = ("start", "--host=127.0.0.1", "--port={port}", "--in-memory", "--default-bucket=bucket")
+    with serving(sys.executable, "-c", run, *arguments) as url:
+        yield url
+
+
+@pytest.fixture
+def gcs_bucket(gcs_server: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A folder of its own in a bucket on Google Cloud Storage, with the environment to read from there."""
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", gcs_server)
+    folder = f"folder-{next(_NUMBERS)}"
+
+    def call(url: str, method: str, content: bytes | None = None) -> None:
+        urllib.request.urlopen(urllib.request.Request(url, content, method=method)).close()
+
+    def name(key: str) -> str:
+        return urllib.parse.quote(f"{folder}/{key}", safe="")
+
+    upload = f"{gcs_server}/upload/storage/v1/b/bucket/o?uploadType=media&name="
+    return Bucket(
+        f"gs://bucket/{folder}",
+        gcs_server,
+        lambda key, content: call(upload + name(key), "POST", content),
+        lambda key: call(f"{gcs_server}/storage/v1/b/bucket/o/{name(key)}", "DELETE"),
+    )
+
+
+@pytest.fixture(params=["s3", "gs"])
+def bucket(request: pytest.FixtureRequest) -> Bucket:
+    """One of each kind."""
+    found: Bucket = request.getfixturevalue({"s3": "s3_bucket", "gs": "gcs_bucket"}[request.param])
+    return found

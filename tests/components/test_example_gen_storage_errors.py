@@ -1,0 +1,223 @@
+"""What goes wrong with files and objects, each told with its path and the way out, word for word."""
+
+import gzip
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from stores import Bucket, breaking_proxy, message, refusing_server, tls_server
+
+from components.example_gen.delimited import files as files_module
+from components.example_gen.delimited.files import line_at, opened, read_fully
+from components.example_gen.remote import filesystems
+from components.example_gen.remote import reader as reader_module
+from components.example_gen.storage import (
+    arrow_file,
+    checksum,
+    open_file,
+    reading,
+    resolve,
+    stat,
+)
+
+CLOSED = "http://127.0.0.1:1"
+
+
+def test_wrong_paths_are_told(s3_bucket: Bucket) -> None:
+    url = s3_bucket.url
+    s3_bucket.put("d/a.csv", "a")
+    expected = {
+        f"{url}/d/*.txt": f"no file matches '{url}/d/*.txt'\n  The nearest folder that exists is {url}/d",
+        f"{url}/x/y/z.csv": f"no file matches '{url}/x/y/z.csv'\n  The nearest folder that exists is {url}",
+        f"{url}/d": f"{url}/d: is a folder, not an object\n  For what lies in it, write {url}/d/*",
+        url: f"{url}: is a folder, not an object\n  For what lies in it, write {url}/*",
+        "s3://none/*.csv": f"s3://none: there is no bucket 'none' on {s3_bucket.server}\n  Mend the name",
+        "s3://none/a.csv": f"s3://none: there is no bucket 'none' on {s3_bucket.server}\n  Mend the name",
+        "s3://": "'s3://' names no bucket\n  Write s3://bucket/key; only the key may hold a pattern",
+        "s3://b*/a": "'s3://b*/a' names no bucket\n  Write s3://bucket/key; only the key may hold a pattern",
+        f"{url}//a": f"{url}//a: cannot be read: Empty path component in path {url[5:]}//a\n"
+        "  Rename the object, or narrow the pattern",
+        "ftp://host/a": "ftp://host/a: nothing here reads ftp://\n"
+        "  Paths are local, or start with pkg://, s3://, gs://, minio://",
+    }
+    assert {path: message(lambda path=path: resolve(path)) for path in expected} == expected
+
+
+def test_wrong_paths_on_google_cloud_storage_are_told(gcs_bucket: Bucket) -> None:
+    gcs_bucket.put("d/a.csv", "a")
+    url = gcs_bucket.url
+    expected = {
+        f"{url}/d/*.txt": f"no file matches '{url}/d/*.txt'\n  The nearest folder that exists is {url}/d",
+        f"{url}/d": f"{url}/d: is a folder, not an object\n  For what lies in it, write {url}/d/*",
+        "gs://none/*.csv": "gs://none: there is no bucket 'none' on Google Cloud Storage\n  Mend the name",
+        "gs://none/a.csv": "gs://none: there is no bucket 'none' on Google Cloud Storage\n  Mend the name",
+    }
+    assert {path: message(lambda path=path: resolve(path)) for path in expected} == expected
+
+
+@pytest.mark.parametrize("call", [stat, open_file, checksum, arrow_file])
+def test_an_object_that_is_not_there_is_told(bucket: Bucket, call: Callable[[str], object]) -> None:
+    path = f"{bucket.url}/none.csv"
+    assert message(lambda: call(path)) == f"{path}: there is no such object"
+
+
+def test_denied_access_is_told_with_where_credentials_come_from(
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = s3_bucket.put("a.csv", "a")
+    filesystems._s3.cache_clear()
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    expected = (
+        "{}: access is denied\n  Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, from the profiles"
+        " in ~/.aws (AWS_PROFILE), or from the machine's role; they must allow s3:GetObject and s3:ListBucket"
+    )
+    for call in (resolve, stat, open_file):
+        assert message(lambda call=call: call(path)) == expected.format(path)
+    filesystems._s3.cache_clear()
+
+
+def test_a_token_that_expired_is_told(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    with refusing_server(400, "ExpiredToken") as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        assert "s3://some/*.csv: access is denied\n" in message(lambda: resolve("s3://some/*.csv"))
+        assert "Have the credentials expired? Credentials come from" in message(lambda: stat("s3://some/a.csv"))
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "told"),
+    [
+        (403, "AccessDenied", "access is denied"),
+        (403, "InvalidAccessKeyId", "access is denied"),
+        (403, "SignatureDoesNotMatch", "access is denied"),
+        (403, "ExpiredToken", "access is denied"),
+        (401, "", "access is denied"),
+        (400, "Odd", "cannot be read: {} answers: "),
+        (500, "InternalError", "cannot be read: {} answers: "),
+        (503, "SlowDown", "cannot be read: {} answers: "),
+    ],
+)
+def test_what_a_server_refuses_is_told(
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch, status: int, code: str, told: str
+) -> None:
+    monkeypatch.setattr(filesystems, "ATTEMPTS", 1)
+    with refusing_server(status, code) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        for path in ("s3://some/*.csv", "s3://some/a.csv"):
+            found = message(lambda path=path: resolve(path)).splitlines()[0]
+            assert found.startswith(f"{path}: {told.format(url)}"), path
+
+
+def test_a_server_that_cannot_be_reached_is_told(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystems, "ATTEMPTS", 1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", CLOSED)
+    assert message(lambda: resolve("s3://some/*.csv")) == (
+        f"s3://some/*.csv: {CLOSED} cannot be reached: Couldn't connect to server\n"
+        "  Check the network and AWS_ENDPOINT_URL, and try again"
+    )
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://nowhere.invalid:9000")
+    assert "http://nowhere.invalid:9000 cannot be reached: Could" in message(lambda: resolve("s3://some/*.csv"))
+
+
+def test_google_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filesystems, "GOOGLE_SECONDS", 1)
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", CLOSED)
+    assert message(lambda: stat("gs://some/a.csv")) == (
+        "gs://some/a.csv: Google Cloud Storage cannot be reached: Couldn't connect to server\n"
+        "  Check the network, and try again"
+    )
+
+
+def test_minio_needs_to_be_told_where_it_is(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = s3_bucket.put("a.csv", "a")
+    assert resolve(path.replace("s3://", "minio://")) == [path]
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    assert message(lambda: resolve("minio://some/a.csv")) == (
+        "minio://some/a.csv: nothing says where the MinIO server is\n"
+        "  Set AWS_ENDPOINT_URL, such as http://localhost:9000"
+    )
+
+
+@pytest.mark.parametrize("url", ["http://me:secret@host:1", "ftp://host", "http://"])
+def test_a_bad_endpoint_is_told_without_what_may_be_secret(
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    told = message(lambda: resolve("s3://some/*.csv"))
+    assert told.startswith("AWS_ENDPOINT_URL is not the URL of a server")
+    assert "secret" not in told
+
+
+def test_a_server_whose_certificate_nobody_signed_is_not_read_from(
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(filesystems, "ATTEMPTS", 1)
+    with tls_server(tmp_path) as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{port}")
+        told = message(lambda: resolve("s3://some/*.csv"))
+    assert f"https://127.0.0.1:{port} does not prove who it is: SSL" in told
+
+
+@pytest.mark.parametrize("change", ["vanish", "shrink", "rewrite"])
+def test_an_object_that_changes_while_it_is_read_is_told(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(reader_module, "LARGEST", 1 << 17)
+    content = b"0123456789" * 60_000
+    path = bucket.put("f.csv", content)
+    with open_file(path) as stream:
+        assert stream.read(1000) == content[:1000]
+        if change == "vanish":
+            bucket.remove("f.csv")
+        else:
+            bucket.put("f.csv", b"short" if change == "shrink" else content[::-1])
+        told = message(lambda: read_fully(stream, len(content)))
+    how = "vanished" if change == "vanish" else "changed"
+    assert told == f"{path}: the object {how} while it was read\n  Run again when nothing writes to it"
+
+
+@pytest.mark.parametrize("change", ["vanish", "grow", "replace"])
+@pytest.mark.parametrize("name", ["f.csv", "f.csv.gz"])
+def test_a_local_file_that_changes_while_it_is_read_is_told(tmp_path: Path, change: str, name: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(b"a\n1\n" * 1000) if name.endswith("gz") else b"a\n1\n" * 1000)
+
+    def read() -> None:
+        with opened(str(file)) as stream:
+            stream.read(100)
+            if change == "grow":
+                with open(file, "ab") as more:
+                    more.write(b"9")
+            else:
+                file.unlink()
+            if change == "replace":
+                file.write_bytes(b"a\n1\n" * 1000)
+            while stream.read(100):
+                pass
+
+    how = "vanished" if change == "vanish" else "changed"
+    assert message(read) == f"{file}: the file {how} while it was read\n  Run again when nothing writes to it"
+
+
+def test_a_connection_that_breaks_is_told_with_how_far_it_came(
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filesystems, "ATTEMPTS", 2)
+    monkeypatch.setattr(files_module, "CHUNK", 1000)
+    path = s3_bucket.put("f.csv", b"0123456789" * 100_000)
+    with breaking_proxy(s3_bucket.server, after=300_000) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+        told = message(lambda: line_at(path, 10_000_000))
+    assert re.match(rf"{path}: the reading broke off after [1-9][0-9]*,[0-9]* of 1,000,000 bytes: \S", told)
+    assert "AWS Error" not in told
+    assert "curl" not in told
+
+
+@pytest.mark.parametrize("error", [IsADirectoryError(21, "Is a directory"), OSError(5, "Input/output error")])
+def test_errors_of_local_reads_name_the_file(error: OSError) -> None:
+    def read() -> None:
+        with reading("/data/a.csv"):
+            raise error
+
+    assert message(read) == f"/data/a.csv: cannot be read: {error.strerror}"
