@@ -186,7 +186,7 @@ class _Run:
         work = self.work / f"span-{look.span.number}"
         work.mkdir()
         parts = source.parts(spread)
-        size = _packed_size(source, parts[0], kinds, look.survey)
+        size = _packed_size(source, parts, kinds, look.survey)
         planned = plan(data.splits, size, data.shards, data.readers)  # type: ignore[arg-type]
         layout = Layout(data.splits, planned.shards, data.split_key, data.shuffle_seed)
         write = partial(write_part, source=source, kinds=kinds, layout=layout, work=work)
@@ -259,13 +259,14 @@ def _join(layout: Layout, planned: Plan, parts: int, spread: Spread, work: Path)
     return f"{planned.reason}; wrote {', '.join(out)}"
 
 
-def _packed_size(source: Source, part: object, kinds: Mapping[str, Kind], survey: Survey) -> float:
+def _packed_size(source: Source, parts: Sequence[object], kinds: Mapping[str, Kind], survey: Survey) -> float:
     """The bytes on disk that all the rows will take, judged from the first ones."""
     rows = sum(survey.rows.values())
     heads = sum(len(name) + 10 for name in kinds)
     if survey.size + rows * heads < 2 * SMALLEST:
         return (survey.size + rows * heads) / 6
-    sample = next(source.batches(part, kinds)).slice(0, SAMPLE)
+    batches = (batch for part in parts for batch in source.batches(part, kinds) if batch.num_rows)
+    sample = next(batches).slice(0, SAMPLE)
     stream = gzip_stream()
     text = b"".join(frame(encode(sample)).to_pylist())
     return rows * len(stream.compress(text) + stream.flush()) / sample.num_rows

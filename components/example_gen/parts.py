@@ -1,0 +1,38 @@
+"""Pieces of data together in parts of about the same size, which depends on the data alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+MOST_PARTS = 64
+SMALLEST_PART, LARGEST_PART = 1 << 24, 1 << 29
+"""Bytes. The number of parts is bounded because each part writes a piece of every shard."""
+
+Piece = TypeVar("Piece")
+
+
+def part_length(size: int) -> int:
+    """The bytes to aim at for each part of `size` bytes."""
+    return min(max(size // MOST_PARTS, SMALLEST_PART), LARGEST_PART)
+
+
+def cut(size: int, length: int) -> list[tuple[int, int | None]]:
+    """`size` bytes in ranges of about `length` bytes; the last has no end."""
+    number = max(round(size / length), 1)
+    starts = [place * size // number for place in range(number)]
+    return list(zip(starts, [*starts[1:], None], strict=True))
+
+
+def grouped(pieces: Sequence[Piece], sizes: Sequence[int], length: int) -> list[tuple[Piece, ...]]:
+    """Neighbours together until a part has `length` bytes."""
+    parts: list[tuple[Piece, ...]] = []
+    group: list[Piece] = []
+    held = 0
+    for piece, size in zip(pieces, sizes, strict=True):
+        if group and held + size > length * 1.1:
+            parts.append(tuple(group))
+            group, held = [], 0
+        group.append(piece)
+        held += size
+    return [*parts, tuple(group)] if group else parts

@@ -1,0 +1,1 @@
+"""Running text: lines and files as texts, and windows of words."""
