@@ -186,6 +186,7 @@ def test_local_paths_connect_to_nothing(tmp_path: Path) -> None:
     assert _python(program, str(tmp_path / "*.csv")) == ["['a', 'b']", "set()"]
 
 
+@pytest.mark.slow
 def test_a_forked_child_reads_from_s3_if_its_parent_has_not(s3_bucket: Bucket) -> None:
     path = s3_bucket.put("a.csv", "a\n1\n")
     program = (
