@@ -55,6 +55,15 @@ def evaluated_split_exists(data: DataConfig, evaluate: EvaluateConfig) -> Iterat
         yield ("evaluate", "split"), f'no split "{name}"{meant(name, data.splits, "data.splits has")}'
 
 
+def types_fit_delimited_text(data: DataConfig) -> Iterator[Finding]:
+    """A field of a CSV file holds one value, as text."""
+    if data.source.kind == "csv":
+        for name, kind in data.types.items():
+            if kind.endswith(" list") or kind == "bytes":
+                what = f"`{kind}` is not for CSV, where a field holds one text: use int, float or string"
+                yield ("data", "types", name), what
+
+
 def metrics_fit_the_label(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Finding]:
     for number, name in enumerate(evaluate.metrics):
         where: Where = ("evaluate", "metrics", number)
@@ -125,6 +134,7 @@ RULES: tuple[Rule, ...] = (
     splits_to_train_and_stop_by,
     split_names_are_plain,
     evaluated_split_exists,
+    types_fit_delimited_text,
     metrics_fit_the_label,
     thresholds_are_of_metrics,
     thresholds_can_be_met,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from components.example_gen.delimited.files import CHUNK, line_at, opened, read_fully
+from components.example_gen.delimited.lenient import cut_off_at, is_cut_off, opened_for
 from components.example_gen.delimited.quotes import Dialect, Runs, ends_inside, last_record_end, runs
+from components.example_gen.skips import Skips
 from configs.errors import DataError
 
 _QUOTES = (
@@ -35,12 +38,14 @@ class Block:
     text: bytes
 
 
-def blocks(segment: Segment, dialect: Dialect) -> Iterator[Block]:
+def blocks(segment: Segment, dialect: Dialect, skips: Skips | None = None) -> Iterator[Block]:
     """The segment in blocks of about CHUNK bytes, so memory does not depend on its size. Raises DataError at a quote
     that is out of place.
+
+    skips: takes the record that a gzip file was cut off in; None: it is an error.
     """
-    rest, offset = b"", segment.start
-    with opened(segment.path) as stream:
+    rest, offset, cut_off = b"", segment.start, False
+    with opened_for(segment.path, skips) as stream:
         stream.seek(segment.start)
         while text := read_fully(stream, _next_size(segment, offset + len(rest))):
             text = rest + text
@@ -53,6 +58,10 @@ def blocks(segment: Segment, dialect: Dialect) -> Iterator[Block]:
             elif len(text) > LARGEST_RECORD:
                 raise _too_long(segment.path, offset)
             rest, offset = text[end:], offset + end
+        cut_off = skips is not None and is_cut_off(stream)
+    if skips is not None and cut_off:
+        skips.add(partial(cut_off_at, segment.path, offset))
+        return
     if ends_inside(rest, dialect):
         raise unclosed(segment.path, segment.start, dialect)
     if rest:

@@ -9,7 +9,8 @@ import io
 from dataclasses import dataclass
 
 from components.example_gen.delimited.blocks import Block, check_closing
-from components.example_gen.delimited.files import opened, read_fully
+from components.example_gen.delimited.files import read_fully
+from components.example_gen.delimited.lenient import is_cut_off, opened_to_the_end
 from components.example_gen.delimited.quotes import Dialect, record_ends, runs
 from configs.errors import DataError
 
@@ -43,7 +44,7 @@ def read_header(path: str, dialect: Dialect) -> Header:
 
 def rows_start(path: str) -> int:
     """Where the rows of a file without a header start: after the byte order mark, if there is one."""
-    with opened(path) as stream:
+    with opened_to_the_end(path) as stream:
         return _after_mark(path, read_fully(stream, 4))
 
 
@@ -71,10 +72,14 @@ def _first_bytes(path: str, dialect: Dialect) -> tuple[int, bytes]:
     """The offset after the byte order mark, and enough text after it to hold the header."""
     size = 1 << 16
     while True:
-        with opened(path) as stream:
+        with opened_to_the_end(path) as stream:
             text = read_fully(stream, size)
+            cut_off = is_cut_off(stream)
         start = _after_mark(path, text)
         body = text[start:]
+        if cut_off and not len(record_ends(body.lstrip(b"\r\n"), dialect)):
+            what = "the gzip data ends too early, in the header line: the file was cut off"
+            raise DataError(what, file=path, hint="Copy the file again")
         if not body.strip(b"\r\n"):
             if len(text) < size:
                 raise DataError("the file is empty", file=path, hint="Remove it, or leave it out of `data.source.path`")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 
 from components.example_gen.delimited.blocks import Block
 from components.example_gen.delimited.files import line_at
+from components.example_gen.delimited.lenient import opened_to_the_end
 from components.example_gen.delimited.parse import Format
 from components.example_gen.delimited.quotes import record_ends
+from components.example_gen.skips import Skips
 from configs.errors import DataError
 
 _CONVERSION = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+): (.*)", re.DOTALL)
@@ -20,13 +23,43 @@ _NUMBERS = {"int64": "an int", "double": "a float"}
 
 def located(block: Block, how: Format, read: Callable[[bytes], object], error: pa.ArrowInvalid) -> DataError:
     """The DataError for a block that `read` refuses; calling `read` again finds the first record that it refuses."""
-    ends = [0, *record_ends(block.text, how.dialect).tolist()]
-    if ends[-1] < len(block.text):
-        ends.append(len(block.text))
+    ends = _record_ends(block.text, how)
     bad = _first_bad(block.text, ends, read)
-    record = block.text[ends[bad] : ends[bad + 1]]
-    found = _refusal(read, record) or error
-    return _explained(found, block.path, line_at(block.path, block.offset + ends[bad]), how, record)
+    return _told(_record(block, ends, bad), how, read, error)
+
+
+def without_bad(block: Block, how: Format, read: Callable[[bytes], object], skips: Skips) -> bytes:
+    """The text of a block that `read` refuses, without the records that it refuses: by halving what is refused."""
+    ends = _record_ends(block.text, how)
+    kept: list[bytes] = []
+    ranges = [(0, len(ends) - 1)]
+    while ranges:
+        first, last = ranges.pop()
+        text = block.text[ends[first] : ends[last]]
+        error = _refusal(read, text)
+        if error is None:
+            kept.append(text)
+        elif last - first == 1:
+            skips.add(partial(_told, _record(block, ends, first), how, read, error))
+        else:
+            middle = (first + last) // 2
+            ranges += [(middle, last), (first, middle)]
+    return b"".join(kept)
+
+
+def _record_ends(text: bytes, how: Format) -> list[int]:
+    """0, and where each record ends."""
+    ends = [0, *record_ends(text, how.dialect).tolist()]
+    return ends if ends[-1] == len(text) else [*ends, len(text)]
+
+
+def _record(block: Block, ends: list[int], number: int) -> Block:
+    return Block(block.path, block.offset + ends[number], block.text[ends[number] : ends[number + 1]])
+
+
+def _told(record: Block, how: Format, read: Callable[[bytes], object], error: pa.ArrowInvalid) -> DataError:
+    line = line_at(record.path, record.offset, opened_to_the_end)
+    return _explained(_refusal(read, record.text) or error, record.path, line, how, record.text)
 
 
 def _first_bad(text: bytes, ends: list[int], read: Callable[[bytes], object]) -> int:

@@ -27,6 +27,8 @@ class Format:
     columns: tuple[str, ...]
     dialect: Dialect
     null_values: tuple[str, ...]
+    chosen: tuple[str, ...]
+    """The columns that are read, in the order of `columns`."""
 
     def quotes_a_null(self, text: bytes) -> bool:
         """Whether a text that means "missing" stands in quotes somewhere (a quoted empty text is missing anyhow)."""
@@ -38,8 +40,8 @@ class Format:
 
 def parse(text: bytes, how: Format, kinds: Mapping[str, Kind]) -> pa.RecordBatch:
     """The records of a block as columns of the given kinds; raises pa.ArrowInvalid."""
-    batch = _read(text, how, {name: ARROW[kinds[name]] for name in how.columns})
-    strings = [name for name in how.columns if kinds[name] == "string"]
+    batch = _read(text, how, {name: ARROW[kinds[name]] for name in how.chosen})
+    strings = [name for name in how.chosen if kinds[name] == "string"]
     if strings and how.quotes_a_null(text):
         kept = _strings(text, how, strings)
         for name in strings:
@@ -56,7 +58,7 @@ def infer(
     blocks before, which are tried first, because reading is three times as fast as guessing.
     """
     batch = _guess(text, how, declared, expected)
-    kinds = {name: declared.get(name) or kind_of(batch.column(name).type) for name in how.columns}
+    kinds = {name: declared.get(name) or kind_of(batch.column(name).type) for name in how.chosen}
     open_kinds = {name: kind for name, kind in kinds.items() if name not in declared and kind != "string"}
     doubtful = _doubtful(text, how, batch, open_kinds)
     if doubtful:
@@ -72,7 +74,7 @@ def _guess(text: bytes, how: Format, declared: Mapping[str, Kind], expected: Map
         except pa.ArrowInvalid:
             expected = {name: kind for name, kind in expected.items() if kind == "string"}
     batch = _read(text, how, {name: ARROW[kind] for name, kind in {**expected, **declared}.items()})
-    broken = {name: pa.string() for name in how.columns if batch.column(name).type == pa.binary()}
+    broken = {name: pa.string() for name in how.chosen if batch.column(name).type == pa.binary()}
     if broken:
         _read(text, how, broken)  # not UTF-8: reading it as a string raises
     return batch
@@ -159,7 +161,7 @@ def _read(
             quoted_strings_can_be_null=quoted_nulls,
             true_values=[],
             false_values=[],
-            include_columns=only,
+            include_columns=only or how.chosen,
         ),
     )
     return table.combine_chunks().to_batches()[0]

@@ -8,7 +8,10 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from components.example_gen.skips import TOLD, Skipped
 from components.example_gen.types import Kind, widest
+
+__all__ = ["LIGHT", "TOLD", "Reading", "Result", "Skipped", "Source", "Spread", "Survey", "Task", "in_place"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -23,9 +26,6 @@ class Spread(Protocol):
 
 LIGHT = 1 << 28
 """Bytes that are copied or looked through sooner than a Beam pipeline starts."""
-
-TOLD = 20
-"""Bad records that are told one by one; the others are only counted."""
 
 
 def in_place(_label: str, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> list[Result]:
@@ -48,17 +48,6 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Skipped:
-    """Records that were left out: how many, and for the first ones where they stand and what is wrong."""
-
-    count: int = 0
-    told: tuple[str, ...] = ()
-
-    def __add__(self, other: Skipped) -> Skipped:
-        return Skipped(self.count + other.count, (self.told + other.told)[:TOLD])
-
-
-@dataclass(frozen=True)
 class Survey:
     """What a look at some data found: rows of each file, bytes of the values, the kind of each column, and what was
     left out (which is not among the rows).
@@ -67,7 +56,7 @@ class Survey:
     rows: Mapping[str, int] = field(default_factory=dict)
     size: int = 0
     kinds: Mapping[str, Kind] = field(default_factory=dict)
-    skipped: Skipped = Skipped()
+    skipped: Skipped = field(default_factory=Skipped)
 
     def __add__(self, other: Survey) -> Survey:
         names = {**self.kinds, **other.kinds}

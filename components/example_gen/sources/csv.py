@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
 
@@ -12,13 +12,15 @@ import pyarrow as pa
 from components.example_gen.delimited.align import Range, look, ranges, segments
 from components.example_gen.delimited.blocks import Block, Segment, blocks
 from components.example_gen.delimited.files import is_gzip
-from components.example_gen.delimited.header import Header, read_header, rows_start, same_header
-from components.example_gen.delimited.locate import located
+from components.example_gen.delimited.header import Header, nearest, read_header, rows_start, same_header
+from components.example_gen.delimited.locate import located, without_bad
 from components.example_gen.delimited.parse import Format, infer, parse
 from components.example_gen.delimited.quotes import Dialect
+from components.example_gen.skips import Skips
 from components.example_gen.sources.base import LIGHT, Reading, Result, Spread, Survey, in_place
 from components.example_gen.storage import resolve, stat
 from components.example_gen.types import Kind
+from configs.errors import DataError
 from configs.sources import CsvSource
 
 MOST_PARTS = 64
@@ -45,8 +47,8 @@ class CsvFiles:
         return cls(source, tuple(sorted(files if files is not None else resolve(source.path))), reading)
 
     def columns(self) -> list[str]:
-        """The names in the first file's header, or those of the config."""
-        return list(self._format.columns)
+        """Those that are read of the names in the first file's header, or of those of the config."""
+        return list(self._format.chosen)
 
     def parts(self, spread: Spread) -> list[Part]:
         """The files, cut and grouped into parts of about the same size."""
@@ -57,16 +59,18 @@ class CsvFiles:
     def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
         """One pass of pyarrow's reader over the part."""
         found = Survey({segment.path: 0 for segment in part})
-        for block in self._blocks(part):
+        skips = Skips()
+        for block in self._blocks(part, skips):
             read = partial(infer, how=self._format, declared=declared, expected=found.kinds)
-            rows, kinds = self._read(block, read)
-            found += Survey({block.path: rows}, len(block.text), kinds)
-        return found
+            for rows, kinds in self._read(block, read, skips):
+                found += Survey({block.path: rows}, len(block.text), kinds)
+        return replace(found, skipped=skips.skipped)
 
     def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """One batch a block."""
         read = partial(parse, how=self._format, kinds=kinds)
-        return (self._read(block, read) for block in self._blocks(part))
+        skips = Skips(told=0)
+        return (batch for block in self._blocks(part, skips) for batch in self._read(block, read, skips))
 
     @cached_property
     def _dialect(self) -> Dialect:
@@ -74,7 +78,11 @@ class CsvFiles:
 
     @cached_property
     def _format(self) -> Format:
-        return Format(self._first.columns, self._dialect, self.source.null_values)
+        columns = self._first.columns
+        if unknown := [name for name in self.reading.columns or () if name not in columns]:
+            what = f"`data.columns` names {unknown[0]!r}, which is no column"
+            raise DataError(what, file=self.files[0], hint=nearest(unknown[0], columns))
+        return Format(columns, self._dialect, self.source.null_values, tuple(self.reading.chosen(columns)))
 
     @cached_property
     def _first(self) -> Header:
@@ -102,15 +110,21 @@ class CsvFiles:
         size = 0 if is_gzip(path) else stat(path).size - header.rows_at
         return ranges(path, header.rows_at, size, length)
 
-    def _blocks(self, part: Part) -> Iterator[Block]:
-        found = (block for segment in part for block in blocks(segment, self._dialect))
+    def _blocks(self, part: Part, skips: Skips) -> Iterator[Block]:
+        to_skip = skips if self.reading.skip_bad else None
+        found = (block for segment in part for block in blocks(segment, self._dialect, to_skip))
         return (block for block in found if block.text.strip(b"\r\n"))
 
-    def _read(self, block: Block, read: Callable[[bytes], Result]) -> Result:
+    def _read(self, block: Block, read: Callable[[bytes], Result], skips: Skips) -> Iterator[Result]:
+        """What `read` makes of the block; nothing if no record of it can be read."""
         try:
-            return read(block.text)
+            yield read(block.text)
         except pa.ArrowInvalid as error:
-            raise located(block, self._format, read, error) from None
+            if not self.reading.skip_bad:
+                raise located(block, self._format, read, error) from None
+            text = without_bad(block, self._format, read, skips)
+            if text.strip(b"\r\n"):
+                yield read(text)
 
 
 def _text_size(path: str) -> int:
