@@ -55,7 +55,11 @@ def _data(config: PipelineConfig) -> list[base_node.BaseNode]:
         store=str(Folders.of(config).spans),
         code=sources_digest("components.example_gen.component"),
     )
-    statistics_gen = StatisticsGen(examples=example_gen.outputs["examples"])
+    statistics_gen = StatisticsGen(
+        examples=example_gen.outputs["examples"],
+        store=str(Folders.of(config).spans),
+        code=sources_digest("components.statistics.component"),
+    )
     statistics = statistics_gen.outputs["statistics"]
     schema_gen = _schema(config, statistics)
     validator = stock.ExampleValidator(statistics=statistics, schema=schema_gen.outputs["schema"])

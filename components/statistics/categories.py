@@ -46,6 +46,19 @@ class Counts:
     distinct: KmvSketch | None = None
     """Of all values that were in the table when some of them were dropped."""
 
+    def __getstate__(self) -> tuple[bytes, bytes | None]:
+        """Plain bytes, so that reading what was kept needs no trust in it."""
+        self.settle()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table)
+        return sink.getvalue().to_pybytes(), self.distinct and self.distinct.Serialize()
+
+    def __setstate__(self, state: tuple[bytes, bytes | None]) -> None:
+        table, distinct = state
+        self.__init__(pa.ipc.open_stream(table).read_all())  # type: ignore[misc]
+        self.distinct = KmvSketch.Deserialize(distinct) if distinct else None
+
     def add(self, values: pa.Array) -> None:
         """Count the values of a batch."""
         found = values.value_counts()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -17,9 +18,11 @@ from components.statistics.categories import CategoryGenerator
 from components.statistics.read import batches
 
 Shards = Mapping[str, list[str]]
-"""The files of each split."""
+"""The files of each split, or of whatever else is added up by itself."""
 Targets = Mapping[str, str]
 """The file of each split's statistics."""
+Write = Callable[[tuple[str, Any]], None]
+"""Takes a key of the shards, and what came out for it."""
 
 
 class Statistics(beam.CombineFn):
@@ -63,12 +66,20 @@ class Statistics(beam.CombineFn):
         )
 
 
-class ComputeStatistics(beam.PTransform):
-    """Reads the shards of all splits and writes the statistics of each."""
+class Sums(Statistics):
+    """RecordBatches → an accumulator, from which Statistics can go on."""
 
-    def __init__(self, shards: Shards, targets: Targets) -> None:
+    def extract_output(self, accumulator: list[Any]) -> list[Any]:
+        """The accumulator, made small."""
+        return self.compact(accumulator)
+
+
+class AddUp(beam.PTransform):
+    """Reads the shards of every key and writes what comes out for it."""
+
+    def __init__(self, shards: Shards, statistics: Statistics, write: Write) -> None:
         super().__init__()
-        self._shards, self._targets = shards, targets
+        self._shards, self._statistics, self._write = shards, statistics, write
 
     def expand(self, start: beam.pvalue.PBegin) -> beam.PCollection:
         """Shards, then sums of each worker, then sums of all."""
@@ -77,20 +88,24 @@ class ComputeStatistics(beam.PTransform):
             | "Shards" >> beam.Create(list(_each(self._shards)))
             | "Spread" >> beam.Reshuffle()
             | "Read" >> beam.FlatMapTuple(_keyed)
-            | "AddUp" >> beam.CombinePerKey(Statistics())
-            | "Write" >> beam.Map(_write, self._targets)
+            | "AddUp" >> beam.CombinePerKey(self._statistics)
+            | "Write" >> beam.Map(self._write)
         )
 
 
-def compute(shards: Shards, targets: Targets) -> None:
+def add_up(shards: Shards, statistics: Statistics, write: Write) -> None:
     """Do the same without Beam."""
-    statistics = Statistics()
-    sums = {split: statistics.create_accumulator() for split in shards}
-    for split, file in _each(shards):
-        for key, batch in _keyed(split, file):
-            sums[key] = statistics.add_input(sums[key], batch)
-    for split, accumulator in sums.items():
-        _write((split, statistics.extract_output(accumulator)), targets)
+    for key, files in shards.items():
+        total = statistics.create_accumulator()
+        for one, file in _each({key: files}):
+            for _, batch in _keyed(one, file):
+                total = statistics.add_input(total, batch)
+        write((key, statistics.extract_output(total)))
+
+
+def to_files(targets: Targets) -> Write:
+    """Writes the statistics of each split into its file."""
+    return partial(_write, targets=targets)
 
 
 def _each(shards: Shards) -> Iterator[tuple[str, str | None]]:

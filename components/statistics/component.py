@@ -6,6 +6,8 @@ read, decoded and summed up in batches; Beam only spreads the shards and adds up
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -19,7 +21,8 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
-from components.statistics.combine import ComputeStatistics, Shards, compute
+from components.statistics.combine import AddUp, Shards, Statistics, Write, add_up, to_files
+from components.statistics.spans import KeptSums, by_span
 
 SMALL = 4 << 20
 """Bytes of gzipped examples that take a third of a second; starting Beam would add half as much."""
@@ -47,17 +50,32 @@ class Executor(stock.Executor):
         shards = {split: _files(examples, split) for split in splits}
         folders = {split: artifact_utils.get_split_uri([statistics], split) for split in splits}
         targets = {split: f"{folder}/{stock.DEFAULT_FILE_NAME}" for split, folder in folders.items()}
+        keys = json.loads(examples.get_string_custom_property("spans") or "{}")
+        if keys and exec_properties.get("store"):
+            kept = KeptSums(Path(exec_properties["store"]), exec_properties["code"], keys)
+            by_span(shards, kept, self._add_up, to_files(targets))
+        else:
+            self._add_up(shards, Statistics(), to_files(targets))
+
+    def _add_up(self, shards: Shards, statistics: Statistics, write: Write) -> None:
         if _size(shards) <= SMALL:
-            compute(shards, targets)
+            add_up(shards, statistics, write)
             return
         with self._make_beam_pipeline() as pipeline:
-            _ = pipeline | ComputeStatistics(shards, targets)
+            _ = pipeline | AddUp(shards, statistics, write)
 
 
 class StatisticsGen(component.StatisticsGen):
     """TFX's StatisticsGen with the executor above."""
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+
+    def __init__(self, examples: types.BaseChannel, store: str = "", code: str = "") -> None:
+        """`store`: the folder where sums of spans are kept between runs, "" for nowhere; `code`: a digest of the code
+        that adds them up.
+        """
+        super().__init__(examples=examples)
+        self.spec.exec_properties.update(store=store, code=code)
 
 
 def _splits(examples: types.Artifact, exec_properties: dict[str, Any]) -> list[str]:

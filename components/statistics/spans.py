@@ -1,0 +1,132 @@
+"""The sums that statistics are made of, kept for each span between runs, so that each span is read once.
+
+    <store>/<key of a span>/statistics-<digest>/<split>.sums
+
+A file of sums is a pickle of TFDV's and our accumulators behind its SHA-256. A damaged one counts as not there. Reading
+one makes objects of those few classes and no others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import pickle
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from components.statistics.combine import Shards, Statistics, Sums, Write
+from configs.errors import DataError
+
+_TFDV = "tensorflow_data_validation"
+_BASIC = f"{_TFDV}.statistics.generators.basic_stats_generator"
+ALLOWED = frozenset(
+    {
+        (_BASIC, "_BasicAcctype"),
+        (_BASIC, "_PartialBasicStats"),
+        (_BASIC, "_PartialBytesStats"),
+        (_BASIC, "_PartialCommonStats"),
+        (_BASIC, "_PartialNumericStats"),
+        (_BASIC, "_PartialStringStats"),
+        (_BASIC, "_PresenceAndValencyStats"),
+        (f"{_TFDV}.utils.path", "FeaturePath"),
+        (f"{_TFDV}.utils.variance_util", "MeanVarAccumulator"),
+        ("components.statistics.categories", "Counts"),
+        ("numpy", "dtype"),
+        ("numpy._core.multiarray", "scalar"),
+        ("numpy.core.multiarray", "scalar"),
+        ("tfx_bsl.cc.tfx_bsl_extension.sketches", "QuantilesSketch"),
+    }
+)
+"""All that accumulators are made of, by module and name."""
+MADE_BY = ("tensorflow-data-validation", "tfx-bsl", "numpy", "pyarrow")
+_DIGEST = hashlib.sha256().digest_size
+
+AddUp = Callable[[Shards, Statistics, Write], None]
+"""Adds up the shards of each key, and hands what comes out to the last argument."""
+
+
+class KeptSums:
+    """Where the sums of spans lie. `code`: a digest of the code that made them; `keys`: the key of each span's name."""
+
+    def __init__(self, store: Path, code: str, keys: Mapping[str, str]) -> None:
+        versions = [version(package) for package in MADE_BY]
+        self._name = "statistics-" + hashlib.sha256("\0".join([code, *versions]).encode()).hexdigest()[:16]
+        self._store, self.keys = store, keys
+
+    def file(self, span: str, split: str) -> Path:
+        """The file of a span's sums of a split."""
+        return self._store / self.keys[span] / self._name / f"{split}.sums"
+
+
+def by_span(shards: Shards, kept: KeptSums, add_up: AddUp, write: Write) -> None:
+    """Add up the spans that are not kept, keep them, and write the statistics of each split over all spans."""
+    parts = {split: _by_span(files, kept) for split, files in shards.items()}
+    missing = {
+        str(file): spans[span]
+        for split, spans in parts.items()
+        for span, file in ((span, kept.file(span, split)) for span in spans)
+        if not is_whole(file)
+    }
+    print(f"Added up now: {len(missing)} of {sum(map(len, parts.values()))} parts", flush=True)
+    if missing:
+        add_up(missing, Sums(), _keep)
+    statistics = Statistics()
+    for split, spans in parts.items():
+        total = statistics.create_accumulator()
+        for span in spans:
+            total = statistics.merge_accumulators([total, load(kept.file(span, split))])
+        write((split, statistics.extract_output(total)))
+
+
+def is_whole(file: Path) -> bool:
+    """Whether there is such a file of sums, as it was written."""
+    if not file.exists():
+        return False
+    content = file.read_bytes()
+    return hashlib.sha256(content[_DIGEST:]).digest() == content[:_DIGEST]
+
+
+def load(file: Path) -> list[Any]:
+    """The accumulators in a file of sums. Raises DataError if there is anything else in it."""
+    try:
+        sums: list[Any] = _Reader(io.BytesIO(file.read_bytes()[_DIGEST:])).load()
+    except pickle.UnpicklingError as error:
+        raise DataError(f"holds no sums of statistics: {error}", file=str(file), hint="Remove it") from error
+    return sums
+
+
+def save(file: Path, sums: list[Any]) -> None:
+    """Write a file of sums, whole or not at all."""
+    text = pickle.dumps(sums, protocol=4)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_suffix(".half")
+    half.write_bytes(hashlib.sha256(text).digest() + text)
+    half.replace(file)
+
+
+class _Reader(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """One of the classes that accumulators are made of."""
+        if (module, name) not in ALLOWED:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of an accumulator")
+        return getattr(importlib.import_module(module), name)
+
+
+def _by_span(files: list[str], kept: KeptSums) -> dict[str, list[str]]:
+    """The shards of each span, in the order of the spans."""
+    spans: dict[str, list[str]] = defaultdict(list)
+    for file in files:
+        named = re.search(r"/data_tfrecord-(.+)-\d{5}-of-\d{5}[^/]*$", file)
+        assert named, file  # noqa: S101 - our own ExampleGen named it
+        spans[named[1]].append(file)
+    return {span: spans[span] for span in kept.keys if span in spans}
+
+
+def _keep(added: tuple[str, list[Any]]) -> None:
+    file, sums = added
+    save(Path(file), sums)
