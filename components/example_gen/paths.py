@@ -5,12 +5,16 @@ from __future__ import annotations
 import glob
 import importlib.util
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from configs.errors import DataError
 
 PACKAGE = "pkg://"
+AT_ONCE = 16
+Result = TypeVar("Result")
 REMOTE = ("s3://", "gs://", "minio://")
 
 
@@ -19,13 +23,21 @@ def is_remote(path: str) -> bool:
     return path.startswith(REMOTE)
 
 
+def at_once(function: Callable[[str], Result], paths: Sequence[str]) -> list[Result]:
+    """The function of each path, in their order; for objects in a store, which answer late, of several at a time."""
+    if len(paths) < 2 or not any(map(is_remote, paths)):
+        return [function(path) for path in paths]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(function, paths))
+
+
 def resolve(path: str | Iterable[str]) -> list[str]:
     """The files behind a path, a glob pattern, or several: absolute, sorted, each once. `minio://` becomes `s3://`.
 
     Raises DataError for a pattern without files, and for a path that is a directory.
     """
     patterns = [path] if isinstance(path, str) else list(path)
-    return sorted({file for pattern in patterns for file in _matches(pattern)})
+    return sorted({file for found in at_once(_matches, patterns) for file in found})
 
 
 def _matches(pattern: str) -> list[str]:
@@ -37,7 +49,7 @@ def _matches(pattern: str) -> list[str]:
     if scheme and scheme[0] != PACKAGE:
         known = ", ".join((PACKAGE, *REMOTE))
         raise DataError(f"nothing here reads {scheme[0]}", file=pattern, hint=f"Paths are local, or start with {known}")
-    local = _inside_package(pattern) if pattern.startswith(PACKAGE) else str(Path(pattern).expanduser().absolute())
+    local = inside_package(pattern) if pattern.startswith(PACKAGE) else str(Path(pattern).expanduser().absolute())
     found = [local] if Path(local).exists() else glob.glob(local, recursive=True)
     files = [file for file in found if not file.endswith("/") and Path(file).is_file()]
     if files:
@@ -47,7 +59,7 @@ def _matches(pattern: str) -> list[str]:
     raise DataError(f"no file matches {pattern!r}", hint=_nearest_folder(local))
 
 
-def _inside_package(pattern: str) -> str:
+def inside_package(pattern: str) -> str:
     """`pkg://package/inside/it/*.csv`, with the package found but not imported."""
     package, _, inside = pattern.removeprefix(PACKAGE).partition("/")
     top, *below = package.split(".")
