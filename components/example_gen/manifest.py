@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from components.example_gen.storage import FileState, stat
+from components.example_gen.storage import FileState, stats
 from configs.errors import DataError
 
 
@@ -44,7 +44,7 @@ class Manifest:
     @classmethod
     def of(cls, paths: Sequence[str]) -> Manifest:
         """Data without spans: the files as they are now."""
-        return cls((Span(0, tuple(stat(path) for path in sorted(paths))),))
+        return cls((Span(0, tuple(stats(sorted(paths)))),))
 
     @property
     def paths(self) -> list[str]:
@@ -72,8 +72,7 @@ class Manifest:
 
 def check_unchanged(span: Span, *, checksums: bool) -> None:
     """Raise DataError if a file of the span is no longer as it was."""
-    for file in span.files:
-        now = stat(file.path)
+    for file, now in zip(span.files, stats(span.paths), strict=True):
         if now.size != file.size or (not checksums and now.mark != file.mark):
             raise DataError(
                 "the file changed during the run", file=file.path, hint="Run again when nothing writes to it"

@@ -11,18 +11,18 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from components.example_gen.paths import is_remote, resolve
+from components.example_gen.paths import at_once, is_remote, resolve
 from configs.errors import DataError
 
 __all__ = [
     "FileState",
     "arrow_file",
+    "at_once",
     "checksum",
     "is_folder",
     "is_remote",
@@ -32,9 +32,6 @@ __all__ = [
     "stat",
     "stats",
 ]
-
-AT_ONCE = 16
-"""Objects that are looked at at the same time."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +57,8 @@ def stat(path: str) -> FileState:
 
 
 def stats(paths: Sequence[str]) -> list[FileState]:
-    """The files as they are now; objects are asked for several at a time."""
-    if not any(map(is_remote, paths)):
-        return [stat(path) for path in paths]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(stat, paths))
+    """The files as they are now."""
+    return at_once(stat, paths)
 
 
 def open_file(path: str) -> BinaryIO:

@@ -19,6 +19,7 @@ from components.example_gen.storage import (
     reading,
     resolve,
     stat,
+    stats,
 )
 
 CLOSED = "http://127.0.0.1:1"
@@ -42,6 +43,13 @@ def test_wrong_paths_are_told(s3_bucket: Bucket) -> None:
         "  Paths are local, or start with pkg://, s3://, gs://, minio://",
     }
     assert {path: message(lambda path=path: resolve(path)) for path in expected} == expected
+
+
+def test_of_several_wrong_paths_the_first_is_told(s3_bucket: Bucket) -> None:
+    good = s3_bucket.put("a.csv", "a")
+    paths = [good, *(f"{s3_bucket.url}/{name}.csv" for name in range(40))]
+    assert message(lambda: resolve(paths)).startswith(f"no file matches '{paths[1]}'")
+    assert message(lambda: stats(paths)) == f"{paths[1]}: there is no such object"
 
 
 def test_wrong_paths_on_google_cloud_storage_are_told(gcs_bucket: Bucket) -> None:

@@ -18,7 +18,7 @@ from components.example_gen.delimited.parse import Format, infer, parse
 from components.example_gen.delimited.quotes import Dialect
 from components.example_gen.skips import Skips
 from components.example_gen.sources.base import LIGHT, Reading, Result, Spread, Survey, in_place
-from components.example_gen.storage import resolve, stat
+from components.example_gen.storage import at_once, resolve, stat
 from components.example_gen.types import Kind
 from configs.errors import DataError
 from configs.sources import CsvSource
@@ -52,9 +52,10 @@ class CsvFiles:
 
     def parts(self, spread: Spread) -> list[Part]:
         """The files, cut and grouped into parts of about the same size."""
-        size = sum(map(_text_size, self.files))
+        sizes = dict(zip(self.files, at_once(_text_size, self.files), strict=True))
+        size = sum(sizes.values())
         length = min(max(size // MOST_PARTS, SMALLEST_PART), LARGEST_PART)
-        return _grouped(self._cut(length, spread if size > LIGHT else in_place), length)
+        return _grouped(self._cut(length, spread if size > LIGHT else in_place), sizes, length)
 
     def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
         """One pass of pyarrow's reader over the part."""
@@ -95,7 +96,7 @@ class CsvFiles:
 
     def _cut(self, length: int, spread: Spread) -> list[Segment]:
         """Every file in segments of about `length` bytes; a gzip file can only be read as a whole."""
-        files = [self._ranges(path, length) for path in self.files]
+        files = at_once(partial(self._ranges, length=length), self.files)
         pieces = [piece for own in files if len(own) > 1 for piece in own]
         seen = iter(spread("FindRecords", partial(look, dialect=self._dialect), pieces))
         cut = []
@@ -131,13 +132,13 @@ def _text_size(path: str) -> int:
     return stat(path).size * (GZIP_RATIO if is_gzip(path) else 1)
 
 
-def _grouped(pieces: Sequence[Segment], length: int) -> list[Part]:
+def _grouped(pieces: Sequence[Segment], sizes: Mapping[str, int], length: int) -> list[Part]:
     """Neighbours together until a part has `length` bytes."""
     parts: list[Part] = []
     group: list[Segment] = []
     size = 0
     for piece in pieces:
-        own = _text_size(piece.path) if piece.end is None else piece.end - piece.start
+        own = sizes[piece.path] if piece.end is None else piece.end - piece.start
         if group and size + own > length * 1.1:
             parts.append(tuple(group))
             group, size = [], 0
