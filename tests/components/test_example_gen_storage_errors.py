@@ -208,6 +208,21 @@ def test_a_local_file_that_changes_while_it_is_read_is_told(tmp_path: Path, chan
     assert message(read) == f"{file}: the file {how} while it was read\n  Run again when nothing writes to it"
 
 
+def test_an_object_that_vanishes_from_pyarrows_own_readers_is_told(s3_bucket: Bucket) -> None:
+    path = s3_bucket.put("f.parquet", b"0123456789" * 60_000)
+    file = arrow_file(path)
+    s3_bucket.remove("f.parquet")
+
+    def read() -> None:
+        with reading(path):
+            file.read(100)
+
+    assert message(read) == (
+        f"{path}: the object changed or vanished while it was read, or the connection broke\n"
+        "  Run again when nothing writes to it"
+    )
+
+
 def test_a_connection_that_breaks_is_told_with_how_far_it_came(
     s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,9 @@ def explained(error: OSError, path: str) -> DataError:
         return _unreachable(place, path, found[1], found[2].strip())
     if _DENIED.search(code) or status in {"401", "403"} or "OAuth2" in text:
         return DataError("access is denied", file=path, hint=_CREDENTIALS[place.scheme])
+    if "flush response stream" in message:  # what pyarrow gets where less came than it was promised
+        what = "the object changed or vanished while it was read, or the connection broke"
+        return DataError(what, file=path, hint="Run again when nothing writes to it")
     said = message or (f"HTTP status {status}" if status else text.splitlines()[0])
     hint = "Try again later" if status.startswith("5") else ""
     if status == "400" and not message:  # all that is told of an expired token when an object is asked for
