@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from components.example_gen.manifest import Manifest, Span
-from components.example_gen.sources import files_of, state_of
+from components.example_gen.sources import files_of, patterns_of, state_of
 from components.example_gen.span_paths import Found, glob_of, matched, name_of, window_of
 from components.example_gen.storage import FileState, checksum, resolve, stats
 from configs.data import DataConfig
 from configs.errors import DataError
-from configs.sources import FileSource
 from configs.span_fields import placeholders
 
 
@@ -21,7 +20,7 @@ def find_spans(data: DataConfig) -> Manifest:
     state = state_of(data.source)
     if state is not None:
         return Manifest((Span(0, tuple(state)),), checksums)
-    patterns = _patterns(data)
+    patterns = patterns_of(data.source)
     if not placeholders(patterns):
         return Manifest((Span(0, _states(files_of(data.source), checksums=checksums)),), checksums)
     spans = _by_span(found for pattern in patterns for found in matched(pattern, _files(pattern)))
@@ -36,12 +35,6 @@ def find_spans(data: DataConfig) -> Manifest:
         checksums,
         tuple(name_of(number, patterns[0]) for number in missing),
     )
-
-
-def _patterns(data: DataConfig) -> list[str]:
-    if not isinstance(data.source, FileSource):
-        return []
-    return [data.source.path] if isinstance(data.source.path, str) else list(data.source.path)
 
 
 def _files(pattern: str) -> list[str]:

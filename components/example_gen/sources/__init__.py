@@ -11,7 +11,9 @@ from typing import Any
 
 from components.example_gen.sources.base import LIGHT, Reading, Skipped, Source, Spread, Survey, in_place
 from components.example_gen.sources.csv import CsvFiles
+from components.example_gen.sources.parquet import ParquetFiles
 from components.example_gen.sources.sql import SqlRows
+from components.example_gen.sources.text import TextFiles
 from components.example_gen.storage import FileState, resolve
 from configs.sources import FileSource, SourceConfig
 
@@ -25,17 +27,20 @@ __all__ = [
     "files_of",
     "in_place",
     "open_source",
+    "patterns_of",
     "state_of",
 ]
 
 _KINDS: dict[str, Any] = {
     "csv": CsvFiles,
+    "parquet": ParquetFiles,
     "sql": SqlRows,
+    "text": TextFiles,
 }
 """Each kind's class; it imports what is slow to import only when it reads. Its class method
 `open(source, files, reading)` gives a Source. What is not files has a class method `state(source)`, which gives the
 FileStates that the fingerprint is made of; what is not found by `path` alone has a class method `find(source)`, which
-gives the paths of its files.
+gives the paths of its files, and where paths have a meaning of their own, `patterns(source)` gives them as patterns.
 """
 
 
@@ -56,8 +61,17 @@ def files_of(source: SourceConfig) -> list[str]:
     find = getattr(_class(source), "find", None)
     if find is not None:
         return list(find(source))
-    assert isinstance(source, FileSource)  # noqa: S101 - all others have `find` or `state`
-    return resolve(source.path)
+    return resolve(patterns_of(source))
+
+
+def patterns_of(source: SourceConfig) -> list[str]:
+    """The paths of the config as patterns of files; empty for what is not found by its paths."""
+    patterns = getattr(_class(source), "patterns", None)
+    if patterns is not None:
+        return list(patterns(source))
+    if not isinstance(source, FileSource):
+        return []
+    return [source.path] if isinstance(source.path, str) else list(source.path)
 
 
 def _class(source: SourceConfig) -> Any:
