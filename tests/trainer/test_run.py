@@ -138,8 +138,8 @@ def test_same_seed_gives_the_same_weights_and_another_seed_others(prepared: Prep
 
     first, again, other = weights("first", 5), weights("again", 5), weights("other", 6)
     for one, two in zip(first, again, strict=True):
-        np.testing.assert_array_equal(one, two)
-    assert any(np.abs(one - two).max() > 1e-3 for one, two in zip(first, other, strict=True))
+        np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-3)  # threads may add up in another order
+    assert any(np.abs(one - two).max() > 0.1 for one, two in zip(first, other, strict=True))
 
 
 def test_model_learns_as_well_without_the_cache(prepared: Prepare, tmp_path: Path) -> None:
