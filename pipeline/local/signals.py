@@ -9,16 +9,25 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Let SIGTERM end a run as Ctrl-C does, by KeyboardInterrupt."""
+    """Let SIGTERM end a run as Ctrl-C does, by KeyboardInterrupt. Once one has come the command tidies up, reports and
+    ends: more of them, from an impatient user, change nothing from then on.
+    """
+    stopped = False
 
     def stop(*_: object) -> None:
-        raise KeyboardInterrupt
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    heeded = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heeded}  # a script's background job ignores Ctrl-C
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if not stopped:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -20,8 +20,10 @@ from pathlib import Path
 from pipeline.local.record import RunRecord, Status
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120.0
-"""Seconds after which a run that shows no sign of what is waited for has failed."""
+# Where the tests are a script's background job they ignore Ctrl-C, and so would all that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+PATIENCE = 600.0
+"""Seconds after which what is waited for will not come, however busy the machine is."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,8 @@ class Finished:
 class Going:
     """A command that is going on, in a process group of its own, as a shell would start it."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self.folder = folder
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-        environment.pop("COLUMNS", None)
         self.process = subprocess.Popen(
             [
                 sys.executable,
@@ -80,7 +80,7 @@ class Going:
                 *arguments,
             ],  # -P: the script `headrace` has no "" in its path either
             cwd=folder,
-            env=environment,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -119,9 +119,9 @@ def _run_dir(folder: Path, out: str) -> Path | None:
     return folder / "runs" / named[1] / "runs" / named[2] if named else None
 
 
-def headrace(folder: Path, *arguments: str) -> Finished:
+def headrace(folder: Path, *arguments: str, **environment: str) -> Finished:
     """Run the command to its end."""
-    return Going(folder, *arguments).finish()
+    return Going(folder, *arguments, **environment).finish()
 
 
 def processes_in(folder: Path) -> list[int]:
@@ -134,7 +134,7 @@ def processes_in(folder: Path) -> list[int]:
     return found
 
 
-def wait_until(what: Callable[[], bool], seconds: float = 20.0) -> bool:
+def wait_until(what: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     """Whether it came true in time."""
     deadline = time.monotonic() + seconds
     while not what():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command import processes_in
+from command import processes_in, wait_until
 
 
 @pytest.fixture(scope="session")
@@ -20,4 +20,4 @@ def new_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
 
     yield make
     for folder in made:
-        assert processes_in(folder) == []
+        assert wait_until(lambda at=folder: processes_in(at) == [], 60)

@@ -137,7 +137,7 @@ def _stop_while_starting(one: Story) -> None:
     going.wait_for("parcels  run ")
     going.process.send_signal(signal.SIGTERM)
     one.keep("stopped early", going.finish())
-    one.seen["left after the stop"] = processes_in(one.folder)
+    one.seen["all gone after the stop"] = _all_gone(one)
 
 
 def _kill_and_interrupt(one: Story) -> None:
@@ -147,25 +147,28 @@ def _kill_and_interrupt(one: Story) -> None:
     one.seen["processes of the killed"] = len(processes_in(one.folder))
     going.process.send_signal(signal.SIGKILL)
     one.keep("killed", going.finish())
-    one.seen["all gone after the kill"] = wait_until(lambda: not processes_in(one.folder), 3)
+    one.seen["all gone after the kill"] = _all_gone(one)
 
     going = Going(one.folder, "run", "parcels.yaml")
     _until_transform_writes(one, going)
-    start = time.monotonic()
-    one.seen["second command"] = headrace(one.folder, "run", "parcels.yaml")
-    one.seen["second command took"] = time.monotonic() - start
+    one.seen["second command"] = headrace(one.folder, "run", "parcels.yaml", PYTHONPROFILEIMPORTTIME="1")
     for _ in range(2):  # an impatient user
         going.signal(signal.SIGINT)
         time.sleep(0.02)
     done = going.finish()
-    one.seen["left after the interrupt"] = processes_in(one.folder)
+    one.seen["all gone after the interrupt"] = _all_gone(one)
     one.keep("interrupted", done)
     (one.folder / "slow").unlink()
 
 
 def _until_transform_writes(one: Story, going: Going) -> None:
     going.wait_for(r" Transform +running")
-    assert wait_until(lambda: any(one.home.glob("artifacts/Transform/*/*")))
+    assert wait_until(lambda: len([*one.home.glob("artifacts/Transform/*/*")]) == 2)  # both of its outputs
+
+
+def _all_gone(one: Story) -> bool:
+    """Whether no process is left, but for the moment that a killed one takes to go. Transform alone would never end."""
+    return wait_until(lambda: not processes_in(one.folder), 60)
 
 
 def _break_and_mend(one: Story) -> None:
@@ -227,7 +230,7 @@ def test_termination_while_starting_ends_as_an_interrupt_does(story: Story) -> N
     done = story.runs["stopped early"]
     assert done.code == 130
     assert (done.run.status, done.run.nodes) == ("interrupted", [])
-    assert story.seen["left after the stop"] == []
+    assert story.seen["all gone after the stop"]
     assert "Traceback" not in done.out + done.err
 
 
@@ -238,11 +241,14 @@ def test_second_command_at_the_same_time_is_refused_at_once(story: Story) -> Non
     second = story.seen["second command"]
     assert isinstance(second, Finished)
     assert second.code == 1
-    assert second.err == (
-        f"another run of this pipeline is going on in {story.home}.\n"
-        "  Wait for it, or give this one another `pipeline.name` or `pipeline.root`.\n"
-    )
-    assert story.seen["second command took"] < 6  # type: ignore[operator]  # TensorFlow is not imported
+    lines = second.err.splitlines()
+    imported = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    assert [line for line in lines if not line.startswith("import time:")] == [
+        f"another run of this pipeline is going on in {story.home}.",
+        "  Wait for it, or give this one another `pipeline.name` or `pipeline.root`.",
+    ]
+    assert "pipeline.local.lock" in imported
+    assert not imported & {"tensorflow", "apache_beam", "tfx"}  # which take seconds
 
 
 def test_refused_command_leaves_no_run_behind(story: Story) -> None:
@@ -255,7 +261,7 @@ def test_refused_command_leaves_no_run_behind(story: Story) -> None:
 def test_interrupt_ends_with_130_and_leaves_no_process(story: Story) -> None:
     done = story.runs["interrupted"]
     assert done.code == 130
-    assert story.seen["left after the interrupt"] == []
+    assert story.seen["all gone after the interrupt"]
     assert "Traceback" not in done.out + done.err
 
 
