@@ -1,0 +1,1 @@
+"""Images: what their bytes say, the pixels, and which there are."""
