@@ -62,6 +62,7 @@ def test_a_push_killed_halfway_leaves_no_version_and_the_next_one_clears_it_away
     process = multiprocessing.get_context("fork").Process(target=_slow_push, args=(model, serving))
     process.start()
     while not (serving / "copying").exists():
+        assert process.is_alive()
         time.sleep(0.01)
     os.kill(process.pid or 0, signal.SIGKILL)
     process.join()
@@ -92,6 +93,7 @@ def test_a_push_waits_for_another_one_and_clears_nothing_of_it_away(model: Path,
     first = fork.Process(target=_push_when_told, args=(model, serving, go_on))
     first.start()
     while not (serving / "copied").exists():
+        assert first.is_alive()
         time.sleep(0.01)
     second = fork.Process(target=push, args=(model, serving, lambda: 1700000000.0))
     second.start()
