@@ -10,6 +10,8 @@ prepare()
 # What the terminal or the CI at hand asks of the commands under test would change what they print.
 for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
     os.environ.pop(name, None)
+# Servers that tests start are on this machine.
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 # The same examples everywhere, however slow the machine is; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("everywhere", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("everywhere")
