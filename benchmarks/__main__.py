@@ -1,4 +1,4 @@
-"""All benchmarks, one after another: the whole run, ingest, training input.
+"""All benchmarks, one after another: the whole run, ingest of CSV and of Parquet, training input.
 
 python -m benchmarks                               tables; about twelve minutes on two cores
 python -m benchmarks --quick                       one round of the sizes that matter; about four
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import ingest, measure, whole_run
+from benchmarks import ingest, ingest_parquet, measure, whole_run
 from benchmarks.document import Machine, document
 from benchmarks.tables import Section
 
@@ -51,6 +51,11 @@ def _ingest(quick: bool) -> Outcome:
     return rows, ingest.section(rows)
 
 
+def _ingest_parquet(quick: bool) -> Outcome:
+    rows = ingest_parquet.measure_all(ingest_parquet.QUICK if quick else ingest_parquet.REPEATS)
+    return rows, ingest_parquet.section(rows)
+
+
 def _training_input(quick: bool) -> Outcome:
     result = measure.json_of("benchmarks.training_input", "--json", *(("--rounds", "2") if quick else ()))
     from benchmarks import training_input  # imports TensorFlow, so after the measuring
@@ -61,6 +66,7 @@ def _training_input(quick: bool) -> Outcome:
 BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "whole_run": _whole_run,
     "ingest": _ingest,
+    "ingest_parquet": _ingest_parquet,
     "training_input": _training_input,
 }
 

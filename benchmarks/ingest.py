@@ -12,6 +12,7 @@ so no rows repeat.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import tempfile
 import time
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from benchmarks import measure
 from benchmarks.tables import Section, Table
+from configs.sources import CsvSource, SourceConfig
 
 ENGINES = ("ours", "stock")
 REPEATS = {1: 3, 4: 3, 16: 1}
@@ -55,16 +57,15 @@ def write_taxi(path: Path, copies: int) -> int:
     return copies * len(taxi)
 
 
-def prepare_ours(csv: Path, out: Path) -> Iterator[None]:
+def prepare_ours(source: SourceConfig, out: Path) -> Iterator[None]:
     """Import and set up our executor; the work is what runs after the first step."""
     from tfx.types import standard_artifacts
 
     from components.example_gen.component import Executor
     from components.example_gen.find import find_spans
     from configs.data import DataConfig
-    from configs.sources import CsvSource
 
-    data = DataConfig(source=CsvSource(kind="csv", path=str(csv)), splits=SPLITS)
+    data = DataConfig(source=source, splits=SPLITS)
     spans, examples = standard_artifacts.String(), standard_artifacts.Examples()
     spans.uri, examples.uri = str(out / "spans"), str(out / "examples")
     spans.write(find_spans(data).to_json())
@@ -74,9 +75,8 @@ def prepare_ours(csv: Path, out: Path) -> Iterator[None]:
     yield
 
 
-def prepare_stock(csv: Path, out: Path) -> Iterator[None]:
-    """The same for TFX's executor."""
-    from tfx.components.example_gen.csv_example_gen import executor as stock
+def prepare_stock(module: str, file: Path, out: Path) -> Iterator[None]:
+    """The same for the executor in a module of TFX's."""
     from tfx.proto import example_gen_pb2
     from tfx.types import standard_artifacts
     from tfx.utils import proto_utils
@@ -86,22 +86,29 @@ def prepare_stock(csv: Path, out: Path) -> Iterator[None]:
     split = example_gen_pb2.SplitConfig.Split
     config = example_gen_pb2.SplitConfig(splits=[split(name=name, hash_buckets=n) for name, n in SPLITS.items()])
     properties = {
-        "input_base": str(csv.parent),
+        "input_base": str(file.parent),
         "input_config": proto_utils.proto_to_json(
-            example_gen_pb2.Input(splits=[example_gen_pb2.Input.Split(name="all", pattern=csv.name)])
+            example_gen_pb2.Input(splits=[example_gen_pb2.Input.Split(name="all", pattern=file.name)])
         ),
         "output_config": proto_utils.proto_to_json(example_gen_pb2.Output(split_config=config)),
         "output_data_format": example_gen_pb2.FORMAT_TF_EXAMPLE,
     }
-    executor = stock.Executor(stock.Executor.Context(make_beam_pipeline_fn=_beam_pipeline))
+    stock = importlib.import_module(f"tfx.components.example_gen.{module}").Executor
+    executor = stock(stock.Context(make_beam_pipeline_fn=_beam_pipeline))
     yield
     executor.Do({}, {"examples": [examples]}, properties)
     yield
 
 
 def measure_here(engine: str, csv: Path, out: Path) -> measure.Figures:
-    """Run one engine in this process: processor and wall seconds, peak memory and what was held before, in MB."""
-    steps = {"ours": prepare_ours, "stock": prepare_stock}[engine](csv, out)
+    """Run one engine in this process."""
+    if engine == "ours":
+        return measured(prepare_ours(CsvSource(kind="csv", path=str(csv)), out))
+    return measured(prepare_stock("csv_example_gen.executor", csv, out))
+
+
+def measured(steps: Iterator[None]) -> measure.Figures:
+    """What the second step takes: processor and wall seconds, peak memory and what was held before, in MB."""
     next(steps)
     held = measure.own_memory("VmRSS")
     measure.reset_own_peak()

@@ -17,10 +17,15 @@ from configs.errors import DataError
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"
 LARGEST = 2**63 - 1
 
+VALUE = 8
+"""Bytes that a value takes at least, whatever dictionaries and runs make of it on disk."""
+
 
 @dataclass(frozen=True)
 class Group:
-    """A row group: its number in the file, rows, and the bytes of the columns read, as encoded but not compressed."""
+    """A row group: its number in the file, rows, and about the bytes of the values read: not less than as they are
+    encoded, which repeats little, nor than VALUE for each.
+    """
 
     number: int
     rows: int
@@ -134,7 +139,8 @@ def _same_columns(path: str, names: list[str], first_path: str, first: list[str]
 
 def _group(metadata: Any, number: int, leaves: list[int]) -> Group:
     group = metadata.row_group(number)
-    return Group(number, group.num_rows, sum(group.column(place).total_uncompressed_size for place in leaves))
+    encoded = sum(group.column(place).total_uncompressed_size for place in leaves)
+    return Group(number, group.num_rows, max(encoded, group.num_rows * len(leaves) * VALUE))
 
 
 def _kind(path: str, name: str, arrow: pa.DataType, wide: bool | None) -> Kind:

@@ -28,8 +28,10 @@ from configs.errors import DataError
 from configs.sources import ParquetSource
 
 MOST_PARTS = 64
-SMALLEST_PART, LARGEST_PART = 1 << 24, 1 << 29
-"""Bytes, unpacked but still encoded. The number of parts is bounded because each writes a piece of every shard."""
+SMALLEST_PART, LARGEST_PART = 1 << 26, 1 << 29
+"""Bytes of values. Less takes about a second, and a Beam pipeline about half of one to start. The number of parts is
+bounded because each writes a piece of every shard.
+"""
 
 MANY = 256
 """Files whose footers are read sooner than a Beam pipeline starts."""
