@@ -33,6 +33,7 @@ from tfx_bsl.tfxio import tf_example_record
 from components.example_gen.encode import encode
 from components.example_gen.tfrecord import frame
 from components.example_gen.write import Piece
+from components.span_analysis import AnalyzeBySpan, KeptAnalysis
 from configs.errors import TrainingError
 
 BATCH = 2048
@@ -60,29 +61,29 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         schema_file = io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(input_dict["schema"]))
         schema = io_utils.parse_pbtxt_file(schema_file, schema_pb2.Schema())
         graph = artifact_utils.get_single_uri(output_dict["transform_graph"])
-        self._analyze(_files(examples, splits.analyze), schema, _preprocessing_fn(exec_properties), graph)
+        self._analyze(_files(examples, splits.analyze), schema, exec_properties, graph, _spans(examples))
         executor_utils.SetSplitNames(splits.transform, transformed)
         for source, target in zip(examples, transformed, strict=False):
             self._transform(_shards(source, target, splits.transform), schema, graph, target)
 
-    def _analyze(self, files: list[str], schema: schema_pb2.Schema, function: Callable[..., Any], graph: str) -> None:
+    def _analyze(
+        self, files: list[str], schema: schema_pb2.Schema, properties: dict[str, Any], graph: str, keys: dict[str, str]
+    ) -> None:
         tfxio = tf_example_record.TFExampleBeamRecord("tfrecords_gzip", ["Transform"], schema=schema)
-        temporary = f"{graph}/.temp_path"
+        by_span = bool(keys and properties.get("store"))
+        function = _preprocessing_fn(properties, by_span=by_span)
+        temporary, reader = f"{graph}/.temp_path", ReadShards(schema.SerializeToString())
         with (
             self._make_beam_pipeline() as pipeline,
             tft_beam.Context(temp_dir=temporary, force_tf_compat_v1=False),
         ):
-            batches = (
-                pipeline
-                | "Files" >> beam.Create(files)
-                | "Spread" >> beam.Reshuffle()
-                | "Read" >> beam.FlatMap(read, schema.SerializeToString()).with_output_types(pa.RecordBatch)
-            )
-            _ = (
-                (batches, tfxio.TensorAdapterConfig())
-                | "Analyze" >> tft_beam.AnalyzeDataset(function)
-                | "WriteTransformFn" >> tft_beam.WriteTransformFn(graph)
-            )
+            if by_span:
+                kept = KeptAnalysis(Path(properties["store"]), _meaning(properties, schema), keys)
+                transform_fn = AnalyzeBySpan(function, tfxio, kept, reader).analyze(pipeline, files)
+            else:
+                batches = pipeline | "Shards" >> beam.Create(files) | reader
+                transform_fn = (batches, tfxio.TensorAdapterConfig()) | "Analyze" >> tft_beam.AnalyzeDataset(function)
+            _ = transform_fn | "WriteTransformFn" >> tft_beam.WriteTransformFn(graph)
         metadata_io.write_metadata(tft.DatasetMetadata(schema), f"{graph}/{tft.TFTransformOutput.RAW_METADATA_DIR}")
         tf.io.gfile.rmtree(temporary)
 
@@ -105,6 +106,26 @@ class Transform(component.Transform):
     """TFX's Transform with the executor above."""
 
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+
+    def __init__(self, *, store: str = "", code: str = "", **parameters: Any) -> None:
+        """`store`: the folder where the analysis of spans is kept between runs, "" for nowhere; `code`: a digest of the
+        code that analyzes, but for what `custom_config` tells of; and TFX's parameters.
+        """
+        super().__init__(**parameters)
+        self.spec.exec_properties.update(store=store, code=code)
+
+
+class ReadShards(beam.PTransform):
+    """Files of examples to RecordBatches as TFXIO decodes them. schema: serialized."""
+
+    def __init__(self, schema: bytes) -> None:
+        super().__init__()
+        self._schema = schema
+
+    def expand(self, files: beam.PCollection) -> beam.PCollection:
+        """Spread the files over the workers, then read."""
+        read_file = beam.FlatMap(read, self._schema).with_output_types(pa.RecordBatch)
+        return files | "Spread" >> beam.Reshuffle() | "Read" >> read_file
 
 
 class TransformShards(beam.DoFn):
@@ -178,9 +199,26 @@ def read(file: str, schema: bytes) -> Iterator[pa.RecordBatch]:
         yield decoder.DecodeBatch(serialized.numpy().tolist())
 
 
-def _preprocessing_fn(exec_properties: dict[str, Any]) -> Callable[..., Any]:
+def _preprocessing_fn(exec_properties: dict[str, Any], *, by_span: bool) -> Callable[..., Any]:
     function = udf_utils.get_fn(exec_properties, "preprocessing_fn")
-    return functools.partial(function, custom_config=json_utils.loads(exec_properties["custom_config"]))
+    custom_config = json_utils.loads(exec_properties["custom_config"])
+    return functools.partial(function, custom_config={**custom_config, "by_span": "yes"} if by_span else custom_config)
+
+
+def _meaning(exec_properties: dict[str, Any], schema: schema_pb2.Schema) -> str:
+    """All but the graph and the span that decides what is kept of a span; TFT itself tells graphs apart."""
+    told = json_utils.loads(exec_properties["custom_config"])
+    sources = {name: text for name, text in told.items() if name != "config"}
+    spec = schema_utils.schema_as_feature_spec(schema).feature_spec
+    splits = exec_properties.get("splits_config")
+    return json.dumps([exec_properties["code"], sources, str(sorted(spec.items())), splits], sort_keys=True)
+
+
+def _spans(examples: list[types.Artifact]) -> dict[str, str]:
+    """The key of each span's name; none where the examples do not come in spans."""
+    told = examples[0].get_string_custom_property("spans") if len(examples) == 1 else ""
+    spans: dict[str, str] = json.loads(told or "{}")
+    return spans
 
 
 def _files(examples: list[types.Artifact], splits: Sequence[str]) -> list[str]:

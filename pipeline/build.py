@@ -105,7 +105,9 @@ def _transform(config: PipelineConfig, examples: channel.BaseChannel, schema: ch
             "files": _file_digests(config),
         },
         disable_statistics=True,
-        disable_analyzer_cache=True,  # one span: there is nothing to reuse yet
+        disable_analyzer_cache=True,  # TFX's own; what is kept of spans lies in the store
+        store=str(Folders.of(config).spans),
+        code=sources_digest("components.transform"),
     )
 
 

@@ -15,15 +15,19 @@ from trainer.sections import TrainerSections
 def preprocessing_fn(inputs: Mapping[str, RawTensor], custom_config: Mapping[str, str]) -> dict[str, tf.Tensor]:
     """Raw data columns to features and label, each of shape [batch].
 
-    custom_config: {"config": TrainerSections as JSON}. Transform traces this about ten times: it has no side effects.
+    custom_config: {"config": TrainerSections as JSON}, and {"by_span": "yes"} if what is computed of each span may be
+    kept. Transform traces this about ten times: it has no side effects.
     """
-    return transform(inputs, TrainerSections.from_json(custom_config["config"]))
+    sections = TrainerSections.from_json(custom_config["config"])
+    return transform(inputs, sections, by_span=bool(custom_config.get("by_span")))
 
 
-def transform(inputs: Mapping[str, RawTensor], sections: TrainerSections) -> dict[str, tf.Tensor]:
+def transform(
+    inputs: Mapping[str, RawTensor], sections: TrainerSections, *, by_span: bool = False
+) -> dict[str, tf.Tensor]:
     """`preprocessing_fn` for parsed sections."""
     built = columns.build(sections.features)
-    batch = Batch(inputs, built)
+    batch = Batch(inputs, built, by_span=by_span)
     outputs = {sections.label.key: transform_label(sections.label, batch.raw(sections.label.key))}
     for name, column in built.items():
         with naming(name):

@@ -12,13 +12,12 @@ import hashlib
 import importlib
 import io
 import pickle
-import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from components.example_gen import shard_names
 from components.statistics.combine import Shards, Statistics, Sums, Write
 from configs.errors import DataError
 
@@ -65,7 +64,7 @@ class KeptSums:
 
 def by_span(shards: Shards, kept: KeptSums, add_up: AddUp, write: Write) -> None:
     """Add up the spans that are not kept, keep them, and write the statistics of each split over all spans."""
-    parts = {split: _by_span(files, kept) for split, files in shards.items()}
+    parts = {split: shard_names.by_span(files, kept.keys) for split, files in shards.items()}
     missing = {
         str(file): spans[span]
         for split, spans in parts.items()
@@ -115,16 +114,6 @@ class _Reader(pickle.Unpickler):
         if (module, name) not in ALLOWED:
             raise pickle.UnpicklingError(f"{module}.{name} is no part of an accumulator")
         return getattr(importlib.import_module(module), name)
-
-
-def _by_span(files: list[str], kept: KeptSums) -> dict[str, list[str]]:
-    """The shards of each span, in the order of the spans."""
-    spans: dict[str, list[str]] = defaultdict(list)
-    for file in files:
-        named = re.search(r"/data_tfrecord-(.+)-\d{5}-of-\d{5}[^/]*$", file)
-        assert named, file  # noqa: S101 - our own ExampleGen named it
-        spans[named[1]].append(file)
-    return {span: spans[span] for span in kept.keys if span in spans}
 
 
 def _keep(added: tuple[str, list[Any]]) -> None:

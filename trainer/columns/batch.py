@@ -117,9 +117,13 @@ class Raw:
 class Batch:
     """What a column computes from: `tensors` as Transform gives them, and what the columns share."""
 
-    def __init__(self, tensors: Mapping[str, RawTensor], columns: Mapping[str, Column]) -> None:
+    def __init__(
+        self, tensors: Mapping[str, RawTensor], columns: Mapping[str, Column], *, by_span: bool = False
+    ) -> None:
+        """by_span: whether TFT may keep what it computes of each span of the train split."""
         self.tensors = tensors
         self.columns = columns
+        self._by_span = by_span
         self._raw: dict[str, Raw] = {}
         self._categories: dict[str, Categories] = {}
 
@@ -158,7 +162,7 @@ class Batch:
                         texts[wish] = tf.where(known, text, "")
                     else:
                         numbers[wish] = self.raw(wish.key).numbers
-        return {**analyze(numbers), **learn(texts)}
+        return {**analyze(numbers, by_span=self._by_span), **learn(texts, by_span=self._by_span)}
 
 
 def _dense(tensor: RawTensor) -> tf.Tensor:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.beam.experimental import PTransformAnalyzer
 
-Strings = npt.NDArray[np.object_]
+from trainer.columns.by_span import kept_by_span
+from trainer.columns.tally import CountTexts, Tally, TallyCoder
+
 Count = tuple[int, bytes]
 
 EMPTY = b"49d0cd50-04bb-48c0-bc6f-5b575dce351a"
@@ -40,15 +40,20 @@ class Learned(NamedTuple):
     """Leave out values seen fewer times."""
 
 
-def learn(texts: Mapping[Learned, tf.Tensor]) -> dict[Any, tf.Tensor]:
-    """Paths of the vocabularies of string [batch] tensors, "" where missing. Values with line breaks are left out."""
+def learn(texts: Mapping[Learned, tf.Tensor], *, by_span: bool = False) -> dict[Any, tf.Tensor]:
+    """Paths of the vocabularies of string [batch] tensors, "" where missing. Values with line breaks are left out.
+
+    by_span: whether TFT may keep the counts of each span.
+    """
     if not texts:
         return {}
     wishes = tuple(texts)
     files = file_names([wish.name for wish in wishes])
+    count, write = CountTexts(len(wishes)), WriteVocabularies(dict(zip(wishes, files, strict=True)))
+    kept = kept_by_span(count, TallyCoder(len(wishes)), write) if by_span else LearnVocabularies(count, write)
     paths = tft.experimental.ptransform_analyzer(
         inputs=[tf.stack(list(texts.values()), axis=1)],
-        ptransform=LearnVocabularies(dict(zip(wishes, files, strict=True))),
+        ptransform=kept,
         output_dtypes=[tf.string] * len(wishes),
         output_shapes=[[]] * len(wishes),
         output_asset_default_values=[EMPTY] * len(wishes),
@@ -62,49 +67,45 @@ def learn(texts: Mapping[Learned, tf.Tensor]) -> dict[Any, tf.Tensor]:
 class LearnVocabularies(PTransformAnalyzer):
     """Batches of a string [batch, columns] matrix to one file of values for each column."""
 
+    def __init__(self, count: CountTexts, write: WriteVocabularies) -> None:
+        super().__init__()
+        self._count, self._written = count, write
+
+    def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, ...]:
+        """Count, then write."""
+        self._written.base_temp_dir = self.base_temp_dir
+        return batches | "Count" >> beam.CombineGlobally(self._count).without_defaults() | "Write" >> self._written
+
+
+class WriteVocabularies(PTransformAnalyzer):
+    """The tallies of all columns to one file of values for each."""
+
     def __init__(self, files: dict[Learned, str]) -> None:
         """files: the name of the file of each column's vocabulary, in the order of the columns."""
         super().__init__()
         self._files = list(files.items())
 
-    def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, ...]:
-        """Count by column and value; gather by column, in which each has at least a count of nothing; write."""
-        columns = range(len(self._files))
-        counts = (
-            batches
-            | "CountInBatch" >> beam.FlatMap(_count)
-            | "CountInAll" >> beam.CombinePerKey(sum)
-            | "ByColumn" >> beam.MapTuple(lambda place, count: (place[0], (count, place[1])))
-        )
-        nothing = batches.pipeline | "Nothing" >> beam.Create([(column, (0, b"")) for column in columns])
-        written = (
-            (counts, nothing)
-            | "WithNothing" >> beam.Flatten()
-            | "Gather" >> beam.GroupByKey()
-            | "Write" >> beam.FlatMapTuple(self._write).with_outputs(*map(str, columns))
-        )
-        return tuple(written[str(column)] for column in columns)
+    def expand(self, tallies: beam.PCollection) -> tuple[beam.PCollection, ...]:
+        """Each path in a collection of its own."""
+        columns = [str(column) for column in range(len(self._files))]
+        written = tallies | "WriteFiles" >> beam.FlatMap(self._write).with_outputs(*columns)
+        return tuple(written[column] for column in columns)
 
-    def _write(self, column: int, counts: Iterable[Count]) -> Iterator[beam.pvalue.TaggedOutput]:
-        wish, name = self._files[column]
-        path = os.path.join(self.base_temp_dir, name)  # noqa: PTH118 (may be remote)
+    def _write(self, tallies: Sequence[Tally]) -> Iterator[beam.pvalue.TaggedOutput]:
         tf.io.gfile.makedirs(self.base_temp_dir)
-        with tf.io.gfile.GFile(path, "wb") as file:
-            file.write(b"".join(value + b"\n" for value in chosen(wish, counts)))
-        yield beam.pvalue.TaggedOutput(str(column), np.array(path))
+        for column, ((wish, name), tally) in enumerate(zip(self._files, tallies, strict=True)):
+            path = os.path.join(self.base_temp_dir, name)  # noqa: PTH118 (may be remote)
+            table = tally.settle()
+            counts = zip(table["counts"].to_pylist(), table["values"].to_pylist(), strict=True)
+            with tf.io.gfile.GFile(path, "wb") as file:
+                file.write(b"".join(value + b"\n" for value in chosen(wish, counts)))
+            yield beam.pvalue.TaggedOutput(str(column), np.array(path))
 
 
 def chosen(wish: Learned, counts: Iterable[Count]) -> list[bytes]:
     """The vocabulary, in order."""
     kept = sorted(((count, value) for count, value in counts if count >= wish.min_frequency and value), reverse=True)
     return [value for _, value in kept[: wish.top_k]] or [EMPTY]
-
-
-def _count(batch: tuple[Strings]) -> Iterator[tuple[tuple[int, bytes], int]]:
-    for column, values in enumerate(batch[0].T):
-        for value, count in Counter(values.tolist()).items():
-            if value and b"\n" not in value and b"\r" not in value:
-                yield (column, value), count
 
 
 def file_names(vocabularies: Sequence[str]) -> list[str]:

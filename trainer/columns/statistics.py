@@ -16,6 +16,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tfx_bsl import sketches
 
+from trainer.columns.by_span import kept_by_span
+
 Floats = npt.NDArray[np.float64]
 
 QUANTILE_ERROR = 0.001
@@ -59,10 +61,10 @@ class Accumulator(NamedTuple):
     """Of the columns with a wish for quantiles; None if there is none."""
 
 
-def analyze(numbers: Mapping[Statistic, tf.Tensor]) -> dict[Any, tf.Tensor]:
+def analyze(numbers: Mapping[Statistic, tf.Tensor], *, by_span: bool = False) -> dict[Any, tf.Tensor]:
     """The wished statistics of float64 [batch] tensors over the train split; NaN counts as missing.
 
-    Of a column without any value they are all 0.
+    Of a column without any value they are all 0. by_span: whether TFT may keep the sums of each span.
     """
     if not numbers:
         return {}
@@ -71,12 +73,17 @@ def analyze(numbers: Mapping[Statistic, tf.Tensor]) -> dict[Any, tf.Tensor]:
     combine = CombineStatistics(tuple(columns), tuple(numbers))
     (answers,) = tft.experimental.ptransform_analyzer(
         inputs=[tf.stack(list(columns.values()), axis=1)],
-        ptransform=beam.CombineGlobally(combine).without_defaults(),
+        ptransform=_kept(combine) if by_span else beam.CombineGlobally(combine).without_defaults(),
         output_dtypes=[tf.float64],
         output_shapes=[[sum(widths)]],
         name="statistics",
     )
     return dict(zip(numbers, tf.split(answers, widths), strict=True))
+
+
+def _kept(combine: CombineStatistics) -> Any:
+    extract = "Answer" >> beam.Map(combine.extract_output)
+    return kept_by_span(combine, AccumulatorCoder(combine), extract)
 
 
 class CombineStatistics(beam.CombineFn):
@@ -88,6 +95,11 @@ class CombineStatistics(beam.CombineFn):
         self._keys = keys
         with_quantiles = {wish.key for wish in wishes if isinstance(wish, Quantiles)}
         self._sketched = [place for place, key in enumerate(keys) if key in with_quantiles]
+
+    @property
+    def meaning(self) -> tuple[tuple[str, ...], list[int]]:
+        """What decides the content of an accumulator: the columns, and which of them are sketched."""
+        return self._keys, self._sketched
 
     def create_accumulator(self) -> Accumulator:
         """Nothing seen."""
@@ -136,6 +148,32 @@ class CombineStatistics(beam.CombineFn):
         seen = [column for column in self._sketched if count[column] > 0]  # the sketch leaves empty columns out
         boundaries = accumulator.sketch.GetQuantiles(wish.buckets)[seen.index(place)].as_py()
         return np.asarray(boundaries[1:-1], np.float64)  # without least and greatest
+
+
+class AccumulatorCoder:
+    """Accumulators as bytes: the moments' shape and values, then the sketch's own form."""
+
+    def __init__(self, combine: CombineStatistics) -> None:
+        self._combine = combine
+
+    def encode_cache(self, accumulator: Accumulator) -> bytes:
+        """An accumulator to bytes."""
+        sketch = accumulator.sketch
+        return accumulator.moments.tobytes() + (b"" if sketch is None else sketch.__getstate__())
+
+    def decode_cache(self, encoded_accumulator: bytes) -> Accumulator:
+        """Bytes to an accumulator."""
+        empty = self._combine.create_accumulator()
+        size = empty.moments.nbytes
+        moments = np.frombuffer(encoded_accumulator[:size]).reshape(empty.moments.shape)
+        if empty.sketch is None:
+            return Accumulator(moments, None)
+        sketch = sketches.QuantilesSketch.__new__(sketches.QuantilesSketch)
+        sketch.__setstate__(encoded_accumulator[size:])
+        return Accumulator(moments, sketch)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self._combine.meaning}"
 
 
 def batch_moments(batch: Floats) -> Floats:

@@ -1,0 +1,152 @@
+"""Transform's analysis of data in spans: each span is read once, and what TFT computed of it kept for the next run.
+
+    <store>/<key of a span>/analysis-<digest>/<number>     an entry: its key for TFT, then what TFT kept, as TFRecords
+
+TFT has a cache of its own (tensorflow_transform.beam.analyzer_cache), which puts a dozen Beam stages for each span and
+analyzer into the pipeline, so that a night costs more than reading the whole window again. Here all spans that are kept
+are one dataset to TFT, whose entries are all of theirs: it merges them all the same, and the pipeline stays as small as
+it is for two spans.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import tensorflow as tf
+import tensorflow_transform.beam as tft_beam
+from tensorflow_transform.beam import analysis_graph_builder
+from tensorflow_transform.beam.analyzer_cache import DatasetCache, DatasetKey
+from tfx_bsl.tfxio import tf_example_record
+
+from components.example_gen.shard_names import by_span
+
+MADE_BY = ("tensorflow", "tensorflow-transform", "tfx-bsl", "numpy", "pyarrow")
+KEPT = DatasetKey("kept", is_cached=False)
+"""All spans together whose entries are there."""
+
+Entries = dict[bytes, Path]
+"""The file of each entry, by its key for TFT."""
+
+
+class KeptAnalysis:
+    """Where the entries of spans lie. `meaning`: all that decides their content, but for the span and the graph;
+    `keys`: the key of each span's name.
+    """
+
+    def __init__(self, store: Path, meaning: str, keys: Mapping[str, str]) -> None:
+        parts = [meaning, *map(version, MADE_BY)]
+        self._name = "analysis-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+        self._store, self.keys = store, keys
+
+    def file(self, span: str, entry: bytes) -> Path:
+        """The file of an entry of a span."""
+        return self._store / self.keys[span] / self._name / hashlib.sha256(entry).hexdigest()[:16]
+
+    def entries(self, span: str) -> Entries:
+        """Those that are there."""
+        folder = self._store / self.keys[span] / self._name
+        files = [file for file in folder.iterdir() if not file.suffix] if folder.is_dir() else []
+        return {next(read_entry(file, 0)): file for file in files}
+
+
+class AnalyzeBySpan:
+    """`preprocessing_fn` analyzed over data in spans. read: files to RecordBatches."""
+
+    def __init__(
+        self,
+        preprocessing_fn: Callable[..., Any],
+        tfxio: tf_example_record.TFExampleBeamRecord,
+        kept: KeptAnalysis,
+        read: beam.PTransform,
+    ) -> None:
+        self._function, self._tfxio, self._kept, self._read = preprocessing_fn, tfxio, kept, read
+
+    def analyze(self, pipeline: beam.Pipeline, files: Sequence[str]) -> Any:
+        """The transform function of all examples in the files; reads those of spans that are not kept, and keeps what
+        it computes of them.
+        """
+        spans = by_span(files, self._kept.keys)
+        entries = {span: found for span in spans if (found := self._kept.entries(span))}
+        entries, raw_too = self._sufficient(spans, entries)
+        new = {DatasetKey(f"new-{number}"): span for number, span in enumerate(spans) if span not in entries}
+        print(f"Analyzed now: {', '.join(new.values()) or 'no span'}; kept: {len(entries)} spans", flush=True)
+        data = {key: self._batches(pipeline, str(key.key), spans[span]) for key, span in new.items()}
+        if entries:
+            every = [file for span in entries for file in spans[span]]
+            data[KEPT] = self._batches(pipeline, "kept", every) if raw_too else None
+        result, computed = (
+            data,
+            {KEPT: DatasetCache(_decoded(pipeline, entries), None)} if entries else {},
+            self._tfxio.TensorAdapterConfig(),
+        ) | "Analyze" >> tft_beam.AnalyzeDatasetWithCache(self._function, pipeline=pipeline)
+        for key, span in new.items():
+            self._keep(span, computed[key].cache_dict if key in computed else {})
+        return result
+
+    def _sufficient(self, spans: Iterable[str], entries: dict[str, Entries]) -> tuple[dict[str, Entries], bool]:
+        """The spans that have all entries that TFT needs, and whether it needs their raw examples all the same, as it
+        does where an analyzer works on the results of another.
+        """
+        if not self._asks_for_raw(entries):
+            return entries or {span: {} for span in spans}, False
+        if not entries:
+            return entries, False
+        needed = analysis_graph_builder.get_analysis_cache_entry_keys(self._function, self._types(), [KEPT], False)
+        entries = {span: found for span, found in entries.items() if needed and needed <= found.keys()}
+        return entries, bool(entries) and self._asks_for_raw(entries)
+
+    def _asks_for_raw(self, entries: dict[str, Entries]) -> bool:
+        cache = {KEPT: DatasetCache(dict.fromkeys(_common(entries), True), None)}
+        asked = analysis_graph_builder.get_analysis_dataset_keys(self._function, self._types(), [KEPT], cache, False)
+        return KEPT in asked
+
+    def _types(self) -> dict[str, tf.TypeSpec]:
+        specs: dict[str, tf.TypeSpec] = self._tfxio.TensorAdapter().OriginalTypeSpecs()
+        return specs
+
+    def _batches(self, pipeline: beam.Pipeline, name: str, files: Sequence[str]) -> beam.PCollection:
+        return pipeline | f"Shards[{name}]" >> beam.Create(files) | f"Read[{name}]" >> self._read
+
+    def _keep(self, span: str, computed: Mapping[bytes, beam.PCollection]) -> None:
+        for entry, encoded in computed.items():
+            file = self._kept.file(span, entry)
+            name = f"{span}][{file.name}"
+            gathered = encoded | f"Gather[{name}]" >> beam.combiners.ToList()
+            _ = gathered | f"Keep[{name}]" >> beam.Map(write_entry, file, entry)
+
+
+def _common(entries: dict[str, Entries]) -> list[bytes]:
+    """The keys that all the spans have."""
+    first, *others = entries.values() or [{}]
+    return [entry for entry in first if all(entry in other for other in others)]
+
+
+def _decoded(pipeline: beam.Pipeline, entries: dict[str, Entries]) -> dict[bytes, beam.PCollection]:
+    """What was kept under each key, of all spans together."""
+    return {
+        entry: pipeline
+        | f"Kept[{number}]" >> beam.Create([found[entry] for found in entries.values()])
+        | f"ReadKept[{number}]" >> beam.FlatMap(read_entry, 1)
+        for number, entry in enumerate(_common(entries))
+    }
+
+
+def read_entry(file: Path, start: int) -> Iterator[bytes]:
+    """The records of an entry, from the one of that number on."""
+    for record in tf.data.TFRecordDataset(str(file)).skip(start):
+        yield record.numpy()
+
+
+def write_entry(encoded: list[bytes], file: Path, entry: bytes) -> None:
+    """Write an entry, whole or not at all."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    half = file.with_suffix(".half")
+    with tf.io.TFRecordWriter(str(half)) as records:
+        for record in (entry, *encoded):
+            records.write(record)
+    half.replace(file)
