@@ -49,7 +49,7 @@ def _describe(examples: artifact.Artifact, manifest: Manifest, found: Ingested) 
     newest = manifest.spans[-1]
     examples.span = newest.number
     examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
-    examples_utils.set_file_format(examples, "tfrecords_gzip")
+    examples_utils.set_file_format(examples, "tfrecords_gzip")  # what TFX calls TFRecords, which may be plain
     examples.set_string_custom_property("input_fingerprint", manifest.fingerprint)
     examples.set_int_custom_property("span", newest.number)
     if newest.version is not None:

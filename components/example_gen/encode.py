@@ -10,11 +10,16 @@ the rows. Features stand in the order of their names.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+Piece: TypeAlias = pa.Array | pa.Scalar
+"""Bytes for each row, or for all of them."""
 
 BYTES, FLOAT, INT64 = 1, 2, 3
 """Field numbers of the kinds of a tf.train.Feature."""
@@ -32,14 +37,31 @@ def encode(batch: pa.RecordBatch) -> pa.BinaryArray:
     schema take for missing, where an empty list, as TFX's own CsvExampleGen writes it, would count as present. In a
     column of lists null is missing and [] is an empty list; a list must not hold nulls.
     """
+    return concatenate(pieces(batch)[0], batch.num_rows)
+
+
+def pieces(batch: pa.RecordBatch) -> tuple[list[Piece], np.ndarray]:
+    """What `encode` lays one after the other in each row, and how many bytes that makes: int64 [rows]."""
     names = sorted(batch.schema.names, key=str.encode)
-    pieces = [piece for name in names for piece in _column(name.encode(), batch.column(name))]
-    features = concatenate(pieces, batch.num_rows)
-    sizes = np.diff(_offsets(features))
-    return concatenate([pa.scalar(b"\x0a", pa.binary()), varints(sizes.astype(np.uint64)), features], batch.num_rows)
+    entries = [_column(name.encode(), batch.column(name)) for name in names]
+    features = np.zeros(batch.num_rows, np.int64)
+    for entry in entries:
+        features += entry.lengths
+    whole = _entry_of(features, lambda size: b"\x0a" + varint(size))
+    return [*whole.pieces, *(piece for entry in entries for piece in entry.pieces)], whole.lengths + np.zeros_like(
+        features
+    )
 
 
-def concatenate(pieces: Sequence[pa.Array | pa.Scalar], rows: int) -> pa.BinaryArray:
+@dataclass(frozen=True)
+class _Entry:
+    """The pieces of a column, and the bytes that they make together in each row, or in every row."""
+
+    pieces: tuple[Piece, ...]
+    lengths: np.ndarray | int
+
+
+def concatenate(pieces: Sequence[Piece], rows: int) -> pa.BinaryArray:
     """The pieces joined row by row; a scalar stands for the same bytes in every row, a null for none."""
     joined = pc.binary_join_element_wise(
         *pieces, pa.scalar(b"", pa.binary()), null_handling="replace", null_replacement=b""
@@ -76,21 +98,23 @@ def fixed(rows: np.ndarray) -> pa.BinaryArray:
     return _binary(rows, np.full(len(rows), rows.shape[1], np.int32))
 
 
-def _column(name: bytes, column: pa.Array) -> tuple[pa.Array | pa.Scalar, ...]:
+def _column(name: bytes, column: pa.Array) -> _Entry:
     if pa.types.is_null(column.type):
-        return (pa.scalar(_missing(name), pa.binary()),)
+        return _Entry((pa.scalar(_missing(name), pa.binary()),), len(_missing(name)))
     if is_list(column.type):
         return _list_column(name, column)
     valid = np.asarray(column.is_valid()) if column.null_count else None
     if pa.types.is_integer(column.type):
+        kind = INT64
         values = varints(column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64), valid)
-        return _heads(partial(_head, name, INT64), _sizes(values, valid), name), values
-    if pa.types.is_floating(column.type):
+    elif pa.types.is_floating(column.type):
+        kind = FLOAT
         sizes = np.full(len(column), 4, np.int32) if valid is None else valid.astype(np.int32) * 4
         values = _binary(_float32(column.drop_null()), sizes)
-        return _heads(partial(_head, name, FLOAT), _sizes(values, valid), name), values
-    values = column.cast(pa.binary())
-    return _heads(partial(_head, name, BYTES), _sizes(values, valid), name), values
+    else:
+        kind = BYTES
+        values = column.cast(pa.binary())
+    return _entry_of(_sizes(values, valid), partial(_head, name, kind), values, _missing(name))
 
 
 def is_list(arrow: pa.DataType) -> bool:
@@ -98,7 +122,7 @@ def is_list(arrow: pa.DataType) -> bool:
     return pa.types.is_list(arrow) or pa.types.is_large_list(arrow)
 
 
-def _list_column(name: bytes, column: pa.Array) -> tuple[pa.Array | pa.Scalar, ...]:
+def _list_column(name: bytes, column: pa.Array) -> _Entry:
     valid = np.asarray(column.is_valid()) if column.null_count else None
     kind, values = _listed(column.flatten())
     lengths = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
@@ -106,7 +130,7 @@ def _list_column(name: bytes, column: pa.Array) -> tuple[pa.Array | pa.Scalar, .
     payload = pa.Array.from_buffers(
         pa.binary(), len(column), [None, pa.py_buffer(ends), values.buffers()[2] or _NOTHING]
     )
-    return _heads(partial(_list_head, name, kind), _sizes(payload, valid), name), payload
+    return _entry_of(_sizes(payload, valid), partial(_list_head, name, kind), payload, _missing(name))
 
 
 def _listed(values: pa.Array) -> tuple[int, pa.BinaryArray]:
@@ -132,16 +156,20 @@ def _sizes(values: pa.BinaryArray, valid: np.ndarray | None) -> np.ndarray:
     return sizes if valid is None else np.where(valid, sizes, MISSING)
 
 
-def _heads(head: Callable[[int], bytes], sizes: np.ndarray, name: bytes) -> pa.Array | pa.Scalar:
-    """What stands before values of these sizes: one template for each size, so few templates for many rows."""
-    present, which = _distinct(sizes)
-    templates = [_missing(name) if size == MISSING else head(int(size)) for size in present]
+def _entry_of(
+    sizes: np.ndarray, head: Callable[[int], bytes], values: pa.BinaryArray | None = None, missing: bytes = b""
+) -> _Entry:
+    """Values of these sizes and what stands before them: one template for each size, so few for many rows."""
+    present, which = distinct(sizes)
+    templates = [missing if size == MISSING else head(int(size)) for size in present]
+    lengths = np.array([len(template) for template in templates], np.int64) + np.maximum(present, 0)
+    after = () if values is None else (values,)
     if len(templates) == 1:
-        return pa.scalar(templates[0], pa.binary())
-    return pa.array(templates, pa.binary()).take(pa.array(which))
+        return _Entry((pa.scalar(templates[0], pa.binary()), *after), int(lengths[0]))
+    return _Entry((pa.array(templates, pa.binary()).take(pa.array(which)), *after), lengths[which])
 
 
-def _distinct(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct(sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if sizes.max(initial=0) > _LARGEST_TABLE:
         present, which = np.unique(sizes, return_inverse=True)
         return present, which
@@ -155,21 +183,21 @@ def _head(name: bytes, kind: int, size: int) -> bytes:
     """The bytes from the start of the feature to the start of its one value of `size` bytes."""
     values = b"\x0a" + varint(size)
     feature = bytes([kind << 3 | 2]) + varint(len(values) + size) + values
-    return _entry(name, feature, size)
+    return _around(name, feature, size)
 
 
 def _list_head(name: bytes, kind: int, size: int) -> bytes:
     """The bytes from the start of the feature to the start of its values, which take `size` bytes in all."""
     packed = b"" if kind == BYTES or not size else b"\x0a" + varint(size)
-    return _entry(name, bytes([kind << 3 | 2]) + varint(len(packed) + size) + packed, size)
+    return _around(name, bytes([kind << 3 | 2]) + varint(len(packed) + size) + packed, size)
 
 
 def _missing(name: bytes) -> bytes:
     """A whole feature that has no value."""
-    return _entry(name, b"", 0)
+    return _around(name, b"", 0)
 
 
-def _entry(name: bytes, feature: bytes, size: int) -> bytes:
+def _around(name: bytes, feature: bytes, size: int) -> bytes:
     entry = b"\x0a" + varint(len(name)) + name + b"\x12" + varint(len(feature) + size) + feature
     return b"\x0a" + varint(len(entry) + size) + entry
 

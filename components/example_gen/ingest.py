@@ -10,30 +10,26 @@ from dataclasses import dataclass, field
 from functools import partial, reduce
 from pathlib import Path
 
+import pyarrow as pa
+
 from components.example_gen.checks import check_fraction, check_key, check_rows, check_splits
-from components.example_gen.encode import encode
 from components.example_gen.manifest import Manifest, Span, check_unchanged
-from components.example_gen.shards import SMALLEST, Plan, plan
+from components.example_gen.packing import Packing
+from components.example_gen.shards import SMALLEST, Estimate, plan
 from components.example_gen.sources import (
-    LIGHT,
     Reading,
     Skipped,
     Source,
     Spread,
     Survey,
-    in_place,
     open_source,
     state_of,
 )
 from components.example_gen.span_store import SpanStore, key_of, link
-from components.example_gen.split import Layout
-from components.example_gen.tfrecord import frame, gzip_stream
+from components.example_gen.split import Layout, Shard
 from components.example_gen.types import Kind, declared_types, widest
-from components.example_gen.write import join_pieces, write_part
+from components.example_gen.write import Writer
 from configs.data import DataConfig
-
-SAMPLE = 4096
-"""Rows that are encoded and packed to estimate the size of all."""
 
 GAPS = 10
 """Missing spans that are named one by one."""
@@ -186,13 +182,13 @@ class _Run:
         work = self.work / f"span-{look.span.number}"
         work.mkdir()
         parts = source.parts(spread)
-        size = _packed_size(source, parts, kinds, look.survey)
-        planned = plan(data.splits, size, data.shards, data.readers)  # type: ignore[arg-type]
-        layout = Layout(data.splits, planned.shards, data.split_key, data.shuffle_seed)
-        write = partial(write_part, source=source, kinds=kinds, layout=layout, work=work)
-        rows = sum(spread("Write", write, list(enumerate(parts))), Counter[str]())
-        told = _join(layout, planned, len(parts), spread, work)
-        return work / "joined", dict(rows), told
+        packing = Packing(data.compression, data.compression_level)
+        size = _estimate(source, parts, kinds, look.survey, packing)
+        planned = plan(data.splits, size, data.shards, data.readers)
+        layout = Layout(data.splits, planned.shards, data.split_key, data.shuffle_seed, planned.piles)
+        read = partial(_read, source=source, kinds=kinds)
+        rows, sizes = Writer(layout, packing, work, work / "joined").write(parts, read, spread)
+        return work / "joined", dict(rows), f"{planned.reason}; wrote {_sizes(sizes, layout)}"
 
     def _key(self, span: Span, *more: object) -> str:
         """Of all that decides what is read of a span."""
@@ -245,31 +241,30 @@ def _told(manifest: Manifest, run: _Run, written: Sequence[Written]) -> str:
     )
 
 
-def _join(layout: Layout, planned: Plan, parts: int, spread: Spread, work: Path) -> str:
-    """Join the pieces of every shard; one line about the plan and what came out."""
-    shards = list(layout.all_shards())
-    join = partial(join_pieces, layout=layout, parts=parts, work=work, output=work / "joined")
-    copied = sum(file.stat().st_size for file in work.rglob("*.gz")) if parts > 1 else 0
-    sizes = dict(zip(shards, (spread if copied > LIGHT else in_place)("Join", join, shards), strict=True))
+def _read(_number: int, part: object, source: Source, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+    return source.batches(part, kinds)
+
+
+def _sizes(sizes: Mapping[Shard, int], layout: Layout) -> str:
+    """How large the shards of each split came out."""
     out = []
     for split, count in layout.shards.items():
         own = [size for (name, _), size in sizes.items() if name == split]
-        spread_out = f" (within {1 - min(own) / max(own):.0%})" if count > 1 else ""
+        spread_out = f" (within {1 - min(own) / max(own):.0%})" if count > 1 and max(own) else ""
         out.append(f"{split} {count} x {sum(own) / count / 1e6:.3g} MB{spread_out}")
-    return f"{planned.reason}; wrote {', '.join(out)}"
+    return ", ".join(out)
 
 
-def _packed_size(source: Source, parts: Sequence[object], kinds: Mapping[str, Kind], survey: Survey) -> float:
-    """The bytes on disk that all the rows will take, judged from the first ones."""
+def _estimate(
+    source: Source, parts: Sequence[object], kinds: Mapping[str, Kind], survey: Survey, packing: Packing
+) -> Estimate:
+    """The bytes that all the rows will take, judged from the first ones."""
     rows = sum(survey.rows.values())
-    heads = sum(len(name) + 10 for name in kinds)
-    if survey.size + rows * heads < 2 * SMALLEST:
-        return (survey.size + rows * heads) / 6
+    size = survey.size + rows * sum(len(name) + 10 for name in kinds)
+    if size < 2 * SMALLEST:
+        return Estimate(size / packing.usual_ratio, size)
     batches = (batch for part in parts for batch in source.batches(part, kinds) if batch.num_rows)
-    sample = next(batches).slice(0, SAMPLE)
-    stream = gzip_stream()
-    text = b"".join(frame(encode(sample)).to_pylist())
-    return rows * len(stream.compress(text) + stream.flush()) / sample.num_rows
+    return Estimate.of(next(batches), rows, packing)
 
 
 @contextmanager

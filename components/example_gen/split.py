@@ -1,4 +1,4 @@
-"""Rows to splits and shards: by hash buckets to a split, and dealt out like cards to its shards."""
+"""Rows to splits, by hash buckets, and to the piles of each split, by a shuffled deal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from components.example_gen.row_hash import mix, row_hash
+from components.example_gen.row_hash import row_hash
 
 Shard = tuple[str, int]
 """A split's name and the number of the shard in it."""
@@ -16,54 +16,66 @@ Shard = tuple[str, int]
 
 @dataclass(frozen=True)
 class Layout:
-    """How rows are spread. `buckets`: hash buckets of each split; `shards`: files of each split."""
+    """How rows are spread. `buckets`: hash buckets of each split; `shards`: files of each split; `piles`: in how many
+    piles, of which one fits into memory, each shard of a split is shuffled.
+
+    The piles of all splits are numbered through, split by split.
+    """
 
     buckets: Mapping[str, int]
     shards: Mapping[str, int]
     split_key: str | None
     seed: int
+    piles: Mapping[str, int] = field(default_factory=dict)
 
     def all_shards(self) -> Iterator[Shard]:
         """Every shard, split by split."""
         return ((split, shard) for split, count in self.shards.items() for shard in range(count))
 
+    def count(self, split: str) -> int:
+        """The number of piles of a split."""
+        return self.shards[split] * self.piles.get(split, 1)
+
+    def all_piles(self) -> Iterator[Shard]:
+        """The shard that each pile belongs to. Neighbours belong to different ones, so that a deal which ends half way
+        round leaves the shards even.
+        """
+        return ((split, pile % self.shards[split]) for split in self.shards for pile in range(self.count(split)))
+
 
 @dataclass
 class Dealer:
-    """Deals the rows of one part's batches, one after the other, so that shards differ by one row at most.
+    """Deals the rows of one part's batches, one after the other, so that piles differ by one row at most.
 
-    Within a batch the rows of a split are dealt in the order of their hash, which is a shuffle that depends on the rows
-    alone; `part` (the part's number) turns the first shard, so that no shard is always the one to get a row more.
+    In which order depends on the seed and the part's number; that number also turns the first pile, so that no pile is
+    always the one to get a row more.
     """
 
     layout: Layout
     part: int
     _dealt: dict[str, int] = field(default_factory=dict)
 
-    def deal(self, batch: pa.RecordBatch) -> Iterator[tuple[Shard, np.ndarray]]:
-        """Each shard with the positions in `batch` of the rows that it gets; shards without rows are left out."""
+    def __post_init__(self) -> None:
+        self._random = random(self.layout.seed, 0, self.part)
+
+    def deal(self, batch: pa.RecordBatch) -> np.ndarray:
+        """The number of each row's pile: int64 [rows]."""
         columns = sorted(batch.schema.names) if self.layout.split_key is None else [self.layout.split_key]
-        hashes = row_hash(batch, columns, self.layout.seed)
-        which = split_numbers(hashes, self.layout.buckets)
+        which = split_numbers(row_hash(batch, columns, self.layout.seed), self.layout.buckets)
+        piles = np.empty(batch.num_rows, np.int64)
+        first = 0
         for number, split in enumerate(self.layout.buckets):
             rows = np.flatnonzero(which == number)
-            rows = rows[np.argsort(self._order(batch, hashes, rows), kind="stable")]
-            yield from self._deal_split(split, rows)
+            start, count = self._dealt.get(split, self.part), self.layout.count(split)
+            piles[rows] = first + (start + self._random.permutation(len(rows))) % count
+            self._dealt[split] = (start + len(rows)) % count
+            first += count
+        return piles
 
-    def _order(self, batch: pa.RecordBatch, hashes: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """With a split key the rows of a key still have to be spread: order by the whole row then."""
-        if self.layout.split_key is None:
-            return mix(hashes[rows])
-        return row_hash(batch.take(pa.array(rows)), sorted(batch.schema.names), self.layout.seed)
 
-    def _deal_split(self, split: str, rows: np.ndarray) -> Iterator[tuple[Shard, np.ndarray]]:
-        count = self.layout.shards[split]
-        next_shard = self._dealt.get(split, self.part) % count
-        self._dealt[split] = next_shard + len(rows)
-        for shard in range(count):
-            dealt = rows[(shard - next_shard) % count :: count]
-            if len(dealt):
-                yield (split, shard), dealt
+def random(*seed: int) -> np.random.RandomState:
+    """A stream of random numbers that stays the same in later versions of NumPy."""
+    return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
 
 
 def split_numbers(hashes: np.ndarray, buckets: Mapping[str, int]) -> np.ndarray:

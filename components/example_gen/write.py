@@ -1,117 +1,144 @@
-"""Rows to shards on disk.
+"""Rows to shuffled shards on disk, in three steps, each of tasks that do not depend on each other:
 
-Each part of the data writes its own piece of every shard, a gzip member of its own; then each shard's pieces are laid
-one after the other in the order of the parts. Gzip members that follow each other are one gzip file (RFC 1952), so
-nothing is packed twice, no encoded row passes between Beam's stages, and the bytes do not depend on which worker wrote
-what when.
+scatter   a part of the data is read, and its rows are dealt out to piles (see `split`) in a file of its own
+pack      a pile is gathered from all the parts' files, shuffled, encoded and packed
+join      the packed piles of a shard are laid one after the other
+
+Which row lands where depends on the data and the seed alone, and each pile is packed as a whole, so neither do the
+bytes depend on which worker does what when. Gzip members that follow each other are one gzip file (RFC 1952), and so
+are TFRecords, so nothing is packed twice. Memory is bounded by the size of a pile.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from components.example_gen.encode import encode
-from components.example_gen.sources.base import Source
-from components.example_gen.split import Dealer, Layout, Shard
-from components.example_gen.tfrecord import frame, gzip_stream
-from components.example_gen.types import Kind
+from components.example_gen.packing import Packing
+from components.example_gen.sources.base import LIGHT, Spread, in_place
+from components.example_gen.spill import Spill, read_chunks, together
+from components.example_gen.split import Dealer, Layout, Shard, random
+from components.example_gen.tfrecord import framed_examples
 
-HELD = 1 << 18
-"""Bytes of packed data that a shard's piece holds before they go to disk."""
+ENCODED = 2 << 20
+"""Bytes of columns that are encoded at a time: they stay in a core's cache from the encoder to the compressor."""
 
-
-def write_part(
-    numbered: tuple[int, object], source: Source, kinds: Mapping[str, Kind], layout: Layout, work: Path
-) -> Counter[str]:
-    """Read a part, encode it, and write its pieces of the shards under `work`; the rows of each split."""
-    number, part = numbered
-    dealer = Dealer(layout, number)
-    pieces: dict[Shard, Piece] = {}
-    rows: Counter[str] = Counter()
-    for batch in source.batches(part, kinds):
-        deals = list(dealer.deal(batch))
-        records = frame(encode(batch).take(pa.array(np.concatenate([places for _, places in deals]))))
-        for (shard, places), text in zip(deals, _runs(records, [len(places) for _, places in deals]), strict=True):
-            if shard not in pieces:
-                pieces[shard] = Piece(piece_path(work, shard, number))
-            pieces[shard].write(text)
-            rows[shard[0]] += len(places)
-    for piece in pieces.values():
-        piece.close()
-    return rows
+Read = Callable[[int, object], Iterator[pa.RecordBatch]]
+"""The rows of a part of the data, given its number and itself, as batches of one schema."""
 
 
-def join_pieces(shard: Shard, layout: Layout, parts: int, work: Path, output: Path) -> int:
-    """Lay the pieces of a shard one after the other into its file under `output`; the file's size in bytes.
+@dataclass(frozen=True)
+class Pile:
+    """The number of a pile, and its record batches in the file of each part."""
 
-    A shard without rows is a TFRecord file without records.
-    """
-    path = shard_path(output, shard, layout.shards[shard[0]])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pieces = [piece for number in range(parts) if (piece := piece_path(work, shard, number)).exists()]
-    if not pieces:
-        path.write_bytes(gzip_stream().flush())
-    elif len(pieces) == 1:
-        pieces[0].rename(path)
-    else:
-        with open(path, "wb") as joined:
-            for piece in pieces:
+    number: int
+    chunks: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Writes the shards of `layout` under `output`, and what it needs on the way under `work`."""
+
+    layout: Layout
+    packing: Packing
+    work: Path
+    output: Path
+
+    def write(self, parts: Sequence[object], read: Read, spread: Spread) -> tuple[Counter[str], dict[Shard, int]]:
+        """All of them; the rows of each split, and the bytes of each shard."""
+        owner = list(self.layout.all_piles())
+        scattered = spread("Scatter", partial(self.scatter, read=read), list(enumerate(parts)))
+        chunks = [_chunks_of(own, len(owner)) for _, own in scattered]
+        piles = [Pile(number, [own[number] for own in chunks]) for number in range(len(owner))]
+        sizes = spread("Pack", self.pack, piles)
+        for part in range(len(parts)):
+            self._scattered_path(part).unlink(missing_ok=True)
+        shards = [(shard, [pile for pile, own in enumerate(owner) if own == shard]) for shard in dict.fromkeys(owner)]
+        heavy = sum(sizes) > LIGHT and len(owner) > len(shards)
+        joined = (spread if heavy else in_place)("Join", self.join, shards)
+        found = dict(zip((shard for shard, _ in shards), joined, strict=True))
+        rows = sum((own for own, _ in scattered), Counter[str]())
+        return rows, {shard: found[shard] for shard in self.layout.all_shards()}
+
+    def scatter(self, numbered: tuple[int, object], read: Read) -> tuple[Counter[str], list[int]]:
+        """Deal a part's rows out to the piles in its file; the rows of each split, and the pile of each record batch of
+        the file.
+        """
+        number, part = numbered
+        owner = list(self.layout.all_piles())
+        dealer, dealt = Dealer(self.layout, number), np.zeros(len(owner), np.int64)
+        with Spill(self._scattered_path(number), len(owner)) as spill:
+            for batch in read(number, part):
+                piles = dealer.deal(batch)
+                spill.add(batch, piles)
+                dealt += np.bincount(piles, minlength=len(owner))
+        rows: Counter[str] = Counter()
+        for (split, _), count in zip(owner, dealt.tolist(), strict=True):
+            rows[split] += count
+        return rows, spill.chunks
+
+    def pack(self, pile: Pile) -> int:
+        """Shuffle, encode and pack a pile; its size in bytes. A pile without rows leaves no file."""
+        rows = self._gathered(pile)
+        if rows is None:
+            return 0
+        order = random(self.layout.seed, 1, pile.number).permutation(len(rows))
+        step = max(1, ENCODED * len(rows) // max(rows.nbytes, 1))
+        stream = self.packing.stream()
+        with open(self._packed_path(pile.number), "wb", buffering=0) as file:
+            for start in range(0, len(rows), step):
+                records = framed_examples(rows.take(pa.array(order[start : start + step])))
+                file.write(stream.compress(memoryview(records.buffers()[2])))
+            file.write(stream.flush())
+            return file.tell()
+
+    def join(self, shard_and_piles: tuple[Shard, Sequence[int]]) -> int:
+        """Lay the packed piles of a shard one after the other into its file; the file's size in bytes.
+
+        A shard without rows is a TFRecord file without records.
+        """
+        shard, piles = shard_and_piles
+        path = shard_path(self.output, shard, self.layout.shards[shard[0]], self.packing)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        packed = [piece for pile in piles if (piece := self._packed_path(pile)).exists()]
+        if not packed:
+            return path.write_bytes(self.packing.stream().flush())
+        packed[0].rename(path)
+        with open(path, "ab") as joined:
+            for piece in packed[1:]:
                 with open(piece, "rb") as text:
                     shutil.copyfileobj(text, joined, 1 << 20)
                 piece.unlink()
-    return path.stat().st_size
+            return joined.tell()
+
+    def _gathered(self, pile: Pile) -> pa.RecordBatch | None:
+        parts = [(self._scattered_path(part), chunks) for part, chunks in enumerate(pile.chunks) if chunks]
+        batches = [batch for path, chunks in parts for batch in read_chunks(path, chunks)]
+        return together(batches) if batches else None
+
+    def _scattered_path(self, part: int) -> Path:
+        return self.work / f"scattered-{part:05d}.arrow"
+
+    def _packed_path(self, pile: int) -> Path:
+        return self.work / f"packed-{pile:05d}"
 
 
-def shard_path(output: Path, shard: Shard, shards: int) -> Path:
+def shard_path(output: Path, shard: Shard, shards: int, packing: Packing) -> Path:
     """Where TFX's readers look for a shard."""
     split, number = shard
-    return output / f"Split-{split}" / f"data_tfrecord-{number:05d}-of-{shards:05d}.gz"
+    return output / f"Split-{split}" / f"data_tfrecord-{number:05d}-of-{shards:05d}{packing.ending}"
 
 
-def piece_path(work: Path, shard: Shard, part: int) -> Path:
-    """Where a part's piece of a shard lies until the pieces are joined."""
-    return work / f"part-{part:05d}" / f"{shard[0]}-{shard[1]:05d}.gz"
-
-
-class Piece:
-    """A gzip file written in a few large steps, and open only then: there may be more shards than file handles."""
-
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._path, self._stream = path, gzip_stream()
-        self._held: list[bytes] = []
-        self._size = 0
-
-    def write(self, text: memoryview) -> None:
-        """Pack some records."""
-        self._hold(self._stream.compress(text))
-        if self._size >= HELD:
-            self._to_disk()
-
-    def close(self) -> None:
-        """Write the rest, and the end of the gzip member."""
-        self._hold(self._stream.flush())
-        self._to_disk()
-
-    def _hold(self, packed: bytes) -> None:
-        self._held.append(packed)
-        self._size += len(packed)
-
-    def _to_disk(self) -> None:
-        with open(self._path, "ab") as file:
-            file.writelines(self._held)
-        self._held, self._size = [], 0
-
-
-def _runs(records: pa.BinaryArray, lengths: list[int]) -> list[memoryview]:
-    """The bytes of each run of `lengths` consecutive records, without a copy."""
-    offsets, data = np.frombuffer(records.buffers()[1], np.int32), memoryview(records.buffers()[2])
-    cuts = offsets[np.cumsum([0, *lengths]) + records.offset]
-    return [data[start:stop] for start, stop in pairwise(cuts)]
+def _chunks_of(owners: Sequence[int], piles: int) -> list[list[int]]:
+    """The numbers of each pile's chunks, given the pile of each chunk."""
+    chunks: list[list[int]] = [[] for _ in range(piles)]
+    for chunk, pile in enumerate(owners):
+        chunks[pile].append(chunk)
+    return chunks

@@ -84,7 +84,9 @@ def _splits(examples: types.Artifact, exec_properties: dict[str, Any]) -> list[s
 
 
 def _plain(examples: types.Artifact) -> bool:
-    """Whether they are tf.Examples in gzipped TFRecord files, a folder for each split."""
+    """Whether they are tf.Examples in TFRecord files, a folder for each split. The format is called "tfrecords_gzip"
+    without gzip too: TFX knows no other, and its readers go by the names of the files.
+    """
     return (
         examples_utils.get_payload_format(examples) == example_gen_pb2.FORMAT_TF_EXAMPLE
         and examples_utils.get_file_format(examples) == "tfrecords_gzip"

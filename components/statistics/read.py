@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import struct
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from apache_beam.io.filesystems import FileSystems
 from numpy.typing import NDArray
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
+from components.example_gen.tfrecord import intact
 from components.statistics.decode import decode
 
 BYTES = 4 << 20
@@ -25,10 +27,11 @@ _length = struct.Struct("<Q").unpack_from
 
 
 def batches(file: str) -> Iterator[pa.RecordBatch]:
-    """All examples of a gzipped TFRecord file, in order. A column of which nothing is known is of type null.
+    """All examples of a TFRecord file, gzipped if it ends in .gz, in order. A column of which nothing is known is of
+    type null.
 
-    gzip's checksum guards the bytes, so the records' own are not looked at. Raises EOFError or OSError if the file is
-    damaged.
+    gzip's checksum guards the bytes, so the records' own are looked at only without it. Raises EOFError or OSError if
+    the file is damaged.
     """
     decoder = ExamplesToRecordBatchDecoder()
     for data, starts, ends in _records(file):
@@ -42,14 +45,17 @@ def batches(file: str) -> Iterator[pa.RecordBatch]:
 def _records(file: str) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.int64]]]:
     """Pieces of the file, and where the records in them start and end."""
     rest = b""
+    packed = file.endswith(".gz")
     with (
-        FileSystems.open(file, compression_type=CompressionTypes.UNCOMPRESSED) as compressed,
-        _gzip().open(compressed, "rb") as stream,
+        FileSystems.open(file, compression_type=CompressionTypes.UNCOMPRESSED) as raw,
+        _gzip().open(raw, "rb") if packed else nullcontext(raw) as stream,
     ):
         while block := stream.read(max(BYTES, len(rest))):
             data = rest + block
             edges = np.array(_edges(data), np.int64)
             if len(edges) > 1:
+                if not packed and not intact(data, edges):
+                    raise OSError(f"{file} holds a record whose checksum is wrong")
                 yield data, edges[:-1] + _BEFORE, edges[1:] - _AFTER
             rest = data[edges[-1] :]
     if rest:

@@ -16,6 +16,7 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import proto_utils
 from tfx_bsl.tfxio import tf_example_record
 
+from components.example_gen import shards as shards_module
 from components.example_gen.component import ExampleGen, Executor
 from components.example_gen.find import find_spans
 from components.example_gen.ingest import ingest
@@ -98,6 +99,7 @@ def taxi(tmp_path_factory: pytest.TempPathFactory) -> standard_artifacts.Example
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_module, "SMALLEST_PART", 1 << 20)
     monkeypatch.setattr(csv_module, "LARGEST_PART", 1 << 20)
+    monkeypatch.setattr(shards_module, "PILE", 1 << 20)
 
 
 def test_the_taxi_examples_are_those_of_stock_csv_example_gen(
@@ -137,13 +139,21 @@ def test_the_artifact_says_what_is_in_it(taxi: standard_artifacts.Examples) -> N
     assert [Path(file).name for file in shards(taxi, "eval")] == ["data_tfrecord-00000-of-00001.gz"]
 
 
-def test_every_reader_of_the_field_reads_shards_made_of_several_gzip_members(tmp_path: Path, small_parts: None) -> None:
-    examples = generate(tmp_path, large(tmp_path / "in"), shards=2)
+def gzip_members(file: str) -> int:
+    return Path(file).read_bytes().count(b"\x1f\x8b\x08\x00\x00\x00\x00\x00")
+
+
+@pytest.mark.parametrize("compression", ["gzip", "none"])
+def test_every_reader_of_the_field_reads_shards_made_of_several_pieces(
+    tmp_path: Path, small_parts: None, compression: str
+) -> None:
+    examples = generate(tmp_path, large(tmp_path / "in"), shards=2, compression=compression)
     files = shards(examples, "train")
     expected = json.loads(examples.get_string_custom_property("rows"))["train"]
-    assert max(Path(file).read_bytes().count(b"\x1f\x8b\x08\x00\x00\x00\x00\x00") for file in files) > 3
-    assert len(records(files)) == expected
-    options = tf.io.TFRecordOptions(compression_type="GZIP")
+    ending = ".gz" if compression == "gzip" else ""
+    assert [Path(file).name for file in files] == [f"data_tfrecord-0000{i}-of-00002{ending}" for i in (0, 1)]
+    assert max(map(gzip_members, files)) > 2 or compression == "none"
+    options = tf.io.TFRecordOptions(compression_type="GZIP" if compression == "gzip" else "")
     assert sum(1 for file in files for _ in tf.compat.v1.io.tf_record_iterator(file, options)) == expected
     counts: list[int] = []
     for source in (

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tfx_bsl.coders import example_coder
 
 from components.example_gen.encode import encode, varint, varints
-from components.example_gen.tfrecord import frame, gzip_stream
+from components.example_gen.packing import Packing
+from components.example_gen.tfrecord import frame
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 COLUMN = st.sampled_from(["int", "float", "float32", "string", "bytes"])
@@ -154,7 +155,7 @@ def test_varints_match_one_at_a_time(numbers: list[int]) -> None:
 )
 def test_framed_records_read_back_through_tensorflow(records: list[bytes], tmp_path: object) -> None:
     path = f"{tmp_path}/r.gz"
-    stream = gzip_stream()
+    stream = Packing().stream()
     packed = stream.compress(b"".join(frame(pa.array(records, pa.binary())).to_pylist())) + stream.flush()
     with open(path, "wb") as file:
         file.write(packed)
@@ -162,7 +163,7 @@ def test_framed_records_read_back_through_tensorflow(records: list[bytes], tmp_p
 
 
 def test_gzip_carries_no_time_and_no_file_name() -> None:
-    stream = gzip_stream()
+    stream = Packing().stream()
     packed = stream.compress(b"text") + stream.flush()
     assert packed[3:8] == b"\x00" * 5
     assert gzip.decompress(packed) == b"text"

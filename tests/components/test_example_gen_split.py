@@ -1,6 +1,7 @@
 """Rows to splits and shards: which rows go together, how even the shards are, and what the plan says."""
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.example_gen.row_hash import row_hash
-from components.example_gen.shards import automatic, plan
-from components.example_gen.split import Dealer, Layout, split_numbers
+from components.example_gen.shards import MOST_PILES, PILE, Estimate, automatic, plan
+from components.example_gen.split import Dealer, Layout, Shard, split_numbers
 
 SPLITS = {"train": 8, "eval": 1, "test": 1}
 
@@ -24,23 +25,20 @@ def layout(shards: int = 1, split_key: str | None = None, seed: int = 0) -> Layo
     return Layout(SPLITS, dict.fromkeys(SPLITS, shards), split_key, seed)
 
 
+def dealt(rows: pa.RecordBatch, how: Layout, part: int = 0) -> list[Shard]:
+    """The shard that each row gets to."""
+    owner = list(how.all_piles())
+    return [owner[pile] for pile in Dealer(how, part).deal(rows)]
+
+
 def splits_of(rows: pa.RecordBatch, how: Layout) -> list[str]:
-    found = [""] * len(rows)
-    for (split, _), places in Dealer(how, 0).deal(rows):
-        for place in places:
-            found[place] = split
-    return found
+    return [split for split, _ in dealt(rows, how)]
 
 
 def test_buckets_get_their_share_of_the_rows() -> None:
     counts = Counter(splits_of(batch(20_000), layout()))
     assert counts["train"] / 20_000 == pytest.approx(0.8, abs=0.01)
     assert counts["eval"] / 20_000 == pytest.approx(0.1, abs=0.01)
-
-
-def test_every_row_is_dealt_once() -> None:
-    places = np.concatenate([places for _, places in Dealer(layout(7), 3).deal(batch(1000))])
-    assert sorted(places) == list(range(1000))
 
 
 def test_a_row_keeps_its_split_whatever_stands_around_it() -> None:
@@ -55,34 +53,36 @@ def test_a_row_keeps_its_split_whatever_stands_around_it() -> None:
 def test_rows_of_one_key_stay_in_one_split_and_still_fill_all_its_shards() -> None:
     by_user, shards = defaultdict(set), Counter()
     rows = batch(5000)
-    for (split, shard), places in Dealer(layout(5, "user"), 0).deal(rows):
-        shards[split, shard] += len(places)
-        for place in places:
-            by_user[rows.column("user")[int(place)].as_py()].add(split)
+    for user, shard in zip(rows.column("user").to_pylist(), dealt(rows, layout(5, "user")), strict=True):
+        by_user[user].add(shard[0])
+        shards[shard] += 1
     assert all(len(splits) == 1 for splits in by_user.values())
     train = [rows for (split, _), rows in shards.items() if split == "train"]
     assert len(train) == 5
     assert max(train) - min(train) <= 1
 
 
-def test_another_seed_gives_other_splits() -> None:
+def test_another_seed_gives_other_splits_and_another_order() -> None:
     assert splits_of(batch(500), layout()) != splits_of(batch(500), layout(seed=1))
+    assert dealt(batch(500), layout(5)) != dealt(batch(500), layout(5), part=1)
 
 
 @pytest.mark.parametrize("rows", [100, 999, 12_345])
-def test_shards_of_a_split_differ_by_one_row_over_all_batches_of_a_part(rows: int) -> None:
-    dealer, counts = Dealer(layout(10), 2), Counter()
+@pytest.mark.parametrize("piles", [1, 3])
+def test_shards_of_a_split_differ_by_one_row_over_all_batches_of_a_part(rows: int, piles: int) -> None:
+    how = replace(layout(10), piles=dict.fromkeys(SPLITS, piles))
+    dealer, counts, owner = Dealer(how, 2), Counter(), list(how.all_piles())
     for first in range(0, rows, 77):
-        for shard, places in dealer.deal(batch(min(77, rows - first), first)):
-            counts[shard] += len(places)
+        counts.update(owner[pile] for pile in dealer.deal(batch(min(77, rows - first), first)))
     for split in SPLITS:
         own = [counts[split, shard] for shard in range(10)]
         assert max(own) - min(own) <= 1
 
 
-def test_rows_come_shuffled_within_a_shard() -> None:
-    ((_, places), *_) = Dealer(layout(), 0).deal(batch(5000))
-    assert abs(np.corrcoef(places, np.arange(len(places)))[0, 1]) < 0.05
+def test_the_deal_does_not_follow_a_pattern_in_the_rows() -> None:
+    shards = np.array([shard for _, shard in dealt(batch(20_000), Layout({"all": 1}, {"all": 4}, None, 0))])
+    every_fourth = np.bincount(shards[::4], minlength=4)
+    assert every_fourth == pytest.approx(1250, rel=0.1)
 
 
 @settings(max_examples=100)
@@ -169,13 +169,32 @@ def test_automatic_shards_follow_the_rule(size: float, readers: int, shards: int
 
 
 def test_the_plan_gives_its_reason() -> None:
-    planned = plan(SPLITS, 1e9, "auto", 1)
+    planned = plan(SPLITS, Estimate(1e9, 1e9), "auto", 1)
     assert planned.shards == {"train": 10, "eval": 10, "test": 10}
     assert "train 800 MB in 10" in planned.reason
     assert "10 shards for 1 reading host" in planned.reason
 
 
 def test_an_explicit_count_is_honoured() -> None:
-    planned = plan(SPLITS, 1e12, 3, 1)
+    planned = plan(SPLITS, Estimate(1e12, 1e12), 3, 1)
     assert planned.shards == {"train": 3, "eval": 3, "test": 3}
     assert "as the config says" in planned.reason
+
+
+def test_a_target_size_is_honoured() -> None:
+    planned = plan(SPLITS, Estimate(1e9, 1e9), "150MB", 1)
+    assert planned.shards == {"train": 5, "eval": 1, "test": 1}
+    assert "train 800 MB in 5" in planned.reason
+    assert "shards of about 150 MB, as the config says" in planned.reason
+
+
+@pytest.mark.parametrize("held", [0, 1e6, 1e9, 1e12])
+@pytest.mark.parametrize("shards", [1, 40, "auto"])
+def test_a_pile_fits_into_memory_and_their_number_stays_bounded(held: float, shards: int | str) -> None:
+    planned = plan(SPLITS, Estimate(held / 5, held), shards, 1)
+    for split, count in planned.shards.items():
+        share = held * SPLITS[split] / 10
+        assert share / (count * planned.piles[split]) <= 1.5 * max(PILE, held / MOST_PILES)
+    assert sum(planned.shards[split] * planned.piles[split] for split in SPLITS) <= MOST_PILES + 2 * sum(
+        planned.shards.values()
+    )

@@ -1,0 +1,155 @@
+"""Rows to shards on disk: nothing lost, all of it shuffled, and the same bytes whoever writes them."""
+
+import gzip
+import hashlib
+import itertools
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+
+from components.example_gen import spill
+from components.example_gen.packing import Packing
+from components.example_gen.sources import in_place
+from components.example_gen.split import Layout
+from components.example_gen.write import Writer
+
+SPLITS = {"train": 8, "eval": 1, "test": 1}
+GZIP, PLAIN = Packing(), Packing("none")
+
+
+def read(_: int, part: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    first, last = part
+    for start in range(first, last, 700):
+        ids = np.arange(start, min(start + 700, last))
+        texts = [f"row {i} " * (i % 3) for i in ids]
+        yield pa.RecordBatch.from_arrays([pa.array(ids), pa.array(texts), pa.array(ids / 7)], names=["id", "s", "f"])
+
+
+def parts(rows: int, count: int = 3) -> list[tuple[int, int]]:
+    cuts = [rows * number // count for number in range(count + 1)]
+    return list(itertools.pairwise(cuts))
+
+
+def layout(shards: int = 3, piles: int = 2, seed: int = 0) -> Layout:
+    return Layout(SPLITS, dict.fromkeys(SPLITS, shards), None, seed, dict.fromkeys(SPLITS, piles))
+
+
+def threads(_label: str, function: Callable, tasks: Sequence) -> list:
+    """The last task first, several at once."""
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(function, tasks[::-1]))[::-1]
+
+
+def written(path: Path, how: Layout, given: list, packing: Packing = PLAIN, spread: Callable = in_place) -> Path:
+    work = path / "work"
+    work.mkdir(parents=True)
+    rows, sizes = Writer(how, packing, work, path / "out").write(given, read, spread)
+    assert list(work.iterdir()) == []
+    assert sum(rows.values()) == sum(last - first for first, last in given)
+    assert sizes == {shard: size for shard, size in sizes.items() if size == _file(path, shard, how, packing)}
+    return path / "out"
+
+
+def _file(path: Path, shard: tuple[str, int], how: Layout, packing: Packing) -> int:
+    name = f"data_tfrecord-{shard[1]:05d}-of-{how.shards[shard[0]]:05d}{packing.ending}"
+    return (path / "out" / f"Split-{shard[0]}" / name).stat().st_size
+
+
+def ids(file: Path) -> list[int]:
+    data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    found, place = [], 0
+    while place < len(data):
+        (size,) = struct.unpack_from("<Q", data, place)
+        example = tf.train.Example.FromString(data[place + 12 : place + 12 + size])
+        found.append(example.features.feature["id"].int64_list.value[0])
+        place += 16 + size
+    return found
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.mark.parametrize("packing", [GZIP, PLAIN, Packing("gzip", 9)])
+def test_every_row_is_written_once_and_tensorflow_reads_it(tmp_path: Path, packing: Packing) -> None:
+    out = written(tmp_path, layout(), parts(5000), packing)
+    files = sorted(out.rglob("data_*"))
+    assert len(files) == 9
+    compression = "GZIP" if packing.compression == "gzip" else ""
+    records = [r for file in files for r in tf.data.TFRecordDataset(str(file), compression).as_numpy_iterator()]
+    examples = [tf.train.Example.FromString(record).features.feature for record in records]
+    assert sorted(example["id"].int64_list.value[0] for example in examples) == list(range(5000))
+    assert all(
+        example["s"].bytes_list.value[0].decode() == f"row {i} " * (i % 3)
+        for example in examples
+        for i in example["id"].int64_list.value
+    )
+
+
+@pytest.mark.parametrize("packing", [GZIP, PLAIN])
+def test_the_bytes_do_not_depend_on_who_writes_what_when(tmp_path: Path, packing: Packing) -> None:
+    alone = written(tmp_path / "alone", layout(), parts(5000), packing)
+    together = written(tmp_path / "together", layout(), parts(5000), packing, threads)
+    assert digests(alone) == digests(together)
+
+
+def test_reading_shards_in_order_is_a_shuffle_over_all_rows(tmp_path: Path) -> None:
+    out = written(tmp_path, layout(), parts(20_000))
+    order = np.array([i for file in sorted((out / "Split-train").iterdir()) for i in ids(file)])
+    places = np.arange(len(order))
+    assert abs(np.corrcoef(order, places)[0, 1]) < 0.03
+    tenths = order[: len(order) // 10 * 10].reshape(10, -1)
+    assert tenths.mean(axis=1) == pytest.approx(10_000, rel=0.06)
+    assert np.mean(np.abs(np.diff(order)) == 1) < 0.001
+    spread_out = np.histogram2d(order, places, bins=8)[0]
+    assert spread_out == pytest.approx(len(order) / 64, rel=0.35)
+
+
+def test_another_seed_is_another_shuffle(tmp_path: Path) -> None:
+    one, other = (written(tmp_path / str(seed), layout(seed=seed), parts(2000)) for seed in (0, 1))
+    assert not set(digests(one).values()) & set(digests(other).values())
+
+
+@pytest.mark.parametrize("shards", [1, 7, 10])
+def test_shards_of_a_split_differ_in_size_by_less_than_a_tenth(tmp_path: Path, shards: int) -> None:
+    out = written(tmp_path, layout(shards), parts(40_000), GZIP)
+    sizes = [file.stat().st_size for file in (out / "Split-train").iterdir()]
+    assert min(sizes) > 0.9 * max(sizes)
+
+
+def test_memory_that_is_emptied_often_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spill, "SMALLEST", 1000)
+    monkeypatch.setattr(spill, "CHUNK", 1)
+    out = written(tmp_path, layout(), parts(5000))
+    assert sorted(i for file in out.rglob("data_*") for i in ids(file)) == list(range(5000))
+
+
+@pytest.mark.parametrize("packing", [GZIP, PLAIN])
+def test_a_shard_without_rows_is_a_file_without_records(tmp_path: Path, packing: Packing) -> None:
+    out = written(tmp_path, layout(shards=20), [(0, 5), (5, 5)], packing)
+    files = sorted(out.rglob("data_*"))
+    assert len(files) == 60
+    assert sorted(i for file in files for i in ids(file)) == list(range(5))
+
+
+def test_packed_bytes_are_the_same_in_every_thread_and_on_every_run() -> None:
+    random = np.random.default_rng(0)
+    words = [b"alpha", b"beta", b"gamma", b"delta", *(random.bytes(5) for _ in range(50))]
+    texts = [b" ".join(words[i] for i in random.integers(0, len(words), 30_000 + 7 * n)) for n in range(8)]
+
+    def packed(number: int) -> bytes:
+        stream = Packing("gzip", 1 + number // 8 % 2).stream()
+        text = texts[number % 8]
+        return b"".join([*(stream.compress(text[i : i + 50_000]) for i in range(0, len(text), 50_000)), stream.flush()])
+
+    first = [packed(number) for number in range(16)]
+    with ThreadPoolExecutor(4) as pool:
+        assert all(again == first[number % 16] for number, again in enumerate(pool.map(packed, range(800))))
+    assert [gzip.decompress(text) for text in first] == [*texts, *texts]
