@@ -110,6 +110,8 @@ def _float(value: Any) -> float:
 
 
 def _string(value: Any) -> str:
+    if isinstance(value, dt.datetime):
+        return _instant(value)
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, dict | list):
@@ -117,6 +119,13 @@ def _string(value: Any) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode()
     return str(int(value) if isinstance(value, bool) else value)
+
+
+def _instant(value: dt.datetime) -> str:
+    """`2024-01-31 12:30:00`; with a time zone in UTC, `2024-01-31 11:30:00Z`, whatever the server's own is."""
+    if value.tzinfo is None:
+        return value.isoformat(" ")
+    return f"{value.astimezone(dt.UTC).replace(tzinfo=None).isoformat(' ')}Z"
 
 
 def _bytes(value: Any) -> bytes:

@@ -1,0 +1,1 @@
+"""BigQuery: Google's clients, with errors in the user's words."""

@@ -1,0 +1,336 @@
+"""Reading BigQuery: Google's own clients against servers on this machine, which speak the REST API and the Storage Read
+API in Google's own message types. What only an account could show is not tried here; docs/config.md says what that is.
+"""
+
+import contextlib
+import json
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pyarrow as pa
+import pytest
+from google.api_core.client_options import ClientOptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud.bigquery import Client
+from google.cloud.bigquery_storage_v1 import BigQueryReadClient, types
+from google.cloud.bigquery_storage_v1.services.big_query_read.transports import BigQueryReadGrpcTransport
+from pydantic import ValidationError
+
+from components.example_gen.bigquery import clients
+from components.example_gen.find import find_spans
+from components.example_gen.ingest import ingest
+from components.example_gen.sources import Reading, Survey, in_place, open_source
+from configs.data import DataConfig
+from configs.errors import DataError
+from configs.sources import BigquerySource
+
+SERVICE = "google.cloud.bigquery.storage.v1.BigQueryRead"
+FIELDS = [
+    {"name": "id", "type": "INTEGER", "mode": "REQUIRED"},
+    {"name": "fare", "type": "NUMERIC"},
+    {"name": "tags", "type": "STRING", "mode": "REPEATED"},
+    {"name": "at", "type": "TIMESTAMP"},
+]
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("fare", pa.decimal128(38, 9)), ("tags", pa.list_(pa.string())),
+     ("at", pa.timestamp("us", "UTC"))]
+)  # fmt: skip
+
+
+def rows(start: int, stop: int) -> pa.RecordBatch:
+    made = [
+        {"id": i, "fare": Decimal(i) / 4 if i % 3 else None, "tags": ["a"] * (i % 3), "at": i * 1_000_000}
+        for i in range(start, stop)
+    ]
+    return pa.RecordBatch.from_pylist(made, SCHEMA)
+
+
+@dataclass
+class Google:
+    """What the servers hold, and what they were asked."""
+
+    streams: dict[str, list[pa.RecordBatch]] = field(
+        default_factory=lambda: {"s/0": [rows(0, 40), rows(40, 50)], "s/1": [], "s/2": [rows(50, 120)]}
+    )
+    modified: int = 1_700_000_000_000
+    kind: str = "TABLE"
+    sessions: list[types.CreateReadSessionRequest] = field(default_factory=list)
+    reads: list[types.ReadRowsRequest] = field(default_factory=list)
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    schema: pa.Schema = SCHEMA
+    breaks: int = 0
+    refuses: grpc.StatusCode | None = None
+
+    def create_read_session(
+        self, request: types.CreateReadSessionRequest, context: grpc.ServicerContext
+    ) -> types.ReadSession:
+        """What CreateReadSession does."""
+        if self.refuses is not None:
+            context.abort(self.refuses, "not for you")
+        self.sessions.append(request)
+        made = types.ReadSession(request.read_session)
+        made.name = "projects/p/locations/us/sessions/1"
+        made.arrow_schema = types.ArrowSchema(serialized_schema=self.schema.serialize().to_pybytes())
+        made.streams = [types.ReadStream(name=name) for name in self.streams]
+        made.estimated_row_count, made.estimated_total_bytes_scanned = 120, 12_000
+        return made
+
+    def read_rows(
+        self, request: types.ReadRowsRequest, context: grpc.ServicerContext
+    ) -> Iterator[types.ReadRowsResponse]:
+        """What ReadRows does; `breaks` times it breaks off after the first batch."""
+        self.reads.append(request)
+        start = 0
+        for batch in self.streams[request.read_stream]:
+            if start >= request.offset:
+                packed = types.ArrowRecordBatch(serialized_record_batch=batch.serialize().to_pybytes())
+                yield types.ReadRowsResponse(arrow_record_batch=packed, row_count=batch.num_rows)
+                if self.breaks:
+                    self.breaks -= 1
+                    context.abort(grpc.StatusCode.UNAVAILABLE, "broke off")
+            start += batch.num_rows
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """What the REST API does."""
+        if "/tables/" in path:
+            if not path.endswith("/tables/t"):
+                return 404, {"error": {"code": 404, "message": "Not found: Table"}}
+            told = {"tableReference": {"projectId": "p", "datasetId": "d", "tableId": "t"}, "type": self.kind}
+            return 200, {
+                **told, "schema": {"fields": FIELDS}, "lastModifiedTime": str(self.modified), "numBytes": "12000",
+            }  # fmt: skip
+        reference = {"projectId": "p", "jobId": "j", "location": "EU"}
+        if method == "POST":
+            self.jobs.append(body)
+            query = body["configuration"]["query"]
+            if "nope" in query["query"]:
+                return 400, {"error": {"code": 400, "message": "Unrecognized name: nope at [1:8]"}}
+            table = {"projectId": "p", "datasetId": "_anonymous", "tableId": "results"}
+            return 200, {
+                "jobReference": reference,
+                "configuration": {"query": {**query, "destinationTable": table}, "jobType": "QUERY"},
+                "status": {"state": "DONE"},
+                "statistics": {"query": {"schema": {"fields": FIELDS}, "statementType": "SELECT"}},
+            }
+        return 200, {"jobComplete": True, "jobReference": reference, "totalRows": "120", "schema": {"fields": FIELDS}}
+
+
+@contextlib.contextmanager
+def storage_server(google: Google) -> Iterator[str]:
+    methods = {
+        "CreateReadSession": grpc.unary_unary_rpc_method_handler(
+            google.create_read_session, types.CreateReadSessionRequest.deserialize, types.ReadSession.serialize
+        ),
+        "ReadRows": grpc.unary_stream_rpc_method_handler(
+            google.read_rows, types.ReadRowsRequest.deserialize, types.ReadRowsResponse.serialize
+        ),
+    }
+    server = grpc.server(ThreadPoolExecutor(4))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None)
+
+
+@contextlib.contextmanager
+def rest_server(google: Google) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = json.loads(self.rfile.read(length)) if length else {}
+            status, told = google.answer(self.command, self.path.partition("?")[0], body)
+            text = json.dumps(told).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_POST = do_GET  # noqa: N815 - the base class's name
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[Google]:
+    held = Google()
+    with storage_server(held) as storage, rest_server(held) as rest:
+
+        def rest_client(project: str) -> Client:
+            options = ClientOptions(api_endpoint=rest)
+            return Client(project=project, credentials=AnonymousCredentials(), client_options=options)
+
+        def storage_client() -> BigQueryReadClient:
+            return BigQueryReadClient(transport=BigQueryReadGrpcTransport(channel=grpc.insecure_channel(storage)))
+
+        monkeypatch.setattr(clients, "rest", rest_client)
+        monkeypatch.setattr(clients, "storage", storage_client)
+        yield held
+
+
+def config(**source: object) -> DataConfig:
+    return DataConfig.model_validate({"source": {"kind": "bigquery", "project": "p", **source}})
+
+
+def read(data: DataConfig, columns: tuple[str, ...] | None = None) -> tuple[Survey, list[dict]]:
+    opened = open_source(data.source, reading=Reading(columns))
+    survey = sum((opened.survey(part, {}) for part in opened.parts(in_place)), Survey())
+    found = []
+    for part in opened.parts(in_place):
+        own, part = pickle.loads(pickle.dumps((opened, part)))  # noqa: PLW2901 - as it reaches a worker
+        found += [row for batch in own.batches(part, survey.kinds) for row in batch.to_pylist()]
+    return survey, found
+
+
+def test_a_table_is_read_by_the_streams_of_one_session(google: Google) -> None:
+    survey, found = read(config(table="d.t", row_filter="fare > 1", streams=3))
+    (session,) = google.sessions
+    assert session.parent == "projects/p"
+    assert session.max_stream_count == 3
+    assert session.read_session.table == "projects/p/datasets/d/tables/t"
+    assert session.read_session.data_format == types.DataFormat.ARROW
+    assert session.read_session.read_options.row_restriction == "fare > 1"
+    assert list(session.read_session.read_options.selected_fields) == []
+    assert [request.read_stream for request in google.reads] == ["s/0", "s/1", "s/2"]
+    assert survey.kinds == {"id": "int", "fare": "string", "tags": "string list", "at": "string"}
+    assert survey.size == 12_000
+    assert found == [
+        {
+            "id": i,
+            "fare": f"{Decimal(i) / 4:.9f}" if i % 3 else None,
+            "tags": ["a"] * (i % 3),
+            "at": f"1970-01-01 00:0{i // 60}:{i % 60:02}.000000Z",
+        }
+        for i in range(120)
+    ]
+
+
+def test_only_the_columns_asked_for_are_sent(google: Google) -> None:
+    google.schema = pa.schema([SCHEMA.field("id")])
+    google.streams = {"s/0": [rows(0, 9).select(["id"])]}
+    data = config(table="other.d.t")
+    assert open_source(data.source, reading=Reading(("id",))).columns() == ["id"]
+    _, found = read(data, ("id",))
+    assert found == [{"id": i} for i in range(9)]
+    assert list(google.sessions[0].read_session.read_options.selected_fields) == ["id"]
+    assert google.sessions[0].read_session.table == "projects/other/datasets/d/tables/t"
+
+
+def test_a_query_runs_as_a_job_whose_table_is_read(google: Google) -> None:
+    data = config(query="select * from d.t", location="EU")
+    assert open_source(data.source).columns() == ["id", "fare", "tags", "at"]
+    assert google.jobs[0]["configuration"]["dryRun"] is True
+    assert len(read(data)[1]) == 120
+    assert len(google.jobs) == 2
+    assert google.jobs[1]["configuration"]["query"]["query"] == "select * from d.t"
+    assert google.jobs[1]["jobReference"]["location"] == "EU"
+    assert not google.jobs[1]["configuration"].get("dryRun")
+    assert google.sessions[0].read_session.table == "projects/p/datasets/_anonymous/tables/results"
+
+
+def test_examples_are_written_of_all_rows(google: Google, tmp_path: Path) -> None:
+    data = config(table="d.t")
+    ingested = ingest(data, find_spans(data), tmp_path / "out", lambda _work: in_place)
+    assert sum(ingested.rows.values()) == 120
+    assert len(google.sessions) == 1
+
+
+def test_a_stream_that_breaks_off_goes_on_where_it_was(google: Google) -> None:
+    google.breaks = 2
+    assert [row["id"] for row in read(config(table="d.t"))[1]] == list(range(120))
+    assert [request.offset for request in google.reads[:2]] == [0, 40]
+
+
+def test_the_fingerprint_is_the_tables_time_of_change(google: Google) -> None:
+    data = config(table="d.t")
+    before = find_spans(data).fingerprint
+    assert find_spans(data).fingerprint == before
+    google.modified += 1
+    assert find_spans(data).fingerprint != before
+    query = config(query="select 1 as id")
+    assert find_spans(query).fingerprint != find_spans(query).fingerprint
+
+
+def refused(google: Google) -> None:
+    google.refuses = grpc.StatusCode.PERMISSION_DENIED
+
+
+def a_view(google: Google) -> None:
+    google.kind = "VIEW"
+
+
+def no_streams(google: Google) -> None:
+    google.streams = {}
+
+
+def records(google: Google) -> None:
+    google.schema = pa.schema([("r", pa.struct([("a", pa.int64())]))])
+
+
+@pytest.mark.parametrize(
+    ("source", "change", "message"),
+    [
+        ({"table": "d.gone"}, None, "BigQuery finds no such thing: .*Not found: Table"),
+        ({"table": "just_a_name"}, None, "neither project.dataset.table nor dataset.table"),
+        ({"query": "select nope"}, None, "Unrecognized name: nope"),
+        ({"table": "d.t"}, refused, "BigQuery refuses: not for you\n  Reading needs the rights"),
+        ({"table": "d.t"}, a_view, "is of the type VIEW"),
+        ({"table": "d.t"}, no_streams, "there are no rows"),
+        ({"table": "d.t"}, records, "column 'r': .*struct"),
+    ],
+)
+def test_what_bigquery_does_not_give_is_told(
+    google: Google, tmp_path: Path, source: dict, change: Callable[[Google], None] | None, message: str
+) -> None:
+    if change is not None:
+        change(google)
+    with pytest.raises(DataError, match=message):
+        ingest(config(**source), find_spans(config(**source)), tmp_path / "out", lambda _work: in_place)
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_missing_credentials_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    with pytest.raises(DataError, match="no credentials for Google Cloud\n  Run `gcloud auth"):
+        open_source(config(table="d.t").source).columns()
+    (tmp_path / "key.json").write_text("{}")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "key.json"))
+    with pytest.raises(DataError, match="credentials"):
+        open_source(config(table="d.t").source).columns()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"table": "d.t", "query": "select 1"},
+        {"query": "select 1", "row_filter": "x"},
+        {"table": "d.t", "location": "EU"},
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(more: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="Value error"):
+        BigquerySource(kind="bigquery", project="p", **more)
