@@ -12,6 +12,7 @@ from typing import Any
 from components.example_gen.sources.base import LIGHT, Reading, Skipped, Source, Spread, Survey, in_place
 from components.example_gen.sources.csv import CsvFiles
 from components.example_gen.sources.images import ImageFiles
+from components.example_gen.sources.jsonl import JsonlFiles
 from components.example_gen.sources.parquet import ParquetFiles
 from components.example_gen.sources.sql import SqlRows
 from components.example_gen.sources.text import TextFiles
@@ -35,6 +36,7 @@ __all__ = [
 _KINDS: dict[str, Any] = {
     "csv": CsvFiles,
     "images": ImageFiles,
+    "jsonl": JsonlFiles,
     "parquet": ParquetFiles,
     "sql": SqlRows,
     "text": TextFiles,

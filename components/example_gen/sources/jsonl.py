@@ -1,0 +1,138 @@
+"""JSON lines, plain or gzip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import islice
+
+import pyarrow as pa
+
+from components.example_gen.delimited.blocks import Block
+from components.example_gen.delimited.files import is_gzip, line_at
+from components.example_gen.delimited.lenient import opened_to_the_end
+from components.example_gen.json_lines.blocks import Stretch, blocks
+from components.example_gen.json_lines.exact import BadLineError, ConflictError, Lines, lines_of
+from components.example_gen.json_lines.fast import Reader, as_kind, kind_of
+from components.example_gen.parts import cut, grouped, part_length
+from components.example_gen.skips import Skips
+from components.example_gen.sources.base import Reading, Spread, Survey
+from components.example_gen.storage import resolve, stats
+from components.example_gen.types import ARROW, LIST, Kind, widest
+from configs.errors import DataError
+from configs.sources import JsonlSource
+
+GZIP_RATIO = 4
+"""How much longer than its gzip file a text is taken to be."""
+
+HEAD_FILES, HEAD_LINES = 8, 200
+"""The files, and the lines of each, that are looked at for the names of columns."""
+
+Part = tuple[Stretch, ...]
+
+
+@dataclass(frozen=True)
+class JsonlFiles:
+    """The files of one config, in the order of their paths."""
+
+    source: JsonlSource
+    files: tuple[str, ...]
+    reading: Reading = field(default_factory=Reading)
+
+    @classmethod
+    def open(cls, source: JsonlSource, files: Sequence[str] | None, reading: Reading) -> JsonlFiles:
+        """Find the files, unless they are given."""
+        return cls(source, tuple(sorted(files if files is not None else resolve(source.path))), reading)
+
+    def columns(self) -> list[str]:
+        """The keys in the first lines, in the order in which they come, and what else the config asks for."""
+        asked = self.reading.columns or ()
+        return [*self._head, *(name for name in asked if name not in self._head)]
+
+    def parts(self, spread: Spread) -> list[Part]:  # noqa: ARG002 - nothing has to be looked through
+        """The files, plain ones cut, in parts of about the same size."""
+        sizes = [state.size * (GZIP_RATIO if is_gzip(state.path) else 1) for state in stats(self.files)]
+        length = part_length(sum(sizes))
+        pieces, own = [], []
+        for path, size in zip(self.files, sizes, strict=True):
+            ranges = [(0, None)] if is_gzip(path) else cut(size, length)
+            pieces += [Stretch(path, start, end) for start, end in ranges]
+            own += [size // len(ranges)] * len(ranges)
+        return grouped(pieces, own, length)
+
+    def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
+        """One pass over the part. Raises DataError where a key has numbers in some lines and strings in others."""
+        found = Survey({stretch.path: 0 for stretch in part})
+        skips, reader, seen = Skips(), Reader(declared, self.reading.columns), dict(self._head)
+        for block in self._blocks(part, skips):
+            rows, kinds = self._surveyed(block, reader, Lines(declared, self.reading.columns, kinds=seen), skips)
+            seen |= {name: widest([kind, seen.get(name, kind)]) for name, kind in kinds.items()}
+            found += Survey({block.path: rows}, len(block.text), kinds)
+        return replace(found, skipped=skips.skipped)
+
+    def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+        """One batch a block."""
+        skips, names = Skips(told=0), self.reading.columns
+        reader = Reader(kinds, names, only=names is not None and kinds.keys() >= set(names))
+        for block in self._blocks(part, skips):
+            found = reader.read(block.text)
+            if found is not None and kinds.keys() >= set(found.schema.names):
+                columns = {name: found.column(name) for name in found.schema.names}
+                missing = pa.nulls(found.num_rows)
+                yield _batch({name: as_kind(columns.get(name, missing), kind) for name, kind in kinds.items()})
+                continue
+            lines = self._exact(block, Lines(kinds, names, one_kind=False), skips)
+            if lines.rows:
+                values = lines.columns()
+                yield _batch({name: pa.array(values[name][1], ARROW[kind]) for name, kind in kinds.items()})
+
+    @cached_property
+    def _head(self) -> dict[str, Kind]:
+        """The keys of the first lines that can be read, and what is known of their kinds."""
+        lines = Lines({}, self.reading.columns)
+        for path in self.files[:HEAD_FILES]:
+            for block in islice(blocks(Stretch(path), Skips(told=0)), 1):
+                for _, line in islice(lines_of(block.text), HEAD_LINES):
+                    lines.look(line)
+        return lines.kinds
+
+    def _blocks(self, part: Part, skips: Skips) -> Iterator[Block]:
+        to_skip = skips if self.reading.skip_bad else None
+        return (block for stretch in part for block in blocks(stretch, to_skip))
+
+    def _surveyed(self, block: Block, reader: Reader, lines: Lines, skips: Skips) -> tuple[int, dict[str, Kind]]:
+        """The rows of a block, and kinds that take its values."""
+        found = reader.read(block.text)
+        if found is not None:
+            kinds = {field.name: kind_of(field.type) or "missing" for field in found.schema}
+            if not any(_conflict(kind, lines.kinds.get(name, kind)) for name, kind in kinds.items()):
+                return found.num_rows, {name: lines.declared.get(name, kind) for name, kind in kinds.items()}
+        self._exact(block, lines, skips)
+        return len(lines.rows), {**lines.kinds, **lines.declared}
+
+    def _exact(self, block: Block, lines: Lines, skips: Skips) -> Lines:
+        """The lines of a block, read one by one."""
+        for start, line in lines_of(block.text):
+            try:
+                lines.add(line)
+            except BadLineError as error:
+                told = partial(_told, block.path, block.offset + start, error)
+                if isinstance(error, ConflictError) or not self.reading.skip_bad:
+                    raise told() from None
+                skips.add(told)
+        return lines
+
+
+def _told(path: str, offset: int, error: BadLineError) -> DataError:
+    line = line_at(path, offset, opened_to_the_end)
+    return DataError(error.what, file=path, line=line, column=error.column, hint=error.hint)
+
+
+def _conflict(kind: Kind, before: Kind) -> bool:
+    inner = {one.removesuffix(LIST) for one in (kind, before)} - {"missing"}
+    return "string" in inner and len(inner) > 1
+
+
+def _batch(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
