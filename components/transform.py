@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
@@ -30,9 +30,8 @@ from tfx.utils import io_utils, json_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from tfx_bsl.tfxio import tf_example_record
 
-from components.example_gen.encode import encode
-from components.example_gen.tfrecord import frame
-from components.example_gen.write import Piece
+from components.example_gen.packing import Packing
+from components.example_gen.tfrecord import framed_examples
 from components.span_analysis import AnalyzeBySpan, KeptAnalysis
 from configs.errors import TrainingError
 
@@ -148,8 +147,13 @@ class TransformShards(beam.DoFn):
 
     def process(self, shard: Shard) -> Iterator[dict[str, int]]:
         """Write one shard."""
-        piece, rows = Piece(Path(shard.target)), 0
-        for serialized in records(shard.source):
+        Path(shard.target).parent.mkdir(parents=True, exist_ok=True)
+        with open(shard.target, "wb") as file:
+            yield {shard.split: self._write(shard.source, file)}
+
+    def _write(self, source: str, file: BinaryIO) -> int:
+        stream, rows = Packing().stream(), 0
+        for serialized in records(source):
             features = self._features(serialized)
             try:
                 _check_lengths(features, len(serialized))
@@ -157,10 +161,10 @@ class TransformShards(beam.DoFn):
                 self._failed.write_text(str(error))
                 raise
             batch = pa.RecordBatch.from_pydict({name: pa.array(values.numpy()) for name, values in features.items()})
-            piece.write(memoryview(b"".join(frame(encode(batch)).to_pylist())))
+            file.write(stream.compress(memoryview(framed_examples(batch).buffers()[2])))
             rows += batch.num_rows
-        piece.close()
-        yield {shard.split: rows}
+        file.write(stream.flush())
+        return rows
 
 
 @contextmanager
