@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from configs.passwords import hidden
 from configs.suggest import did_you_mean, listed
 from configs.tree import Mistake, Place, Tree
 from configs.yaml_tree import read
@@ -58,7 +59,7 @@ def unknown_profile(config: Path, profile: str) -> Mistake | None:
 
 def setting(text: str, layer: int) -> tuple[Tree | None, list[Mistake]]:
     """The tree of `train.epochs=1`: one value, under the names on the way to it."""
-    source = f"--set {text}"
+    source = f"--set {hidden(text)}"
     place = Place(layer, 0, 0, source)
     path, equals, written = text.partition("=")
     names = [name.strip() for name in path.split(".")]

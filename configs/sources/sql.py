@@ -7,11 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from configs.passwords import hides
 from configs.section import Name, Section
-
-_WITH_PASSWORD = re.compile(r"://[^:/]*:[^@]+@")
-"""As SQLAlchemy takes a URL apart: a password reaches from the first colon to an at sign."""
-_SECRET = re.compile(r"[?&;][^=&;]*(pass(?!file)|pwd|secret|token)[^=&;]*(=|%3d)|(pwd|password)(=|%3d)", re.IGNORECASE)
 
 
 class SqlSource(Section):
@@ -25,8 +22,9 @@ class SqlSource(Section):
     of its column's type stops the run, whatever `on_bad_record` says.
 
     PostgreSQL shows all readers the same snapshot of the data, so a run sees it as it was at one moment. With other
-    databases each reader has a transaction of its own; a run that finds other rows than it had counted stops with an
-    error, but a value that changes meanwhile goes unseen: read when nothing writes.
+    databases each reader has a transaction of its own. There a run stops with an error when it finds another number of
+    rows than it had counted, or when `fingerprint_query` gives something else at the end of a range; without that
+    query, a value that is changed in the meantime goes unseen, so read when nothing writes.
 
     `{SPAN}` and dates stand for parts of paths, so they have no meaning here: put the limits into the query.
     """
@@ -57,7 +55,7 @@ class SqlSource(Section):
     def _without_password(cls, url: str) -> str:
         if not re.match(r"[\w+]+://", url):
             raise ValueError("does not start as a URL of SQLAlchemy does: `dialect://` or `dialect+driver://`")
-        if _WITH_PASSWORD.search(url) or _SECRET.search(url):
+        if hides(url):
             raise ValueError(
                 "holds a password, which would be kept in logs and artifacts; put the password into an environment"
                 " variable, and the name of that into `password_env`"

@@ -23,6 +23,7 @@ from components.example_gen.manifest import Manifest, Span
 from components.example_gen.sources import Survey, in_place, open_source, state_of
 from configs.data import DataConfig
 from configs.errors import DataError
+from configs.overlay import setting
 from configs.sources import SqlSource
 
 ROWS = 5000
@@ -169,8 +170,22 @@ def test_a_sqlite_that_changes_between_counting_and_reading_stops_the_run(sqlite
     with contextlib.closing(sqlite3.connect(sqlite)) as connection:
         connection.execute("insert into trips (id) values (100000)")
         connection.commit()
-    with pytest.raises(DataError, match="had been counted: the data changes while it is read"):
+    with pytest.raises(
+        DataError, match=r"the data changes while it is read: [0-9]+ rows came where [0-9]+ had been counted"
+    ):
         list(opened.batches(parts[-1], {"id": "int"}))
+
+
+def test_a_value_that_changes_is_seen_by_the_fingerprint_query(sqlite: Path) -> None:
+    changed = "select sum(fare) from trips"
+    opened = open_source(SqlSource(kind="sql", url=f"sqlite:///{sqlite}", table="trips", fingerprint_query=changed))
+    (part,) = opened.parts(in_place)
+    assert opened.survey(part, {}).rows
+    with contextlib.closing(sqlite3.connect(sqlite)) as connection:
+        connection.execute("update trips set fare = fare + 1 where id = 3")
+        connection.commit()
+    with pytest.raises(DataError, match="the data changes while it is read\n"):
+        list(opened.batches(part, {"id": "int"}))
 
 
 def test_the_fingerprint_is_what_its_query_gives(sqlite: Path) -> None:
@@ -285,6 +300,10 @@ def test_a_password_in_the_url_is_refused_and_not_repeated(url: str) -> None:
     (error,) = told.value.errors(include_input=False)
     assert "password_env" in error["msg"]
     assert "pa55" not in error["msg"]
+    tree, mistakes = setting(f"data.source.url={url}", layer=1)
+    assert mistakes == []
+    assert "pa55" not in str(tree.place)
+    assert "***" in str(tree.place)
 
 
 VALUES = st.one_of(

@@ -13,7 +13,7 @@ import uuid
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +42,16 @@ BINS = 1024
 
 @dataclass(frozen=True)
 class Range:
-    """Rows with low <= key < high. None: no limit; `null`: those without a key instead. `rows`: as counted."""
+    """Rows with low <= key < high. None: no limit; `null`: those without a key instead. `rows`: as counted; `mark`:
+    what the fingerprint query gave then, where there is no snapshot.
+    """
 
     rows: int
     low: int | None = None
     high: int | None = None
     null: bool = False
     snapshot: str | None = None
+    mark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,7 @@ class SqlRows:
         if source.fingerprint_query is None:
             return [FileState(label(source), -1, uuid.uuid4().hex)]
         with connected(source) as connection:
-            rows = connection.execute(_statement(source.fingerprint_query)).fetchmany(1000)
-        return [FileState(label(source), 0, json.dumps([list(row) for row in rows], default=str))]
+            return [FileState(label(source), 0, _fingerprint(connection, source.fingerprint_query))]
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the ranges: only the first of all sources holds their snapshot."""
@@ -131,17 +133,19 @@ class SqlRows:
         with ExitStack() as stack:
             connection = stack.enter_context(connected(self.source))
             snapshot = _shared_snapshot(connection)
-            ranges = list(self._counted(connection, snapshot))
+            query = None if snapshot else self.source.fingerprint_query
+            mark = _fingerprint(connection, query) if query else None
+            ranges = [replace(part, snapshot=snapshot, mark=mark) for part in self._counted(connection)]
             if snapshot is not None:
                 weakref.finalize(self, stack.pop_all().close)
         return ranges
 
-    def _counted(self, connection: Connection, snapshot: str | None) -> Iterator[Range]:
+    def _counted(self, connection: Connection) -> Iterator[Range]:
         from sqlalchemy import BigInteger, cast, column, func, select
 
         if self.source.key is None:
             rows = connection.execute(select(func.count()).select_from(self._rows)).scalar_one()
-            yield Range(rows, snapshot=snapshot)
+            yield Range(rows)
             return
         key: ColumnElement[Any] = column(self.source.key)
         extremes = select(func.min(key), func.max(key), func.count(), func.count(key)).select_from(self._rows)
@@ -160,9 +164,9 @@ class SqlRows:
                 select(place, func.count()).select_from(self._rows).where(key >= low).group_by(place)
             )
             counts = sorted((int(number), int(count)) for number, count in bins)
-            yield from _even(counts, low, width, self.source.ranges, snapshot)
+            yield from _even(counts, low, width, self.source.ranges)
         if rows > keyed or not rows:
-            yield Range(rows - keyed, null=True, snapshot=snapshot)
+            yield Range(rows - keyed, null=True)
 
     @cached_property
     def _rows(self) -> FromClause:
@@ -201,9 +205,11 @@ class SqlRows:
                 values: dict[str, Sequence[Any]] = dict(zip(names, zip(*rows, strict=True), strict=True))
                 yield values
                 many = min(max(BATCH * len(rows) // max(_size(values), 1), FEWEST), MOST, 8 * many)
-        if seen != part.rows:
+            mark = part.mark and _fingerprint(connection, self.source.fingerprint_query or "")
+        if seen != part.rows or mark != part.mark:
+            counted = f": {seen:,} rows came where {part.rows:,} had been counted" if seen != part.rows else ""
             raise DataError(
-                f"{seen:,} rows came where {part.rows:,} had been counted: the data changes while it is read",
+                f"the data changes while it is read{counted}",
                 file=label(self.source),
                 hint="Run again when nothing writes to it",
             )
@@ -223,9 +229,7 @@ def _statement(query: str) -> TextClause:
     return text(re.sub(r"(?<!:):(?=\w)", r"\:", query.strip().rstrip("; \n") + "\n"))
 
 
-def _even(
-    counts: Sequence[tuple[int, int]], low: int, width: int, ranges: int, snapshot: str | None
-) -> Iterator[Range]:
+def _even(counts: Sequence[tuple[int, int]], low: int, width: int, ranges: int) -> Iterator[Range]:
     """Ranges of about the same number of rows, each of some of the bins (number, rows)."""
     total = sum(rows for _, rows in counts)
     start, held, done, wanted = None, 0, 0, 1
@@ -233,8 +237,13 @@ def _even(
         held, done = held + rows, done + rows
         if done * ranges >= total * wanted:
             end = low + width * counts[place + 1][0] if done < total else None
-            yield Range(held, start, end, snapshot=snapshot)
+            yield Range(held, start, end)
             start, held, wanted = end, 0, done * ranges // total + 1
+
+
+def _fingerprint(connection: Connection, query: str) -> str:
+    rows = connection.execute(_statement(query)).fetchmany(1000)
+    return json.dumps([list(row) for row in rows], default=str)
 
 
 def _size(values: Mapping[str, Sequence[Any]]) -> int:
