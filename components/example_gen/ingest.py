@@ -22,8 +22,8 @@ from components.example_gen.sources import (
     Source,
     Spread,
     Survey,
+    is_files,
     open_source,
-    state_of,
 )
 from components.example_gen.span_store import SpanStore, key_of, link
 from components.example_gen.split import Layout, Shard
@@ -200,7 +200,7 @@ class _Run:
         return self.make_spread(folder)
 
     def _check_unchanged(self, span: Span) -> None:
-        if state_of(self.data.source) is None:
+        if is_files(self.data.source):
             check_unchanged(span, checksums=self.checksums)
 
 

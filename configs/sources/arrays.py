@@ -11,13 +11,17 @@ from configs.section import Name, Section
 
 
 class ArraysSource(Section):
-    """NumPy arrays or pandas objects: what a function of yours gives, or arrays in a `.npz` file."""
+    """NumPy arrays or pandas objects: what a function of yours gives, or arrays in a `.npz` file. A missing value is
+    pandas' NaN, NA or NaT, None, or masked; a NaN in a NumPy array is a NaN. An index of pandas' is not read. Types
+    become kinds as those of Parquet do.
+    """
 
     kind: Literal["arrays"]
     """`arrays`."""
     function: DottedPath | None = None
     """Dotted path to a function without parameters that returns {name: array of n rows}, a pandas DataFrame, or a
-    pyarrow Table; it runs in each run. Arrays of two dimensions are multi-valued columns. Give this or `path`."""
+    pyarrow Table; it runs at the start of each run, and where its content was not seen before, again to read it; what
+    it gives is held in memory. Arrays of two dimensions are multi-valued columns. Give this or `path`."""
     path: Name | None = None
     """A `.npz` file, as `numpy.savez` writes it, with one array for each column."""
 

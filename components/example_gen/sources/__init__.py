@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from components.example_gen.sources.arrays import Arrays
 from components.example_gen.sources.base import LIGHT, Reading, Skipped, Source, Spread, Survey, in_place
+from components.example_gen.sources.bigquery import BigqueryRows
 from components.example_gen.sources.csv import CsvFiles
 from components.example_gen.sources.images import ImageFiles
 from components.example_gen.sources.jsonl import JsonlFiles
@@ -28,12 +30,15 @@ __all__ = [
     "Survey",
     "files_of",
     "in_place",
+    "is_files",
     "open_source",
     "patterns_of",
     "state_of",
 ]
 
 _KINDS: dict[str, Any] = {
+    "arrays": Arrays,
+    "bigquery": BigqueryRows,
     "csv": CsvFiles,
     "images": ImageFiles,
     "jsonl": JsonlFiles,
@@ -58,6 +63,11 @@ def state_of(source: SourceConfig) -> list[FileState] | None:
     """The present state of data that is not found by paths; None where it is."""
     state = getattr(_class(source), "state", None)
     return None if state is None else state(source)
+
+
+def is_files(source: SourceConfig) -> bool:
+    """Whether the data lies in files; asks for nothing, where `state_of` may run a query or a function."""
+    return not hasattr(_class(source), "state") or getattr(source, "path", None) is not None
 
 
 def files_of(source: SourceConfig) -> list[str]:
