@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from components.example_gen.sources import Skipped, Survey
-from components.example_gen.storage import FileState
+from components.example_gen.storage import UNKNOWN, FileState
 
 
 def key_of(*parts: object) -> str:
@@ -77,7 +77,7 @@ class SpanStore:
         seen = self._seen()
         for file in files:
             before = seen.get(file.path)
-            if before is not None and before != [file.size, file.mark]:
+            if before is not None and file.size != UNKNOWN and before != [file.size, file.mark]:
                 sizes = f"{before[0]:,} bytes then, {file.size:,} now" if before[0] != file.size else "same size"
                 yield f"{file.path} changed since it was last read ({sizes})"
 

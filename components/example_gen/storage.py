@@ -20,6 +20,7 @@ from components.example_gen.paths import at_once, is_remote, resolve
 from configs.errors import DataError
 
 __all__ = [
+    "UNKNOWN",
     "FileState",
     "arrow_file",
     "at_once",
@@ -32,6 +33,10 @@ __all__ = [
     "stat",
     "stats",
 ]
+
+
+UNKNOWN = -1
+"""The size of what cannot be known to be the same as before: its mark is a new one each time."""
 
 
 @dataclass(frozen=True)

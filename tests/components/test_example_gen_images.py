@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 from sklearn.datasets import load_digits
+from stores import Bucket
 
 from components.example_gen import parts as parts_module
 from components.example_gen.find import find_spans
@@ -263,6 +264,21 @@ def test_what_names_no_images_is_told(tmp_path: Path, source: dict[str, str], me
     (tmp_path / "empty.csv").write_text("image,x\n")
     with pytest.raises(DataError, match=message):
         read({name: value.format(tmp_path) for name, value in source.items()})
+
+
+def test_images_of_an_object_store_are_read_by_folder_and_by_index(s3_bucket: Bucket) -> None:
+    s3_bucket.put("all/cat/1.png", PNG)
+    s3_bucket.put("all/dog/deep/1.jpg", JPEG)
+    s3_bucket.put("all/dog/.DS_Store", b"no image")
+    s3_bucket.put("all/i.csv", "image,n\ndog/deep/1.jpg,5\ncat/1.png,6\n")
+    by_index = read({"index": f"{s3_bucket.url}/all/i.csv"})[1]
+    assert [(row["n"], row["image"]) for row in by_index] == [(5, JPEG), (6, PNG)]
+    with pytest.raises(DataError, match=r"i\.csv: lies in no folder of a class"):
+        read({"path": f"{s3_bucket.url}/all/"})
+    s3_bucket.remove("all/i.csv")
+    data = config(path=f"{s3_bucket.url}/all")
+    assert [row["label"] for row in read({"path": f"{s3_bucket.url}/all"})[1]] == ["cat", "dog"]
+    assert find_spans(data).paths == [f"{s3_bucket.url}/all/cat/1.png", f"{s3_bucket.url}/all/dog/deep/1.jpg"]
 
 
 def test_a_pipe_among_the_images_does_not_hang(tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ import datetime as dt
 import decimal
 import pickle
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import apache_beam as beam
 import postgres
 import psycopg
 import pyarrow as pa
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -20,7 +22,9 @@ from components.example_gen.database.values import column_of, kind_of_values
 from components.example_gen.find import find_spans
 from components.example_gen.ingest import ingest
 from components.example_gen.manifest import Manifest, Span
-from components.example_gen.sources import Survey, in_place, open_source, state_of
+from components.example_gen.sources import Spread, Survey, in_place, open_source, state_of
+from components.example_gen.span_store import SpanStore
+from components.example_gen.spread import BeamSpread
 from configs.data import DataConfig
 from configs.errors import DataError
 from configs.overlay import setting
@@ -90,8 +94,10 @@ def config(source: SqlSource, **more: object) -> DataConfig:
     return DataConfig.model_validate({"source": source.model_dump(), "splits": {"train": 2, "eval": 1}, **more})
 
 
-def written(source: SqlSource, output: Path) -> dict[str, bytes]:
-    ingest(config(source), Manifest((Span(0, tuple(state_of(source) or ())),)), output, lambda _work: in_place)
+def written(
+    source: SqlSource, output: Path, make_spread: Callable[[Path], Spread] = lambda _work: in_place
+) -> dict[str, bytes]:
+    ingest(config(source), Manifest((Span(0, tuple(state_of(source) or ())),)), output, make_spread)
     return {path.name: path.read_bytes() for path in sorted(output.rglob("*.gz"))}
 
 
@@ -128,9 +134,14 @@ def test_parallel_ranges_read_what_one_reader_reads(server: postgres.Server) -> 
     assert max(counted) < 3 * min(counted), "the keys are squares, and the ranges still of about the same size"
 
 
-def test_shards_are_the_same_bytes_in_each_run(server: postgres.Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["multi_threading", pytest.param("multi_processing", marks=pytest.mark.slow)])
+def test_shards_are_the_same_bytes_by_any_workers(server: postgres.Server, tmp_path: Path, mode: str) -> None:
+    def spread(work: Path) -> BeamSpread:
+        options = ["--runner=FnApiRunner", "--direct_num_workers=2", f"--direct_running_mode={mode}"]
+        return BeamSpread(lambda: beam.Pipeline(options=PipelineOptions(options)), work)
+
     source = source_of(server, table="trips", key="id", ranges=4)
-    assert written(source, tmp_path / "a") == written(source, tmp_path / "b")
+    assert written(source, tmp_path / "a") == written(source, tmp_path / "b", spread)
 
 
 def test_rows_without_a_key_are_read_too(server: postgres.Server) -> None:
@@ -198,6 +209,17 @@ def test_the_fingerprint_is_what_its_query_gives(sqlite: Path) -> None:
         connection.execute("delete from trips where id = 3")
         connection.commit()
     assert find_spans(config(source)).fingerprint != before
+
+
+def test_data_that_is_read_again_in_each_run_is_not_said_to_have_changed(sqlite: Path, tmp_path: Path) -> None:
+    source = SqlSource(kind="sql", url=f"sqlite:///{sqlite}", table="trips")
+    store = SpanStore(tmp_path / "store")
+    store.remember(state_of(source) or ())
+    assert list(store.changed(state_of(source) or ())) == []
+    told = source.model_copy(update={"fingerprint_query": "select 1"})
+    store.remember(state_of(told) or ())
+    changed = told.model_copy(update={"fingerprint_query": "select 2"})
+    assert len(list(store.changed(state_of(changed) or ()))) == 1
 
 
 def test_a_backend_killed_half_way_leaves_a_clear_error(server: postgres.Server) -> None:

@@ -9,6 +9,7 @@ from pydoc_data.topics import topics
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stores import Bucket
 
 from components.example_gen import parts as parts_module
 from components.example_gen.ingest import ingest
@@ -129,6 +130,18 @@ def test_any_cut_of_the_files_gives_all_lines_once(
         text = texts[int(name.removesuffix(".gz"))].encode("utf-8-sig" if mark else "utf-8")
         line = text[int(at) :].split(b"\n")[0].decode()
         assert line.strip() == row["text"]
+
+
+@pytest.mark.parametrize("unit", ["line", "file"])
+def test_texts_of_an_object_store_are_read(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch, unit: str) -> None:
+    for name in ("SMALLEST_PART", "LARGEST_PART"):
+        monkeypatch.setattr(parts_module, name, 7)
+    s3_bucket.put("a.txt", "one two\nthree four five\nsix\n")
+    s3_bucket.put("b.txt.gz", gzip.compress(b"seven eight\n"))
+    _, rows = read(source_of(f"{s3_bucket.url}/*", unit=unit, window=1))
+    expected = [("one", "two"), ("three", "four"), ("four", "five"), ("seven", "eight")]
+    across = [("two", "three"), ("five", "six")] if unit == "file" else []
+    assert sorted((row["words"][0], row["next_word"]) for row in rows) == sorted(expected + across)
 
 
 @pytest.mark.parametrize("unit", ["line", "file"])

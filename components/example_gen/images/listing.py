@@ -89,7 +89,7 @@ def _of_index(source: ImagesSource) -> Listing:
     if not batches:
         raise DataError("the index has no rows", file=name_of(source))
     table = pa.Table.from_batches(batches).combine_chunks()
-    base = _folder(source.path if source.path is not None else str(Path(index_files(source)[0]).parent))
+    base = _folder(source.path if source.path is not None else index_files(source)[0].rpartition("/")[0])
     paths = table.column(source.index_column).to_pylist()
     arrays = [table.column(name).chunk(0) for name in others]
     known = pa.RecordBatch.from_arrays(arrays, names=others)

@@ -19,7 +19,7 @@ from components.example_gen.bigquery import clients
 from components.example_gen.columnar.fit import cut, fit
 from components.example_gen.columnar.stored import UnfitError, stored_kind
 from components.example_gen.sources.base import Reading, Spread, Survey
-from components.example_gen.storage import FileState
+from components.example_gen.storage import UNKNOWN, FileState
 from components.example_gen.types import Kind
 from configs.errors import DataError
 from configs.sources import BigquerySource
@@ -51,7 +51,7 @@ class BigqueryRows:
     def state(cls, source: BigquerySource) -> list[FileState]:
         """Of a table its size and when it was changed; a query is never known to give the same again."""
         if source.table is None:
-            return [FileState(_label(source), -1, uuid.uuid4().hex)]
+            return [FileState(_label(source), UNKNOWN, uuid.uuid4().hex)]
         with clients.telling(_label(source)):
             table = clients.rest(source.project).get_table(_table(source))
         if table.modified is None or table.table_type not in {"TABLE", "SNAPSHOT"}:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from components.example_gen.database.connect import READ_ONLY, connected, label
 from components.example_gen.database.values import POSTGRES, column_of, kind_of_values
 from components.example_gen.sources.base import Reading, Spread, Survey
-from components.example_gen.storage import FileState
+from components.example_gen.storage import UNKNOWN, FileState
 from components.example_gen.types import Kind, widest
 from configs.errors import DataError
 from configs.sources import SqlSource
@@ -70,7 +70,7 @@ class SqlRows:
     def state(cls, source: SqlSource) -> list[FileState]:
         """What `fingerprint_query` gives; without it, never twice the same."""
         if source.fingerprint_query is None:
-            return [FileState(label(source), -1, uuid.uuid4().hex)]
+            return [FileState(label(source), UNKNOWN, uuid.uuid4().hex)]
         with connected(source) as connection:
             return [FileState(label(source), 0, _fingerprint(connection, source.fingerprint_query))]
 
