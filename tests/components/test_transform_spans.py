@@ -109,11 +109,12 @@ def test_other_code_features_or_splits_read_all_again(tmp_path: Path) -> None:
     spoil(inputs, [1, 2])
     for config in (CONFIG, fewer, both):  # all of this was computed before
         analyze(tmp_path, inputs, f"kept-{len(config['features'])}", config, splits_config=NIGHT)
-    quarters = {"quarter": {"column": "bucketized", "key": "amount", "buckets": 5}}
+    eighths = {"quarter": {"column": "bucketized", "key": "amount", "buckets": 8}}  # from the sums that are kept
+    more = {**CONFIG, "features": {**CONFIG["features"], **eighths}}
+    analyze(tmp_path, inputs, "eighths", more, splits_config=NIGHT)
+    hours = {"hours": {"column": "numeric", "key": "hour"}, "hour": {"column": "vocabulary"}}
     other_splits = NIGHT.replace('"train"', '"train", "eval"')
-    for number, (code, features, splits) in enumerate(
-        [("2", {}, NIGHT), ("1", quarters, NIGHT), ("1", {}, other_splits)]
-    ):
+    for number, (code, features, splits) in enumerate([("2", {}, NIGHT), ("1", hours, NIGHT), ("1", {}, other_splits)]):
         config = {**CONFIG, "features": {**CONFIG["features"], **features}}
         with pytest.raises(Exception, match=r"not a valid|inflate|corrupted|gzip|DataLoss"):
             analyze(tmp_path, inputs, f"out-{number}", config, code, splits_config=splits)

@@ -1,15 +1,16 @@
 """Analyzers whose sums can be kept for each span of the data, so that Transform reads each span once.
 
-TFT merges what it kept of some spans with what it just computed of others: see CacheablePTransformAnalyzer.
+TFT merges what was kept of some spans with what it just computed of others (see `components.span_analysis`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import apache_beam as beam
-import tensorflow_transform as tft
+import tensorflow as tf
+from tensorflow_transform import analyzer_nodes, nodes
 
 
 class Coder(Protocol):
@@ -20,14 +21,54 @@ class Coder(Protocol):
     def __repr__(self) -> str: ...
 
 
-def kept_by_span(combine: beam.CombineFn, coder: Coder, extract: beam.PTransform) -> Any:
-    """An analyzer that adds up by `combine` and makes its outputs of the one accumulator by `extract`."""
-    return tft.experimental.CacheablePTransformAnalyzer(
-        make_accumulators_ptransform=AddUp(Sums(combine), coder),
-        merge_accumulators_ptransform=AddUp(SumsOfSums(combine), coder),
-        extract_output_ptransform=extract,
-        cache_coder=coder,
+class Output(NamedTuple):
+    """A tensor that comes out of an analyzer. `asset`: the content of the file that it names until it is known; None:
+    it names no file.
+    """
+
+    dtype: tf.DType
+    shape: Sequence[int]
+    asset: bytes | None = None
+
+
+def analyze(  # noqa: PLR0913, PLR0917 - each is one of the analyzer's parts
+    matrix: tf.Tensor,
+    combine: beam.CombineFn,
+    coder: Coder,
+    extract: beam.PTransform,
+    outputs: Sequence[Output],
+    name: str,
+) -> tuple[tf.Tensor, ...]:
+    """Add up the batches of a tensor by `combine`, and make the outputs of the one accumulator by `extract`.
+
+    As tft.experimental.ptransform_analyzer does with a CacheablePTransformAnalyzer, which may have one output only.
+    """
+    sums = [analyzer_nodes.TensorInfo(tf.string, [], None)]  # never a tensor
+    infos = [
+        analyzer_nodes.TensorInfo(
+            one.dtype, list(one.shape), one.asset and analyzer_nodes.TemporaryAssetInfo(one.asset, "text")
+        )
+        for one in outputs
+    ]
+    steps = (
+        ("of_batches", AddUp(Sums(combine), coder), True, None, sums),
+        ("of_span", AddUp(SumsOfSums(combine), coder), True, coder, sums),
+        ("of_all", AddUp(SumsOfSums(combine), coder), False, None, sums),
+        ("outputs", extract, False, None, infos),
     )
+    with tf.compat.v1.name_scope(name):
+        values: Sequence[Any] = [analyzer_nodes.get_input_tensors_value_nodes([matrix])]
+        for step, ptransform, by_span, kept_by, told in steps:
+            with tf.compat.v1.name_scope(step):
+                values = nodes.apply_multi_output_operation(
+                    analyzer_nodes.PTransform,
+                    *values,
+                    ptransform=ptransform,
+                    output_tensor_info_list=told,
+                    is_partitionable=by_span,
+                    cache_coder=kept_by,
+                )
+        return tuple(map(analyzer_nodes.wrap_as_tensor, values))
 
 
 class AddUp(beam.PTransform):

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.beam.experimental import PTransformAnalyzer
 
-from trainer.columns.by_span import kept_by_span
+from trainer.columns.by_span import Output, analyze
 from trainer.columns.tally import CountTexts, Tally, TallyCoder
 
 Count = tuple[int, bytes]
@@ -50,15 +50,19 @@ def learn(texts: Mapping[Learned, tf.Tensor], *, by_span: bool = False) -> dict[
     wishes = tuple(texts)
     files = file_names([wish.name for wish in wishes])
     count, write = CountTexts(len(wishes)), WriteVocabularies(dict(zip(wishes, files, strict=True)))
-    kept = kept_by_span(count, TallyCoder(len(wishes)), write) if by_span else LearnVocabularies(count, write)
-    paths = tft.experimental.ptransform_analyzer(
-        inputs=[tf.stack(list(texts.values()), axis=1)],
-        ptransform=kept,
-        output_dtypes=[tf.string] * len(wishes),
-        output_shapes=[[]] * len(wishes),
-        output_asset_default_values=[EMPTY] * len(wishes),
-        name="vocabularies",
-    )
+    matrix = tf.stack(list(texts.values()), axis=1)
+    if by_span:
+        outputs = [Output(tf.string, [], EMPTY)] * len(wishes)
+        paths = analyze(matrix, count, TallyCoder(len(wishes)), write, outputs, "vocabularies")
+    else:
+        paths = tft.experimental.ptransform_analyzer(
+            inputs=[matrix],
+            ptransform=LearnVocabularies(count, write),
+            output_dtypes=[tf.string] * len(wishes),
+            output_shapes=[[]] * len(wishes),
+            output_asset_default_values=[EMPTY] * len(wishes),
+            name="vocabularies",
+        )
     for wish, file in zip(wishes, files, strict=True):
         tft.annotate_asset(wish.name, file)
     return dict(zip(wishes, paths, strict=True))

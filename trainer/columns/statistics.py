@@ -16,7 +16,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tfx_bsl import sketches
 
-from trainer.columns.by_span import kept_by_span
+from trainer.columns import by_span as sums
+from trainer.columns.by_span import Output
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,19 +72,19 @@ def analyze(numbers: Mapping[Statistic, tf.Tensor], *, by_span: bool = False) ->
     columns = {wish.key: tensor for wish, tensor in numbers.items()}
     widths = [wish.width for wish in numbers]
     combine = CombineStatistics(tuple(columns), tuple(numbers))
-    (answers,) = tft.experimental.ptransform_analyzer(
-        inputs=[tf.stack(list(columns.values()), axis=1)],
-        ptransform=_kept(combine) if by_span else beam.CombineGlobally(combine).without_defaults(),
-        output_dtypes=[tf.float64],
-        output_shapes=[[sum(widths)]],
-        name="statistics",
-    )
+    matrix = tf.stack(list(columns.values()), axis=1)
+    if by_span:
+        extract, output = "Answer" >> beam.Map(combine.extract_output), Output(tf.float64, [sum(widths)])
+        (answers,) = sums.analyze(matrix, combine, AccumulatorCoder(combine), extract, [output], "statistics")
+    else:
+        (answers,) = tft.experimental.ptransform_analyzer(
+            inputs=[matrix],
+            ptransform=beam.CombineGlobally(combine).without_defaults(),
+            output_dtypes=[tf.float64],
+            output_shapes=[[sum(widths)]],
+            name="statistics",
+        )
     return dict(zip(numbers, tf.split(answers, widths), strict=True))
-
-
-def _kept(combine: CombineStatistics) -> Any:
-    extract = "Answer" >> beam.Map(combine.extract_output)
-    return kept_by_span(combine, AccumulatorCoder(combine), extract)
 
 
 class CombineStatistics(beam.CombineFn):
