@@ -139,7 +139,7 @@ class ImageFiles:
     def _image(self, path: str | None, *, full: bool) -> tuple[bytes, Header]:
         if path is None:
             raise UnfitError(f"a row has no path in its column {self.source.index_column!r}")
-        if not _is_there(path):
+        if self.source.index is not None and not _is_there(path):
             raise UnfitError("is in the index, but there is no such file")
         with open_file(path) as stream:
             data = read_fully(stream, LARGEST + 1)
