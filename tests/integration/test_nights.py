@@ -1,0 +1,96 @@
+"""Nights of a rolling window over daily files: the second one reads the new day and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from command import ROOT, Finished, headrace
+
+from components.example_gen.paths import resolve
+
+pytestmark = pytest.mark.slow
+
+DAYS = [f"2026-11-{day:02d}" for day in (28, 29, 30)] + ["2026-12-01"]
+ROWS = 3000
+
+
+@dataclass(frozen=True)
+class Nights:
+    """Runs over three days: the first ones, then with a new one, then again, then with an old one changed."""
+
+    folder: Path
+    first: Finished
+    next: Finished
+    again: Finished
+    changed: Finished
+
+    @staticmethod
+    def log(done: Finished, node: str) -> str:
+        return (done.folder / "logs" / f"{node}.log").read_text()
+
+
+@pytest.fixture(scope="module")
+def nights(new_folder: Callable[[str], Path]) -> Nights:
+    folder = new_folder("nights")
+    text = (ROOT / "configs" / "taxi.yaml").read_text()
+    for old, new in {
+        r"path: pkg.*": "path: trips/{YYYY}-{MM}-{DD}.csv",
+        r"splits: ": "window: 3\n  splits: ",
+        r"epochs: 10": "epochs: 1",
+        r"\n  thresholds:\n.*": "",
+    }.items():
+        text, count = re.subn(old, new, text)
+        assert count == 1, old
+    (folder / "nightly.yaml").write_text(text)
+    (folder / "trips").mkdir()
+    for day in DAYS[:3]:
+        write(folder, day)
+    first = headrace(folder, "run", "nightly.yaml")
+    write(folder, DAYS[3])
+    second, again = headrace(folder, "run", "nightly.yaml"), headrace(folder, "run", "nightly.yaml")
+    write(folder, DAYS[2], rows=ROWS - 10)
+    return Nights(folder, first, second, again, headrace(folder, "run", "nightly.yaml"))
+
+
+def write(folder: Path, day: str, rows: int = ROWS) -> None:
+    """A day's part of the taxi data."""
+    (file,) = resolve("pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv")
+    header, *lines = Path(file).read_text().splitlines(keepends=True)
+    start = ROWS * DAYS.index(day)
+    (folder / "trips" / f"{day}.csv").write_text("".join([header, *lines[start : start + rows]]))
+
+
+def test_each_night_learns_from_the_days_of_its_window(nights: Nights) -> None:
+    for done in (nights.first, nights.next):
+        assert done.code == 0, done.out + done.err
+        rows = json.loads(done.run.node("ExampleGen").outputs["examples"].properties["rows"])
+        assert sum(rows.values()) == 3 * ROWS
+    shards = [path.name for path in nights.next.uri("ExampleGen", "examples").rglob("data_tfrecord-*")]
+    assert {name[14:24] for name in shards} == set(DAYS[1:])
+
+
+def test_the_second_night_reads_the_new_day_alone(nights: Nights) -> None:
+    assert f"read now: {', '.join(DAYS[:3])}" in nights.log(nights.first, "ExampleGen")
+    assert f"read now: {DAYS[3]}\n" in nights.log(nights.next, "ExampleGen")
+    assert "Added up now: 9 of 9 parts" in nights.log(nights.first, "StatisticsGen")
+    assert "Added up now: 3 of 9 parts" in nights.log(nights.next, "StatisticsGen")
+    assert f"Analyzed now: {', '.join(DAYS[:3])}; kept: 0 spans" in nights.log(nights.first, "Transform")
+    assert f"Analyzed now: {DAYS[3]}; kept: 2 spans" in nights.log(nights.next, "Transform")
+
+
+def test_a_night_without_news_reads_nothing(nights: Nights) -> None:
+    assert nights.again.code == 0
+    assert not nights.again.ran()
+
+
+def test_a_changed_day_is_told_and_read_again(nights: Nights) -> None:
+    assert nights.changed.code == 0
+    assert f"read now: {DAYS[2]}\n" in nights.log(nights.changed, "ExampleGen")
+    told = json.loads(nights.changed.run.node("ExampleGen").outputs["examples"].properties["notes"])
+    assert len(told) == 1
+    assert told[0].startswith(f"{nights.folder}/trips/{DAYS[2]}.csv changed since it was last read")
