@@ -1,0 +1,221 @@
+"""Records to columns: by the project's own decoder or tfx_bsl's, and record by record where these give up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
+from tfx_bsl.coders.sequence_example_coder import SequenceExamplesToRecordBatchDecoder
+
+from components.example_gen.records.frames import Frames
+from components.example_gen.skips import Skips
+from components.example_gen.types import Kind
+from components.statistics.decode import decode
+
+LENGTHS = ".lengths"
+"""Behind the name of a feature list: the column with the number of values of each step."""
+
+_LISTS = "feature lists of a tf.SequenceExample"
+_ARROW: Mapping[str, pa.DataType] = {"int": pa.int64(), "float": pa.float32(), "bytes": pa.binary()}
+_EMPTY = pa.large_list(pa.null())
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Some records as columns, each a list array, or of type null where no record has a kind for it.
+
+    frames: the records, those that cannot be read left out; lists: the columns that come from feature lists; lengths:
+    of each of these the numbers of values of the steps, under the name with LENGTHS behind it.
+    """
+
+    frames: Frames
+    columns: Mapping[str, pa.Array]
+    lists: Collection[str] = ()
+    lengths: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    def of(self, names: Collection[str] | None) -> Columns:
+        """The columns of these names, None for all."""
+        if names is None:
+            return self
+        columns = {name: column for name, column in self.columns.items() if name in names}
+        return replace(
+            self, columns=columns, lengths={name: own for name, own in self.lengths.items() if name in names}
+        )
+
+
+class Decoder:
+    """Decodes tf.Examples, or tf.SequenceExamples. `skips`: takes the records that are none; None: they are errors."""
+
+    def __init__(self, *, sequence: bool, skips: Skips | None) -> None:
+        self._sequence, self._skips = sequence, skips
+        self._examples = ExamplesToRecordBatchDecoder()
+        self._sequences = SequenceExamplesToRecordBatchDecoder(_LISTS)
+
+    def decode(self, frames: Frames, may_mix: Callable[[str], bool]) -> Columns:
+        """The columns of some records. may_mix: whether a column of this name may have numbers in some records and
+        bytes in others; all of them are texts then. Raises DataError where it has, and may not.
+        """
+        found = None if self._sequence else decode(frames.data, frames.starts, frames.ends)
+        if found is None:
+            try:
+                coder = self._sequences if self._sequence else self._examples
+                found = coder.DecodeBatch(frames.records())
+            except RuntimeError:
+                return self._one_by_one(frames, may_mix)
+        columns = {name: found.column(name) for name in found.schema.names if name != _LISTS}
+        if _LISTS not in found.schema.names:
+            return Columns(frames, columns)
+        lists = found.column(_LISTS)
+        own = {lists.type.field(place).name: lists.field(place) for place in range(lists.type.num_fields)}
+        return _together(frames, columns, {name: _steps(column) for name, column in own.items()})
+
+    def _one_by_one(self, frames: Frames, may_mix: Callable[[str], bool]) -> Columns:
+        messages = [self._message(record) for record in frames.records()]
+        kept = np.array([message is not None for message in messages])
+        for index in np.flatnonzero(~kept):
+            name = "tf.SequenceExample" if self._sequence else "tf.Example"
+            error = partial(frames.error, int(index), f"is no {name}")
+            if self._skips is None:
+                raise error()
+            self._skips.add(error)
+        frames = frames.only(kept)
+        read = [message for message in messages if message is not None]
+        if not self._sequence:
+            return Columns(frames, _gathered(frames, [row.features.feature for row in read], may_mix))
+        columns = _gathered(frames, [row.context.feature for row in read], may_mix)
+        joined, lengths = _joined([row.feature_lists.feature_list for row in read])
+        values = _gathered(frames, joined, may_mix)
+        return _together(frames, columns, {name: (values[name], lengths[name]) for name in values})
+
+    def _message(self, record: bytes) -> Any:
+        try:
+            return (tf.train.SequenceExample if self._sequence else tf.train.Example).FromString(record)
+        except DecodeError:
+            return None
+
+
+def _together(
+    frames: Frames, context: Mapping[str, pa.Array], lists: Mapping[str, tuple[pa.Array, pa.Array]]
+) -> Columns:
+    columns = {**context, **{name: values for name, (values, _) in lists.items()}}
+    lengths = {name + LENGTHS: own for name, (_, own) in lists.items()}
+    for name in (*lists, *lengths):
+        twice = context if name in lists else columns
+        if name in twice and not pa.types.is_null(twice[name].type):
+            what = "or one after it has two features that would be columns of the same name"
+            raise frames.error(0, what, column=name, hint="A feature list has the column of its name, and `.lengths`")
+    return Columns(frames, columns, lists, lengths)
+
+
+def _steps(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The values of all steps of each record, one after the other; and the number of values of each step."""
+    steps = column.flatten()
+    counts = pa.nulls(len(steps)) if pa.types.is_null(steps.type) else pc.list_value_length(steps)
+    lengths = _lists(column, counts.cast(pa.int64()).fill_null(0))
+    if pa.types.is_null(steps.type):
+        return pc.if_else(column.is_valid(), pa.scalar([], _EMPTY), pa.scalar(None, _EMPTY)), lengths
+    each = np.concatenate([[0], np.cumsum(counts.fill_null(0).to_numpy(zero_copy_only=False))])
+    offsets = pa.array(each[np.asarray(lengths.offsets)])
+    mask = column.is_null() if column.null_count else None
+    return pa.LargeListArray.from_arrays(offsets, steps.flatten(), mask=mask), lengths
+
+
+def _lists(like: pa.Array, values: pa.Array) -> pa.Array:
+    """Lists of these values, of the same lengths as those of a column."""
+    counts = pc.list_value_length(like).fill_null(0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return pa.LargeListArray.from_arrays(pa.array(offsets), values, mask=like.is_null() if like.null_count else None)
+
+
+def _joined(rows: list[Any]) -> tuple[list[dict[str, list[Any]]], dict[str, pa.Array]]:
+    """The steps of each feature list of each record; and how many values they have."""
+    joined = [{name: list(steps.feature) for name, steps in row.items()} for row in rows]
+    names = list(dict.fromkeys(name for row in joined for name in row))
+    lengths = {
+        name: pa.array(
+            [[len(_values(step)) for step in row[name]] if name in row else None for row in joined],
+            pa.large_list(pa.int64()),
+        )
+        for name in names
+    }
+    return joined, lengths
+
+
+def _gathered(frames: Frames, rows: list[Any], may_mix: Callable[[str], bool]) -> dict[str, pa.Array]:
+    """A list array for each name. Each row gives a Feature, or several to be joined, for each of its names."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: _column(frames, name, [_features(row, name) for row in rows], may_mix) for name in sorted(names)}
+
+
+def _features(row: Any, name: str) -> list[Any] | None:
+    if name not in row:
+        return None
+    if isinstance(row[name], list):
+        return row[name]
+    return [row[name]] if row[name].WhichOneof("kind") else None
+
+
+def _column(frames: Frames, name: str, rows: list[list[Any] | None], may_mix: Callable[[str], bool]) -> pa.Array:
+    kinds = [_kinds(row) for row in rows]
+    every = set().union(*kinds)
+    if "bytes" in every and len(every) > 1 and not may_mix(name):
+        first = next(kind for kind in kinds if kind)
+        raise conflict(frames, next(place for place, kind in enumerate(kinds) if kind - first or len(kind) > 1), name)
+    kind = "bytes" if "bytes" in every else "float" if every == {"int", "float"} else next(iter(every), None)
+    if kind is None and all(row is None for row in rows):
+        return pa.nulls(len(rows))
+    values = [_row(row, as_text=kind == "bytes") for row in rows]
+    return pa.array(
+        values, pa.large_list(pa.float64() if len(every) > 1 and kind == "float" else _ARROW[kind or "bytes"])
+    )
+
+
+def _kinds(row: list[Any] | None) -> set[str]:
+    """The kinds of the values of a row; one that only could have values has none."""
+    named = (feature.WhichOneof("kind") for feature in row or () if _values(feature))
+    return {name.removesuffix("_list").replace("int64", "int") for name in named}
+
+
+def _row(row: list[Any] | None, *, as_text: bool) -> list[Any] | None:
+    if row is None:
+        return None
+    return [
+        value if isinstance(value, bytes) or not as_text else _text(value)
+        for feature in row
+        for value in _values(feature)
+    ]
+
+
+def _text(number: float) -> bytes:
+    return (str(number) if isinstance(number, int) else str(np.float32(number))).encode()
+
+
+def _values(feature: Any) -> Any:
+    kind = feature.WhichOneof("kind")
+    return getattr(feature, kind).value if kind else ()
+
+
+def conflict(frames: Frames, index: int, name: str) -> Exception:
+    """The error for the record from which on numbers and texts are mixed."""
+    return frames.error(
+        index,
+        "has a number where records before it have bytes, or bytes where they have a number",
+        column=name,
+        hint=f"Set `data.types.{name}: string` to read both as text",
+    )
+
+
+def stored_kind(column: pa.Array) -> Kind:
+    """The kind of a column's values as they are stored; missing where there are none."""
+    if pa.types.is_null(column.type) or pa.types.is_null(column.type.value_type) or not len(column.flatten()):
+        return "missing"
+    inner = column.type.value_type
+    return "int" if pa.types.is_integer(inner) else "float" if pa.types.is_floating(inner) else "bytes"

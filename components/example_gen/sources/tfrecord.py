@@ -1,0 +1,209 @@
+"""Existing TFRecord files of tf.Examples or tf.SequenceExamples, plain or gzip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.example_gen.columnar.fit import fit
+from components.example_gen.parts import grouped, part_length
+from components.example_gen.records.frames import frames
+from components.example_gen.records.wire import Seen, WireError, look
+from components.example_gen.skips import Skips
+from components.example_gen.sources.base import Reading, Spread, Survey
+from components.example_gen.storage import resolve, stats
+from components.example_gen.types import ARROW, LIST, Kind, listed, widest
+from configs.errors import DataError
+from configs.sources import TfrecordSource
+
+if TYPE_CHECKING:
+    from components.example_gen.records.columns import Columns
+
+HEAD_FILES, HEAD_RECORDS = 8, 100
+"""The files, and the records of each, that are looked at for the names of columns."""
+
+LENGTHS = ".lengths"
+"""Behind the name of a feature list: the column with the number of values of each step."""
+
+
+@dataclass(frozen=True)
+class TfrecordFiles:
+    """The files of one config, in the order of their paths."""
+
+    source: TfrecordSource
+    files: tuple[str, ...]
+    reading: Reading = field(default_factory=Reading)
+
+    @classmethod
+    def open(cls, source: TfrecordSource, files: Sequence[str] | None, reading: Reading) -> TfrecordFiles:
+        """Find the files, unless they are given."""
+        return cls(source, tuple(sorted(files if files is not None else resolve(source.path))), reading)
+
+    def columns(self) -> list[str]:
+        """The features of the first records, in the order of their names, and what else the config asks for."""
+        found = self.reading.chosen(sorted(self._head))
+        return [*found, *(name for name in self.reading.columns or () if name not in found)]
+
+    def parts(self, spread: Spread) -> list[tuple[str, ...]]:  # noqa: ARG002 - nothing has to be looked through
+        """Files together: where a record of a file starts is known only after all before it."""
+        sizes = [state.size for state in stats(self.files)]
+        return grouped(self.files, sizes, part_length(sum(sizes)))
+
+    def survey(self, part: tuple[str, ...], declared: Mapping[str, Kind]) -> Survey:
+        """One pass over the part. Raises DataError where a feature has numbers in some records and bytes in others."""
+        from components.example_gen.records.columns import conflict, stored_kind
+
+        found, skips, stored = Survey(dict.fromkeys(part, 0)), Skips(), dict(self._head)
+        for columns in self._decoded(part, skips, set(declared)):
+            for name, column in columns.columns.items():
+                kind = stored_kind(column)
+                if name not in declared and _mixed(kind, stored.get(name, kind)):
+                    raise conflict(columns.frames, int(np.argmax(column.is_valid())), name)
+                stored[name] = widest([kind, stored.get(name, kind)])
+            kinds = {**_kinds(columns), **{name: declared[name] for name in columns.columns if name in declared}}
+            known = {name: declared[name] for name in kinds if name in declared}
+            rows = self._fitted(columns, known, skips).num_rows if known else len(columns.frames.starts)
+            size = int((columns.frames.ends - columns.frames.starts).sum())
+            found += Survey({columns.frames.path: rows}, size, kinds)
+        return replace(found, skipped=skips.skipped)
+
+    def batches(self, part: tuple[str, ...], kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+        """The records that are read at a time."""
+        skips = Skips(told=0)
+        for columns in self._decoded(part, skips, None):
+            batch = self._fitted(columns, kinds, skips)
+            if batch.num_rows:
+                yield batch
+
+    @cached_property
+    def _head(self) -> dict[str, Kind]:
+        """The features of the first records, with the kinds they are stored in."""
+        found: dict[str, Kind] = {}
+        for path in self.files[:HEAD_FILES]:
+            for number, record in islice(_first_records(path), HEAD_RECORDS):
+                for name, kind in self._features(path, number, record).items():
+                    found[name] = kind if found.get(name, "missing") == "missing" else found[name]
+        return found
+
+    def _features(self, path: str, number: int, record: bytes) -> dict[str, Kind]:
+        try:
+            seen = look(record)
+        except WireError:
+            return {}
+        if self.source.payload == "example" and seen.lists:
+            what = f"record {number:,} holds feature lists, as a tf.SequenceExample does"
+            raise DataError(what, file=path, hint="Set `data.source.payload: sequence_example`")
+        return _named(seen)
+
+    def _decoded(self, part: Sequence[str], skips: Skips, declared: set[str] | None) -> Iterator[Columns]:
+        """The columns that are read, of some records at a time. declared: the columns in which numbers and texts may be
+        mixed; None: in all.
+        """
+        from components.example_gen.records.columns import Decoder
+
+        to_skip = skips if self.reading.skip_bad else None
+        decoder = Decoder(sequence=self.source.payload == "sequence_example", skips=to_skip)
+        may_mix = partial(_may_mix, declared, self.reading.columns)
+        for path in part:
+            for piece in frames(path, to_skip):
+                if len(piece.starts):
+                    yield decoder.decode(piece, may_mix).of(self.reading.columns)
+
+    def _fitted(self, columns: Columns, kinds: Mapping[str, Kind], skips: Skips) -> pa.RecordBatch:
+        """The columns in these kinds, without the records that do not fit."""
+        rows = len(columns.frames.starts)
+        values: dict[str, pa.Array] = {}
+        bad: dict[int, tuple[str, str]] = {}
+        for name, kind in kinds.items():
+            column = columns.columns.get(name, columns.lengths.get(name))
+            if column is None or kind == "missing" or pa.types.is_null(column.type):
+                values[name] = pa.nulls(rows)
+            elif not len(column.flatten()):
+                values[name] = _without_values(column, kind)
+            elif kind.endswith(LIST):
+                values[name] = column
+            else:
+                values[name], several = _single(column)
+                what = f"has several values, and `data.types.{name}` is {kind}; for lists it is `{listed(kind)}`"
+                bad |= {int(row): (name, what) for row in np.flatnonzero(several)}
+        batch, unfit = fit(values, kinds, columns.frames.path)
+        if bad:
+            kept = np.ones(rows, bool)
+            kept[[*bad, *unfit]] = False
+            values = {name: column.filter(pa.array(kept)) for name, column in values.items()}
+            batch, _ = fit(values, kinds, columns.frames.path)
+        for row, (name, what) in sorted({**unfit, **bad}.items()):
+            error = partial(columns.frames.error, row, what, column=name)
+            if not self.reading.skip_bad:
+                raise error()
+            skips.add(error)
+        return batch
+
+
+def _first_records(path: str) -> Iterator[tuple[int, bytes]]:
+    """The number and the bytes of the first records that are sound."""
+    for piece in islice(frames(path, Skips(told=0)), 1):
+        yield from zip(piece.numbers.tolist(), piece.only(piece.numbers <= HEAD_RECORDS).records(), strict=False)
+
+
+def _named(seen: Seen) -> dict[str, Kind]:
+    lengths: dict[str, Kind] = dict.fromkeys((name + LENGTHS for name in seen.uneven), "int")
+    return {**seen.context, **seen.lists, **lengths}
+
+
+def _may_mix(declared: set[str] | None, names: Sequence[str] | None, name: str) -> bool:
+    return declared is None or name in declared or (names is not None and name not in names)
+
+
+def _mixed(kind: Kind, before: Kind) -> bool:
+    return "missing" not in {kind, before} and (kind == "bytes") != (before == "bytes")
+
+
+def _kinds(columns: Columns) -> dict[str, Kind]:
+    """The narrowest kinds that take the values; a feature list is always a list."""
+    kinds: dict[str, Kind] = {}
+    for name, column in columns.columns.items():
+        kind = _kind(column)
+        kinds[name] = listed(kind) if name in columns.lists and kind != "missing" and not kind.endswith(LIST) else kind
+    uneven = [name for name, lengths in columns.lengths.items() if pc.any(pc.not_equal(lengths.flatten(), 1)).as_py()]
+    return kinds | dict.fromkeys(uneven, "int list")
+
+
+def _kind(column: pa.Array) -> Kind:
+    from components.example_gen.records.columns import stored_kind
+
+    kind = stored_kind(column)
+    if kind == "missing":
+        return kind
+    if kind == "bytes" and _is_text(column.flatten()):
+        kind = "string"
+    return listed(kind) if pc.max(pc.list_value_length(column)).as_py() > 1 else kind
+
+
+def _is_text(values: pa.Array) -> bool:
+    try:
+        values.cast(pa.large_string() if pa.types.is_large_binary(values.type) else pa.string())
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _without_values(column: pa.Array, kind: Kind) -> pa.Array:
+    """Lists without values as ones of another kind; nulls if it is not one of lists."""
+    if not kind.endswith(LIST):
+        return pa.nulls(len(column))
+    return pc.if_else(column.is_valid(), pa.scalar([], ARROW[kind]), pa.scalar(None, ARROW[kind]))
+
+
+def _single(column: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """The value of each list, null where it has none, its first where it has several; and where it has several."""
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    places = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    return column.flatten().take(pa.array(places, mask=lengths == 0)), lengths > 1
