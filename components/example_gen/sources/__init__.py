@@ -18,6 +18,7 @@ from components.example_gen.sources.jsonl import JsonlFiles
 from components.example_gen.sources.parquet import ParquetFiles
 from components.example_gen.sources.sql import SqlRows
 from components.example_gen.sources.text import TextFiles
+from components.example_gen.sources.tfds import TfdsExamples
 from components.example_gen.sources.tfrecord import TfrecordFiles
 from components.example_gen.storage import FileState, resolve
 from configs.sources import FileSource, SourceConfig
@@ -46,6 +47,7 @@ _KINDS: dict[str, Any] = {
     "parquet": ParquetFiles,
     "sql": SqlRows,
     "text": TextFiles,
+    "tfds": TfdsExamples,
     "tfrecord": TfrecordFiles,
 }
 """Each kind's class; it imports what is slow to import only when it reads. Its class method

@@ -11,14 +11,15 @@ import pyarrow as pa
 from components.example_gen.columnar.fit import BATCH, MOST_ROWS, cut, fit
 from components.example_gen.columnar.stored import UnfitError, as_text_kind, beyond_int64, is_uint64, stored_kind
 from components.example_gen.columnar.tables import as_table, digest
+from components.example_gen.parts import LARGEST_PART, MOST_PARTS
 from components.example_gen.sources.base import TOLD, Reading, Skipped, Spread, Survey
 from components.example_gen.storage import FileState, open_file, resolve
 from components.example_gen.types import Kind
 from configs.errors import DataError, TrainingError
 from configs.sources import ArraysSource
 
-MOST_PARTS = 64
-SMALLEST_PART, LARGEST_PART = 1 << 26, 1 << 29
+SMALLEST_PART = 1 << 26
+"""Bytes of values."""
 
 Part = tuple[int, int]
 """The first row, and the one after the last."""

@@ -20,6 +20,7 @@ from components.example_gen.columnar.footers import (
 )
 from components.example_gen.columnar.partitions import partition_kind, partition_values, same_partitions
 from components.example_gen.columnar.stored import always_fits, as_text_kind, beyond_int64
+from components.example_gen.parts import LARGEST_PART, MOST_PARTS, grouped
 from components.example_gen.sources.base import TOLD, Reading, Skipped, Spread, Survey, in_place
 from components.example_gen.span_paths import glob_of
 from components.example_gen.storage import is_folder, resolve
@@ -27,11 +28,8 @@ from components.example_gen.types import Kind
 from configs.errors import DataError
 from configs.sources import ParquetSource
 
-MOST_PARTS = 64
-SMALLEST_PART, LARGEST_PART = 1 << 26, 1 << 29
-"""Bytes of values. Less takes about a second, and a Beam pipeline about half of one to start. The number of parts is
-bounded because each writes a piece of every shard.
-"""
+SMALLEST_PART = 1 << 26
+"""Bytes of values. Less takes about a second, and a Beam pipeline about half of one to start."""
 
 MANY = 256
 """Files whose footers are read sooner than a Beam pipeline starts."""
@@ -80,9 +78,9 @@ class ParquetFiles:
         many = spread if len(self.files) > MANY else in_place
         footers = many("ReadFooters", self._footer, self.files)
         pieces = self._pieces(footers)
-        size = sum(group.size for piece in pieces for group in piece.groups)
-        length = min(max(size // MOST_PARTS, SMALLEST_PART), LARGEST_PART)
-        return _grouped(pieces, length)
+        sizes = [sum(group.size for group in piece.groups) for piece in pieces]
+        length = min(max(sum(sizes) // MOST_PARTS, SMALLEST_PART), LARGEST_PART)
+        return grouped(pieces, sizes, length)
 
     def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
         """From the footers; a pass only over columns whose values decide their kind, or which rows to leave out."""
@@ -242,18 +240,3 @@ def _clashes(footer: Footer, first: Mapping[str, tuple[str, Kind]]) -> dict[str,
 def _each(groups: tuple[Group, ...]) -> list[tuple[Group, ...]]:
     """Each row group by itself; of a file without any, none."""
     return [(group,) for group in groups] or [()]
-
-
-def _grouped(pieces: Sequence[Piece], length: int) -> list[Part]:
-    """Neighbours together until a part has `length` bytes."""
-    parts: list[Part] = []
-    group: list[Piece] = []
-    size = 0
-    for piece in pieces:
-        own = sum(each.size for each in piece.groups)
-        if group and size + own > length * 1.1:
-            parts.append(tuple(group))
-            group, size = [], 0
-        group.append(piece)
-        size += own
-    return [*parts, tuple(group)] if group else parts
