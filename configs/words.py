@@ -14,7 +14,7 @@ PATTERNS = {
     r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$": "a dotted path, such as my_package.my_module.my_function",
     r"^[1-9][0-9]* ?MB$": "a size such as 150MB",
     r"^\d{4}-\d{2}-\d{2}$": "a date such as 2026-11-20",
-    r"^[a-z][a-z0-9_]*(/[^/:\s]+)?(:[0-9*]+\.[0-9*]+\.[0-9*]+)?$": "a dataset's name, such as mnist:3.*.*",
+    r"^[a-z][a-z0-9_]*(/[^/:\s]+)?(:([0-9]+|\*)(\.([0-9]+|\*)){2})?$": "a dataset's name, such as mnist:3.*.*",
 }
 """The words for every regular expression in the config."""
 
