@@ -19,6 +19,7 @@ from components.example_gen.component import ExampleGen
 from components.example_gen.spans import Spans
 from components.pusher import pusher
 from components.schema import read_schema
+from components.schema_gen import SchemaGen
 from components.statistics.component import StatisticsGen
 from components.transform import Transform
 from configs.config import PipelineConfig
@@ -88,7 +89,7 @@ def _used(config: PipelineConfig) -> list[str]:
 
 def _schema(config: PipelineConfig, statistics: channel.BaseChannel) -> base_node.BaseNode:
     if config.data.schema_file is None:
-        return stock.SchemaGen(statistics=statistics, infer_feature_shape=False)
+        return SchemaGen(statistics=statistics, infer_feature_shape=False)
     read_schema(config.data.schema_file)
     return ImportSchemaGen(schema_file=str(Path(config.data.schema_file).absolute())).with_id("SchemaGen")
 

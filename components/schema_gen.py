@@ -1,0 +1,87 @@
+"""SchemaGen for columns that only some splits have values in.
+
+TFDV takes a column without any value in one split for a column that was taken out of the data: it marks it as
+deprecated, so that Transform no longer sees it, or gives it the type of a text. Here a split says nothing about a
+column that it has no values of, and such a column need not be present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow_data_validation as tfdv
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0.schema_pb2 import Schema
+from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList, FeatureNameStatistics
+from tfx import types
+from tfx.components.schema_gen import component
+from tfx.components.schema_gen.executor import DEFAULT_FILE_NAME
+from tfx.components.statistics_gen import stats_artifact_utils
+from tfx.dsl.components.base import base_executor, executor_spec
+from tfx.types import artifact_utils
+
+
+def infer_schema(statistics: Sequence[DatasetFeatureStatisticsList]) -> Schema:
+    """The schema that TFDV infers from the statistics of all splits, without shapes."""
+    having = [{_name(feature) for feature in split.datasets[0].features if _values(feature)} for split in statistics]
+    anywhere = set().union(*having)
+    schema: Schema | None = None
+    for split, own in zip(statistics, having, strict=True):
+        told = _without(split, anywhere - own)
+        if schema is None:
+            schema = tfdv.infer_schema(told, infer_feature_shape=False)
+        else:
+            before = {feature.name: feature for feature in schema.feature}
+            schema = tfdv.update_schema(schema, told, infer_feature_shape=False)
+            for feature in schema.feature:
+                if feature.name in anywhere - own:
+                    feature.CopyFrom(before[feature.name])
+    assert schema is not None  # noqa: S101 - a config has two splits or more
+    for feature in schema.feature:
+        if feature.name in anywhere and any(feature.name not in own for own in having):
+            feature.ClearField("presence")
+    return schema
+
+
+class Executor(base_executor.BaseExecutor):
+    """Writes the schema, as TFX's executor does."""
+
+    def Do(  # noqa: N802 - TFX's name
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],  # noqa: ARG002
+    ) -> None:
+        """`input_dict["statistics"]`: of all splits; `output_dict["schema"]`: the schema as text."""
+        statistics = artifact_utils.get_single_instance(input_dict["statistics"])
+        splits = artifact_utils.decode_split_names(statistics.split_names)
+        loaded = [stats_artifact_utils.load_statistics(statistics, split).proto() for split in splits]
+        folder = Path(artifact_utils.get_single_uri(output_dict["schema"]))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / DEFAULT_FILE_NAME).write_text(text_format.MessageToString(infer_schema(loaded)))
+
+
+class SchemaGen(component.SchemaGen):
+    """TFX's SchemaGen with the executor above."""
+
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+
+
+def _without(statistics: DatasetFeatureStatisticsList, names: set[str]) -> DatasetFeatureStatisticsList:
+    kept = DatasetFeatureStatisticsList()
+    kept.CopyFrom(statistics)
+    features = [feature for feature in kept.datasets[0].features if _name(feature) not in names]
+    del kept.datasets[0].features[:]
+    kept.datasets[0].features.extend(features)
+    return kept
+
+
+def _name(feature: FeatureNameStatistics) -> str:
+    return feature.name or ".".join(feature.path.step)
+
+
+def _values(feature: FeatureNameStatistics) -> int:
+    statistics = getattr(feature, feature.WhichOneof("stats"))
+    return int(statistics.common_stats.num_non_missing)
