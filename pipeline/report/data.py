@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from markupsafe import Markup
 
 from configs.config import PipelineConfig
 from configs.features import data_columns
+from pipeline.ingested import Ingested, ingested
 from pipeline.report.charts import histogram
 from pipeline.report.run_folder import RunFolder
 from pipeline.report.statistics import Column, Split, read_statistics
@@ -46,6 +47,7 @@ class Data:
     columns: list[ColumnRow]
     described: str = ""
     plan: str = ""
+    ingested: Ingested = field(default_factory=Ingested)
 
     @property
     def rows(self) -> int:
@@ -65,6 +67,7 @@ def read_data(folder: RunFolder) -> Data:
         columns=_column_rows(described, folder.config) if described else [],
         described=described.name if described else "",
         plan=str(artifact.properties.get("plan", "")) if artifact else "",
+        ingested=ingested(folder.record),
     )
 
 

@@ -7,12 +7,22 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.ingested import Ingested, ingested
 from pipeline.local.record import NodeRecord, RunRecord, Status
 from pipeline.report.verdict import Verdict
 from pipeline.terminal.logs import failure_text
 from pipeline.terminal.words import duration
 
-_STYLES = {"blessed": "bold green", "not blessed": "bold red", "failed": "bold red", "interrupted": "bold yellow"}
+PLACES = 3
+"""Records left out that are told one by one; the report tells more."""
+
+_STYLES = {
+    "blessed": "bold green",
+    "not blessed": "bold red",
+    "failed": "bold red",
+    "interrupted": "bold yellow",
+    "left out": "bold yellow",
+}
 
 
 def print_summary(
@@ -28,7 +38,7 @@ def print_summary(
 
 def summary(record: RunRecord, verdict: Verdict | None = None, report: Path | None = None) -> list[str]:
     """The lines that end a run. `verdict`: from `pipeline.report.verdict.read_verdict`; paths are shown as given."""
-    lines = _trouble(record)
+    lines = [*_trouble(record), *_data(ingested(record))]
     if record.status is Status.DONE:
         lines += _blessing(verdict or Verdict())
     if report is not None:
@@ -50,6 +60,17 @@ def _trouble(record: RunRecord) -> list[str]:
         lines.append(f"skipped   {', '.join(skipped)}")
     if record.status is Status.INTERRUPTED:
         lines.append("interrupted: the same command goes on where this run stopped")
+    return lines
+
+
+def _data(found: Ingested) -> list[str]:
+    """What ExampleGen noticed of the data while it read it."""
+    lines = [f"data      {note}" for note in found.notes]
+    if found.skipped:
+        share = f"{found.skipped:,} of {found.records:,} records, which cannot be read"
+        lines += [f"left out  {share}", *(f"          {place}" for place in found.places[:PLACES])]
+    if found.skipped > PLACES:
+        lines.append("          ...")
     return lines
 
 

@@ -1,0 +1,42 @@
+"""Records that were left out, and notes on the data: seen in the last lines of a run."""
+
+import json
+from typing import Any
+
+from pipeline.ingested import ingested
+from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from pipeline.terminal.summary import summary
+
+
+def run(status: Status = Status.DONE, **properties: Any) -> RunRecord:
+    told = {name: json.dumps(value) for name, value in properties.items()}
+    node = NodeRecord("ExampleGen", status=status, outputs={"examples": ArtifactRecord("Examples", "x", told)})
+    return RunRecord("r-1", "p", "c.yaml", started=1.0, status=Status.INTERRUPTED, nodes=[node])
+
+
+def test_records_left_out_are_counted_and_the_first_ones_told() -> None:
+    places = [f"f.csv:{line}: '\x1b[31m' is not an int" for line in range(1, 6)]
+    record = run(rows={"train": 80, "eval": 15}, skipped={"count": 5, "told": places}, notes=["f.csv changed"])
+    assert [line for line in summary(record) if not line.startswith("interrupted")] == [
+        "data      f.csv changed",
+        "left out  5 of 100 records, which cannot be read",
+        "          f.csv:1: '\N{REPLACEMENT CHARACTER}[31m' is not an int",
+        "          f.csv:2: '\N{REPLACEMENT CHARACTER}[31m' is not an int",
+        "          f.csv:3: '\N{REPLACEMENT CHARACTER}[31m' is not an int",
+        "          ...",
+    ]
+    assert ingested(record).skipped_share == 0.05
+
+
+def test_nothing_is_said_of_sound_data() -> None:
+    assert not any("left out" in line or "data" in line for line in summary(run(rows={"train": 80})))
+
+
+def test_what_was_left_out_is_told_of_data_that_was_read_before_too() -> None:
+    record = run(
+        Status.CACHED, rows={"train": 1}, skipped={"count": 1, "told": ["f.csv:2: x"]}, notes=["f.csv changed"]
+    )
+    assert [line for line in summary(record) if not line.startswith("interrupted")] == [
+        "left out  1 of 2 records, which cannot be read",
+        "          f.csv:2: x",
+    ]
