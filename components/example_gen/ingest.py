@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from components.example_gen.checks import check_fraction, check_key, check_rows, check_splits
+from components.example_gen.kept import MOST, Kept
 from components.example_gen.manifest import Manifest, Span, check_unchanged
 from components.example_gen.packing import Packing
 from components.example_gen.shards import SMALLEST, Estimate, plan
@@ -28,7 +29,7 @@ from components.example_gen.sources import (
 from components.example_gen.span_store import SpanStore, key_of, link
 from components.example_gen.split import Layout, Shard
 from components.example_gen.types import Kind, declared_types, widest
-from components.example_gen.write import Writer
+from components.example_gen.write import Read, Writer
 from configs.data import DataConfig
 
 GAPS = 10
@@ -114,13 +115,16 @@ class _Opened:
 
 @dataclass(frozen=True)
 class _Look:
-    """A span before it is written. `key`: of all that decides what is read; `kinds`: declared, or as found."""
+    """A span before it is written. `key`: of all that decides what is read; `kinds`: declared, or as found; `kept`:
+    the columns, where they had to be read to find that.
+    """
 
     span: Span
     source: Source
     key: str
     survey: Survey
     kinds: Mapping[str, Kind]
+    kept: Kept | None
 
 
 @dataclass
@@ -134,6 +138,8 @@ class _Run:
     work: Path
     read: list[str] = field(default_factory=list)
     """The names of the spans that had to be read."""
+    room: int = MOST
+    """Bytes of raw data whose columns may still be kept between looking and writing."""
 
     def open(self, span: Span) -> _Opened:
         """What columns are in a span: from the store, or by a look at its files."""
@@ -152,16 +158,19 @@ class _Run:
         span, source = opened.span, opened.source
         declared = {name: kind for name, kind in types.items() if name in opened.columns}
         key = self._key(span, declared)
-        survey = self.kept.survey(key)
+        survey, kept = self.kept.survey(key), None
         if survey is None:
             self._check_unchanged(span)
             spread = self._spread(span, "look")
-            found = spread("Survey", partial(source.survey, declared=declared), source.parts(spread))
-            survey = reduce(Survey.__add__, found, Survey())
+            size = sum(file.size for file in span.files)
+            folder = self._folder(span, "columns") if size <= self.room else None
+            self.room -= size if folder else 0
+            kept = Kept.survey(source, source.parts(spread), declared, spread, folder)
+            survey = kept.found
             check_rows(survey)
             self.kept.keep_survey(key, survey)
         kinds = {name: declared.get(name) or survey.kinds[name] for name in {**survey.kinds, **declared}}
-        return _Look(span, source, key, survey, kinds)
+        return _Look(span, source, key, survey, kinds, kept)
 
     def write(self, look: _Look, kinds: Mapping[str, Kind]) -> tuple[str, Written]:
         """The key and the shards of a span: from the store, or written now."""
@@ -181,12 +190,13 @@ class _Run:
         data, source, spread = self.data, look.source, self._spread(look.span, "write")
         work = self.work / f"span-{look.span.number}"
         work.mkdir()
-        parts = source.parts(spread)
+        parts = look.kept.parts if look.kept else source.parts(spread)
+        kept = look.kept if look.kept and look.kept.fits(kinds) else None
+        read = partial(_read, source=source, kinds=kinds, kept=kept)
         packing = Packing(data.compression, data.compression_level)
-        size = _estimate(source, parts, kinds, look.survey, packing)
+        size = _estimate(read, parts, kinds, look.survey, packing)
         planned = plan(data.splits, size, data.shards, data.readers)
         layout = Layout(data.splits, planned.shards, data.split_key, data.shuffle_seed, planned.piles)
-        read = partial(_read, source=source, kinds=kinds)
         rows, sizes = Writer(layout, packing, work, work / "joined").write(parts, read, spread)
         return work / "joined", dict(rows), f"{planned.reason}; wrote {_sizes(sizes, layout)}"
 
@@ -195,9 +205,12 @@ class _Run:
         return key_of(self.data.model_dump(mode="json", include=READ_BY), *more, self.kept.code, span.fingerprint)
 
     def _spread(self, span: Span, purpose: str) -> Spread:
+        return self.make_spread(self._folder(span, purpose))
+
+    def _folder(self, span: Span, purpose: str) -> Path:
         folder = self.work / f"{purpose}-{span.number}"
         folder.mkdir()
-        return self.make_spread(folder)
+        return folder
 
     def _check_unchanged(self, span: Span) -> None:
         if is_files(self.data.source):
@@ -241,8 +254,10 @@ def _told(manifest: Manifest, run: _Run, written: Sequence[Written]) -> str:
     )
 
 
-def _read(_number: int, part: object, source: Source, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
-    return source.batches(part, kinds)
+def _read(
+    number: int, part: object, source: Source, kinds: Mapping[str, Kind], kept: Kept | None
+) -> Iterator[pa.RecordBatch]:
+    return kept.batches(number, kinds) if kept else source.batches(part, kinds)
 
 
 def _sizes(sizes: Mapping[Shard, int], layout: Layout) -> str:
@@ -256,14 +271,14 @@ def _sizes(sizes: Mapping[Shard, int], layout: Layout) -> str:
 
 
 def _estimate(
-    source: Source, parts: Sequence[object], kinds: Mapping[str, Kind], survey: Survey, packing: Packing
+    read: Read, parts: Sequence[object], kinds: Mapping[str, Kind], survey: Survey, packing: Packing
 ) -> Estimate:
     """The bytes that all the rows will take, judged from the first ones."""
     rows = sum(survey.rows.values())
     size = survey.size + rows * sum(len(name) + 10 for name in kinds)
     if size < 2 * SMALLEST:
         return Estimate(size / packing.usual_ratio, size)
-    batches = (batch for part in parts for batch in source.batches(part, kinds) if batch.num_rows)
+    batches = (batch for number, part in enumerate(parts) for batch in read(number, part) if batch.num_rows)
     return Estimate.of(next(batches), rows, packing)
 
 

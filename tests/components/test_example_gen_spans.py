@@ -109,7 +109,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return call
 
-    for method in ("columns", "survey", "batches"):
+    for method in ("columns", "survey_keeping", "batches"):
         monkeypatch.setattr(CsvFiles, method, counted(method))
     return count
 
@@ -223,7 +223,7 @@ def test_missing_days_are_told(folder: Path) -> None:
 def test_only_the_new_span_is_read(folder: Path, reads: Counter[str]) -> None:
     days("2026-01-01", "2026-01-02")
     first = generate(folder, config(DAYS, window=2))
-    assert set(reads) == {f"{what} {day}.csv" for what in ("columns", "survey", "batches") for day in FIRST_TWO}
+    assert set(reads) == {f"{what} {day}.csv" for what in ("columns", "survey_keeping") for day in FIRST_TWO}
     reads.clear()
     write("in/2026-01-03.csv", 2000)
     second = generate(folder, config(DAYS, window=2))
@@ -330,7 +330,7 @@ def test_wider_type_in_one_span_rewrites_the_others_and_moves_no_row(folder: Pat
     reads.clear()
     both = generate(folder, config("in/{SPAN}.csv", window=2))
     assert told(both, "types") == {"id": "float", "word": "string"}
-    assert set(reads) == {"batches 1.csv", "columns 2.csv", "survey 2.csv", "batches 2.csv"}
+    assert set(reads) == {"batches 1.csv", "columns 2.csv", "survey_keeping 2.csv"}
     assert rows_of(both, span="1-") == rows_of(first)
     assert all(isinstance(value, float) for values in rows_of(both, span="1-").values() for value in values)
     reads.clear()

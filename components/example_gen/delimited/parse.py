@@ -51,8 +51,8 @@ def parse(text: bytes, how: Format, kinds: Mapping[str, Kind]) -> pa.RecordBatch
 
 def infer(
     text: bytes, how: Format, declared: Mapping[str, Kind], expected: Mapping[str, Kind]
-) -> tuple[int, dict[str, Kind]]:
-    """The number of records in a block, and kinds that take all its values.
+) -> tuple[pa.RecordBatch, dict[str, Kind]]:
+    """The records of a block as columns, and the kinds of these, which take all its values.
 
     `declared`: kinds that are not guessed; raises pa.ArrowInvalid if a value does not fit. `expected`: the kinds of the
     blocks before, which are tried first, because reading is three times as fast as guessing.
@@ -64,7 +64,8 @@ def infer(
     if doubtful:
         texts = _strings(text, how, doubtful)
         kinds.update({name: "string" for name in doubtful if _holds_code(texts.column(name), kinds[name])})
-    return batch.num_rows, kinds
+    exact = all(batch.column(name).type == ARROW[kind] for name, kind in kinds.items())
+    return (batch if exact and not how.quotes_a_null(text) else parse(text, how, kinds)), kinds
 
 
 def _guess(text: bytes, how: Format, declared: Mapping[str, Kind], expected: Mapping[str, Kind]) -> pa.RecordBatch:

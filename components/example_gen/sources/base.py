@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
@@ -83,3 +83,11 @@ class Source(Protocol):
 
     def batches(self, part: Any, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """The rows of a part as columns of the given kinds, in batches of bounded size."""
+
+
+@runtime_checkable
+class Surveyor(Protocol):
+    """A source whose survey reads all columns anyhow, and can hand them on."""
+
+    def survey_keeping(self, part: Any, declared: Mapping[str, Kind], keep: Callable[[pa.RecordBatch], None]) -> Survey:
+        """As `Source.survey`; `keep` gets the rows in order, with the kinds that were found until then."""

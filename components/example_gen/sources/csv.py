@@ -59,12 +59,19 @@ class CsvFiles:
 
     def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
         """One pass of pyarrow's reader over the part."""
+        return self.survey_keeping(part, declared, lambda _: None)
+
+    def survey_keeping(
+        self, part: Part, declared: Mapping[str, Kind], keep: Callable[[pa.RecordBatch], None]
+    ) -> Survey:
+        """The same; `keep` gets the columns as they were read."""
         found = Survey({segment.path: 0 for segment in part})
         skips = Skips()
         for block in self._blocks(part, skips):
             read = partial(infer, how=self._format, declared=declared, expected=found.kinds)
-            for rows, kinds in self._read(block, read, skips):
-                found += Survey({block.path: rows}, len(block.text), kinds)
+            for batch, kinds in self._read(block, read, skips):
+                keep(batch)
+                found += Survey({block.path: len(batch)}, len(block.text), kinds)
         return replace(found, skipped=skips.skipped)
 
     def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
