@@ -268,7 +268,10 @@ def test_each_run_is_a_context_with_an_execution_for_each_component(
 
 def test_types_are_those_of_tfx(store: metadata_store.MetadataStore) -> None:
     kinds = {kind.name for kind in store.get_execution_types()}
-    assert {"tfx.components.trainer.component.Trainer", "tfx.components.schema_gen.component.SchemaGen"} <= kinds
+    assert {
+        "tfx.components.trainer.component.Trainer",
+        "tfx.components.example_validator.component.ExampleValidator",
+    } <= kinds
     assert len(kinds) == len(NODES)
     artifacts = {kind.name for kind in store.get_artifact_types()}
     assert {
