@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 import tensorflow as tf
 import tensorflow_transform.beam as tft_beam
 from tensorflow_transform.beam import analysis_graph_builder
@@ -29,6 +30,9 @@ MADE_BY = ("tensorflow", "tensorflow-transform", "tfx-bsl", "numpy", "pyarrow")
 KEPT = DatasetKey("kept", is_cached=False)
 """All spans together whose entries are there."""
 
+Read = Callable[[str], Iterator[pa.RecordBatch]]
+Place = tuple[str, bytes]
+"""The file of an entry, and its key for TFT."""
 Entries = dict[bytes, Path]
 """The file of each entry, by its key for TFT."""
 
@@ -55,14 +59,14 @@ class KeptAnalysis:
 
 
 class AnalyzeBySpan:
-    """`preprocessing_fn` analyzed over data in spans. read: files to RecordBatches."""
+    """`preprocessing_fn` analyzed over data in spans. read: a file to RecordBatches."""
 
     def __init__(
         self,
         preprocessing_fn: Callable[..., Any],
         tfxio: tf_example_record.TFExampleBeamRecord,
         kept: KeptAnalysis,
-        read: beam.PTransform,
+        read: Read,
     ) -> None:
         self._function, self._tfxio, self._kept, self._read = preprocessing_fn, tfxio, kept, read
 
@@ -75,17 +79,16 @@ class AnalyzeBySpan:
         entries, raw_too = self._sufficient(spans, entries)
         new = {DatasetKey(f"new-{number}"): span for number, span in enumerate(spans) if span not in entries}
         print(f"Analyzed now: {', '.join(new.values()) or 'no span'}; kept: {len(entries)} spans", flush=True)
-        data = {key: self._batches(pipeline, str(key.key), spans[span]) for key, span in new.items()}
-        if entries:
-            every = [file for span in entries for file in spans[span]]
-            data[KEPT] = self._batches(pipeline, "kept", every) if raw_too else None
+        files_of = {key: spans[span] for key, span in new.items()}
+        if entries and raw_too:
+            files_of[KEPT] = [file for span in entries for file in spans[span]]
+        data = self._batches(pipeline, files_of)
         result, computed = (
-            data,
+            {**data, KEPT: data.get(KEPT)} if entries else data,
             {KEPT: DatasetCache(_decoded(pipeline, entries), None)} if entries else {},
             self._tfxio.TensorAdapterConfig(),
         ) | "Analyze" >> tft_beam.AnalyzeDatasetWithCache(self._function, pipeline=pipeline)
-        for key, span in new.items():
-            self._keep(span, computed[key].cache_dict if key in computed else {})
+        self._keep(pipeline, {span: computed[key].cache_dict for key, span in new.items() if key in computed})
         return result
 
     def _sufficient(self, spans: Iterable[str], entries: dict[str, Entries]) -> tuple[dict[str, Entries], bool]:
@@ -109,15 +112,39 @@ class AnalyzeBySpan:
         specs: dict[str, tf.TypeSpec] = self._tfxio.TensorAdapter().OriginalTypeSpecs()
         return specs
 
-    def _batches(self, pipeline: beam.Pipeline, name: str, files: Sequence[str]) -> beam.PCollection:
-        return pipeline | f"Shards[{name}]" >> beam.Create(files) | f"Read[{name}]" >> self._read
+    def _batches(
+        self, pipeline: beam.Pipeline, files: Mapping[DatasetKey, Sequence[str]]
+    ) -> dict[DatasetKey, beam.PCollection]:
+        """The examples of each dataset, read in one step for all of them."""
+        if not files:
+            return {}
+        places = [(key.key, file) for key, own in files.items() for file in own]
+        read = (
+            pipeline
+            | "Shards" >> beam.Create(places)
+            | "Spread" >> beam.Reshuffle()
+            | "Read" >> beam.FlatMap(_read_into, self._read).with_outputs(*(key.key for key in files))
+        )
+        return {key: read[key.key] for key in files}
 
-    def _keep(self, span: str, computed: Mapping[bytes, beam.PCollection]) -> None:
-        for entry, encoded in computed.items():
-            file = self._kept.file(span, entry)
-            name = f"{span}][{file.name}"
-            gathered = encoded | f"Gather[{name}]" >> beam.combiners.ToList()
-            _ = gathered | f"Keep[{name}]" >> beam.Map(write_entry, file, entry)
+    def _keep(self, pipeline: beam.Pipeline, computed: Mapping[str, Mapping[bytes, beam.PCollection]]) -> None:
+        """Write all entries, in one step too; those of which nothing came out as well."""
+        found = {
+            (str(self._kept.file(span, entry)), entry): encoded
+            for span, own in computed.items()
+            for entry, encoded in own.items()
+        }
+        parts = [
+            encoded | f"Place[{number}]" >> beam.Map(_placed, place)
+            for number, (place, encoded) in enumerate(found.items())
+        ]
+        every = pipeline | "Places" >> beam.Create([(place, None) for place in found])
+        _ = (
+            (every, *parts)
+            | "WithPlaces" >> beam.Flatten()
+            | "ByPlace" >> beam.GroupByKey()
+            | "Keep" >> beam.MapTuple(write_entry)
+        )
 
 
 def _common(entries: dict[str, Entries]) -> list[bytes]:
@@ -136,17 +163,28 @@ def _decoded(pipeline: beam.Pipeline, entries: dict[str, Entries]) -> dict[bytes
     }
 
 
+def _read_into(place: tuple[str, str], read: Read) -> Iterator[beam.pvalue.TaggedOutput]:
+    key, file = place
+    return (beam.pvalue.TaggedOutput(key, batch) for batch in read(file))
+
+
+def _placed(encoded: bytes, place: Place) -> tuple[Place, bytes]:
+    return place, encoded
+
+
 def read_entry(file: Path, start: int) -> Iterator[bytes]:
     """The records of an entry, from the one of that number on."""
     for record in tf.data.TFRecordDataset(str(file)).skip(start):
         yield record.numpy()
 
 
-def write_entry(encoded: list[bytes], file: Path, entry: bytes) -> None:
+def write_entry(place: Place, encoded: Iterable[bytes | None]) -> None:
     """Write an entry, whole or not at all."""
+    file, entry = Path(place[0]), place[1]
     file.parent.mkdir(parents=True, exist_ok=True)
     half = file.with_suffix(".half")
     with tf.io.TFRecordWriter(str(half)) as records:
         for record in (entry, *encoded):
-            records.write(record)
+            if record is not None:
+                records.write(record)
     half.replace(file)

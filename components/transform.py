@@ -71,7 +71,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         tfxio = tf_example_record.TFExampleBeamRecord("tfrecords_gzip", ["Transform"], schema=schema)
         by_span = bool(keys and properties.get("store"))
         function = _preprocessing_fn(properties, by_span=by_span)
-        temporary, reader = f"{graph}/.temp_path", ReadShards(schema.SerializeToString())
+        temporary, reader = f"{graph}/.temp_path", functools.partial(read, schema=schema.SerializeToString())
         with (
             self._make_beam_pipeline() as pipeline,
             tft_beam.Context(temp_dir=temporary, force_tf_compat_v1=False),
@@ -80,7 +80,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 kept = KeptAnalysis(Path(properties["store"]), _meaning(properties, schema), keys)
                 transform_fn = AnalyzeBySpan(function, tfxio, kept, reader).analyze(pipeline, files)
             else:
-                batches = pipeline | "Shards" >> beam.Create(files) | reader
+                spread = pipeline | "Shards" >> beam.Create(files) | "Spread" >> beam.Reshuffle()
+                batches = spread | "Read" >> beam.FlatMap(reader).with_output_types(pa.RecordBatch)
                 transform_fn = (batches, tfxio.TensorAdapterConfig()) | "Analyze" >> tft_beam.AnalyzeDataset(function)
             _ = transform_fn | "WriteTransformFn" >> tft_beam.WriteTransformFn(graph)
         metadata_io.write_metadata(tft.DatasetMetadata(schema), f"{graph}/{tft.TFTransformOutput.RAW_METADATA_DIR}")
@@ -112,19 +113,6 @@ class Transform(component.Transform):
         """
         super().__init__(**parameters)
         self.spec.exec_properties.update(store=store, code=code)
-
-
-class ReadShards(beam.PTransform):
-    """Files of examples to RecordBatches as TFXIO decodes them. schema: serialized."""
-
-    def __init__(self, schema: bytes) -> None:
-        super().__init__()
-        self._schema = schema
-
-    def expand(self, files: beam.PCollection) -> beam.PCollection:
-        """Spread the files over the workers, then read."""
-        read_file = beam.FlatMap(read, self._schema).with_output_types(pa.RecordBatch)
-        return files | "Spread" >> beam.Reshuffle() | "Read" >> read_file
 
 
 class TransformShards(beam.DoFn):
