@@ -1,7 +1,7 @@
-"""All benchmarks, one after another: the whole run, ingest of CSV and of Parquet, training input.
+"""All benchmarks, one after another: the whole run, ingest of CSV and of Parquet, nights of a window, training input.
 
-python -m benchmarks                               tables; about twelve minutes on two cores
-python -m benchmarks --quick                       one round of the sizes that matter; about four
+python -m benchmarks                               tables; about twenty minutes on two cores
+python -m benchmarks --quick                       one round of the sizes that matter; about six
 python -m benchmarks --only ingest
 python -m benchmarks --write docs/benchmarks.md    the tables as a document, with the machine they come from
 python -m benchmarks --json figures.json           the figures, for programs
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import ingest, ingest_parquet, measure, whole_run
+from benchmarks import ingest, ingest_parquet, measure, nightly, whole_run
 from benchmarks.document import Machine, document
 from benchmarks.tables import Section
 
@@ -63,10 +63,16 @@ def _training_input(quick: bool) -> Outcome:
     return result, training_input.section(result)
 
 
+def _nightly(quick: bool) -> Outcome:
+    rows = nightly.measure_all(nightly.QUICK if quick else nightly.WINDOWS, stock=not quick)
+    return rows, nightly.section(rows)
+
+
 BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "whole_run": _whole_run,
     "ingest": _ingest,
     "ingest_parquet": _ingest_parquet,
+    "nightly": _nightly,
     "training_input": _training_input,
 }
 
