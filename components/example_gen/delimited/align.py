@@ -50,7 +50,8 @@ def look(piece: Range, dialect: Dialect) -> tuple[Seen, Seen]:
             if firsts[which] is None:
                 ends = record_ends(text, dialect, inside=states[which], before=before)
                 firsts[which] = offset + int(ends[0]) if len(ends) else None
-            states[which] = ends_inside(text, dialect, inside=states[which], before=before)
+        after = {state: ends_inside(text, dialect, inside=state, before=before) for state in set(states)}
+        states = [after[state] for state in states]
     return Seen(firsts[0], states[0]), Seen(firsts[1], states[1])
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from components.example_gen.delimited.quotes import NEWLINE, RETURN, Dialect
+from components.example_gen.delimited.quotes import NEWLINE, RETURN, Dialect, is_any
 from components.example_gen.types import ARROW, Kind, kind_of
 
 CODE = r"^\s*[+-]?0[0-9xX]"
@@ -105,15 +105,17 @@ def _beyond_int64(column: pa.Array) -> bool:
 def _codes_at_field_starts(text: bytes, dialect: Dialect) -> int:
     """How often a zero and a digit (or x), perhaps signed, stand at the start of what may be a field."""
     letters = np.frombuffer(b"\n" + text, np.uint8)
-    zeros = np.flatnonzero(_starts_code(letters[:-1], letters[1:]))
+    starts = (NEWLINE, RETURN, ord(dialect.delimiter), ord(dialect.quote))
+    may_start = is_any(letters[:-2], (*starts, *b"+- "))
+    may_start &= _starts_code(letters[1:-1], letters[2:])
+    zeros = np.flatnonzero(may_start) + 1
     if not len(zeros):
         return 0
     before = zeros - 1
-    before -= np.isin(letters[before], (ord("+"), ord("-")))
+    before -= is_any(letters[before], b"+-")
     while np.any(spaces := letters[before] == ord(" ")):
         before -= spaces
-    starts = (NEWLINE, RETURN, ord(dialect.delimiter), ord(dialect.quote))
-    return int(np.isin(letters[before], starts).sum())
+    return int(is_any(letters[before], starts).sum())
 
 
 def _plain_codes(column: pa.Array) -> int:
@@ -127,7 +129,10 @@ def _plain_codes(column: pa.Array) -> int:
 
 
 def _starts_code(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    return (first == ord("0")) & ((second - np.uint8(ord("0")) < 10) | ((second | 32) == ord("x")))
+    found: np.ndarray = second - np.uint8(ord("0")) < 10
+    found |= (second | 32) == ord("x")
+    found &= first == ord("0")
+    return found
 
 
 def _strings(text: bytes, how: Format, columns: Sequence[str]) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ These compose, so the state at any place is the number of turns since the last r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +78,15 @@ class Runs:
         return bool(self.inside_after[-1]) if len(self.inside_after) else self.inside_before
 
 
+def is_any(letters: np.ndarray, wanted: Iterable[int]) -> np.ndarray:
+    """Where `letters` is one of a few: bool. In place, as new memory for a whole block costs more than the work."""
+    found, equal = np.zeros(letters.shape, bool), np.empty(letters.shape, bool)
+    for letter in wanted:
+        np.equal(letters, letter, out=equal)
+        found |= equal
+    return found
+
+
 def runs(text: bytes, dialect: Dialect, *, inside: bool = False, before: int = NEWLINE) -> Runs:
     """The runs of quotes in `text`, which starts in the state `inside` after the byte `before`."""
     letters = np.frombuffer(text, np.uint8)
@@ -86,7 +96,7 @@ def runs(text: bytes, dialect: Dialect, *, inside: bool = False, before: int = N
     lengths = np.diff(first, append=len(quotes))
     odd = lengths % 2 == 1
     previous = np.where(starts > 0, letters[starts - 1], before) if len(starts) else starts
-    opening = np.isin(previous, (ord(dialect.delimiter), NEWLINE, RETURN))
+    opening = is_any(previous, (ord(dialect.delimiter), NEWLINE, RETURN))
     turns = np.cumsum(odd & opening)
     since = np.maximum.accumulate(np.where(odd & ~opening, turns, -1)) if len(starts) else turns
     inside_after = np.where(since < 0, turns + inside, turns - since) % 2 == 1
