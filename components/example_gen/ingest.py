@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +33,10 @@ from components.example_gen.split import Layout, Shard
 from components.example_gen.types import Kind, declared_types, widest
 from components.example_gen.write import Read, Writer
 from configs.data import DataConfig
+from configs.errors import DataError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+"""What a disk says that takes no more."""
 
 GAPS = 10
 """Missing spans that are named one by one."""
@@ -295,7 +301,14 @@ def _fresh(output: Path) -> Iterator[Path]:
         for folder in sorted((work / "joined").iterdir()):
             folder.rename(output / folder.name)
         shutil.rmtree(work)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(output)
         output.mkdir()
+        if isinstance(error, OSError) and error.errno in _FULL:
+            raise _unwritten(error, output) from error
         raise
+
+
+def _unwritten(error: OSError, output: Path) -> DataError:
+    what = f"the examples cannot be written: {os.strerror(error.errno or 0)}"
+    return DataError(what, file=str(output), hint="`pipeline.root` is the folder for all that a run writes")

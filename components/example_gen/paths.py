@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import importlib.util
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,10 +51,16 @@ def _matches(pattern: str) -> list[str]:
         known = ", ".join((PACKAGE, *REMOTE))
         raise DataError(f"nothing here reads {scheme[0]}", file=pattern, hint=f"Paths are local, or start with {known}")
     local = inside_package(pattern) if pattern.startswith(PACKAGE) else str(Path(pattern).expanduser().absolute())
-    found = [local] if Path(local).exists() else glob.glob(local, recursive=True)
+    try:
+        found = [local] if Path(local).exists() else glob.glob(local, recursive=True)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", file=pattern) from error
     files = [file for file in found if not file.endswith("/") and Path(file).is_file()]
     if files:
         return files
+    if found and not any(map(os.path.isdir, found)):
+        hint = "Write what it gives to a file"
+        raise DataError("is no regular file, but a pipe or a device", file=pattern, hint=hint)
     if found:
         raise DataError("is a directory, not a file", file=pattern, hint=f"For the files in it, write {pattern}/*.csv")
     raise DataError(f"no file matches {pattern!r}", hint=_nearest_folder(local))

@@ -22,7 +22,7 @@ class BeamSpread:
     """Calls a function on each task in a Beam pipeline. A single task needs none; and where Beam would use threads of
     this process, threads are used without Beam, which takes a quarter of a second to start.
 
-    If tasks fail with a HeadraceError, the error of the first one in order is raised as it is.
+    If tasks fail with a HeadraceError or an OSError, the error of the first one in order is raised as it is.
     """
 
     def __init__(self, make_pipeline: Callable[[], beam.Pipeline], work: Path) -> None:
@@ -63,7 +63,7 @@ def in_threads(number: int, function: Callable[[Task], Result], tasks: Sequence[
 
 
 class CallEach(beam.PTransform):
-    """(number, task) → a file `results/number` with the pickled result, or the pickled HeadraceError."""
+    """(number, task) → a file `results/number` with the pickled result, or the pickled error."""
 
     def __init__(self, function: Callable[[Any], object], results: Path) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class _Call(beam.DoFn):
             return
         try:
             result = self._function(task)
-        except HeadraceError as error:
+        except (HeadraceError, OSError) as error:
             (self._results / f"{number}.failed").touch()
             result = error
         with open(self._results / str(number), "wb") as file:
@@ -99,6 +99,6 @@ class _Call(beam.DoFn):
 
 def _result(path: Path) -> Any:
     result = pickle.loads(path.read_bytes())  # noqa: S301 - written by our own task just now
-    if isinstance(result, HeadraceError):
+    if isinstance(result, HeadraceError | OSError):
         raise result
     return result

@@ -101,6 +101,8 @@ def _names(path: str, line: int, text: bytes, dialect: Dialect) -> list[str]:
         raise DataError(
             "the lines end in a carriage return alone", file=path, line=line, hint=f"Convert it: mac2unix {path}"
         )
+    if b"\0" in text:
+        raise DataError("the header holds zero bytes: is it text, in UTF-8?", file=path, line=line)
     try:
         decoded = text.decode()
     except UnicodeDecodeError as error:

@@ -14,7 +14,7 @@ def test_records_left_out_and_notes_are_shown_as_text(whole: Run) -> None:
     page = whole.report()
     text = page.all_text()
     assert "100 of 500 records (20 %) cannot be read; the first of them:" in text
-    assert text.count(f"{EVIL}") == 21
+    assert text.count(EVIL) >= 21
     assert "/d/f.csv:21: " in text
     assert "script" not in {tag for tag, _ in page.tags}
 

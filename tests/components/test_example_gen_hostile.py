@@ -1,0 +1,502 @@
+"""A hundred hostile files: each a clear error with its place and an empty output, or the right rows and no others.
+
+Every good record has an id from which its other values follow, so that a wrong value cannot pass for a right one.
+"""
+
+import gzip
+import json
+import os
+import random
+import resource
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+from google_crc32c import value as crc32c
+
+from components.example_gen import storage
+from components.example_gen.find import find_spans
+from components.example_gen.ingest import Ingested, ingest
+from components.example_gen.sources import in_place, open_source
+from configs.data import DataConfig
+from configs.errors import DataError
+
+KINDS = ["csv", "jsonl", "tfrecord"]
+ROWS = 400
+HEAD = b"id,text,number\n"
+NOBODY = 65534
+
+
+def values(number: int) -> dict[str, Any]:
+    return {"id": number, "text": f"text {number}, \N{LATIN SMALL LETTER E WITH ACUTE}", "number": number / 2}
+
+
+def framed(record: bytes) -> bytes:
+    """A TFRecord, by its specification."""
+
+    def masked(data: bytes) -> bytes:
+        crc = crc32c(data)
+        return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+    length = struct.pack("<Q", len(record))
+    return length + masked(length) + record + masked(record)
+
+
+def example(row: dict[str, Any]) -> bytes:
+    train = tf.train
+    feature = {
+        "id": train.Feature(int64_list=train.Int64List(value=[row["id"]])),
+        "text": train.Feature(bytes_list=train.BytesList(value=[row["text"].encode()])),
+        "number": train.Feature(float_list=train.FloatList(value=[row["number"]])),
+    }
+    return bytes(train.Example(features=train.Features(feature=feature)).SerializeToString())
+
+
+def record(kind: str, number: int) -> bytes:
+    row = values(number)
+    if kind == "csv":
+        return f'{row["id"]},"{row["text"]}",{row["number"]}\n'.encode()
+    if kind == "jsonl":
+        return json.dumps(row, ensure_ascii=False).encode() + b"\n"
+    return framed(example(row))
+
+
+def content(kind: str, *bad: bytes, at: int = ROWS // 2) -> bytes:
+    """Good records, with some bad ones among them."""
+    good = [record(kind, number) for number in range(ROWS)]
+    return (HEAD if kind == "csv" else b"") + b"".join([*good[:at], *bad, *good[at:]])
+
+
+def name(kind: str, *, packed: bool = False) -> str:
+    return f"f.{kind}" + (".gz" if packed else "")
+
+
+def config(path: Path, **data: Any) -> DataConfig:
+    kind = next(kind for kind in KINDS if f".{kind}" in path.name)
+    return DataConfig.model_validate({"source": {"kind": kind, "path": str(path)}, **data})
+
+
+def run(path: Path, out: Path, **data: Any) -> Ingested:
+    parsed = config(path, **data)
+    return ingest(parsed, find_spans(parsed), out, lambda _work: in_place)
+
+
+def ids_written(out: Path) -> list[int]:
+    """The ids of all rows written; asserts that each row is whole."""
+    files = [str(file) for file in out.glob("Split-*/*")]
+    found = []
+    for serialized in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator():
+        feature = tf.train.Example.FromString(serialized).features.feature
+        number = feature["id"].int64_list.value[0]
+        expected = values(number)
+        assert feature["text"].bytes_list.value[0].decode() == expected["text"]
+        assert feature["number"].float_list.value[0] == expected["number"]
+        found.append(number)
+    return sorted(found)
+
+
+def check(path: Path, out: Path, **data: Any) -> tuple[DataError | None, list[int], Ingested | None]:
+    """Ingest; either an error and an empty output, or rows that are right."""
+    try:
+        told = run(path, out, **data)
+    except DataError as error:
+        assert list(out.rglob("*")) == []
+        return error, [], None
+    found = ids_written(out)
+    assert len(found) == sum(told.rows.values())
+    assert len(set(found)) == len(found)
+    return None, found, told
+
+
+SKIP = {"on_bad_record": "skip", "max_bad_fraction": 1.0}
+TYPES = {"types": {"id": "int", "number": "float", "text": "string"}}
+
+BAD_LINES = {
+    "csv": [
+        b"7,x\n",
+        b"7,x,1,2\n",
+        b"7" + b",x" * 10_000 + b"\n",
+        b"seven,x,1\n",
+        b"7.5,x,1\n",
+        b"99999999999999999999,x,1\n",
+        b"7,\xe9,1\n",
+        b"\xff\xfe,x,1\n",
+        b"7,x,one\n",
+        b"7\0,x,1\n",
+        b"\0\0\0\0\n",
+        b"<<<<<<< HEAD\n",
+        b"7;x;1\n",
+        b"{\"id\":7}\n",
+    ],
+    "jsonl": [
+        b'{"id":7,"text":"x"\n',
+        b'{"id":"seven","text":"x","number":1}\n',
+        b'{"id":7.5,"text":"x","number":1}\n',
+        b'{"id":99999999999999999999,"text":"x","number":1}\n',
+        b'{"id":7,"text":"\xe9","number":1}\n',
+        b'{"id":7,"text":"x","number":"one"}\n',
+        b'{"id":7,"text":"x","number":NaN}\n',
+        b'{"id":7,"text":"x","number":1e999}\n',
+        b'{"id":7,"text":"x","number":1,"id":8}\n',
+        b'{"id":7,"text":{"x":1},"number":1}\n',
+        b'{"id":7,"text":["x"],"number":1}\n',
+        b'{"id":7,"text":"x\0","number":1}\n',
+        b'{"id":7,"text":"\\udc00","number":1}\n',
+        b"\0\0\0\0\n",
+        b"[7]\n",
+        b'{"id":7} {"id":8}\n',
+        b'{"id":' + b"[" * 50_000 + b"\n",
+        b"{" + b",".join(b'"c%d":%d' % (number, number) for number in range(10_000)) + b',"id":[[]]}\n',
+        b"<<<<<<< HEAD\n",
+    ],
+    "tfrecord": [
+        framed(b"no example"),
+        framed(b"\xff" * 100),
+        framed(b"\x0a\x7f"),
+        framed(example({"id": 7, "text": "x", "number": 1.0}) + b"\x0a"),
+        framed(example({"id": 7, "text": "x", "number": 1.0}))[:-1] + b"?",
+        bytearray(framed(example({"id": 7, "text": "x", "number": 1.0}))[:8]) + b"????"
+        + framed(example({"id": 7, "text": "x", "number": 1.0}))[12:],
+        framed(example({"id": 7, "text": "x", "number": 1.0}).replace(b"\x0a\x01x", b"\x0a\x01\xff")),
+        framed(tf.train.Example(features=tf.train.Features(feature={
+            "id": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"seven"]))})).SerializeToString()),
+        framed(tf.train.Example(features=tf.train.Features(feature={
+            "id": tf.train.Feature(int64_list=tf.train.Int64List(value=[7, 8]))})).SerializeToString()),
+        framed(tf.train.Example(features=tf.train.Features(feature={
+            "id": tf.train.Feature(float_list=tf.train.FloatList(value=[7.5]))})).SerializeToString()),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "number"), [(kind, number) for kind in KINDS for number in range(len(BAD_LINES[kind]))]
+)
+def test_a_bad_record_is_told_or_left_out(tmp_path: Path, kind: str, number: int, *, packed: bool) -> None:
+    bad = bytes(BAD_LINES[kind][number])
+    text = content(kind, bad)
+    path = tmp_path / name(kind, packed=packed)
+    path.write_bytes(gzip.compress(text, 1) if packed else text)
+    error, _, _ = check(path, tmp_path / "out", **TYPES)
+    assert error is not None
+    assert error.file == str(path)
+    line = ROWS // 2 + 1 + (kind == "csv")
+    assert error.line == line if kind != "tfrecord" else f"record {line}, " in error.what
+    error, found, told = check(path, tmp_path / "out", **TYPES, **SKIP)
+    assert error is None
+    assert told is not None
+    assert found == list(range(ROWS))
+    assert told.skipped.count == 1
+    assert told.skipped.told[0].startswith(f"{path}:")
+    strict = check(path, tmp_path / "out", **TYPES, on_bad_record="skip", max_bad_fraction=0.001)[0]
+    assert strict is not None
+    assert "max_bad_fraction" in strict.what
+
+
+def whole(kind: str, text: bytes) -> int:
+    """The records that are whole in the first bytes of a file."""
+    if kind != "tfrecord":
+        return text.count(b"\n") - (kind == "csv")
+    ends, place = [], 0
+    for number in range(ROWS):
+        place += len(record(kind, number))
+        ends.append(place)
+    return sum(end <= len(text) for end in ends)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.77, 0.999])
+def test_a_gzip_file_cut_off_is_told_or_keeps_its_whole_records(tmp_path: Path, kind: str, share: float) -> None:
+    path = tmp_path / name(kind, packed=True)
+    packed = gzip.compress(content(kind), 1)
+    path.write_bytes(packed[: int(len(packed) * share)])
+    error, _, _ = check(path, tmp_path / "out")
+    assert error is not None
+    assert error.file == str(path)
+    assert "cut off" in error.what
+    error, found, told = check(path, tmp_path / "out", **SKIP)
+    if error is None:
+        assert told is not None
+        assert found == list(range(len(found)))
+        assert told.skipped.count == 1
+        assert f"{path}:" in told.skipped.told[0]
+    else:
+        assert share < 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("left", [1, 5, 9, 14])
+@pytest.mark.parametrize("before", [3, 200, 399])
+def test_a_plain_file_cut_off_inside_a_record_is_told_or_keeps_its_whole_records(
+    tmp_path: Path, kind: str, left: int, before: int
+) -> None:
+    path = tmp_path / name(kind)
+    good = [record(kind, number) for number in range(before + 1)]
+    text = (HEAD if kind == "csv" else b"") + b"".join(good)
+    path.write_bytes(text[: -len(good[-1]) + left])
+    error, _, _ = check(path, tmp_path / "out", **TYPES)
+    assert error is not None
+    assert error.file == str(path)
+    if kind == "tfrecord":
+        assert f"record {before + 1}, " in error.what
+    else:
+        assert error.line == before + 1 + (kind == "csv")
+    error, found, told = check(path, tmp_path / "out", **TYPES, **SKIP)
+    if error is None:
+        assert told is not None
+        assert found == list(range(before))
+        assert told.skipped.count == 1
+    else:
+        assert "came out empty" in error.what or (kind == "csv" and "never closes" in error.what)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_gzip_file_with_a_flipped_bit_is_told(tmp_path: Path, kind: str, seed: int) -> None:
+    path = tmp_path / name(kind, packed=True)
+    packed = bytearray(gzip.compress(content(kind), 1))
+    place = random.Random(seed).randrange(20, len(packed))
+    packed[place] ^= 1 << seed
+    path.write_bytes(bytes(packed))
+    for data in ({}, SKIP):
+        error, found, _ = check(path, tmp_path / "out", **data)
+        assert error is not None or found == list(range(ROWS))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_tfrecord_file_with_a_flipped_bit_is_told_or_leaves_out_that_record(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "f.tfrecord"
+    data = bytearray(content("tfrecord"))
+    place = random.Random(seed).randrange(len(data))
+    data[place] ^= 1 << seed
+    path.write_bytes(bytes(data))
+    hit = whole("tfrecord", bytes(data[:place]))
+    error, _, _ = check(path, tmp_path / "out")
+    assert error is not None
+    assert f"record {hit + 1}, " in error.what
+    error, found, _ = check(path, tmp_path / "out", **SKIP)
+    assert found == [number for number in range(ROWS) if number != hit] if error is None else "length" in error.what
+
+
+def _random(_text: bytes) -> bytes:
+    return random.Random(1).randbytes(20_000)
+
+
+WHOLE_FILES: dict[str, Callable[[bytes], bytes]] = {
+    "no bytes": lambda _text: b"",
+    "only newlines": lambda _text: b"\n" * 1000,
+    "only carriage returns and newlines": lambda _text: b"\r\n" * 1000,
+    "only zero bytes": lambda _text: b"\0" * 1000,
+    "only a byte order mark": lambda _text: b"\xef\xbb\xbf",
+    "random bytes": _random,
+    "UTF-16 with a mark": lambda text: text.decode("latin-1").encode("utf-16"),
+    "UTF-16 without a mark": lambda text: text.decode("latin-1").encode("utf-16-le"),
+    "UTF-32": lambda text: text.decode("latin-1").encode("utf-32"),
+    "a web page": lambda _text: b"<!DOCTYPE html>\n<html><body>404, not found</body></html>\n",
+    "gzip under a plain name": gzip.compress,
+    "gzip twice": lambda text: gzip.compress(gzip.compress(text)),
+    "a ZIP file": lambda text: b"PK\x03\x04\x14\0\0\0\x08\0" + _random(text),
+    "a Parquet file": lambda text: b"PAR1\x15\0\x15" + text[:100] + b"PAR1",
+    "records in reverse": lambda text: text[::-1],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", WHOLE_FILES)
+def test_what_is_another_kind_of_file_is_told(tmp_path: Path, kind: str, what: str) -> None:
+    path = tmp_path / name(kind)
+    path.write_bytes(WHOLE_FILES[what](content(kind)))
+    error, found, _ = check(path, tmp_path / "out")
+    if kind == "tfrecord" and what == "gzip under a plain name":
+        assert found == list(range(ROWS))
+        return
+    assert error is not None
+    assert error.file == str(path)
+    error, found, _ = check(path, tmp_path / "out", on_bad_record="skip")
+    assert error is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_plain_records_under_a_gzip_name_are_told_or_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / name(kind, packed=True)
+    path.write_bytes(content(kind))
+    error, found, _ = check(path, tmp_path / "out")
+    assert found == list(range(ROWS)) if kind == "tfrecord" else error is not None and "not sound gzip" in error.what
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_odd_but_sound_is_read(tmp_path: Path, kind: str, *, packed: bool) -> None:
+    text = content(kind)
+    if kind != "tfrecord":
+        text = b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n").replace(b"\r\n", b"\r\n\r\n", 50)[:-2]
+    path = tmp_path / name(kind, packed=packed)
+    path.write_bytes(gzip.compress(text[:3000]) + gzip.compress(text[3000:]) + gzip.compress(b"") if packed else text)
+    assert check(path, tmp_path / "out")[1] == list(range(ROWS))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ten_thousand_columns_are_read(tmp_path: Path, kind: str) -> None:
+    names = [f"c{number}" for number in range(10_000)]
+    rows = [{key: row * 10_000 + place for place, key in enumerate(names)} for row in range(8)]
+    if kind == "csv":
+        text = "\n".join(",".join(map(str, line)) for line in [names, *(row.values() for row in rows)]).encode()
+    elif kind == "jsonl":
+        text = "\n".join(map(json.dumps, rows)).encode()
+    else:
+        text = b"".join(framed(_integers(row)) for row in rows)
+    path = tmp_path / name(kind)
+    path.write_bytes(text)
+    source = open_source(config(path).source)
+    (part,) = source.parts(in_place)
+    kinds = source.survey(part, {}).kinds
+    assert kinds == dict.fromkeys(names, "int")
+    assert [row for batch in source.batches(part, kinds) for row in batch.to_pylist()] == rows
+
+
+def _integers(row: dict[str, int]) -> bytes:
+    feature = {key: tf.train.Feature(int64_list=tf.train.Int64List(value=[value])) for key, value in row.items()}
+    return bytes(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_directory_or_a_pipe_where_a_file_should_be_is_told(tmp_path: Path, kind: str) -> None:
+    (tmp_path / name(kind)).mkdir()
+    with pytest.raises(DataError, match="is a directory"):
+        find_spans(config(tmp_path / name(kind)))
+    os.mkfifo(tmp_path / f"pipe.{kind}")
+    with pytest.raises(DataError, match="no regular file"):
+        find_spans(config(tmp_path / f"pipe.{kind}"))
+    with pytest.raises(DataError):
+        find_spans(config(tmp_path / f"gone.{kind}"))
+    (tmp_path / f"link.{kind}").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DataError):
+        find_spans(config(tmp_path / f"link.{kind}"))
+    (tmp_path / f"null.{kind}").symlink_to("/dev/null")
+    with pytest.raises(DataError, match="no regular file"):
+        find_spans(config(tmp_path / f"null.{kind}"))
+
+
+def in_child(function: Callable[[], str]) -> str:
+    """What a function says in a forked child."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            said = function()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, said.encode()[:4000])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        said = stream.read()
+    os.waitpid(child, 0)
+    return said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("closed", ["file", "folder"])
+def test_what_may_not_be_read_is_told(tmp_path: Path, kind: str, closed: str) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    path = folder / name(kind)
+    path.write_bytes(content(kind))
+    for above in (tmp_path, *tmp_path.parents):
+        if above.stat().st_uid == os.geteuid() and above != Path("/"):
+            above.chmod(above.stat().st_mode | 0o011)
+    data = config(path)
+    manifest = find_spans(data)
+    (path if closed == "file" else folder).chmod(0)
+
+    def read() -> str:
+        if os.geteuid() == 0:
+            os.seteuid(NOBODY)
+        out = Path(f"/tmp/headrace-hostile-{os.getpid()}")
+        with pytest.raises(DataError, match="Permission denied") as caught:
+            ingest(data, manifest, out, lambda _work: in_place)
+        assert caught.value.file == str(path)
+        if closed == "folder":
+            with pytest.raises(DataError, match="Permission denied") as caught:
+                find_spans(data)
+            assert caught.value.file == str(path)
+        assert not list(out.rglob("*"))
+        out.rmdir()
+        return "told"
+
+    assert in_child(read) == "told"
+    folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", ["grows", "shrinks", "vanishes", "is replaced"])
+@pytest.mark.parametrize("read", [1, 2, 5])
+def test_a_file_that_changes_while_it_is_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, change: str, read: int
+) -> None:
+    path = tmp_path / name(kind)
+    path.write_bytes(content(kind))
+    data = config(path)
+    manifest = find_spans(data)
+    reads = iter(range(1, sys.maxsize))
+    true = storage._LocalFile.read
+
+    def changing(self: Any, size: int = -1, /) -> bytes:
+        if next(reads) == read:
+            _change(path, change, record(kind, ROWS))
+        return bytes(true(self, size))
+
+    monkeypatch.setattr(storage._LocalFile, "read", changing)
+    out = tmp_path / "out"
+    with pytest.raises(DataError) as caught:
+        ingest(data, manifest, out, lambda _work: in_place)
+    assert caught.value.file == str(path)
+    assert list(out.rglob("*")) == []
+
+
+def _change(path: Path, change: str, more: bytes) -> None:
+    if change == "grows":
+        with path.open("ab") as file:
+            file.write(more)
+    elif change == "shrinks":
+        os.truncate(path, path.stat().st_size // 2)
+    elif change == "vanishes":
+        path.unlink()
+    else:
+        other = path.with_suffix(".new")
+        other.write_bytes(path.read_bytes().replace(b"text", b"test"))
+        other.replace(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / name(kind)
+    path.write_bytes(content(kind))
+    out = tmp_path / "out"
+
+    def write() -> str:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+        with pytest.raises(DataError, match="cannot be written: File too large") as caught:
+            run(path, out)
+        assert caught.value.file == str(out)
+        return "told"
+
+    assert in_child(write) == "told"
+    assert list(out.rglob("*")) == []
+
+
+def test_one_bad_file_among_good_ones_is_named(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.jsonl").write_bytes(content("jsonl", *([b"{\n"] if number == 1 else [])))
+    error = _error(tmp_path / "*.jsonl", tmp_path / "out")
+    assert error.file == str(tmp_path / "1.jsonl")
+
+
+def _error(path: Path, out: Path) -> DataError:
+    with pytest.raises(DataError) as caught:
+        run(path, out)
+    return caught.value
