@@ -2,6 +2,8 @@
 
 import datetime as dt
 import json
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stores import Bucket
 
 from components.example_gen.encode import encode
 from components.example_gen.find import find_spans
@@ -420,3 +423,28 @@ def test_spans_may_be_folders(tmp_path: Path) -> None:
     kinds, rows = generate(tmp_path, config["source"]["path"], window=2)  # type: ignore[index]
     assert kinds == {"x": "int", "date": "string", "part": "int"}
     assert json.dumps(sorted({row["date"][0].decode() for row in rows})) == '["2026-11-20", "2026-11-21"]'
+
+
+def test_the_names_of_columns_need_no_tensorflow(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.parquet", {"a": [1]})
+    code = (
+        "import sys; from components.example_gen.sources import open_source; from configs.sources import ParquetSource;"
+        f"print(open_source(ParquetSource(kind='parquet', path={str(path)!r})).columns(), 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "['a'] False"
+
+
+def test_a_remote_folder_reads_as_a_local_one(tmp_path: Path, bucket: Bucket) -> None:
+    for year in (2025, 2026):
+        local = write(tmp_path / f"{year}.parquet", {"a": [year, None], "l": [[1], []]})
+        bucket.put(f"in/year={year}/0.parquet", local.read_bytes())
+    assert read(f"{bucket.url}/in")[1] == [  # type: ignore[arg-type]
+        {"a": [2025], "l": [1], "year": [2025]},
+        {"a": None, "l": [], "year": [2025]},
+        {"a": [2026], "l": [1], "year": [2026]},
+        {"a": None, "l": [], "year": [2026]},
+    ]
+    bucket.put("in/year=2026/0.parquet", b"PAR1 cut short")
+    with pytest.raises(DataError, match="cut short"):
+        read(f"{bucket.url}/in")  # type: ignore[arg-type]
