@@ -24,6 +24,8 @@ from benchmarks.tables import Section, Table
 WINDOWS = (7, 15, 30)
 QUICK = (7, 30)
 DAYS = 31
+COPIES = 4
+"""Copies of the taxi data that make a day."""
 STEPS = ("ExampleGen", "StatisticsGen", "analysis", "writing")
 NIGHTS = {"first": "first night", "next": "next night", "anew": "next night, without a store"}
 
@@ -31,7 +33,7 @@ NIGHTS = {"first": "first night", "next": "next night", "anew": "next night, wit
 def write_days(folder: Path) -> int:
     """A file of natural rows for each day, none twice; the rows of a day."""
     every = folder / "every.csv"
-    rows = ingest.write_taxi(every, DAYS) // DAYS
+    rows = ingest.write_taxi(every, DAYS * COPIES) // DAYS
     with every.open() as lines:
         header = next(lines)
         for day in range(1, DAYS + 1):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -174,8 +175,7 @@ def _placed(encoded: bytes, place: Place) -> tuple[Place, bytes]:
 
 def read_entry(file: Path, start: int) -> Iterator[bytes]:
     """The records of an entry, from the one of that number on."""
-    for record in tf.data.TFRecordDataset(str(file)).skip(start):
-        yield record.numpy()
+    return islice(tf.compat.v1.io.tf_record_iterator(str(file)), start, None)
 
 
 def write_entry(place: Place, encoded: Iterable[bytes | None]) -> None:
