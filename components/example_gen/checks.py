@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from components.example_gen.delimited.header import nearest
 from components.example_gen.sources import Skipped, Survey
@@ -23,6 +23,22 @@ def check_rows(survey: Survey) -> None:
     for file, rows in survey.rows.items():
         if not rows:
             raise DataError("the file has no rows that can be read", file=file, hint="Remove it, or fill it")
+
+
+def check_columns(data: DataConfig, columns: Collection[str]) -> None:
+    """Raise DataError if a column that the config asks for is nowhere in the data."""
+    for name in data.columns if isinstance(data.columns, tuple) else ():
+        if name not in columns:
+            what = f"`data.columns` names {name!r}, which is no column"
+            raise DataError(what, hint=nearest(name, tuple(columns)))
+
+
+def check_written(survey: Survey, rows: Mapping[str, int], files: str) -> None:
+    """Raise DataError if not all rows that were found have been written, or more."""
+    found, written = sum(survey.rows.values()), sum(rows.values())
+    if found != written:
+        what = f"{found:,} rows were found at the first look, and {written:,} while they were written"
+        raise DataError(what, file=files, hint="Run again when nothing writes to the data")
 
 
 def check_fraction(data: DataConfig, skipped: Skipped, rows: int) -> None:

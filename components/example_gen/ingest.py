@@ -14,7 +14,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from components.example_gen.checks import check_fraction, check_key, check_rows, check_splits
+from components.example_gen.checks import (
+    check_columns,
+    check_fraction,
+    check_key,
+    check_rows,
+    check_splits,
+    check_written,
+)
 from components.example_gen.kept import MOST, Kept
 from components.example_gen.manifest import Manifest, Span, check_unchanged
 from components.example_gen.packing import Packing
@@ -94,6 +101,7 @@ def ingest(
         skipped = sum((look.survey.skipped for look in looks), Skipped())
         check_fraction(data, skipped, sum(sum(look.survey.rows.values()) for look in looks))
         kinds = _joined(look.kinds for look in looks)
+        check_columns(data, kinds)
         spans = {}
         written = []
         for look in looks:
@@ -189,6 +197,8 @@ class _Run:
         self.read.append(look.span.name)
         folder, rows, told = self._write(look, own)
         self._check_unchanged(look.span)
+        if is_files(self.data.source):
+            check_written(look.survey, rows, look.span.paths[0])
         about = {"rows": rows, "plan": told}
         return key, Written(self.kept.keep_shards(key, folder, about), rows, told)
 

@@ -13,6 +13,7 @@ from components.example_gen.sources import csv as csv_module
 from components.example_gen.sources import in_place
 from configs.data import DataConfig
 from configs.errors import DataError
+from configs.rules import types_fit_delimited_text
 from configs.sources import CsvSource
 
 GOOD = "".join(f'{i},"text, {i}\nmore",{i / 2}\n' for i in range(400))
@@ -182,3 +183,17 @@ def test_a_directory_is_refused(tmp_path: Path) -> None:
 def test_a_package_that_is_not_installed_is_named() -> None:
     with pytest.raises(DataError, match="'no_such_package', which is not installed"):
         resolve("pkg://no_such_package/*.csv")
+
+
+def test_a_column_asked_for_that_is_nowhere_is_refused(tmp_path: Path) -> None:
+    error = failure(tmp_path / "in", {"f.csv": HEAD + GOOD}, columns=("id", "nunber"))
+    assert "'nunber', which is no column" in error.what
+    assert "'number'" in error.hint
+
+
+@pytest.mark.parametrize("kind", ["int list", "bytes"])
+def test_a_type_that_csv_cannot_hold_is_found_in_the_config(kind: str) -> None:
+    data = DataConfig(source=CsvSource(kind="csv", path="x"), types={"id": kind})
+    ((where, what),) = types_fit_delimited_text(data)
+    assert where == ("data", "types", "id")
+    assert f"`{kind}` is not for CSV" in what
