@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
+from plain_shards import unpacked
 from tfx.components.evaluator.executor import Executor as StockExecutor
 from tfx.types import Channel, artifact_utils, standard_artifacts
 
@@ -182,6 +183,21 @@ def test_regression_metrics_equal_numpy(data: Any, examples: Any, models: Any, t
         "mean_absolute_error": pytest.approx(np.mean(np.abs(p - y)), rel=1e-5),
         "squared_correlation": pytest.approx(np.corrcoef(p, y)[0, 1] ** 2, rel=1e-5),
     }
+
+
+@pytest.mark.parametrize("executor", [_InProcess, pytest.param(_Stock, marks=pytest.mark.slow)])
+def test_examples_without_compression_give_the_same(
+    examples: Any, models: Any, tmp_path: Path, executor: type[StockExecutor]
+) -> None:
+    plain = {"binary": unpacked(examples["binary"], tmp_path / "examples")}
+    metrics = []
+    for name, given in (("plain", plain), ("packed", examples)):
+        _run(executor, tmp_path / name, "binary", given, models["binary"])
+        result = tfma.load_eval_result(str(tmp_path / name / "evaluation"))
+        values = {(slice_, name): value for slice_, by in result.slicing_metrics for name, value in by[""][""].items()}
+        metrics.append({key: value["doubleValue"] for key, value in values.items()})
+    assert metrics[0] == pytest.approx(metrics[1], rel=1e-4)
+    assert len({slice_ for slice_, _ in metrics[0]}) == 5
 
 
 @pytest.mark.slow

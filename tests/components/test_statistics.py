@@ -13,6 +13,7 @@ import apache_beam as beam
 import numpy as np
 import pytest
 import tensorflow as tf
+from plain_shards import unpacked
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_metadata.proto.v0.anomalies_pb2 import Anomalies
 from tensorflow_metadata.proto.v0.statistics_pb2 import (
@@ -294,6 +295,27 @@ def test_schema_and_anomalies_are_the_same_as_from_stock_statistics(
         assert set(found) == {f"Split-{split}" for split in artifact_utils.decode_split_names(statistics.split_names)}
         results.append(((Path(schema.uri) / "schema.pbtxt").read_text(), found))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("executor", [component.Executor, stock.Executor])
+def test_examples_without_compression_give_the_same(both: tuple[Any, Any], executor: type, tmp_path: Path) -> None:
+    examples, _ = both
+    plain = run(executor, unpacked(examples, tmp_path / "examples"), tmp_path / "plain")
+    for left, right in pairs(plain, run(executor, examples, tmp_path / "packed")):
+        if left.HasField("num_stats"):
+            assert_same_numbers(left, right)
+        assert left == right
+
+
+def test_a_wrong_checksum_without_compression_is_an_error(tmp_path: Path) -> None:
+    examples = write(tmp_path / "packed", {"train": [[{"one": [number]} for number in range(1000)]]})
+    plain = unpacked(examples, tmp_path / "examples")
+    (shard,) = (tmp_path / "examples" / "Split-train").iterdir()
+    damaged = bytearray(shard.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    shard.write_bytes(damaged)
+    with pytest.raises((OSError, EOFError)):
+        run(component.Executor, plain, tmp_path / "statistics")
 
 
 def test_a_split_without_files_has_statistics_of_no_examples(compute: Callable[..., Any], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 from google.protobuf import json_format, text_format
+from plain_shards import unpacked
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.components.transform import executor as stock
 from tfx.proto import transform_pb2
@@ -126,6 +127,15 @@ def test_graph_and_examples_are_those_of_the_stock_executor(inputs: Artifacts, t
     assert {split: len(rows) for split, rows in contents(ours).items()} == sizes
     names = {path.name for path in (Path(transformed.uri) / "Split-train").iterdir()}
     assert names == {f"transformed_examples-{number:05d}-of-00003.gz" for number in range(3)}
+
+
+@pytest.mark.parametrize("executor", [transform.Executor, pytest.param(stock.Executor, marks=pytest.mark.slow)])
+def test_examples_without_compression_give_the_same(inputs: Artifacts, tmp_path: Path, executor: type) -> None:
+    plain = {**inputs, "examples": [unpacked(inputs["examples"][0], tmp_path / "examples")]}
+    config = {"label": CONFIG["label"], "features": {"amount": {"column": "numeric"}}}
+    ours, packed = run(executor, plain, tmp_path / "plain", config), run(executor, inputs, tmp_path / "packed", config)
+    for left, right in zip(contents(ours).values(), contents(packed).values(), strict=True):
+        assert sorted(map(str, left)) == sorted(map(str, right))
 
 
 def test_splits_config_says_what_is_analyzed_and_what_is_transformed(inputs: Artifacts, tmp_path: Path) -> None:
