@@ -50,6 +50,16 @@ BROKEN = {
         ("evaluate: {split: tset}", '1: evaluate.split: no split "tset"; did you mean "test"?'),
         ("evaluate: {split: x}", '1: evaluate.split: no split "x"; data.splits has: train, eval, test'),
     ],
+    "types_fit_delimited_text": [
+        (
+            f"data: {{{SOURCE}, types: {{tags: int list}}}}",
+            "1: data.types.tags: `int list` is not for CSV, where a field holds one text: use int, float or string",
+        ),
+        (
+            f"data: {{{SOURCE}, types: {{picture: bytes}}}}",
+            "1: data.types.picture: `bytes` is not for CSV, where a field holds one text: use int, float or string",
+        ),
+    ],
     "metrics_fit_the_label": [
         (
             "evaluate: {metrics: [auk]}",
