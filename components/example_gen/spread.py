@@ -32,14 +32,18 @@ class BeamSpread:
         """The results in the order of the tasks."""
         if len(tasks) <= 1:
             return [function(task) for task in tasks]
-        threads = self._threads
-        if threads:
-            return in_threads(threads, function, tasks)
+        if self._threads:
+            return in_threads(self._threads, function, tasks)
         results = self._work / label
         results.mkdir()
         with self._make_pipeline() as pipeline:
             _ = pipeline | "Tasks" >> beam.Create(list(enumerate(tasks))) | label >> CallEach(function, results)
         return [_result(results / str(number)) for number in range(len(tasks))]
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether it takes no time to start."""
+        return bool(self._threads)
 
     @cached_property
     def _threads(self) -> int:

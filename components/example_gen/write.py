@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from components.example_gen.packing import Packing
-from components.example_gen.sources.base import LIGHT, Spread, in_place
+from components.example_gen.sources.base import Spread, for_work
 from components.example_gen.spill import Spill, read_chunks, together
 from components.example_gen.split import Dealer, Layout, Shard, random
 from components.example_gen.tfrecord import framed_examples
@@ -61,8 +61,8 @@ class Writer:
         for part in range(len(parts)):
             self._scattered_path(part).unlink(missing_ok=True)
         shards = [(shard, [pile for pile, own in enumerate(owner) if own == shard]) for shard in dict.fromkeys(owner)]
-        heavy = sum(sizes) > LIGHT and len(owner) > len(shards)
-        joined = (spread if heavy else in_place)("Join", self.join, shards)
+        copied = sum(sizes) if len(owner) > len(shards) else 0
+        joined = for_work(spread, copied)("Join", self.join, shards)
         found = dict(zip((shard for shard, _ in shards), joined, strict=True))
         rows = sum((own for own, _ in scattered), Counter[str]())
         return rows, {shard: found[shard] for shard in self.layout.all_shards()}

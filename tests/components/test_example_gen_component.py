@@ -25,6 +25,7 @@ from components.example_gen.paths import resolve
 from components.example_gen.sources import csv as csv_module
 from components.example_gen.sources import in_place
 from components.example_gen.spans import Spans
+from components.example_gen.spread import BeamSpread
 from configs.data import DataConfig
 from configs.errors import DataError
 from configs.sources import CsvSource
@@ -282,3 +283,23 @@ def test_the_components_connect() -> None:
     examples = ExampleGen(spans=spans.outputs["spans"], data=data)
     assert examples.id == "ExampleGen"
     assert examples.outputs["examples"].type is standard_artifacts.Examples
+
+
+@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
+def test_tasks_give_their_results_in_order_through_threads_and_through_beam(tmp_path: Path, runner: str) -> None:
+    args = [f"--runner={runner}", "--direct_num_workers=3", "--direct_running_mode=multi_threading"]
+    spread = BeamSpread(lambda: beam.Pipeline(options=PipelineOptions(args)), tmp_path)
+    assert spread.is_quick == (runner == "FnApiRunner")
+    assert spread("Squares", lambda number: number**2, range(20)) == [number**2 for number in range(20)]
+
+
+@pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
+def test_the_error_of_the_first_task_in_order_is_raised(tmp_path: Path, runner: str) -> None:
+    def fail(number: int) -> None:
+        if number in {7, 12}:
+            raise DataError(f"task {number}")
+
+    args = [f"--runner={runner}", "--direct_num_workers=3", "--direct_running_mode=multi_threading"]
+    spread = BeamSpread(lambda: beam.Pipeline(options=PipelineOptions(args)), tmp_path)
+    with pytest.raises(DataError, match="task 7"):
+        spread("Fail", fail, range(20))

@@ -11,7 +11,20 @@ import pyarrow as pa
 from components.example_gen.skips import TOLD, Skipped
 from components.example_gen.types import Kind, widest
 
-__all__ = ["LIGHT", "TOLD", "Reading", "Result", "Skipped", "Source", "Spread", "Survey", "Task", "in_place"]
+__all__ = [
+    "LIGHT",
+    "TOLD",
+    "Reading",
+    "Result",
+    "Skipped",
+    "Source",
+    "Spread",
+    "Survey",
+    "Surveyor",
+    "Task",
+    "for_work",
+    "in_place",
+]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -45,6 +58,11 @@ class Reading:
     def chosen(self, columns: Sequence[str]) -> list[str]:
         """Those of the data's columns that are read, in the data's order."""
         return [name for name in columns if self.columns is None or name in self.columns]
+
+
+def for_work(spread: Spread, size: int) -> Spread:
+    """`spread`, or `in_place` where it takes longer to start than to copy or look through `size` bytes."""
+    return spread if size > LIGHT or getattr(spread, "is_quick", False) else in_place
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from components.example_gen.delimited.locate import located, without_bad
 from components.example_gen.delimited.parse import Format, infer, parse
 from components.example_gen.delimited.quotes import Dialect
 from components.example_gen.skips import Skips
-from components.example_gen.sources.base import LIGHT, Reading, Result, Spread, Survey, in_place
+from components.example_gen.sources.base import Reading, Result, Spread, Survey, for_work
 from components.example_gen.storage import at_once, resolve, stat
 from components.example_gen.types import Kind
 from configs.errors import DataError
@@ -55,7 +55,7 @@ class CsvFiles:
         sizes = dict(zip(self.files, at_once(_text_size, self.files), strict=True))
         size = sum(sizes.values())
         length = min(max(size // MOST_PARTS, SMALLEST_PART), LARGEST_PART)
-        return _grouped(self._cut(length, spread if size > LIGHT else in_place), sizes, length)
+        return _grouped(self._cut(length, for_work(spread, size)), sizes, length)
 
     def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
         """One pass of pyarrow's reader over the part."""
