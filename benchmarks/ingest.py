@@ -170,7 +170,7 @@ def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
     ]
     notes = (
         *_ratios({(int(row["copies"]), str(row["engine"])): row for row in rows}),
-        "Equal work: one CSV file to shards of tf.Example in three splits, gzip where nothing else is said; stock writes"
+        "Equal work: one CSV file to shards of tf.Example in three splits, gzip where nothing is said; stock writes"
         " no uncompressed ones, and does not shuffle the rows. Measured: the executor's `Do`, without imports. The"
         " data is the taxi data, once or several times, with its numbers changed from copy to copy.",
         "grew MB: the peak of resident memory over what the process held before, TensorFlow and all.",
