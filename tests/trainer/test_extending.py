@@ -28,7 +28,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         (tmp_path / name).write_text(code)
     monkeypatch.chdir(tmp_path)
     sections = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
-    return {"label": LABEL} | {key: value for section in sections for key, value in section.items()}
+    told = {key: value for section in sections for key, value in section.items() if key in ("features", "model")}
+    return {"label": LABEL, **told}
 
 
 def sparse(values: list[float | int | None], dtype: tf.DType) -> tf.SparseTensor:
