@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import measure
-from benchmarks.ingest import ENGINES, measured, prepare_ours, prepare_stock
+from benchmarks.ingest import measured, prepare_ours, prepare_stock
 from benchmarks.tables import Section, Table
 from configs.sources import ParquetSource
 
@@ -86,7 +86,7 @@ def measure_all(repeats: Mapping[str, int], copies: int = COPIES) -> list[dict[s
                 "rows_per_cpu_second": rows / medians["cpu_seconds"],
                 **medians,
             }
-            for engine in ENGINES
+            for engine in REPEATS
             for medians in [measure.medians(found[engine])]
         ]
 

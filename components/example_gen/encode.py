@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.example_gen.repeated import repeated
+
 Piece: TypeAlias = pa.Array | pa.Scalar
 """Bytes for each row, or for all of them."""
 
@@ -103,6 +105,16 @@ def _column(name: bytes, column: pa.Array) -> _Entry:
         return _Entry((pa.scalar(_missing(name), pa.binary()),), len(_missing(name)))
     if is_list(column.type):
         return _list_column(name, column)
+    few = repeated(column)
+    if few is None:
+        return _scalar_column(name, column)
+    values, which = few
+    entry = _scalar_column(name, values)
+    lengths = np.zeros(len(values), np.int64) + entry.lengths
+    return _Entry((concatenate(entry.pieces, len(values)).take(which),), lengths[which.to_numpy()])
+
+
+def _scalar_column(name: bytes, column: pa.Array) -> _Entry:
     valid = np.asarray(column.is_valid()) if column.null_count else None
     if pa.types.is_integer(column.type):
         kind = INT64

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.example_gen.encode import is_list
+from components.example_gen.repeated import repeated
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: Knuth's multiplicative hashing
 _EXACT = 2**53
@@ -43,6 +44,9 @@ def _salt(text: str) -> np.uint64:
 def _column_hash(column: pa.Array) -> np.ndarray:
     if pa.types.is_null(column.type):
         return np.full(len(column), _MISSING, np.uint64)
+    few = repeated(column)
+    if few is not None:
+        return _column_hash(few[0])[few[1].to_numpy()]
     if is_list(column.type):
         hashes = _list_hash(column)
     elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
