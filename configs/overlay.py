@@ -1,7 +1,7 @@
 """Settings laid over settings: a profile's file beside the config's, and `--set` values over both.
 
-Mappings merge, everything else replaces. The exception is a feature whose `column:` changes: settings of the old kind
-would be mistakes under the new one, so the new feature replaces the old one whole.
+Mappings merge, everything else replaces. The exceptions are a feature whose `column:` changes and a source whose `kind:`
+does: settings of the old kind would be mistakes under the new one, so the new one replaces the old one whole.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from configs.suggest import did_you_mean, listed
 from configs.tree import Mistake, Place, Tree
 from configs.yaml_tree import read
 
+SOURCE = ("data", "source")
 FEATURE_DEPTH = 2  # features.<name>
 
 
@@ -27,9 +28,13 @@ def lay(lower: Tree, upper: Tree, above: tuple[str, ...] = ()) -> Tree:
 
 
 def _other_kind(lower: Tree, upper: Tree, above: tuple[str, ...]) -> bool:
-    if len(above) != FEATURE_DEPTH or above[0] != "features":
+    if above == SOURCE:
+        tag = "kind"
+    elif len(above) == FEATURE_DEPTH and above[0] == "features":
+        tag = "column"
+    else:
         return False
-    old, new = (tree.value.get("column") if isinstance(tree.value, dict) else None for tree in (lower, upper))
+    old, new = (tree.value.get(tag) if isinstance(tree.value, dict) else None for tree in (lower, upper))
     return old is not None and new is not None and old.value != new.value
 
 

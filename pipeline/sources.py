@@ -31,6 +31,7 @@ STACK = (
     "tensorflow-transform",
     "tfx",
     "tfx-bsl",
+    "zlib-ng",
 )
 
 

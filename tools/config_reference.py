@@ -29,7 +29,8 @@ checks it, and the data against it; every mistake is told at once, with its line
 the JSON Schema of all this for editors.
 
 - `--profile NAME` lays `FILE.NAME.yaml` (for `taxi.yaml`: `taxi.NAME.yaml`, in the same folder) over the file: mappings
-  merge, everything else replaces, `null` too. A feature whose `column:` changes is replaced whole.
+  merge, everything else replaces, `null` too. A feature whose `column:` changes, and a source whose `kind:` does, is
+  replaced whole.
 - `--set section.setting=VALUE` overrides one value; VALUE is YAML. May be given several times; wins over the profile.
 - Texts stay texts: `no`, `on`, `12:30`, `2024-01-31` and `007` need no quotes. Numbers are decimal; true is `true`.
 """

@@ -106,6 +106,14 @@ def test_set_changes_the_kind_of_a_feature_in_any_order(config: Path, turn: int)
     assert fare.model_dump(exclude_unset=True) == {"column": "hashed", "hash_buckets": 9}
 
 
+@pytest.mark.parametrize("turn", [1, -1])
+def test_set_changes_the_kind_of_the_source_in_any_order(config: Path, turn: int) -> None:
+    options = ["data.source.kind=sql", "data.source.url=sqlite:///trips.db", "data.source.table=trips"][::turn]
+    source = load(config, overrides=options).data.source
+    expected = {"kind": "sql", "url": "sqlite:///trips.db", "table": "trips"}
+    assert source.model_dump(exclude_unset=True) == expected
+
+
 def test_set_reaches_into_a_section_that_is_not_written(config: Path) -> None:
     assert load(config, overrides=["train.input.cache=none"]).train.input.cache == "none"
 
