@@ -1,7 +1,7 @@
 """Settings laid over settings: a profile's file beside the config's, and `--set` values over both.
 
-Mappings merge, everything else replaces. The exceptions are a feature whose `column:` changes and a source whose `kind:`
-does: settings of the old kind would be mistakes under the new one, so the new one replaces the old one whole.
+Mappings merge, everything else replaces. The exceptions are a feature whose `column:` changes and a source whose
+`kind:` does: settings of the old kind would be mistakes under the new one, so the new one replaces the old one whole.
 """
 
 from __future__ import annotations
