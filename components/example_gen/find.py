@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 from components.example_gen.manifest import Manifest, Span
 from components.example_gen.sources import files_of, patterns_of, state_of
@@ -12,6 +13,9 @@ from components.example_gen.storage import FileState, checksum, resolve, stats
 from configs.data import DataConfig
 from configs.errors import DataError
 from configs.span_fields import placeholders
+
+TOLD = 10
+"""Missing spans that are told by their names."""
 
 
 def find_spans(data: DataConfig) -> Manifest:
@@ -23,17 +27,19 @@ def find_spans(data: DataConfig) -> Manifest:
     patterns = patterns_of(data.source)
     if not placeholders(patterns):
         return Manifest((Span(0, _states(files_of(data.source), checksums=checksums)),), checksums)
-    spans = _by_span(found for pattern in patterns for found in matched(pattern, _files(pattern)))
+    spans = _by_span(patterns)
     if not spans:
         raise DataError(f"no file has a span in its path, as {patterns[0]!r} asks for")
     first, last = window_of(data, list(spans))
     _check_there(spans, first, last, patterns[0])
     chosen = {number: files for number, files in spans.items() if first <= number <= last}
-    missing = (number for number in range(max(first, min(spans)), last) if number not in spans)
+    start = first if isinstance(data.spans, tuple) else max(first, min(spans))
+    missing = islice((number for number in range(start, last) if number not in spans), TOLD)
     return Manifest(
         tuple(_span(number, files, patterns[0], checksums=checksums) for number, files in chosen.items()),
         checksums,
         tuple(name_of(number, patterns[0]) for number in missing),
+        last + 1 - start - len(chosen),
     )
 
 
@@ -53,15 +59,34 @@ def _states(paths: Sequence[str], *, checksums: bool) -> tuple[FileState, ...]:
     return tuple(states)
 
 
-def _by_span(found: Iterable[Found]) -> dict[int, list[Found]]:
-    """The files of each span; of a span with several versions, the newest version's."""
+def _by_span(patterns: Sequence[str]) -> dict[int, list[Found]]:
+    """The files of each span, from all patterns."""
+    spans: dict[int, list[Found]] = defaultdict(list)
+    for pattern in patterns:
+        for number, files in _newest(matched(pattern, _files(pattern))).items():
+            spans[number] += files
+    return {number: spans[number] for number in sorted(spans)}
+
+
+def _newest(found: Iterable[Found]) -> dict[int, list[Found]]:
+    """The files of each span of one pattern; of a span with several versions, the newest version's.
+
+    Raises DataError for a span that is written in two ways, such as 7 and 007: one is probably a copy of the other.
+    """
     spans: dict[int, list[Found]] = defaultdict(list)
     for file in found:
         spans[file.span].append(file)
-    newest = {number: max(file.version or 0 for file in files) for number, files in spans.items()}
-    return {
-        number: [file for file in spans[number] if (file.version or 0) == newest[number]] for number in sorted(spans)
-    }
+    for number, files in spans.items():
+        newest = max(file.version or 0 for file in files)
+        spans[number] = [file for file in files if (file.version or 0) == newest]
+        other = next((file for file in spans[number] if file.written != spans[number][0].written), None)
+        if other is not None:
+            raise DataError(
+                f"has the same span and version as {spans[number][0].path}, written in another way",
+                file=other.path,
+                hint="Remove one of the two, or rename it",
+            )
+    return spans
 
 
 def _check_there(spans: Mapping[int, object], first: int, last: int, pattern: str) -> None:
@@ -78,4 +103,5 @@ def _check_there(spans: Mapping[int, object], first: int, last: int, pattern: st
 
 def _span(number: int, files: Sequence[Found], pattern: str, *, checksums: bool) -> Span:
     states = _states([found.path for found in files], checksums=checksums)
-    return Span(number, states, name_of(number, pattern), files[0].version)
+    versions = [found.version for found in files if found.version is not None]
+    return Span(number, states, name_of(number, pattern), max(versions, default=None))

@@ -34,12 +34,13 @@ class Span:
 @dataclass(frozen=True)
 class Manifest:
     """Spans in the order of their numbers. `checksums`: whether marks are checksums of the content; `missing`: names of
-    the spans that are not there, between others that are.
+    the first spans that are asked for and are not there, `missing_count`: how many there are of them.
     """
 
     spans: tuple[Span, ...]
     checksums: bool = False
     missing: tuple[str, ...] = ()
+    missing_count: int = 0
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Manifest:
@@ -67,7 +68,7 @@ class Manifest:
         spans = [
             Span(**{**span, "files": tuple(FileState(**file) for file in span["files"])}) for span in told["spans"]
         ]
-        return cls(tuple(spans), told["checksums"], tuple(told["missing"]))
+        return cls(tuple(spans), told["checksums"], tuple(told["missing"]), told["missing_count"])
 
 
 def check_unchanged(span: Span, *, checksums: bool) -> None:

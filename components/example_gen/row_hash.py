@@ -19,7 +19,7 @@ from components.example_gen.repeated import repeated
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: Knuth's multiplicative hashing
 _EXACT = 2**53
-_MISSING = np.uint64(0x6D697373696E6721)
+_MISSING, _EMPTY = np.uint64(0x6D697373696E6721), np.uint64(0x656D7074796C7374)
 
 
 def row_hash(batch: pa.RecordBatch, columns: Sequence[str], seed: int) -> np.ndarray:
@@ -59,9 +59,16 @@ def _column_hash(column: pa.Array) -> np.ndarray:
 
 
 def _list_hash(column: pa.Array) -> np.ndarray:
-    """The values' own hashes, in their order, make the hash of a list."""
+    """The values' own hashes, in their order, make the hash of a list; a list of one value has the value's own, so that
+    a row keeps its split when other rows make its column one of lists.
+    """
     lengths = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
-    return _sequence_hash(_column_hash(column.flatten()), np.cumsum(np.append(0, lengths)))
+    values, offsets = _column_hash(column.flatten()), np.cumsum(np.append(0, lengths))
+    hashes = _sequence_hash(values, offsets)
+    single = lengths == 1
+    hashes[single] = values[offsets[:-1][single]]
+    hashes[lengths == 0] = _EMPTY
+    return hashes
 
 
 def _number_bits(numbers: np.ndarray) -> np.ndarray:

@@ -20,11 +20,12 @@ EPOCH = dt.date(1970, 1, 1)
 
 @dataclass(frozen=True)
 class Found:
-    """A file of a span."""
+    """A file of a span. `written`: the digits of the span and the version as they stand in the path."""
 
     path: str
     span: int
     version: int | None
+    written: tuple[str, ...] = ()
 
 
 def glob_of(pattern: str) -> str:
@@ -39,7 +40,7 @@ def matched(pattern: str, paths: Iterable[str]) -> Iterator[Found]:
         found = expression.search(path)
         if found is not None:
             fields = {name: int(value) for name, value in found.groupdict().items()}
-            yield Found(path, _number(fields, path), fields.get("VERSION"))
+            yield Found(path, _number(fields, path), fields.get("VERSION"), tuple(found.groupdict().values()))
 
 
 def number_of(span: int | str) -> int:
@@ -54,7 +55,8 @@ def number_of(span: int | str) -> int:
 
 def name_of(number: int, pattern: str) -> str:
     """What people call the span: its date, or its number."""
-    return str(EPOCH + dt.timedelta(number)) if placeholders(pattern) >= DATE else str(number)
+    dated = placeholders(pattern) >= DATE and number <= (dt.date.max - EPOCH).days
+    return str(EPOCH + dt.timedelta(number)) if dated else str(number)
 
 
 def window_of(data: DataConfig, numbers: Sequence[int]) -> tuple[int, int]:
@@ -74,7 +76,8 @@ def _expression(pattern: str) -> re.Pattern[str]:
     for text, name, width in _pieces(plain):
         parts.append(_glob_expression(text))
         if name:
-            digits = {"YYYY": r"\d{4}", "MM": r"\d{2}", "DD": r"\d{2}"}.get(name, rf"\d{{{width},}}")
+            whole = r"(?<!\d)" if text.endswith("*") else ""  # a wildcard takes no digits of the number behind it
+            digits = {"YYYY": r"\d{4}", "MM": r"\d{2}", "DD": r"\d{2}"}.get(name, rf"{whole}\d{{{width},}}")
             parts.append(f"(?P={name})" if name in seen else f"(?P<{name}>{digits})")
             seen.add(name)
     return re.compile(f"(?:^|/){''.join(parts)}$")
@@ -93,7 +96,7 @@ def _glob_expression(text: str) -> str:
     out = ""
     for piece in re.split(r"(\*\*/?|\*|\?|\[!?[^]]+\])", text):
         if piece.startswith("**"):
-            out += ".*"
+            out += "(?:.*/)?" if piece.endswith("/") else ".*"
         elif piece == "*":
             out += "[^/]*"
         elif piece == "?":

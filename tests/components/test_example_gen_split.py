@@ -198,3 +198,13 @@ def test_a_pile_fits_into_memory_and_their_number_stays_bounded(held: float, sha
     assert sum(planned.shards[split] * planned.piles[split] for split in SPLITS) <= MOST_PILES + 2 * sum(
         planned.shards.values()
     )
+
+
+def test_a_row_keeps_its_hash_when_others_make_its_column_one_of_lists() -> None:
+    for values, arrow in (([3, 5, None], pa.int64()), (["a", "", None], pa.string()), ([0.5, 2.0, None], pa.float64())):
+        single = pa.RecordBatch.from_arrays([pa.array(values, arrow)], names=["t"])
+        lists = [None if value is None else [value] for value in values]
+        listed = pa.RecordBatch.from_arrays([pa.array([*lists, values[:2], []], pa.list_(arrow))], names=["t"])
+        hashes = row_hash(listed, ["t"], 0).tolist()
+        assert hashes[:3] == row_hash(single, ["t"], 0).tolist()
+        assert len(set(hashes)) == 5
