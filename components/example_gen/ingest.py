@@ -45,9 +45,6 @@ from configs.errors import DataError
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """What a disk says that takes no more."""
 
-GAPS = 10
-"""Missing spans that are named one by one."""
-
 READ_BY = {"source", "types", "schema_file", "columns", "on_bad_record"}
 """The settings that decide what is read of a span. All others decide how it is written."""
 
@@ -257,8 +254,8 @@ def _gaps(manifest: Manifest) -> Iterator[str]:
     """A line about spans that are not there."""
     names = manifest.missing
     if names:
-        more = f" and {len(names) - GAPS} more" if len(names) > GAPS else ""
-        yield f"there is no data for {', '.join(names[:GAPS])}{more}"
+        more = f" and {manifest.missing_count - len(names):,} more" if manifest.missing_count > len(names) else ""
+        yield f"there is no data for {', '.join(names)}{more}"
 
 
 def _told(manifest: Manifest, run: _Run, written: Sequence[Written]) -> str:
