@@ -36,10 +36,16 @@ def check_data(loaded: Loaded) -> list[Problem]:
     try:
         columns = _columns(config.data)
     except DataError as error:
-        findings.append((("data", "source", "path"), str(error)))
+        findings.append((_source(config.data.source), str(error)))
     else:
         findings += _names(config, columns)
     return loaded.problems(findings)
+
+
+def _source(source: SourceConfig) -> Where:
+    """Where it is said what is read: `path`, of a source that has one and has it set."""
+    where: Where = ("data", "source")
+    return where if getattr(source, "path", None) is None else (*where, "path")
 
 
 def _columns(data: DataConfig) -> list[str]:

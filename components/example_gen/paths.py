@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,6 +42,24 @@ def resolve(path: str | Iterable[str]) -> list[str]:
     return sorted({file for found in at_once(_matches, patterns) for file in found})
 
 
+def fixed_folder(patterns: Sequence[str]) -> str:
+    """The deepest folder that holds all that the patterns can ever match, as `resolve` spells it; it depends on them
+    alone, not on the files that there are. Empty for patterns that have nothing in common.
+    """
+    folders = [
+        list(takewhile(lambda name: not glob.has_magic(name), _spelled(one).split("/")[:-1])) for one in patterns
+    ]
+    return "/".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False)))
+
+
+def _spelled(pattern: str) -> str:
+    if is_remote(pattern):
+        from components.example_gen.remote.place import place_of
+
+        return str(place_of(pattern))
+    return inside_package(pattern) if pattern.startswith(PACKAGE) else str(Path(pattern).expanduser().absolute())
+
+
 def _matches(pattern: str) -> list[str]:
     if is_remote(pattern):
         from components.example_gen.remote.find import find
@@ -50,7 +69,7 @@ def _matches(pattern: str) -> list[str]:
     if scheme and scheme[0] != PACKAGE:
         known = ", ".join((PACKAGE, *REMOTE))
         raise DataError(f"nothing here reads {scheme[0]}", file=pattern, hint=f"Paths are local, or start with {known}")
-    local = inside_package(pattern) if pattern.startswith(PACKAGE) else str(Path(pattern).expanduser().absolute())
+    local = _spelled(pattern)
     try:
         found = [local] if Path(local).exists() else glob.glob(local, recursive=True)
     except OSError as error:

@@ -38,9 +38,11 @@ class TextSource(FileSource):
     keep: str | None = None
     """A regular expression (RE2) that must match somewhere in a text, or it is left out; null: all are kept."""
     text_key: Name | None = None
-    """A column of this name, such as `notes.txt:120`, says from which text an example is: the name of its file and the
-    byte at which it starts. With `data.split_key` set to it, all windows of a text land in the same split; otherwise
-    windows that share most of their words land in different ones. null: there is no such column."""
+    """A column of this name, such as `notes.txt:120`, says from which text an example is: its file and the byte at
+    which it starts. Files in folders below the part of `path` without wildcards and placeholders (of several paths, the
+    part that they share) are named with those folders, so `notes/*/*.txt` gives `june/a.txt:120`. With
+    `data.split_key` set to it, all windows of a text land in the same split; otherwise windows that share most of their
+    words land in different ones. null: there is no such column."""
 
     @model_validator(mode="after")
     def _settings_agree(self) -> TextSource:

@@ -11,9 +11,9 @@ from configs.section import Name, Section
 
 class TfdsSource(Section):
     """A dataset that TensorFlow Datasets has prepared on disk; nothing is downloaded. Needs `pip install
-    headrace[tfds]`. Class labels are ints, images stay encoded as they lie on disk, sequences of numbers or texts are
-    multi-valued features. Features within features, and tensors of two dimensions or more that are no images, are not
-    read: leave them out with `data.columns`.
+    headrace[tfds]`; preparing a dataset needs `pip install importlib_resources` too. Class labels are ints, images stay
+    encoded as they lie on disk, sequences of numbers or texts are multi-valued features. Features within features, and
+    tensors of two dimensions or more that are no images, are not read: leave them out with `data.columns`.
     """
 
     kind: Literal["tfds"]

@@ -93,6 +93,38 @@ def test_windows_of_one_text_share_a_split_by_its_key(documentation: Path, tmp_p
     }
 
 
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        ("d/*/body.txt", [f"{number}/body.txt:0" for number in range(1, 10)]),
+        ("d/**/*.txt", [f"{number}/body.txt:0" for number in range(1, 10)]),
+        ("d/{SPAN}/body.txt", [f"{number}/body.txt:0" for number in range(1, 10)]),
+        ("d/1/body.txt", ["body.txt:0"]),
+        (("d/1/*.txt", "d/2/*.txt"), ["1/body.txt:0", "2/body.txt:0"]),
+    ],
+)
+def test_files_of_one_name_have_keys_of_their_own_that_other_files_do_not_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paths: str | tuple[str, ...], names: list[str]
+) -> None:
+    for number in range(1, 10):
+        (tmp_path / f"d/{number}").mkdir(parents=True)
+        (tmp_path / f"d/{number}/body.txt").write_text("some text")
+    monkeypatch.chdir(tmp_path)
+    source = TextSource(kind="text", path=paths, text_key="from", unit="file")
+    files = [str(tmp_path / "d" / name.rpartition(":")[0]) for name in names]
+    if names == ["body.txt:0"]:
+        files = [str(tmp_path / "d/1/body.txt")]
+
+    def keys(files: list[str]) -> list[str]:
+        opened = open_source(source, files)
+        parts = opened.parts(in_place)
+        kinds = opened.survey(parts[0], {}).kinds
+        return [row["from"] for part in parts for batch in opened.batches(part, kinds) for row in batch.to_pylist()]
+
+    assert keys(files) == names
+    assert [key for file in files for key in keys([file])] == names
+
+
 def _subsets(names: list[str]) -> list[set[str]]:
     return [{name for place, name in enumerate(names) if number >> place & 1} for number in range(1 << len(names))]
 
@@ -142,6 +174,8 @@ def test_texts_of_an_object_store_are_read(s3_bucket: Bucket, monkeypatch: pytes
     expected = [("one", "two"), ("three", "four"), ("four", "five"), ("seven", "eight")]
     across = [("two", "three"), ("five", "six")] if unit == "file" else []
     assert sorted((row["words"][0], row["next_word"]) for row in rows) == sorted(expected + across)
+    _, rows = read(source_of(f"{s3_bucket.url}/*", unit="file", text_key="from"))
+    assert [row["from"] for row in rows] == ["a.txt:0", "b.txt.gz:0"]
 
 
 @pytest.mark.parametrize("unit", ["line", "file"])

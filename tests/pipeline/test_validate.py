@@ -55,6 +55,23 @@ def test_spans_that_are_not_there_are_told_at_the_path() -> None:
     assert problem.startswith("c.yaml:3: data.source.path: there is no span 2026-02-01")
 
 
+@pytest.mark.parametrize(
+    ("source", "head"),
+    [
+        ("{kind: sql, url: 'sqlite:////gone/x.db', table: t}", "data.source: "),
+        ("{kind: tfds, name: gone, data_dir: /gone}", "data.source: "),
+        ("{kind: arrays, path: gone.npz}", "data.source.path: "),
+        ("{kind: arrays, function: gone.arrays}", "data.source: "),
+        ("{kind: images, path: gone}", "data.source.path: "),
+        ("{kind: images, index: gone.csv}", "data.source: "),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_told_at_a_setting_that_it_has(source: str, head: str) -> None:
+    (problem,) = told(CONFIG.replace("{kind: csv, path: trips.csv}", source))
+    assert problem.startswith(f"c.yaml:3: {head}")
+    assert "gone" in problem
+
+
 def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parents[2]
     monkeypatch.chdir(root)

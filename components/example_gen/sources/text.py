@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain
-from pathlib import PurePath
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,9 @@ import pyarrow.compute as pc
 
 from components.example_gen.delimited.files import is_gzip
 from components.example_gen.parts import cut, grouped, part_length
+from components.example_gen.paths import fixed_folder
 from components.example_gen.sources.base import Reading, Skipped, Spread, Survey
+from components.example_gen.span_paths import glob_of
 from components.example_gen.storage import resolve, stats
 from components.example_gen.text.read import Stretch, Texts, decoded, lines, whole
 from components.example_gen.text.windows import Windows, windows
@@ -30,11 +31,12 @@ KINDS: Mapping[str, Kind] = {"text": "string", "words": "string list", "next_wor
 
 @dataclass(frozen=True)
 class TextFiles:
-    """The texts of one config, in the order of their paths."""
+    """The texts of one config, in the order of their paths. `folder`: where the names of files start in a key."""
 
     source: TextSource
     files: tuple[str, ...]
     reading: Reading = field(default_factory=Reading)
+    folder: str = ""
 
     @classmethod
     def open(cls, source: TextSource, files: Sequence[str] | None, reading: Reading) -> TextFiles:
@@ -43,7 +45,9 @@ class TextFiles:
             pc.match_substring_regex(pa.array([""]), source.keep or "")
         except pa.ArrowInvalid as error:
             raise DataError(f"`data.source.keep` is no regular expression of RE2: {error}") from None
-        return cls(source, tuple(sorted(files if files is not None else resolve(source.path))), reading)
+        found = tuple(sorted(files if files is not None else resolve(source.path)))
+        patterns = [source.path] if isinstance(source.path, str) else source.path
+        return cls(source, found, reading, fixed_folder([glob_of(pattern) for pattern in patterns]))
 
     def columns(self) -> list[str]:
         """Known from the config."""
@@ -97,7 +101,7 @@ class TextFiles:
             values = pc.utf8_trim_whitespace(values)
             kept = self._kept(values)
             places = places[np.asarray(kept)]
-            keys = _keys(texts, places) if self.source.text_key else pa.nulls(len(places))
+            keys = _keys(texts, places, self.folder) if self.source.text_key else pa.nulls(len(places))
             yield values.filter(kept), keys, skipped
 
     def _kept(self, texts: pa.StringArray) -> pa.BooleanArray:
@@ -123,9 +127,9 @@ class TextFiles:
             yield pa.RecordBatch.from_arrays(arrays, names=list(kinds))
 
 
-def _keys(texts: Texts, places: np.ndarray) -> pa.StringArray:
-    """`name.txt:120`: the file's name, and the byte at which the text starts."""
-    names = {path: PurePath(path).name for path in set(texts.paths)}
+def _keys(texts: Texts, places: np.ndarray, folder: str) -> pa.StringArray:
+    """`name.txt:120`: the file's path from the folder on, and the byte at which the text starts."""
+    names = {path: path.removeprefix(f"{folder}/") for path in set(texts.paths)}
     files = pa.array([names[texts.paths[place]] for place in places], pa.string())
     return pc.binary_join_element_wise(files, pa.array(texts.offsets[places]).cast(pa.string()), ":")
 
