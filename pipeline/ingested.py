@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pipeline.local.record import RunRecord, Status
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """`skipped`: the number of records left out, of `records`; `places`: what is told of the first ones; `notes`: only
-    if the data was read in this run.
+    """`skipped`: the number of records left out, of `records`; `places`: what is told of the first ones; `notes`: lines
+    on spans that are not there and, if the data was read in this run, on files that are not as they were; `plan`: one
+    line about the spans and shards.
     """
 
     skipped: int = 0
     records: int = 0
     places: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    plan: str = ""
 
     @property
     def skipped_share(self) -> float:
@@ -30,17 +32,20 @@ def ingested(record: RunRecord) -> Ingested:
     """What is known of a run; empty where it did not come so far."""
     for node in record.nodes:
         if node.id == "ExampleGen" and node.status in (Status.DONE, Status.CACHED) and "examples" in node.outputs:
-            found = _read(node.outputs["examples"].properties)
-            return found if node.status is Status.DONE else replace(found, notes=())
+            return _read(node.outputs["examples"].properties, now=node.status is Status.DONE)
     return Ingested()
 
 
-def _read(properties: Mapping[str, str | int | float]) -> Ingested:
+def _read(properties: Mapping[str, str | int | float], *, now: bool) -> Ingested:
+    """`now`: whether this run wrote it; else what was true of that other run alone is left out."""
     skipped = json.loads(str(properties.get("skipped", "{}")))
     count = int(skipped.get("count", 0))
     rows = sum(json.loads(str(properties.get("rows", "{}"))).values())
-    notes = json.loads(str(properties.get("notes", "[]")))
-    return Ingested(count, rows + count, tuple(map(_shown, skipped.get("told", ()))), tuple(map(_shown, notes)))
+    listed, lines = (("gaps", "notes"), ("plan", "read")) if now else (("gaps",), ("plan",))
+    notes = [line for name in listed for line in json.loads(str(properties.get(name, "[]")))]
+    plan = "; ".join(str(properties[name]) for name in lines if name in properties)
+    told = tuple(map(_shown, skipped.get("told", ())))
+    return Ingested(count, rows + count, told, tuple(map(_shown, notes)), _shown(plan))
 
 
 def _shown(line: str) -> str:

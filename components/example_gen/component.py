@@ -59,11 +59,14 @@ def _describe(examples: artifact.Artifact, manifest: Manifest, found: Ingested) 
         examples.set_string_custom_property("spans", json.dumps(dict(found.spans)))
     if found.skipped.count:
         examples.set_string_custom_property("skipped", json.dumps(asdict(found.skipped)))
-    if found.notes:
-        examples.set_string_custom_property("notes", json.dumps(list(found.notes)))
+    for name, lines in (("gaps", found.gaps), ("notes", found.changes)):
+        if lines:
+            examples.set_string_custom_property(name, json.dumps(list(lines)))
     examples.set_string_custom_property("rows", json.dumps(dict(found.rows)))
     examples.set_string_custom_property("types", json.dumps(dict(found.kinds)))
     examples.set_string_custom_property("plan", found.plan)
+    if found.read:
+        examples.set_string_custom_property("read", found.read)
 
 
 class ExampleGenSpec(component_spec.ComponentSpec):

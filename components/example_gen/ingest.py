@@ -35,7 +35,7 @@ from components.example_gen.sources import (
     is_files,
     open_source,
 )
-from components.example_gen.span_store import SpanStore, key_of, link
+from components.example_gen.span_store import SpanStore, Written, key_of, link
 from components.example_gen.split import Layout, Shard
 from components.example_gen.types import Kind, declared_types, widest
 from components.example_gen.write import Read, Writer
@@ -55,7 +55,8 @@ CHECKED_BY = {"window", "spans", "fingerprint", "max_bad_fraction", "on_anomaly"
 @dataclass(frozen=True)
 class Ingested:
     """What came out: rows of each split, the kind of each column, one line about the shards, the key of each span (see
-    `span_store`; empty for data without spans), the records left out, and lines that a user should see.
+    `span_store`) and one line about which were read now (both empty for data without spans), the records left out, and
+    lines that a user should see: `gaps` on what is not there, `changes` on what is not as it was.
     """
 
     rows: Mapping[str, int]
@@ -63,16 +64,16 @@ class Ingested:
     plan: str
     spans: Mapping[str, str] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
-    notes: Sequence[str] = ()
+    read: str = ""
+    gaps: Sequence[str] = ()
+    changes: Sequence[str] = ()
 
-
-@dataclass(frozen=True)
-class Written:
-    """The shards of a span: their folder, the rows of each split, and one line about them."""
-
-    folder: Path
-    rows: Mapping[str, int]
-    plan: str
+    @property
+    def log(self) -> str:
+        """All of it but the keys, for people."""
+        told = f"Shards: {self.plan}{self.read and '; '}{self.read}"
+        lines = [f"Rows: {dict(self.rows)}", f"Types: {self.kinds}", told]
+        return "\n".join([*lines, *self.gaps, *self.changes, *self.skipped.told])
 
 
 def ingest(
@@ -90,7 +91,7 @@ def ingest(
         named = [span for span in manifest.spans if span.name]
         store = store or SpanStore()
         files = [file for span in manifest.spans for file in span.files]
-        notes = [*_gaps(manifest), *store.changed(files)]
+        changes = list(store.changed(files))
         run = _Run(data, manifest.checksums, store if named else SpanStore(), make_spread, work)
         opened = [run.open(span) for span in manifest.spans]
         declared = declared_types(data, list(dict.fromkeys(name for one in opened for name in one.columns)))
@@ -108,11 +109,12 @@ def ingest(
             spans[look.span.name] = key
         rows = sum((Counter(out.rows) for out in written), Counter[str]())
         check_splits(data, rows)
-        told = written[0].plan if len(written) == 1 else _told(manifest, run, written)
-        print(f"Rows: {dict(rows)}\nTypes: {kinds}\nShards: {told}", *notes, *skipped.told, sep="\n", flush=True)
         store.remember(files)
         ordered = {split: rows[split] for split in data.splits}
-        return Ingested(ordered, kinds, told, spans if named else {}, skipped, notes)
+        told, read = _plan(manifest, written), run.told_read if named else ""
+        found = Ingested(ordered, kinds, told, spans if named else {}, skipped, read, list(_gaps(manifest)), changes)
+        print(found.log, flush=True)
+        return found
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,11 @@ class _Run:
     room: int = MOST
     """Bytes of raw data whose columns may still be kept between looking and writing."""
 
+    @property
+    def told_read(self) -> str:
+        """Which spans had to be read."""
+        return f"read now: {', '.join(self.read) if self.read else 'none, all were kept'}"
+
     def open(self, span: Span) -> _Opened:
         """What columns are in a span: from the store, or by a look at its files."""
         reading = Reading(_columns(self.data), self.data.on_bad_record == "skip")
@@ -190,14 +197,13 @@ class _Run:
         key = key_of(look.key, own, settings)
         found = self.kept.shards(key)
         if found is not None:
-            return key, Written(found[0], **found[1])
+            return key, found
         self.read.append(look.span.name)
         folder, rows, told = self._write(look, own)
         self._check_unchanged(look.span)
         if is_files(self.data.source):
             check_written(look.survey, rows, look.span.paths[0])
-        about = {"rows": rows, "plan": told}
-        return key, Written(self.kept.keep_shards(key, folder, about), rows, told)
+        return key, self.kept.keep_shards(key, Written(folder, rows, told))
 
     def _write(self, look: _Look, kinds: Mapping[str, Kind]) -> tuple[Path, dict[str, int], str]:
         data, source, spread = self.data, look.source, self._spread(look.span, "write")
@@ -258,13 +264,16 @@ def _gaps(manifest: Manifest) -> Iterator[str]:
         yield f"there is no data for {', '.join(names)}{more}"
 
 
-def _told(manifest: Manifest, run: _Run, written: Sequence[Written]) -> str:
+def _plan(manifest: Manifest, written: Sequence[Written]) -> str:
+    """Which spans there are, and how they are laid out."""
     names = [span.name for span in manifest.spans]
-    files = sum(len(list(out.folder.glob("Split-*/*"))) for out in written)
-    return (
-        f"{len(names)} spans, {names[0]} to {names[-1]}, in {files} shards; read now:"
-        f" {', '.join(run.read) if run.read else 'none, all were kept'}"
-    )
+    if len(names) > 1:
+        files = sum(len(list(out.folder.glob("Split-*/*"))) for out in written)
+        return f"{len(names)} spans, {names[0]} to {names[-1]}, in {files} shards"
+    (span,), (out,) = manifest.spans, written
+    if not span.name:
+        return out.plan
+    return f"span {span.name}{'' if span.version is None else f', version {span.version}'}: {out.plan}"
 
 
 def _read(

@@ -6,7 +6,8 @@
     <store>/seen.json                          size and mark of each file when it was last read
 
 A key is a digest of all that decides the content, so nothing kept is ever changed. Shards are hard-linked from here
-into the Examples artifacts; removing the store costs time, and nothing else.
+into the Examples artifacts; removing the store costs time, and nothing else. What is kept and cannot be read counts as
+not kept, and so do shards that are not all there at their full size.
 """
 
 from __future__ import annotations
@@ -15,13 +16,40 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from components.example_gen.sources import Skipped, Survey
+from pydantic import TypeAdapter
+
+from components.example_gen.sources import Survey
 from components.example_gen.storage import UNKNOWN, FileState
+
+
+@dataclass(frozen=True)
+class Written:
+    """The shards of a span: their folder, the rows of each split, and one line about them."""
+
+    folder: Path
+    rows: Mapping[str, int]
+    plan: str
+
+
+@dataclass(frozen=True)
+class _Shards:
+    """What is kept about shards. `files`: the bytes of each."""
+
+    rows: dict[str, int]
+    plan: str
+    files: dict[str, int]
+
+
+_Form = TypeVar("_Form")
+_COLUMNS: TypeAdapter[list[str]] = TypeAdapter(list[str])
+_SURVEY: TypeAdapter[Survey] = TypeAdapter(Survey)
+_SHARDS: TypeAdapter[_Shards] = TypeAdapter(_Shards)
+_SEEN: TypeAdapter[dict[str, tuple[int, str]]] = TypeAdapter(dict[str, tuple[int, str]])
 
 
 def key_of(*parts: object) -> str:
@@ -37,8 +65,7 @@ class SpanStore:
 
     def columns(self, key: str) -> list[str] | None:
         """The columns of a span, as they were found before."""
-        told: list[str] | None = self._read(key, "columns.json")
-        return told
+        return self._read(key, "columns.json", _COLUMNS)
 
     def keep_columns(self, key: str, columns: Sequence[str]) -> None:
         """Remember the columns of a span."""
@@ -46,31 +73,32 @@ class SpanStore:
 
     def survey(self, key: str) -> Survey | None:
         """What was seen in a span before."""
-        told = self._read(key, "survey.json")
-        if told is None:
-            return None
-        skipped = Skipped(told["skipped"]["count"], tuple(told["skipped"]["told"]))
-        return Survey(**{**told, "skipped": skipped})
+        found = self._read(key, "survey.json", _SURVEY)
+        return found if found and found.rows else None
 
     def keep_survey(self, key: str, survey: Survey) -> None:
         """Remember what was seen in a span."""
         self._write(key, "survey.json", asdict(survey))
 
-    def shards(self, key: str) -> tuple[Path, dict[str, Any]] | None:
-        """The folder of a span's shards, and what was told with `keep_shards`."""
-        told = self._read(key, "ingested.json")
-        return None if told is None or self._folder is None else (self._folder / key, told)
+    def shards(self, key: str) -> Written | None:
+        """The shards of a span, if they are all there as `keep_shards` took them."""
+        told = self._read(key, "ingested.json", _SHARDS)
+        if told is None or self._folder is None or told.files != _sizes(self._folder / key):
+            return None
+        return Written(self._folder / key, told.rows, told.plan)
 
-    def keep_shards(self, key: str, folder: Path, told: dict[str, Any]) -> Path:
-        """Take a folder of shards into the store, where there is one; where it lies from now on."""
+    def keep_shards(self, key: str, written: Written) -> Written:
+        """Take shards into the store, where there is one, in place of what is there; where they lie from now on."""
         if self._folder is None:
-            return folder
+            return written
         target = self._folder / key
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(target)
-        self._write(key, "ingested.json", told)
-        return target
+        _to_disk(written.folder)
+        written.folder.rename(target)
+        told = _Shards(rows=dict(written.rows), plan=written.plan, files=_sizes(target))
+        self._write(key, "ingested.json", asdict(told))
+        return replace(written, folder=target)
 
     def changed(self, files: Iterable[FileState]) -> Iterator[str]:
         """A line about each file that is not as it was when it was last read."""
@@ -88,13 +116,11 @@ class SpanStore:
             self._put(self._folder / "seen.json", {**self._seen(), **now})
 
     def _seen(self) -> dict[str, list[Any]]:
-        path = self._folder and self._folder / "seen.json"
-        seen: dict[str, list[Any]] = json.loads(path.read_text()) if path and path.exists() else {}
-        return seen
+        seen = None if self._folder is None else _parsed(self._folder / "seen.json", _SEEN)
+        return {path: list(state) for path, state in (seen or {}).items()}
 
-    def _read(self, key: str, name: str) -> Any:
-        path = self._folder and self._folder / key / name
-        return json.loads(path.read_text()) if path and path.exists() else None
+    def _read(self, key: str, name: str, form: TypeAdapter[_Form]) -> _Form | None:
+        return None if self._folder is None else _parsed(self._folder / key / name, form)
 
     def _write(self, key: str, name: str, told: object) -> None:
         if self._folder is not None:
@@ -107,6 +133,33 @@ class SpanStore:
         half = path.with_suffix(".half")
         half.write_text(json.dumps(told))
         half.replace(path)
+
+
+def _parsed(path: Path, form: TypeAdapter[_Form]) -> _Form | None:
+    """What a file holds, if it is there and whole."""
+    try:
+        return form.validate_json(path.read_bytes(), strict=True)
+    except (OSError, ValueError):
+        return None
+
+
+def _shards(folder: Path) -> list[Path]:
+    return sorted(folder.glob("Split-*/*"))
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    """The bytes of each shard."""
+    return {str(path.relative_to(folder)): path.stat().st_size for path in _shards(folder)}
+
+
+def _to_disk(folder: Path) -> None:
+    """So that a power loss takes nothing of the shards that are then said to be there."""
+    for path in [*_shards(folder), *folder.glob("Split-*"), folder]:
+        opened = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def link(source: Path, target: Path) -> None:

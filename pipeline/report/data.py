@@ -41,12 +41,11 @@ class ColumnRow:
 
 @dataclass(frozen=True)
 class Data:
-    """`plan` is the shard planner's reason; `described` the split whose columns are shown."""
+    """`described` is the split whose columns are shown."""
 
     splits: list[SplitRow]
     columns: list[ColumnRow]
     described: str = ""
-    plan: str = ""
     ingested: Ingested = field(default_factory=Ingested)
 
     @property
@@ -61,12 +60,10 @@ def read_data(folder: RunFolder) -> Data:
     rows = {split.name: split.rows for split in statistics.values()} or _rows_written(folder)
     described = statistics.get(_TRAIN) or next(iter(statistics.values()), None)
     examples = folder.directory("ExampleGen", "examples")
-    artifact = folder.output("ExampleGen", "examples")
     return Data(
         splits=[_split_row(name, number, sum(rows.values()), examples) for name, number in rows.items()],
         columns=_column_rows(described, folder.config) if described else [],
         described=described.name if described else "",
-        plan=str(artifact.properties.get("plan", "")) if artifact else "",
         ingested=ingested(folder.record),
     )
 

@@ -209,11 +209,11 @@ def test_date_that_does_not_exist_names_the_file(folder: Path) -> None:
 def test_missing_days_are_told(folder: Path) -> None:
     days("2026-01-01", "2026-01-02", "2026-01-04", "2026-01-06")
     examples = generate(folder, config(DAYS, window=4))
-    assert told(examples, "notes") == ["there is no data for 2026-01-03, 2026-01-05"]
+    assert told(examples, "gaps") == ["there is no data for 2026-01-03, 2026-01-05"]
     assert list(told(examples, "spans")) == ["2026-01-04", "2026-01-06"]
-    assert told(generate(folder, config(DAYS, window=1)), "notes") == []
+    assert told(generate(folder, config(DAYS, window=1)), "gaps") == []
     days("2026-03-01")
-    (note,) = told(generate(folder, config(DAYS, window="all")), "notes")
+    (note,) = told(generate(folder, config(DAYS, window="all")), "gaps")
     assert note.endswith("2026-01-13, 2026-01-14 and 45 more")
 
 
@@ -230,11 +230,11 @@ def test_only_the_new_span_is_read(folder: Path, reads: Counter[str]) -> None:
     assert {name.split()[1] for name in reads} == {"2026-01-03.csv"}
     assert ids(second) == [*range(1000, 1040), *range(2000, 2040)]
     assert told(first, "spans")["2026-01-02"] == told(second, "spans")["2026-01-02"]
-    assert "read now: 2026-01-03" in second.get_string_custom_property("plan")
+    assert second.get_string_custom_property("read") == "read now: 2026-01-03"
     reads.clear()
     third = generate(folder, config(DAYS, window=3))
     assert not reads
-    assert "read now: none" in third.get_string_custom_property("plan")
+    assert third.get_string_custom_property("read") == "read now: none, all were kept"
     assert ids(third) == ids(generate(folder, config(DAYS, window=3), store=False))
 
 
@@ -304,7 +304,7 @@ def test_span_that_vanished_is_told_and_left_out(folder: Path) -> None:
     generate(folder, config(DAYS, window=3))
     Path("in/2026-01-02.csv").unlink()
     examples = generate(folder, config(DAYS, window=3))
-    assert told(examples, "notes") == ["there is no data for 2026-01-02"]
+    assert told(examples, "gaps") == ["there is no data for 2026-01-02"]
     assert ids(examples) == [*range(40), *range(2000, 2040)]
 
 
@@ -375,6 +375,72 @@ def test_removed_store_costs_only_time(folder: Path) -> None:
     shutil.rmtree(folder / "store")
     second = generate(folder, config(DAYS, window=2))
     assert (rows_of(first), told(first, "spans")) == (rows_of(second), told(second, "spans"))
+
+
+@pytest.mark.parametrize("damage", ["folder", "split", "shard", "empty", "cut"])
+def test_span_whose_shards_are_not_all_there_is_read_again(folder: Path, reads: Counter[str], damage: str) -> None:
+    days("2026-01-01", "2026-01-02")
+    data = config(DAYS, window=2, shards=2)
+    before = generate(folder, data)
+    whole, key = rows_of(before), told(before, "spans")["2026-01-01"]
+    shutil.rmtree(before.uri)
+    shard = folder / "store" / key / "Split-train" / "data_tfrecord-00001-of-00002.gz"
+    if damage in ("folder", "split"):
+        shutil.rmtree(shard.parent.parent if damage == "folder" else shard.parent)
+    elif damage == "shard":
+        shard.unlink()
+    else:
+        os.truncate(shard, 0 if damage == "empty" else shard.stat().st_size - 1)
+    for again in ({"batches 2026-01-01.csv"}, set()):
+        reads.clear()
+        assert rows_of(generate(folder, data)) == whole
+        assert set(reads) == again
+
+
+@pytest.mark.parametrize("text", ["{", "", "[]", "null", "1", '{"rows": 1}', "{}", "\0\0", "[1]"])
+def test_store_that_cannot_be_read_counts_as_empty(folder: Path, text: str) -> None:
+    days("2026-01-01")
+    whole = rows_of(generate(folder, config(DAYS)))
+    kept = list((folder / "store").rglob("*.json"))
+    assert {path.name for path in kept} == {"seen.json", "survey.json", "columns.json", "ingested.json"}
+    for path in kept:
+        sound = path.read_text()
+        path.write_text(text)
+        again = generate(folder, config(DAYS))
+        assert rows_of(again) == whole
+        assert told(again, "notes") == []
+        assert path.read_text() == sound or (path.name, text) == ("columns.json", "[]")
+
+
+def test_shards_are_on_disk_before_they_are_said_to_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    days("2026-01-01")
+    synced: set[int] = set()
+    plain = os.fsync
+
+    def fsync(opened: int) -> None:
+        assert not list((folder / "store").glob("*/ingested.json"))
+        synced.add(os.fstat(opened).st_ino)
+        plain(opened)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    generate(folder, config(DAYS))
+    (kept,) = (folder / "store").glob("*/ingested.json")
+    assert {path.stat().st_ino for path in kept.parent.glob("Split-*/*")} <= synced
+    assert len(list(kept.parent.glob("Split-*/*"))) == 2
+
+
+def test_one_span_is_told_with_its_version(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for version in (1, 3):
+        write(f"in/7/v{version}/a.csv", version, rows=20)
+    days("2026-01-01")
+    numbered = generate(folder, config("in/{SPAN}/v{VERSION}/*.csv"))
+    assert numbered.get_string_custom_property("plan").startswith("span 7, version 3: ")
+    dated = generate(folder, config(DAYS))
+    assert dated.get_string_custom_property("plan").startswith("span 2026-01-01: ")
+    assert "; read now: 2026-01-01\n" in capfd.readouterr().out
+    plain = generate(folder, config("in/2026-01-01.csv"))
+    assert "span" not in plain.get_string_custom_property("plan")
+    assert not plain.get_string_custom_property("read")
 
 
 @pytest.mark.parametrize("killed_in", ["_write", "_put"])

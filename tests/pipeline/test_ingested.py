@@ -9,7 +9,7 @@ from pipeline.terminal.summary import summary
 
 
 def run(status: Status = Status.DONE, **properties: Any) -> RunRecord:
-    told = {name: json.dumps(value) for name, value in properties.items()}
+    told: dict[str, str | int | float] = {name: json.dumps(value) for name, value in properties.items()}
     node = NodeRecord("ExampleGen", status=status, outputs={"examples": ArtifactRecord("Examples", "x", told)})
     return RunRecord("r-1", "p", "c.yaml", started=1.0, status=Status.INTERRUPTED, nodes=[node])
 
@@ -40,3 +40,15 @@ def test_what_was_left_out_is_told_of_data_that_was_read_before_too() -> None:
         "left out  1 of 2 records, which cannot be read",
         "          f.csv:2: x",
     ]
+
+
+def test_gap_is_told_in_each_run_and_what_was_read_in_that_run_alone() -> None:
+    told = {"gaps": ["there is no data for 2"], "notes": ["f.csv changed"]}
+    for status, notes, plan in (
+        (Status.DONE, ("there is no data for 2", "f.csv changed"), "3 spans; read now: 1, 2"),
+        (Status.CACHED, ("there is no data for 2",), "3 spans"),
+    ):
+        record = run(status, rows={"train": 1}, **told)
+        record.nodes[0].outputs["examples"].properties |= {"plan": "3 spans", "read": "read now: 1, 2"}
+        assert ingested(record).notes == notes
+        assert ingested(record).plan == plan
