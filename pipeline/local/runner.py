@@ -117,8 +117,8 @@ class _Run:
 
     def carry_out(self) -> None:
         """Run to the end, whatever the end is."""
-        self._tell()
         try:
+            self._tell()
             self._nodes = {node["id"]: node for node in self._warm.nodes()}
             self._record.nodes = [NodeRecord(id_, list(node["upstream"])) for id_, node in self._nodes.items()]
             self._start_ready()
