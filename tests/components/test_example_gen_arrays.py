@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import tensorflow as tf
+from decoded_examples import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,14 +54,6 @@ def read(
     rows = [decoded(record) for batch in batches for record in encode(batch).to_pylist()]
     assert sum(survey.rows.values()) == len(rows)
     return kinds, rows
-
-
-def decoded(record: bytes) -> dict[str, list | None]:
-    features = tf.train.Example.FromString(record).features.feature
-    return {
-        name: None if (kind := own.WhichOneof("kind")) is None else list(getattr(own, kind).value)
-        for name, own in features.items()
-    }
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import proto_utils
 from tfx_bsl.tfxio import tf_example_record
 
+from components.example_gen import parts as parts_module
 from components.example_gen import shards as shards_module
 from components.example_gen.component import ExampleGen, Executor
 from components.example_gen.find import find_spans
 from components.example_gen.ingest import ingest
 from components.example_gen.manifest import Manifest, check_unchanged
 from components.example_gen.paths import resolve
-from components.example_gen.sources import csv as csv_module
 from components.example_gen.sources import in_place
 from components.example_gen.spans import Spans
 from components.example_gen.spread import BeamSpread
@@ -98,8 +98,8 @@ def taxi(tmp_path_factory: pytest.TempPathFactory) -> standard_artifacts.Example
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_module, "SMALLEST_PART", 1 << 20)
-    monkeypatch.setattr(csv_module, "LARGEST_PART", 1 << 20)
+    monkeypatch.setattr(parts_module, "SMALLEST_PART", 1 << 20)
+    monkeypatch.setattr(parts_module, "LARGEST_PART", 1 << 20)
     monkeypatch.setattr(shards_module, "PILE", 1 << 20)
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from components.example_gen import parts as parts_module
 from components.example_gen.delimited import blocks as blocks_module
 from components.example_gen.sources import Survey, in_place, open_source
-from components.example_gen.sources import csv as csv_module
 from components.example_gen.types import declared_types
 from configs.data import DataConfig
 from configs.errors import DataError
@@ -118,7 +118,7 @@ def test_a_value_in_the_last_block_widens_the_type(tmp_path: Path, monkeypatch: 
 
 def test_types_hold_across_parts_of_a_large_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SMALLEST_PART", "LARGEST_PART"):
-        monkeypatch.setattr(csv_module, name, 100)
+        monkeypatch.setattr(parts_module, name, 100)
     rows = [(str(i), f'"{i},\n""{i}"""') for i in range(200)]
     text = "a,b\n" + "".join(f"{a},{b}\n" for a, b in rows) + "1.5,end\n"
     kinds, found = read_text(tmp_path, text)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from components.example_gen import parts as parts_module
 from components.example_gen.delimited import blocks as blocks_module
 from components.example_gen.ingest import ingest
 from components.example_gen.manifest import Manifest
 from components.example_gen.paths import resolve
-from components.example_gen.sources import csv as csv_module
 from components.example_gen.sources import in_place
 from configs.data import DataConfig
 from configs.errors import DataError
@@ -90,8 +90,8 @@ def test_a_bad_file_is_told_with_its_place(
 def test_a_number_that_does_not_parse_is_told_with_line_column_and_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, part: int
 ) -> None:
-    monkeypatch.setattr(csv_module, "SMALLEST_PART", part)
-    monkeypatch.setattr(csv_module, "LARGEST_PART", part)
+    monkeypatch.setattr(parts_module, "SMALLEST_PART", part)
+    monkeypatch.setattr(parts_module, "LARGEST_PART", part)
     error = failure(tmp_path / "in", {"f.csv": HEAD + GOOD + "twelve,x,1\n" + GOOD}, types={"id": kind})
     assert place(error) == ("f.csv", LINE, "id")
     assert "'twelve' is not" in error.what

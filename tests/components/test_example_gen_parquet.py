@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
+from decoded_examples import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import Bucket
@@ -49,14 +50,6 @@ def read(
             assert batch.schema.names == list(kinds)
             rows += [decoded(record) for record in encode(batch).to_pylist()]
     return kinds, rows
-
-
-def decoded(record: bytes) -> dict[str, list | None]:
-    features = tf.train.Example.FromString(record).features.feature
-    return {
-        name: None if (kind := own.WhichOneof("kind")) is None else list(getattr(own, kind).value)
-        for name, own in features.items()
-    }
 
 
 def one(tmp_path: Path, column: pa.Array, declared: str | None = None) -> tuple[str, list]:

@@ -11,11 +11,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from stores import Bucket
 from tfx.types import standard_artifacts
 
+from components.example_gen import parts as parts_module
 from components.example_gen.component import Executor
 from components.example_gen.find import find_spans
 from components.example_gen.ingest import ingest
 from components.example_gen.manifest import Manifest
-from components.example_gen.sources import csv as csv_module
 from components.example_gen.sources import in_place, open_source
 from components.example_gen.storage import resolve
 from configs.data import DataConfig
@@ -66,8 +66,8 @@ def local(tmp_path: Path) -> str:
 def test_shards_from_an_object_store_are_those_from_local_files(
     bucket: Bucket, local: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
-    monkeypatch.setattr(csv_module, "SMALLEST_PART", part)
-    monkeypatch.setattr(csv_module, "LARGEST_PART", part)
+    monkeypatch.setattr(parts_module, "SMALLEST_PART", part)
+    monkeypatch.setattr(parts_module, "LARGEST_PART", part)
     for name, content in FILES.items():
         bucket.put(name, content)
     expected, _ = written(tmp_path / "local", local, shards=3)

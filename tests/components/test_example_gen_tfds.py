@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from decoded_examples import decoded
 
 from components.example_gen.encode import encode
 from components.example_gen.find import find_spans
@@ -110,14 +111,6 @@ def read(
     rows = [decoded(record) for batch in batches for record in encode(batch).to_pylist()]
     assert sum(survey.rows.values()) == len(rows)
     return kinds, rows
-
-
-def decoded(record: bytes) -> dict[str, list | None]:
-    features = tf.train.Example.FromString(record).features.feature
-    return {
-        name: None if (kind := own.WhichOneof("kind")) is None else list(getattr(own, kind).value)
-        for name, own in features.items()
-    }
 
 
 def test_the_examples_are_those_that_tfds_reads(prepared: Path) -> None:

@@ -16,16 +16,13 @@ from components.example_gen.delimited.header import Header, nearest, read_header
 from components.example_gen.delimited.locate import located, without_bad
 from components.example_gen.delimited.parse import Format, infer, parse
 from components.example_gen.delimited.quotes import Dialect
+from components.example_gen.parts import grouped, part_length
 from components.example_gen.skips import Skips
 from components.example_gen.sources.base import Reading, Result, Spread, Survey, for_work
 from components.example_gen.storage import at_once, resolve, stat
 from components.example_gen.types import Kind
 from configs.errors import DataError
 from configs.sources import CsvSource
-
-MOST_PARTS = 64
-SMALLEST_PART, LARGEST_PART = 1 << 24, 1 << 29
-"""Bytes of text. The number of parts is bounded because each part writes a piece of every shard."""
 
 GZIP_RATIO = 4
 """How much longer than its gzip file a text is taken to be."""
@@ -54,8 +51,9 @@ class CsvFiles:
         """The files, cut and grouped into parts of about the same size."""
         sizes = dict(zip(self.files, at_once(_text_size, self.files), strict=True))
         size = sum(sizes.values())
-        length = min(max(size // MOST_PARTS, SMALLEST_PART), LARGEST_PART)
-        return _grouped(self._cut(length, for_work(spread, size)), sizes, length)
+        length = part_length(size)
+        pieces = self._cut(length, for_work(spread, size))
+        return grouped(pieces, [_size(piece, sizes) for piece in pieces], length)
 
     def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
         """One pass of pyarrow's reader over the part."""
@@ -139,16 +137,5 @@ def _text_size(path: str) -> int:
     return stat(path).size * (GZIP_RATIO if is_gzip(path) else 1)
 
 
-def _grouped(pieces: Sequence[Segment], sizes: Mapping[str, int], length: int) -> list[Part]:
-    """Neighbours together until a part has `length` bytes."""
-    parts: list[Part] = []
-    group: list[Segment] = []
-    size = 0
-    for piece in pieces:
-        own = sizes[piece.path] if piece.end is None else piece.end - piece.start
-        if group and size + own > length * 1.1:
-            parts.append(tuple(group))
-            group, size = [], 0
-        group.append(piece)
-        size += own
-    return [*parts, tuple(group)] if group else parts
+def _size(piece: Segment, sizes: Mapping[str, int]) -> int:
+    return sizes[piece.path] if piece.end is None else piece.end - piece.start

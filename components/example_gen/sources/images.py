@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from components.example_gen.casting import cast_declared
 from components.example_gen.delimited.files import read_fully
 from components.example_gen.images.decode import pixels
 from components.example_gen.images.header import Header, UnfitError, read_header
@@ -16,7 +17,7 @@ from components.example_gen.images.listing import LABEL, Listing, index_columns,
 from components.example_gen.parts import grouped, part_length
 from components.example_gen.sources.base import TOLD, Reading, Skipped, Spread, Survey
 from components.example_gen.storage import is_remote, open_file, stats
-from components.example_gen.types import ARROW, Kind
+from components.example_gen.types import Kind
 from configs.errors import DataError
 from configs.sources import ImagesSource
 
@@ -163,17 +164,9 @@ class ImageFiles:
         known = part.known.take(pa.array(places, pa.int64()))
         columns |= dict(zip(known.schema.names, known.columns, strict=True))
         return pa.RecordBatch.from_arrays(
-            [_cast(columns[name], kind, name) for name, kind in kinds.items()], list(kinds)
+            [cast_declared(columns[name], kind, name) for name, kind in kinds.items()], list(kinds)
         )
 
 
 def _is_there(path: str) -> bool:
     return is_remote(path) or Path(path).is_file()
-
-
-def _cast(column: pa.Array, kind: Kind, name: str) -> pa.Array:
-    try:
-        return column.cast(ARROW[kind])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        hint = f"Declare another type in `data.types.{name}`"
-        raise DataError(f"cannot be read as {kind}: {error}", column=name, hint=hint) from None

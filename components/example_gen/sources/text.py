@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.example_gen.casting import cast_declared
 from components.example_gen.delimited.files import is_gzip
 from components.example_gen.parts import cut, grouped, part_length
 from components.example_gen.paths import fixed_folder
@@ -19,7 +20,7 @@ from components.example_gen.span_paths import glob_of
 from components.example_gen.storage import resolve, stats
 from components.example_gen.text.read import Stretch, Texts, decoded, lines, whole
 from components.example_gen.text.windows import Windows, windows
-from components.example_gen.types import ARROW, Kind
+from components.example_gen.types import Kind
 from configs.errors import DataError
 from configs.sources import TextSource
 
@@ -123,7 +124,7 @@ class TextFiles:
         if self.source.text_key is not None:
             columns[self.source.text_key] = keys
         if len(keys):
-            arrays = [_cast(columns[name], kind, name) for name, kind in kinds.items()]
+            arrays = [cast_declared(columns[name], kind, name) for name, kind in kinds.items()]
             yield pa.RecordBatch.from_arrays(arrays, names=list(kinds))
 
 
@@ -132,11 +133,3 @@ def _keys(texts: Texts, places: np.ndarray, folder: str) -> pa.StringArray:
     names = {path: path.removeprefix(f"{folder}/") for path in set(texts.paths)}
     files = pa.array([names[texts.paths[place]] for place in places], pa.string())
     return pc.binary_join_element_wise(files, pa.array(texts.offsets[places]).cast(pa.string()), ":")
-
-
-def _cast(column: pa.Array, kind: Kind, name: str) -> pa.Array:
-    try:
-        return column.cast(ARROW[kind])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        hint = f"Declare another type in `data.types.{name}`"
-        raise DataError(f"cannot be read as {kind}: {error}", column=name, hint=hint) from None
