@@ -16,7 +16,7 @@ SECTIONS = {
     "features": "features: {fare: {column: numeric}}",
 }
 KINDS = "numeric, bucketized, identity, vocabulary, hashed, crossed or custom"
-SECTION_NAMES = "pipeline, data, label, features, model, train, evaluate, deploy, beam"
+SECTION_NAMES = "pipeline, data, label, features, model, train, evaluate, deploy, beam, kubeflow"
 TRAIN = "epochs, steps_per_epoch, batch_size, optimizer, learning_rate, early_stopping, seed, input"
 
 
