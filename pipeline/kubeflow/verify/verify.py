@@ -37,21 +37,25 @@ class Verdict:
 
 def verify(config: PipelineConfig, folder: Path, display: Display, told: Callable[[str], None] = print) -> Verdict:
     """Compare both runs of a pipeline, made in an empty folder. Raises RunError if one of them fails."""
-    image = config.kubeflow.image or "verify"
-    settings = config.kubeflow.model_copy(update={"image": image})
     here = config.model_copy(
         update={
             "pipeline": config.pipeline.model_copy(update={"root": str(folder / "local")}),
             "deploy": _pushed_to(config, str(folder / "serving")),
         }
     )
-    there = config.model_copy(update={"kubeflow": settings, "deploy": _pushed_to(config, "serving")})
+    there = as_compiled(config)
     record, _ = run_locally(here, "verify", display)
     if record.status is not Status.DONE:
         raise RunError(f"the local run failed: {record.error}\n  log: {folder / 'local'}")
-    cluster = Cluster(folder / "cluster", settings.pipeline_root, told)
+    cluster = Cluster(folder / "cluster", there.kubeflow.pipeline_root, told)
     run = cluster.run(compile_pipeline(there))
     return Verdict(tuple(_lines(there, record, run, cluster)))
+
+
+def as_compiled(config: PipelineConfig) -> PipelineConfig:
+    """The config with an image, though none is needed here, and with what it pushes kept in the pipeline's folder."""
+    settings = config.kubeflow.model_copy(update={"image": config.kubeflow.image or "verify"})
+    return config.model_copy(update={"kubeflow": settings, "deploy": _pushed_to(config, "serving")})
 
 
 def _pushed_to(config: PipelineConfig, directory: str) -> object:
