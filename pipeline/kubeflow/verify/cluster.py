@@ -8,10 +8,11 @@ cluster.run(text).cached
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -42,12 +43,15 @@ class ClusterRun:
 
 
 class Cluster:
-    """`folder`: for the object store, volumes and pods; `root`: the pipeline root, as a run would have it."""
+    """`folder`: for the object store, volumes, pods, and what is remembered of tasks; `root`: the pipeline root, as a
+    run would have it.
+    """
 
     def __init__(self, folder: Path, root: str, told: Callable[[str], None] = lambda _: None) -> None:
         self._folder, self._root, self._told = folder, root.rstrip("/"), told
-        self._cache: dict[str, TaskRun] = {}
-        self._artifacts = 0
+        self._remembered = folder / "cache.json"
+        known = json.loads(self._remembered.read_text()) if self._remembered.exists() else {}
+        self._cache = {key: TaskRun(**task) for key, task in known.items()}
         self.store = Store({}, str(folder / "store"))
 
     def run(self, text: str, parameters: Mapping[str, Any] | None = None) -> ClusterRun:
@@ -69,6 +73,7 @@ class Cluster:
                     name = going.pop(future)
                     run.tasks[name] = future.result()
                     order.done(name)
+        self._remembered.write_text(json.dumps({key: asdict(task) for key, task in self._cache.items()}))
         return run
 
     def path(self, uri: str, volume: SharedVolume | None = None) -> Path:
@@ -107,10 +112,9 @@ class Cluster:
         for key, group in outputs["artifacts"].items():
             (declared,) = group["artifacts"]
             told = output.get("artifacts", {}).get(key, {}).get("artifacts", [{}])[0]
-            self._artifacts += 1
             kubeflows = {"display_name": key, "store_session_info": SESSION}
             recorded[key] = {
-                "name": str(self._artifacts),
+                "name": str(uuid.uuid4().int % 10**12),
                 "uri": told.get("uri") or declared["uri"],
                 "type": {"instanceSchema": ""},
                 "metadata": {**told.get("metadata", {}), **kubeflows},
