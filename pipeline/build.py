@@ -42,7 +42,7 @@ def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> P
     nodes = [*_data(config, folders)]
     example_gen, schema_gen, gate = nodes[1], nodes[3], nodes[-1]
     examples, schema = example_gen.outputs["examples"], schema_gen.outputs["schema"]
-    transform = _transform(config, examples, schema)
+    transform = _transform(config, folders, examples, schema)
     transform.add_upstream_node(gate)
     trainer = _trainer(config, transform, schema)
     nodes += [transform, trainer, *_judge_and_push(config, folders, examples, schema, trainer.outputs["model"])]
@@ -62,7 +62,7 @@ def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
     )
     statistics_gen = StatisticsGen(
         examples=example_gen.outputs["examples"],
-        store=str(Folders.of(config).spans),
+        store=str(folders.spans),
         code=sources_digest("components.statistics.component"),
     )
     statistics = statistics_gen.outputs["statistics"]
@@ -98,7 +98,9 @@ def _schema(config: PipelineConfig, statistics: channel.BaseChannel) -> base_nod
     return ImportSchemaGen(schema_file=str(Path(config.data.schema_file).absolute())).with_id("SchemaGen")
 
 
-def _transform(config: PipelineConfig, examples: channel.BaseChannel, schema: channel.BaseChannel) -> Transform:
+def _transform(
+    config: PipelineConfig, folders: Folders, examples: channel.BaseChannel, schema: channel.BaseChannel
+) -> Transform:
     hooks = [feature.function for feature in config.features.values() if isinstance(feature, CustomFeature)]
     return Transform(
         examples=examples,
@@ -111,7 +113,7 @@ def _transform(config: PipelineConfig, examples: channel.BaseChannel, schema: ch
         },
         disable_statistics=True,
         disable_analyzer_cache=True,  # TFX's own; what is kept of spans lies in the store
-        store=str(Folders.of(config).spans),
+        store=str(folders.spans),
         code=sources_digest("components.transform"),
     )
 
