@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 import yaml
+from google.protobuf import json_format
+from kfp.pipeline_spec import pipeline_spec_pb2
 
 from configs.config import PipelineConfig
 from configs.errors import ConfigError, HeadraceError, MissingDependencyError, RunError
@@ -65,6 +68,29 @@ def test_every_example_compiles(config: Path) -> None:
     pipeline = next(yaml.safe_load_all(text))
     assert pipeline["schemaVersion"] == "2.1.0"
     assert "trainer" in pipeline["root"]["dag"]["tasks"]
+
+
+def test_the_server_can_read_every_field(plain: dict[str, Any]) -> None:
+    spec = json_format.ParseDict(plain, pipeline_spec_pb2.PipelineSpec())  # as strict as the server's protojson
+    assert spec.schema_version == "2.1.0"
+    assert spec.pipeline_info.name == "trips"
+    for name in plain["root"]["dag"]["tasks"]:
+        assert re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name)  # Argo refuses others
+
+
+@needs_kubernetes
+def test_the_server_can_read_every_kubernetes_setting() -> None:
+    from kfp.kubernetes import kubernetes_executor_config_pb2 as kubernetes
+
+    _, platform = yaml.safe_load_all(compile_pipeline(trips(profile="cluster"), {}))
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    found = {name: json_format.ParseDict(one, kubernetes.KubernetesExecutorConfig()) for name, one in executors.items()}
+    trainer = found["exec-trainer"]
+    assert [mount.mount_path for mount in trainer.pvc_mount] == ["/data", "/headrace"]
+    assert [one.key for one in trainer.tolerations] == ["nvidia.com/gpu", "spot"]
+    assert trainer.empty_dir_mounts[0].size_limit == "4Gi"
+    assert trainer.active_deadline_seconds == 7200
+    assert not found["exec-spans"].tolerations
 
 
 def test_only_tasks_that_look_at_the_world_outside_run_each_time(plain: dict[str, Any]) -> None:
@@ -139,7 +165,7 @@ def test_a_push_to_where_only_the_pod_can_see_it_is_refused() -> None:
 @pytest.mark.parametrize(
     ("override", "what"),
     [
-        ("data.source.path='https://reader:hunter2@example.com/trips.csv'", "a URL with a password"),
+        ("data.source.path='https://reader:hunter2@example.com/trips-{SPAN}.csv'", "a URL with a password"),
         ("beam.args=['--s3_secret_access_key=wJalrXUtnFEMI']", "an option with a credential"),
         ("beam.args=['--key=AKIAIOSFODNN7EXAMPLE']", "an access key of AWS"),
     ],

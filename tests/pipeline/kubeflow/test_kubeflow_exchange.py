@@ -13,12 +13,15 @@ from tfx.types import standard_artifacts
 
 from components.registry import Entry, Registry
 from configs.errors import RunError
+from pipeline.kubeflow.exchange import Exchange
+from pipeline.kubeflow.invocation import REFERENCE, Invocation, Port
 from pipeline.kubeflow.parameters import with_parameters
 from pipeline.kubeflow.places import Places, home_of
 from pipeline.kubeflow.properties import set_properties, to_metadata
 from pipeline.kubeflow.state import present
 from pipeline.kubeflow.store import Store
 
+HOME = "s3://bucket/trips"
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/?#"), min_size=1).filter(lambda text: text.strip("."))
 
 
@@ -59,6 +62,70 @@ def test_properties_survive_metadata_that_has_doubles_only() -> None:
     assert back.get_int_custom_property("span") == 12
     assert back.get_string_custom_property("rows") == '{"train": 3}'
     assert not back.has_custom_property("display_name")
+
+
+def exchange(folder: Path, mount: str) -> Exchange:
+    """An exchange for a component that makes examples out of examples and a baseline."""
+    examples, model = (f"tfx.types.standard_artifacts:{name}" for name in ("Examples", "Model"))
+    invocation = Invocation(
+        id="Some",
+        kind="some",
+        executor="some:Executor",
+        exec_properties={},
+        inputs={"raw": Port(examples), "best": Port(model, REFERENCE)},
+        outputs={"examples": Port(examples)},
+        beam={},
+        storage="reference" if mount else "staged",
+        mount=mount,
+        store={},
+    )
+    told = {
+        "inputs": {
+            "artifacts": {
+                "raw": {"artifacts": [{"name": "7", "uri": f"{HOME}/old/t/s/raw", "metadata": {"span": 4.0}}]}
+            },
+            "parameterValues": {"best": json.dumps({"uri": f"{HOME}/old/t/s/model", "why": ""})},
+        },
+        "outputs": {
+            "artifacts": {"examples": {"artifacts": [{"name": "examples", "uri": f"{HOME}/run/t/s/examples"}]}},
+            "outputFile": "/s3/bucket/trips/run/t/s/output_metadata.json",
+        },
+    }
+    (folder / "scratch").mkdir()
+    return Exchange(invocation, told, Places(str(folder), mount), folder / "scratch")
+
+
+@pytest.mark.parametrize("mount", ["", "/volume"])
+def test_artifacts_lie_below_the_volume_where_there_is_one_and_keep_their_uris(tmp_path: Path, mount: str) -> None:
+    there, store = exchange(tmp_path, mount), Store({}, str(tmp_path / "store"))
+    (tmp_path / "weights").write_text("w")
+    store.put(tmp_path / "weights", f"{HOME}/old/t/s/model/weights")
+    inputs = there.inputs(store)
+    base = f"{tmp_path}{mount}/s3/bucket/trips"
+    assert (inputs["raw"][0].uri, inputs["raw"][0].id, inputs["raw"][0].span) == (f"{base}/old/t/s/raw", 7, 4)
+    assert inputs["best"][0].uri == f"{base}/old/t/s/model"
+    assert inputs["best"][0].get_int_custom_property("exists") == 1
+    assert (Path(inputs["best"][0].uri) / "weights").exists() == (not mount)  # on a volume it lies there already
+    assert (str(there.home), there.output_uris()) == (base, {"examples": f"{base}/run/t/s/examples"})
+    made = standard_artifacts.Examples()
+    made.set_string_custom_property("from", f"{base}/old/t/s/raw")
+    there.write({"examples": [made]})
+    told = json.loads((tmp_path / "s3/bucket/trips/run/t/s/output_metadata.json").read_text())
+    (artifact,) = told["artifacts"]["examples"]["artifacts"]
+    assert artifact["uri"] == f"{HOME}/run/t/s/examples"
+    assert artifact["metadata"] == {"from": f"{HOME}/old/t/s/raw"}
+
+
+def test_a_baseline_that_is_gone_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"the baseline s3://bucket/trips/old/t/s/model is gone"):
+        exchange(tmp_path, "").inputs(Store({}, str(tmp_path / "store")))
+
+
+def test_what_an_earlier_try_left_on_a_volume_is_removed(tmp_path: Path) -> None:
+    half = tmp_path / "volume/s3/bucket/trips/run/t/s/examples/half"
+    half.mkdir(parents=True)
+    exchange(tmp_path, "/volume").output_uris()
+    assert not half.exists()
 
 
 def test_run_parameters_change_the_settings_that_they_name() -> None:
