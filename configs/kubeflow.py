@@ -129,7 +129,8 @@ class ObjectStore(Section):
     """
 
     endpoint: Name | None = None
-    """URL of an S3-compatible store; null: that of AWS, and for `minio://` `http://minio-service.kubeflow:9000`."""
+    """URL of an S3-compatible store; null: that of AWS, and for `minio://` the one that Kubeflow brings along:
+    `http://seaweedfs.kubeflow:9000`, or `http://minio-service.kubeflow:9000` before release 2.16."""
     region: Name | None = None
     """Its region; null: the store's default."""
     secret: Name | None = None

@@ -40,6 +40,13 @@ NEWER: Mapping[str, str] = {
     "securityContext": "2.16",
 }
 """Fields to the release that first knew them."""
+SEAWEEDFS_SINCE = "2.16"
+
+
+def own_store(backend: Backend) -> str:
+    """Where `minio://` is unless the installation says otherwise: as the server's `objectstore/config.go` has it."""
+    name = "seaweedfs" if _release(backend) >= _release(SEAWEEDFS_SINCE) else "minio-service"
+    return f"http://{name}.kubeflow:9000"
 
 
 def check(platform: Mapping[str, Any], backend: Backend) -> None:

@@ -1,6 +1,6 @@
 """The object store, for what Kubeflow does not copy: `blessed.json`, the baseline, and pushed models.
 
-store = open_store({"endpoint": "http://minio-service.kubeflow:9000"})
+store = open_store({"endpoint": "http://seaweedfs.kubeflow:9000"})
 store.get("minio://mlpipeline/v2/artifacts/taxi/blessed.json", Path("/tmp/blessed.json"))
 
 Keys come from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what the pod's service account gives).
@@ -18,8 +18,6 @@ from pyarrow import fs
 
 from configs.errors import RunError
 
-MINIO = "http://minio-service.kubeflow:9000"
-"""Where Kubeflow's own installation has it."""
 FOLDER = "HEADRACE_STORE"
 """Environment variable: a folder to take for the object store, with a folder for each scheme in it. For tests."""
 CHUNK = 1 << 22
@@ -93,7 +91,7 @@ class Store:
             return fs.GcsFileSystem()
         if scheme in ("s3", "minio"):
             endpoint = self._options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL")
-            endpoint = endpoint or (MINIO if scheme == "minio" else None)
+            endpoint = endpoint or (self._options.get("minio") if scheme == "minio" else None)
             region = self._options.get("region") or ("us-east-1" if endpoint else None)
             protocol, _, host = (endpoint or "https://").partition("://")
             return fs.S3FileSystem(endpoint_override=host or None, scheme=protocol, region=region)
@@ -101,5 +99,5 @@ class Store:
 
 
 def open_store(options: Mapping[str, str]) -> Store:
-    """The object store of this pod; `options`: `endpoint` and `region`."""
+    """The object store of this pod; `options`: `endpoint`, `region`, and `minio`, the endpoint of `minio://` alone."""
     return Store(options, os.environ.get(FOLDER))

@@ -11,7 +11,9 @@ from tfx.types import standard_artifacts
 
 from components.baseline import Baseline
 from configs.config import PipelineConfig
+from configs.kubeflow import KubeflowConfig
 from pipeline.build import create_pipeline
+from pipeline.kubeflow.backends import own_store
 from pipeline.kubeflow.carried import named_files, pod_folders, without_paths
 from pipeline.kubeflow.invocation import ARTIFACT, RECORD, REFERENCE, VALUE, Invocation, Port, name_of
 from pipeline.kubeflow.parameters import PARAMETERS
@@ -87,11 +89,7 @@ def _task(
         beam=config.beam.model_dump(mode="json"),
         storage=settings.storage,
         mount=settings.volume.path if settings.volume else "",
-        store={
-            name: value
-            for name, value in settings.object_store.model_dump(include={"endpoint", "region"}).items()
-            if value is not None
-        },
+        store=_store(settings),
         files=carried,
         code=node.digest,
     )
@@ -103,6 +101,11 @@ def _task(
         after=tuple(map(task_name, node.upstream)),
         cacheable=node.cacheable or node.executor is import_schema_gen.Executor,
     )
+
+
+def _store(settings: KubeflowConfig) -> dict[str, str]:
+    told = settings.object_store.model_dump(include={"endpoint", "region"}, exclude_none=True)
+    return {**told, "minio": own_store(settings.backend)}
 
 
 def _outputs(node: Node) -> dict[str, Port]:

@@ -226,6 +226,14 @@ def test_a_setting_that_an_older_server_drops_is_refused_with_its_release() -> N
         compile_pipeline(trips(mount, "kubeflow.backend='2.15'"), {})
 
 
+def test_kubeflows_own_object_store_is_the_one_of_the_release() -> None:
+    stores = {
+        backend: invocations(compiled(f"kubeflow.backend='{backend}'"))["baseline"].store["minio"]
+        for backend in ("2.15", "2.17")
+    }
+    assert stores == {"2.15": "http://minio-service.kubeflow:9000", "2.17": "http://seaweedfs.kubeflow:9000"}
+
+
 @pytest.mark.parametrize(
     ("executor", "backend", "refused"),
     [
