@@ -11,7 +11,7 @@ import inspect
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from configs.config import PipelineConfig
 from configs.errors import ConfigError, Problem
 from configs.kubeflow import ComponentSettings, KubeflowConfig
 from pipeline.kubeflow import backends, credentials
+from pipeline.kubeflow.argument import pack
 from pipeline.kubeflow.invocation import Invocation
 from pipeline.kubeflow.parameters import PARAMETERS
 from pipeline.kubeflow.platform import needs_platform, set_platform
@@ -39,9 +40,10 @@ def compile_pipeline(config: PipelineConfig, environ: Mapping[str, str] = os.env
     and for a credential in the text. environ: variables whose values must not stand in it.
     """
     _check(config)
-    text = _compiled(_pipeline(config))
+    found = tasks(config)
+    text = _compiled(_pipeline(config, found))
     backends.check(_platform_document(text), config.kubeflow.backend)
-    credentials.check(text, environ)
+    credentials.check("\n".join([text, *(task.invocation.to_json() for task in found)]), environ)
     return text
 
 
@@ -61,9 +63,9 @@ def _check(config: PipelineConfig) -> None:
         raise ConfigError(Problem("deploy.push", f"{what}; mount one under kubeflow.components.Pusher.volumes"))
 
 
-def _pipeline(config: PipelineConfig) -> Any:
+def _pipeline(config: PipelineConfig, found: Sequence[Task]) -> Any:
     """The pipeline as the SDK knows it."""
-    found, settings = tasks(config), config.kubeflow
+    settings = config.kubeflow
     loaded = {task.name: components.load_component_from_text(_specification(task, settings)) for task in found}
 
     def body(*values: Any) -> None:
@@ -146,7 +148,7 @@ def _specification(task: Task, settings: KubeflowConfig) -> str:
 
 
 def _arguments(invocation: Invocation) -> list[str]:
-    return ["--invocation", invocation.to_json(), "--executor-input", EXECUTOR_INPUT]
+    return ["--invocation", pack(invocation.to_json(), invocation.id), "--executor-input", EXECUTOR_INPUT]
 
 
 def _interface(task: Task) -> dict[str, Any]:

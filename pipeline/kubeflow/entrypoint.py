@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from pipeline.environment import prepare
+from pipeline.kubeflow.argument import unpack
 
 ROOT = "HEADRACE_POD"
 """Environment variable: a folder to take for the pod's root. For tests."""
@@ -39,20 +40,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the component that the arguments describe; the exit status."""
     prepare()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    signal.signal(signal.SIGTERM, _terminate)
     parser = argparse.ArgumentParser(prog="pipeline.kubeflow.entrypoint")
     parser.add_argument("--invocation", required=True, metavar="JSON", help="The component, as compiled.")
     parser.add_argument("--executor-input", required=True, metavar="JSON", help="As the launcher tells it.")
     given = parser.parse_args(arguments)
-    id_ = json.loads(given.invocation)["id"]
+    invocation = unpack(given.invocation)
+    id_ = json.loads(invocation)["id"]
     started = time.monotonic()
-    print(f"{id_}: started")
+    signal.signal(signal.SIGTERM, _terminate)
     try:
-        _run(given.invocation, json.loads(given.executor_input))
+        print(f"{id_}: started")
+        _run(invocation, json.loads(given.executor_input))
     except _TerminatedError:
         return _failed(id_, "ended by SIGTERM: Kubernetes took the pod away, or the run was canceled", TERMINATED)
     except Exception as error:
         return _failed(id_, _cause(error), 1)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is left to do takes no time
     print(f"{id_}: done in {time.monotonic() - started:.1f} s")
     return 0
 

@@ -14,13 +14,11 @@ from components.baseline import EXISTS
 from components.registry import WHY
 from configs.errors import RunError
 from pipeline.execute import Artifacts
+from pipeline.kubeflow.argument import pack, unpack
 from pipeline.kubeflow.invocation import ARTIFACT, RECORD, REFERENCE, Invocation
 from pipeline.kubeflow.places import Places, home_of
 from pipeline.kubeflow.properties import set_properties, to_metadata
 from pipeline.kubeflow.store import Store
-
-LONGEST = 100_000
-"""Characters of a text that goes from one component to the next: Linux refuses arguments over 131,072 bytes."""
 
 
 class Exchange:
@@ -69,7 +67,8 @@ class Exchange:
             path = Places(self._places.root).local(self._uris[RECORD])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("\n".join(texts.values()), encoding="utf-8")
-        told = {"artifacts": {key: {"artifacts": [one]} for key, one in artifacts.items()}, "parameterValues": texts}
+        values = {key: pack(text, f"{self._invocation.id}: {key}") for key, text in texts.items()}
+        told = {"artifacts": {key: {"artifacts": [one]} for key, one in artifacts.items()}, "parameterValues": values}
         file = self._places.launchers(self._told["outputs"]["outputFile"])
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(told), encoding="utf-8")
@@ -79,7 +78,7 @@ class Exchange:
         if how != ARTIFACT:
             folder = self._scratch / "inputs" / key
             folder.mkdir(parents=True)
-            text = self.parameters[key]
+            text = unpack(self.parameters[key])
             if how == REFERENCE:
                 self._refer(artifact, json.loads(text), folder, store)
             else:
@@ -117,13 +116,7 @@ class Exchange:
                 "why": why.read_text(encoding="utf-8") if not exists and why.exists() else "",
             }
             return json.dumps(told, sort_keys=True)
-        text = Path(artifact.uri).read_text(encoding="utf-8")
-        if len(text) > LONGEST:
-            raise RunError(
-                f"{self._invocation.id}: {key} has {len(text):,} characters, and Kubeflow can hand on {LONGEST:,}.\n"
-                "  It lists every file: read fewer spans at once (data.window), or fewer and larger files."
-            )
-        return text
+        return Path(artifact.uri).read_text(encoding="utf-8")
 
     def _spelled(self, text: str) -> str:
         """A path as the URI that it stands for."""

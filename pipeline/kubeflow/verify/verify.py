@@ -8,6 +8,7 @@ from pathlib import Path
 
 from configs.config import PipelineConfig
 from configs.errors import RunError
+from pipeline.kubeflow.argument import unpack
 from pipeline.kubeflow.compile import compile_pipeline
 from pipeline.kubeflow.invocation import ARTIFACT, VALUE
 from pipeline.kubeflow.properties import CUSTOM, KUBEFLOWS
@@ -69,7 +70,7 @@ def _lines(config: PipelineConfig, record: RunRecord, run: ClusterRun, cluster: 
         for key, local in record.node(id_).outputs.items():
             how = task.invocation.outputs[key].how
             if how == VALUE and task.invocation.id != "RecordBlessing":
-                yield compare.texts(id_, key, Path(local.uri).read_text(), str(made.parameters[key]))
+                yield compare.texts(id_, key, Path(local.uri).read_text(), unpack(str(made.parameters[key])))
             elif how == ARTIFACT:
                 artifact = made.artifacts[key]
                 path = cluster.path(str(artifact["uri"]), volume)

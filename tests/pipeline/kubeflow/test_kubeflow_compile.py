@@ -21,6 +21,7 @@ from configs.errors import ConfigError, HeadraceError, MissingDependencyError, R
 from configs.loader import load
 from configs.sources import SqlSource
 from pipeline.kubeflow import backends
+from pipeline.kubeflow.argument import unpack
 from pipeline.kubeflow.compile import compile_pipeline
 from pipeline.kubeflow.invocation import Invocation
 from pipeline.kubeflow.verify.driver import task_specs
@@ -42,7 +43,9 @@ def compiled(*overrides: str, profile: str | None = None) -> dict[str, Any]:
 
 
 def invocations(pipeline: dict[str, Any]) -> dict[str, Invocation]:
-    return {name: Invocation.from_json(spec.container["args"][1]) for name, spec in task_specs(pipeline).items()}
+    return {
+        name: Invocation.from_json(unpack(spec.container["args"][1])) for name, spec in task_specs(pipeline).items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +148,19 @@ def test_arguments_hold_nothing_that_kubeflow_or_kubernetes_would_replace() -> N
     values = json.loads(invocations(pipeline)["trainer"].exec_properties["custom_config"])["config"]
     assert '"{{$}}"' in values
     assert '"$(HOME)"' in values
+
+
+def test_a_table_of_many_columns_still_fits_into_an_argument_and_hides_nothing() -> None:
+    feature = '{"column": "bucketized", "boundaries": [1, 2, 3]}'
+    many = "{" + ", ".join(f'"column_{number}": {feature}' for number in range(1500)) + "}"
+    config = load(TRIPS, overrides=[f"features={many}"])
+    pipeline = next(yaml.safe_load_all(compile_pipeline(config, {})))
+    arguments = {name: spec.container["args"][1] for name, spec in task_specs(pipeline).items()}
+    assert arguments["transform"].startswith("zlib:")
+    assert max(map(len, arguments.values())) < 131_072
+    assert "column_1499" in invocations(pipeline)["transform"].exec_properties["custom_config"]
+    with pytest.raises(RunError, match="the value of the environment variable MY_TOKEN"):
+        compile_pipeline(config, {"MY_TOKEN": "column_1499"})
 
 
 def test_without_an_image_nothing_is_compiled() -> None:

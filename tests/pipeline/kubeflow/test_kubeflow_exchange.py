@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tfx.types import standard_artifacts
 
 from components.registry import Entry, Registry
 from configs.errors import RunError
+from pipeline.kubeflow.argument import pack, unpack
 from pipeline.kubeflow.exchange import Exchange
 from pipeline.kubeflow.invocation import REFERENCE, Invocation, Port
 from pipeline.kubeflow.parameters import with_parameters
@@ -114,6 +116,19 @@ def test_artifacts_lie_below_the_volume_where_there_is_one_and_keep_their_uris(t
     (artifact,) = told["artifacts"]["examples"]["artifacts"]
     assert artifact["uri"] == f"{HOME}/run/t/s/examples"
     assert artifact["metadata"] == {"from": f"{HOME}/old/t/s/raw"}
+
+
+@given(st.text() | st.text(min_size=1).map(lambda text: text * 70_000))
+def test_texts_survive_as_arguments_long_ones_too(text: str) -> None:
+    argument = pack(text, "text")
+    assert len(argument) < 131_072
+    assert unpack(argument) == text
+
+
+def test_a_text_too_long_for_an_argument_is_refused() -> None:
+    noise = "".join(random.Random(1).choices("0123456789abcdef", k=400_000))
+    with pytest.raises(RunError, match=r"Spans: spans takes 3\d\d,\d{3} characters"):
+        pack(noise, "Spans: spans")
 
 
 def test_a_baseline_that_is_gone_is_told(tmp_path: Path) -> None:
