@@ -33,15 +33,6 @@ def test_a_components_settings_replace_the_defaults_one_by_one(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{components: {Trainor: {cpu: 1}}}", 'there is no component Trainor; did you mean "Trainer"?'),
-        ("{storage: reference}", "say which as kubeflow.volume"),
-        ("{volume: {claim: a}}", "only `storage: reference` uses it"),
-        ("{defaults: {env: {DB_PASSWORD: x}}}", "DB_PASSWORD looks like a credential; put it into a Secret"),
-        ("{defaults: {secrets: [{name: a}]}}", "say where a goes"),
-        ("{defaults: {volumes: [{claim: a, path: /minio}]}}", "/minio is where Kubeflow mounts a folder of its own"),
-        ("{defaults: {tolerations: [{key: a, operator: Exists, value: b}]}}", "`operator: Exists` takes no value"),
-        ("{defaults: {tolerations: [{value: b}]}}", "`operator: Equal` needs a key"),
-        ("{defaults: {tolerations: [{key: a, seconds: 5}]}}", "`seconds` goes with `effect: NoExecute`"),
         ("{pipeline_root: hdfs://a/b}", "a URI such as s3://bucket/folder"),
         ("{defaults: {timeout: 90}}", "a time such as 30s, 10m, 2h or 1d"),
         ("{defaults: {memory: lots}}", "a size such as 4G or 512Mi"),
