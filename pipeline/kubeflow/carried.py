@@ -27,8 +27,8 @@ class PodFolders(Folders):
 
     def pushed(self, directory: str) -> Path:
         if "://" in directory:
-            what = f"deploy.push: {directory} is a URI; on Kubeflow give a folder, which then lies below the pipeline's"
-            raise ConfigError(Problem(what, "or an absolute path on a volume that the Pusher mounts"))
+            what = f"{directory} is a URI; on Kubeflow give a folder, which then lies below the pipeline's in its root"
+            raise ConfigError(Problem("deploy.push", f"{what}, or an absolute path on a volume that the Pusher mounts"))
         return self.home / directory
 
 
