@@ -9,7 +9,7 @@ ifeq ($(shell uname -s)-$(shell uname -m),Linux-x86_64)
 PLATFORM := --python-platform x86_64-manylinux_2_39
 endif
 
-.PHONY: run test check format bench env docs clean
+.PHONY: run test check format bench env docs golden clean
 
 run: env  ## train, judge and push the model of CONFIG (default: Chicago taxi)
 	.venv/bin/headrace run $(CONFIG)
@@ -32,6 +32,9 @@ bench: env  ## ours and stock TFX side by side
 
 docs: env  ## regenerate the config reference from the schema
 	$(PY) tools/config_reference.py
+
+golden: env  ## compile the golden files of the Kubeflow compiler again
+	$(PY) tools/golden.py
 
 env: .venv/made  ## make the environment, once
 

@@ -10,6 +10,7 @@ from configs.data import DataConfig
 from configs.deploy import DeployConfig
 from configs.evaluate import EvaluateConfig
 from configs.features import Feature
+from configs.kubeflow import KubeflowConfig
 from configs.label import LabelConfig
 from configs.model import ModelConfig
 from configs.section import Name, Section
@@ -56,6 +57,8 @@ class PipelineConfig(Section):
     """Where a blessed model goes."""
     beam: BeamConfig = BeamConfig()
     """How the Beam components run."""
+    kubeflow: KubeflowConfig = KubeflowConfig()
+    """How the pipeline runs on Kubeflow Pipelines."""
 
     @property
     def push_directory(self) -> str | None:

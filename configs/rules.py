@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from configs import feature_rules, span_rules
+from configs import feature_rules, kubeflow_rules, span_rules
 from configs.data import DataConfig
 from configs.evaluate import METRICS, EvaluateConfig
 from configs.features import Feature
@@ -144,4 +144,5 @@ RULES: tuple[Rule, ...] = (
     deep_part_sees_something,
     *feature_rules.RULES,
     *span_rules.RULES,
+    *kubeflow_rules.RULES,
 )

@@ -33,19 +33,23 @@ FOUND_BY = {"source", "window", "spans", "fingerprint"}
 """The settings of `data:` that decide which spans are read."""
 
 
-def create_pipeline(config: PipelineConfig) -> Pipeline:
-    """The whole pipeline. Raises DataError if a curated schema cannot be read."""
-    nodes = [*_data(config)]
+def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> Pipeline:
+    """The whole pipeline. Raises DataError if a curated schema cannot be read.
+
+    folders: where it keeps its things; None: where the config says, on this machine.
+    """
+    folders = folders or Folders.of(config)
+    nodes = [*_data(config, folders)]
     example_gen, schema_gen, gate = nodes[1], nodes[3], nodes[-1]
     examples, schema = example_gen.outputs["examples"], schema_gen.outputs["schema"]
-    transform = _transform(config, examples, schema)
+    transform = _transform(config, folders, examples, schema)
     transform.add_upstream_node(gate)
     trainer = _trainer(config, transform, schema)
-    nodes += [transform, trainer, *_judge_and_push(config, examples, schema, trainer.outputs["model"])]
-    return Pipeline(config.pipeline.name, str(Folders.of(config).artifacts), components=nodes, enable_cache=True)
+    nodes += [transform, trainer, *_judge_and_push(config, folders, examples, schema, trainer.outputs["model"])]
+    return Pipeline(config.pipeline.name, str(folders.artifacts), components=nodes, enable_cache=True)
 
 
-def _data(config: PipelineConfig) -> list[base_node.BaseNode]:
+def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
     """From raw data to examples that passed the gate."""
     chosen = {"columns": tuple(_used(config)) if config.data.columns == "used" else config.data.columns}
     read = config.data.model_copy(update=chosen)
@@ -53,12 +57,12 @@ def _data(config: PipelineConfig) -> list[base_node.BaseNode]:
     example_gen = ExampleGen(
         spans=spans.outputs["spans"],
         data=read.model_dump_json(by_alias=True, exclude=FOUND_BY - {"source"} | {"on_anomaly"}),
-        store=str(Folders.of(config).spans),
+        store=str(folders.spans),
         code=sources_digest("components.example_gen.component"),
     )
     statistics_gen = StatisticsGen(
         examples=example_gen.outputs["examples"],
-        store=str(Folders.of(config).spans),
+        store=str(folders.spans),
         code=sources_digest("components.statistics.component"),
     )
     statistics = statistics_gen.outputs["statistics"]
@@ -94,7 +98,9 @@ def _schema(config: PipelineConfig, statistics: channel.BaseChannel) -> base_nod
     return ImportSchemaGen(schema_file=str(Path(config.data.schema_file).absolute())).with_id("SchemaGen")
 
 
-def _transform(config: PipelineConfig, examples: channel.BaseChannel, schema: channel.BaseChannel) -> Transform:
+def _transform(
+    config: PipelineConfig, folders: Folders, examples: channel.BaseChannel, schema: channel.BaseChannel
+) -> Transform:
     hooks = [feature.function for feature in config.features.values() if isinstance(feature, CustomFeature)]
     return Transform(
         examples=examples,
@@ -107,7 +113,7 @@ def _transform(config: PipelineConfig, examples: channel.BaseChannel, schema: ch
         },
         disable_statistics=True,
         disable_analyzer_cache=True,  # TFX's own; what is kept of spans lies in the store
-        store=str(Folders.of(config).spans),
+        store=str(folders.spans),
         code=sources_digest("components.transform"),
     )
 
@@ -130,9 +136,13 @@ def _trainer(config: PipelineConfig, transform: Transform, schema: channel.BaseC
 
 
 def _judge_and_push(
-    config: PipelineConfig, examples: channel.BaseChannel, schema: channel.BaseChannel, model: channel.BaseChannel
+    config: PipelineConfig,
+    folders: Folders,
+    examples: channel.BaseChannel,
+    schema: channel.BaseChannel,
+    model: channel.BaseChannel,
 ) -> list[base_node.BaseNode]:
-    label, registry = config.label.model_dump_json(), str(Folders.of(config).registry)
+    label, registry = config.label.model_dump_json(), str(folders.registry)
     baseline = Baseline(model=model, schema=schema, label=label, registry=registry)
     judge = evaluator(
         examples=examples,
@@ -149,7 +159,7 @@ def _judge_and_push(
     )
     nodes = [baseline, judge, recorded]
     if config.push_directory is not None:
-        nodes.append(pusher(model, blessing, Path(config.push_directory).absolute()))
+        nodes.append(pusher(model, blessing, folders.pushed(config.push_directory)))
     return nodes
 
 

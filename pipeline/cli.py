@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
-from pipeline.environment import prepare
+from pipeline.environment import prepare, quiet
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -166,6 +166,50 @@ def report(config: Path, profile: str | None, overrides: tuple[str, ...], run_id
         raise RunError(
             f"{run_dir / 'run.json'} is damaged, or of another version ({error}); remove {run_dir}"
         ) from error
+
+
+@cli.command("compile")
+@_config_options
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it there, not to standard output.")
+@_told
+def compile_(config: Path, profile: str | None, overrides: tuple[str, ...], output: Path | None) -> None:
+    """Write the pipeline of CONFIG as YAML for Kubeflow Pipelines."""
+    prepare()
+    loaded = _load(config, profile, overrides, data=False)
+    with quiet():
+        from pipeline.kubeflow.compile import compile_pipeline
+
+        text = compile_pipeline(loaded.config)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    output.write_text(text, encoding="utf-8")
+    click.echo(_short(output.absolute()))
+
+
+@cli.command()
+@_config_options
+@click.option("--keep", type=click.Path(path_type=Path), help="An empty folder for both runs, kept afterwards.")
+@_told
+def verify(config: Path, profile: str | None, overrides: tuple[str, ...], keep: Path | None) -> None:
+    """Run the compiled pipeline of CONFIG here, as Kubeflow would, and compare it with a local run."""
+    prepare()
+    import tempfile
+
+    from configs.errors import RunError
+    from pipeline.terminal import open_display
+
+    loaded = _load(config, profile, overrides, data=True)
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise RunError(f"{keep} is not empty; name a folder that is empty, or not there yet")
+    with quiet():
+        from pipeline.kubeflow.verify import verify as compare_runs
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder, open_display() as display:
+        verdict = compare_runs(loaded.config, keep.absolute() if keep else Path(folder), display, click.echo)
+    for line in verdict.lines:
+        click.echo(str(line))
+    if not verdict.same:
+        sys.exit(1)
 
 
 @cli.command()

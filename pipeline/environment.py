@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import tempfile
+from collections.abc import Iterator
 
 SETTINGS = {
     "TF_USE_LEGACY_KERAS": "0",  # importing tensorflow_transform sets 1 where nothing is set, which makes Keras 2
@@ -17,3 +21,18 @@ def prepare() -> None:
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     os.environ["TF_USE_LEGACY_KERAS"] = "0"
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what TensorFlow's libraries print on their own, before any logging is set up, off the terminal."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with tempfile.TemporaryFile() as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+            yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)

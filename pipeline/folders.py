@@ -41,6 +41,10 @@ class Folders:
         """What is kept of spans between runs."""
         return self.home / "spans"
 
+    def pushed(self, directory: str) -> Path:
+        """Where `deploy.push` is."""
+        return Path(directory).absolute()
+
     @property
     def runs(self) -> Path:
         return self.home / "runs"

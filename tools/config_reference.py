@@ -6,6 +6,7 @@ python tools/config_reference.py --check    # exit status 1 if it is not current
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -75,17 +76,25 @@ def _section(name: str, schema: Schema) -> Iterator[str]:
         inner = _inner(value)
         if inner:
             yield f"### {name}.{setting}\n"
-            yield from _section(f"{name}.{setting}", inner)
+            twin = _twin(section, setting, inner)
+            told = [f"As [{name}.{twin}](#{name.replace('.', '')}{twin}).\n"] if twin else []
+            yield from told or _section(f"{name}.{setting}", inner)
         for kind, section in tags(value).items():
             yield f"### {name}.{setting} with kind: {kind}\n"
             yield documentation(section) + "\n"
             yield from _table("", section)
 
 
+def _twin(section: Schema, setting: str, inner: Schema) -> str | None:
+    """An earlier setting of the section that holds the same settings."""
+    earlier = itertools.takewhile(lambda item: item[0] != setting, section["properties"].items())
+    return next((name for name, value in earlier if (_inner(value) or {}).get("$ref") == inner["$ref"]), None)
+
+
 def _inner(value: Schema) -> Schema | None:
-    """The section that a setting holds, or that each of its names holds."""
-    values = value.get("additionalProperties")
-    candidates = [*branches(value), *([values] if isinstance(values, dict) else [])]
+    """The section that a setting holds, or that each of its names or items holds."""
+    held = [value.get("additionalProperties"), value.get("items")]
+    candidates = [*branches(value), *(schema for schema in held if isinstance(schema, dict))]
     return next((candidate for candidate in candidates if "properties" in resolved(candidate)), None)
 
 

@@ -16,7 +16,7 @@ SECTIONS = {
     "features": "features: {fare: {column: numeric}}",
 }
 KINDS = "numeric, bucketized, identity, vocabulary, hashed, crossed or custom"
-SECTION_NAMES = "pipeline, data, label, features, model, train, evaluate, deploy, beam"
+SECTION_NAMES = "pipeline, data, label, features, model, train, evaluate, deploy, beam, kubeflow"
 TRAIN = "epochs, steps_per_epoch, batch_size, optimizer, learning_rate, early_stopping, seed, input"
 
 
@@ -256,7 +256,7 @@ def test_a_folder_names_the_configs_in_it() -> None:
         (b"", ":1: the file is empty; a config is a mapping of sections"),
         (b"# only a comment\n", ":1: the file is empty; a config is a mapping of sections"),
         (b"\n- a\n", ":2: found a list of 1; a config is a mapping of sections"),
-        (b"label:x\n", "beam; is the space after a colon missing?"),
+        (b"label:x\n", "kubeflow; is the space after a colon missing?"),
         (b"a: 1\nb: \xe9\n", ":2:4: the byte 0xE9 is not UTF-8; save the file as UTF-8"),
         ("a: 1".encode("utf-16"), ":1:1: the file is UTF-16; save it as UTF-8"),
         (b"a: 1\nb: x\x07\n", ":2:5: the character U+0007 cannot stand in YAML"),

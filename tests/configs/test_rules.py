@@ -257,6 +257,56 @@ BROKEN = {
             "1: data.spans: the range starts with 3, after its end, 1",
         ),
     ],
+    "components_are_known": [
+        (
+            "kubeflow: {components: {Trainor: {cpu: 1}}}",
+            '1: kubeflow.components.Trainor: there is no component Trainor; did you mean "Trainer"?',
+        )
+    ],
+    "reference_has_a_volume": [
+        (
+            "kubeflow: {storage: reference}",
+            "1: kubeflow.storage: `storage: reference` keeps artifacts on a shared volume; say which as"
+            " kubeflow.volume: {claim: NAME}",
+        ),
+        (
+            "kubeflow: {volume: {claim: a}}",
+            "1: kubeflow.volume: only `storage: reference` uses it; other volumes go under kubeflow.defaults.volumes",
+        ),
+    ],
+    "env_holds_no_secret": [
+        (
+            "kubeflow: {defaults: {env: {DB_PASSWORD: x}}}",
+            "1: kubeflow.defaults.env.DB_PASSWORD: DB_PASSWORD looks like a credential; put it into a Secret and name"
+            " it under `secrets:`",
+        )
+    ],
+    "secrets_go_somewhere": [
+        (
+            "kubeflow: {components: {Trainer: {secrets: [{name: a}]}}}",
+            "1: kubeflow.components.Trainer.secrets[0]: say where a goes: `env: {VARIABLE: key}`, or `path:` for files",
+        )
+    ],
+    "mounts_leave_kubeflow_alone": [
+        (
+            "kubeflow: {defaults: {volumes: [{claim: a, path: /minio}]}}",
+            "1: kubeflow.defaults.volumes[0].path: /minio is where Kubeflow mounts a folder of its own; choose another",
+        )
+    ],
+    "tolerations_are_whole": [
+        (
+            "kubeflow: {defaults: {tolerations: [{key: a, operator: Exists, value: b}]}}",
+            "1: kubeflow.defaults.tolerations[0]: `operator: Exists` takes no value; remove it, or use `Equal`",
+        ),
+        (
+            "kubeflow: {defaults: {tolerations: [{value: b}]}}",
+            "1: kubeflow.defaults.tolerations[0]: `operator: Equal` needs a key; name it, or use `Exists`",
+        ),
+        (
+            "kubeflow: {defaults: {tolerations: [{key: a, seconds: 5}]}}",
+            "1: kubeflow.defaults.tolerations[0]: `seconds` goes with `effect: NoExecute`",
+        ),
+    ],
 }
 CASES = [(rule, text, told) for rule, cases in BROKEN.items() for text, told in cases]
 

@@ -1,0 +1,178 @@
+"""`kubeflow:` how the pipeline runs on Kubeflow Pipelines."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from configs.section import Name, Section
+
+Count = Annotated[int, Field(gt=0)]
+Cpu = Annotated[float, Field(gt=0)]
+Bytes = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|K|Ki)?$")]
+Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*[smhd]$")]
+MountPath = Annotated[str, Field(pattern=r"^/[^:]+$")]
+RootUri = Annotated[str, Field(pattern=r"^(gs|s3|minio)://[^/?#@]+(/[^?#@]+)?$")]
+Backend = Literal["2.14", "2.15", "2.16", "2.17"]
+Storage = Literal["staged", "reference"]
+
+
+class Accelerator(Section):
+    """GPUs or TPUs of one kind."""
+
+    type: Name
+    """The resource that a node offers, such as `nvidia.com/gpu` or `google.com/tpu`."""
+    count: Count = 1
+    """How many of them."""
+
+
+class Toleration(Section):
+    """A taint of nodes that the pod may run on all the same."""
+
+    key: Name | None = None
+    """The taint's key; null: any."""
+    operator: Literal["Equal", "Exists"] = "Equal"
+    """Exists: whatever the taint's value is."""
+    value: Name | None = None
+    """The taint's value; only for `Equal`."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """The taint's effect; null: any."""
+    seconds: Annotated[int, Field(ge=0)] | None = None
+    """How long it is tolerated; only for `NoExecute`. null: for ever."""
+
+
+class Volume(Section):
+    """A PersistentVolumeClaim, mounted into the pod."""
+
+    claim: Name
+    """Name of the PersistentVolumeClaim, in the namespace of the run."""
+    path: MountPath
+    """Where it is mounted."""
+    sub_path: Name | None = None
+    """The folder of the volume that is mounted; null: all of it. Needs a backend of 2.16 or newer."""
+
+
+class Secret(Section):
+    """A Kubernetes Secret: its keys as environment variables, or as files below a path."""
+
+    name: Name
+    """Name of the Secret, in the namespace of the run."""
+    env: dict[str, Name] = {}
+    """Environment variable to key of the Secret."""
+    path: MountPath | None = None
+    """Folder with a file for each key; null: no files."""
+    optional: bool = False
+    """Whether the pod starts without the Secret. Needs a backend of 2.15 or newer where it gives variables."""
+
+
+class Retries(Section):
+    """What happens when a component fails."""
+
+    count: Count
+    """Further tries."""
+    wait: Duration = "30s"
+    """Before the first of them."""
+    factor: Annotated[float, Field(ge=1)] = 2.0
+    """By which each wait is longer than the one before."""
+    at_most: Duration = "1h"
+    """The longest wait."""
+
+
+class ComponentSettings(Section):
+    """What Kubernetes gives to the pod of a component."""
+
+    image: Name | None = None
+    """An image of its own; null: the pipeline's."""
+    cpu: Cpu | None = None
+    """CPUs it asks for, such as 2 or 0.5."""
+    cpu_limit: Cpu | None = None
+    """CPUs it gets at most; null: no limit."""
+    memory: Bytes | None = None
+    """Memory it asks for, such as `4G` or `512Mi`."""
+    memory_limit: Bytes | None = None
+    """Memory at which it is ended; null: no limit."""
+    accelerator: Accelerator | None = None
+    """GPUs or TPUs; null: none."""
+    node_selector: dict[str, str] = {}
+    """Labels that a node must have."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints of nodes that it may run on all the same."""
+    volumes: tuple[Volume, ...] = ()
+    """PersistentVolumeClaims to mount."""
+    secrets: tuple[Secret, ...] = ()
+    """Secrets, as environment variables or files. Credentials go here, and nowhere else in the config."""
+    env: dict[str, str] = {}
+    """Environment variables; nothing that is secret."""
+    retries: Retries | None = None
+    """What happens when it fails; null: the run fails."""
+    timeout: Duration | None = None
+    """How long its pod may live; null: for ever."""
+    labels: dict[str, str] = {}
+    """Labels of its pod."""
+    shared_memory: Bytes | None = None
+    """Size of /dev/shm; null: what the container runtime gives, which is 64 MB."""
+
+
+class SharedVolume(Section):
+    """The volume that `storage: reference` keeps the artifacts on."""
+
+    claim: Name
+    """Name of a PersistentVolumeClaim that many pods can write to at once (ReadWriteMany)."""
+    path: MountPath = "/headrace"
+    """Where every pod has it."""
+
+
+class ObjectStore(Section):
+    """How pods reach the object store themselves: for `blessed.json`, the baseline and pushed models. (The artifacts
+    are copied by Kubeflow.)
+    """
+
+    endpoint: Name | None = None
+    """URL of an S3-compatible store; null: that of AWS, and for `minio://` the one that Kubeflow brings along:
+    `http://seaweedfs.kubeflow:9000`, or `http://minio-service.kubeflow:9000` before release 2.16."""
+    region: Name | None = None
+    """Its region; null: the store's default."""
+    secret: Name | None = None
+    """Name of the Secret with the keys; null: the pods have access by themselves (workload identity)."""
+    access_key: Name = "accesskey"
+    """The key of the Secret that holds the access key."""
+    secret_key: Name = "secretkey"  # noqa: S105 - a name
+    """The key of the Secret that holds the secret key."""
+
+
+Parameter = Literal["spans", "window", "epochs", "steps_per_epoch"]
+
+
+class KubeflowConfig(Section):
+    """How the pipeline runs on Kubeflow Pipelines."""
+
+    image: Name | None = None
+    """The image that all components run in, with this project and your modules in it. Needed by `headrace compile`."""
+    pipeline_root: RootUri = "minio://mlpipeline/v2/artifacts"
+    """Where artifacts go: `gs://`, `s3://` or `minio://`; a run may be given another."""
+    storage: Storage = "staged"
+    """staged: Kubeflow copies artifacts into each pod and out of it. reference: they stay on `volume`, which every pod
+    mounts; for data too large to copy."""
+    volume: SharedVolume | None = None
+    """The volume of `storage: reference`."""
+    object_store: ObjectStore = ObjectStore()
+    """How pods reach the object store themselves, with `storage: staged`."""
+    namespace: Name = "kubeflow"
+    """Where the runs are."""
+    backend: Backend = "2.17"
+    """Release of the Kubeflow Pipelines server. Settings that it would drop without a word are refused."""
+    image_pull_secrets: tuple[Name, ...] = ()
+    """Secrets for the registries of the images."""
+    parameters: tuple[Parameter, ...] = ("spans", "epochs")
+    """Settings that each run may be given anew: `spans` and `window` of `data`, `epochs` and `steps_per_epoch` of
+    `train`."""
+    defaults: ComponentSettings = ComponentSettings()
+    """What every component's pod gets."""
+    components: dict[str, ComponentSettings] = {}
+    """By component, such as `Trainer`: what its pod gets in the place of the defaults, setting by setting."""
+
+    def settings(self, component: str) -> ComponentSettings:
+        """The defaults with a component's own settings over them."""
+        own = self.components.get(component, ComponentSettings())
+        return self.defaults.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})

@@ -1,0 +1,99 @@
+"""The rules of `kubeflow:`, in itself and with the other sections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from configs.kubeflow import ComponentSettings, KubeflowConfig
+from configs.suggest import did_you_mean, listed
+from configs.tree import Where
+
+Finding = tuple[Where, str]
+
+COMPONENTS = (
+    "Spans",
+    "ExampleGen",
+    "StatisticsGen",
+    "SchemaGen",
+    "ExampleValidator",
+    "DataGate",
+    "Transform",
+    "Trainer",
+    "Baseline",
+    "Evaluator",
+    "RecordBlessing",
+    "Pusher",
+)
+LAUNCHER_FOLDERS = ("/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config", "/kfp-launcher")
+"""Where Kubeflow mounts folders of its own in every pod."""
+SECRETIVE = re.compile(r"(PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIAL|PRIVATE_?KEY|ACCESS_?KEY|API_?KEY)", re.IGNORECASE)
+
+
+def components_are_known(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for name in kubeflow.components:
+        if name not in COMPONENTS:
+            near = did_you_mean(name, COMPONENTS) or f"; there are: {listed(COMPONENTS, 20)}"
+            yield ("kubeflow", "components", name), f"there is no component {name}{near}"
+
+
+def reference_has_a_volume(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    if kubeflow.storage == "reference" and kubeflow.volume is None:
+        what = "`storage: reference` keeps artifacts on a shared volume; say which as kubeflow.volume: {claim: NAME}"
+        yield ("kubeflow", "storage"), what
+    if kubeflow.storage == "staged" and kubeflow.volume is not None:
+        what = "only `storage: reference` uses it; other volumes go under kubeflow.defaults.volumes"
+        yield ("kubeflow", "volume"), what
+
+
+def env_holds_no_secret(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, settings in _each(kubeflow):
+        for name in settings.env:
+            if SECRETIVE.search(name):
+                what = f"{name} looks like a credential; put it into a Secret and name it under `secrets:`"
+                yield (*where, "env", name), what
+
+
+def secrets_go_somewhere(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, settings in _each(kubeflow):
+        for number, secret in enumerate(settings.secrets):
+            if not secret.env and secret.path is None:
+                what = f"say where {secret.name} goes: `env: {{VARIABLE: key}}`, or `path:` for files"
+                yield (*where, "secrets", number), what
+
+
+def mounts_leave_kubeflow_alone(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, settings in _each(kubeflow):
+        mounts = [(("volumes", number), volume.path) for number, volume in enumerate(settings.volumes)]
+        mounts += [(("secrets", number), secret.path) for number, secret in enumerate(settings.secrets) if secret.path]
+        for inside, path in mounts:
+            if path.rstrip("/") in LAUNCHER_FOLDERS:
+                yield (*where, *inside, "path"), f"{path} is where Kubeflow mounts a folder of its own; choose another"
+
+
+def tolerations_are_whole(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, settings in _each(kubeflow):
+        for number, one in enumerate(settings.tolerations):
+            place: Where = (*where, "tolerations", number)
+            if one.operator == "Exists" and one.value is not None:
+                yield place, "`operator: Exists` takes no value; remove it, or use `Equal`"
+            if one.operator == "Equal" and one.key is None:
+                yield place, "`operator: Equal` needs a key; name it, or use `Exists`"
+            if one.seconds is not None and one.effect != "NoExecute":
+                yield place, "`seconds` goes with `effect: NoExecute`"
+
+
+def _each(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, ComponentSettings]]:
+    yield ("kubeflow", "defaults"), kubeflow.defaults
+    for name, settings in kubeflow.components.items():
+        yield ("kubeflow", "components", name), settings
+
+
+RULES = (
+    components_are_known,
+    reference_has_a_volume,
+    env_holds_no_secret,
+    secrets_go_somewhere,
+    mounts_leave_kubeflow_alone,
+    tolerations_are_whole,
+)

@@ -1,0 +1,195 @@
+"""From the config to Kubeflow's YAML: one plain container task for each component, through the KFP SDK's public API.
+
+    Path("pipeline.yaml").write_text(compile_pipeline(load("configs/taxi.yaml")))
+
+The text depends on the config, the code and the KFP SDK alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kfp import compiler, components, dsl
+
+from configs.config import PipelineConfig
+from configs.errors import ConfigError, Problem
+from configs.kubeflow import ComponentSettings, KubeflowConfig
+from pipeline.kubeflow import backends, credentials
+from pipeline.kubeflow.argument import pack
+from pipeline.kubeflow.invocation import Invocation
+from pipeline.kubeflow.parameters import PARAMETERS
+from pipeline.kubeflow.platform import needs_platform, set_platform
+from pipeline.kubeflow.tasks import Task, tasks
+
+COMMAND = ("python", "-P", "-m", "pipeline.kubeflow.entrypoint")
+EXECUTOR_INPUT = "{{$}}"
+"""What Kubeflow's launcher puts the executor input in the place of."""
+
+
+def compile_pipeline(config: PipelineConfig, environ: Mapping[str, str] = os.environ) -> str:
+    """The YAML: the pipeline, and a second document with the Kubernetes settings where there are any.
+
+    Raises ConfigError if a setting that Kubeflow needs is missing, RunError for a setting that the server would drop,
+    and for a credential in the text. environ: variables whose values must not stand in it.
+    """
+    _check(config)
+    found = tasks(config)
+    text = _compiled(_pipeline(config, found))
+    backends.check(_platform_document(text), config.kubeflow.backend)
+    credentials.check("\n".join([text, *(task.invocation.to_json() for task in found)]), environ)
+    return text
+
+
+def _check(config: PipelineConfig) -> None:
+    settings = config.kubeflow
+    if settings.image is None:
+        raise ConfigError(
+            Problem("kubeflow.image", "name the image that the components run in, such as registry.example/headrace:1")
+        )
+    push = config.push_directory
+    mounts = [volume.path for volume in settings.settings("Pusher").volumes]
+    mounts += [settings.volume.path] if settings.volume else []
+    if push is not None and Path(push).is_absolute() and not any(Path(push).is_relative_to(path) for path in mounts):
+        what = (
+            f"{push} is on no volume that the Pusher's pod mounts, so what is pushed there would be lost with the pod"
+        )
+        raise ConfigError(Problem("deploy.push", f"{what}; mount one under kubeflow.components.Pusher.volumes"))
+
+
+def _pipeline(config: PipelineConfig, found: Sequence[Task]) -> Any:
+    """The pipeline as the SDK knows it."""
+    settings = config.kubeflow
+    loaded = {task.name: components.load_component_from_text(_specification(task, settings)) for task in found}
+
+    def body(*values: Any) -> None:
+        given = dict(zip(settings.parameters, values, strict=True))
+        made: dict[str, Any] = {}
+        for task in found:
+            wired = {key: made[producer].outputs[output] for key, (producer, output) in task.inputs.items()}
+            one = loaded[task.name](**wired, **{name: given[name] for name in task.parameters})
+            one.set_caching_options(task.cacheable).set_display_name(task.invocation.id)
+            one.after(*(made[name] for name in _unconnected(task)))
+            _set_resources(one, settings.settings(task.invocation.id))
+            if needs_platform(settings, task.invocation):
+                set_platform(one, settings, task.invocation)
+            made[task.name] = one
+
+    body.__signature__ = _signature(config)  # type: ignore[attr-defined]
+    return dsl.pipeline(name=config.pipeline.name, pipeline_root=settings.pipeline_root)(body)
+
+
+def _signature(config: PipelineConfig) -> inspect.Signature:
+    chosen = {name: PARAMETERS[name] for name in config.kubeflow.parameters}
+    return inspect.Signature(
+        [
+            inspect.Parameter(
+                name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=one.default(config), annotation=one.type
+            )
+            for name, one in chosen.items()
+        ]
+    )
+
+
+def _unconnected(task: Task) -> list[str]:
+    """The tasks that must end first though nothing of theirs is used."""
+    used = {producer for producer, _ in task.inputs.values()}
+    return [name for name in task.after if name not in used]
+
+
+def _compiled(pipeline: Any) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "pipeline.yaml"
+        logging.getLogger("kfp").setLevel(logging.ERROR)
+        compiler.Compiler().compile(pipeline, str(file))
+        return file.read_text(encoding="utf-8")
+
+
+def _platform_document(text: str) -> Mapping[str, Any]:
+    documents = list(yaml.safe_load_all(text))
+    return documents[1] if len(documents) > 1 else {}
+
+
+def _specification(task: Task, settings: KubeflowConfig) -> str:
+    """A pipeline of this one task, in Kubeflow's own format; the SDK takes it for a component."""
+    component = _interface(task)
+    image = settings.settings(task.invocation.id).image or settings.image
+    container = {"image": image, "command": [*COMMAND], "args": _arguments(task.invocation)}
+    names = {key: {"componentInputArtifact": key} for key in component["inputDefinitions"]["artifacts"]}
+    values = {key: {"componentInputParameter": key} for key in component["inputDefinitions"]["parameters"]}
+    outputs = component["outputDefinitions"]
+    dag_outputs = {
+        "artifacts": {key: {"artifactSelectors": [_selector(task, key)]} for key in outputs["artifacts"]},
+        "parameters": {
+            key: {"valueFromParameter": {"producerSubtask": task.name, "outputParameterKey": key}}
+            for key in outputs["parameters"]
+        },
+    }
+    root_task = {
+        "componentRef": {"name": f"comp-{task.name}"},
+        "taskInfo": {"name": task.name},
+        "inputs": {"artifacts": names, "parameters": values},
+    }
+    return yaml.safe_dump(
+        {
+            "components": {f"comp-{task.name}": {"executorLabel": f"exec-{task.name}", **component}},
+            "deploymentSpec": {"executors": {f"exec-{task.name}": {"container": container}}},
+            "pipelineInfo": {"name": task.name},
+            "root": {"dag": {"tasks": {task.name: root_task}, "outputs": dag_outputs}, **component},
+            "schemaVersion": "2.1.0",
+        }
+    )
+
+
+def _arguments(invocation: Invocation) -> list[str]:
+    return ["--invocation", pack(invocation.to_json(), invocation.id), "--executor-input", EXECUTOR_INPUT]
+
+
+def _interface(task: Task) -> dict[str, Any]:
+    types: dict[type, str] = {str: "STRING", int: "NUMBER_INTEGER"}
+    runs = {name: types[PARAMETERS[name].type] for name in task.parameters}
+    texts = dict.fromkeys(task.texts_in(), "STRING")
+    return {
+        "inputDefinitions": {
+            "artifacts": _artifacts(task.artifacts_in()),
+            "parameters": {key: {"parameterType": type_} for key, type_ in {**texts, **runs}.items()},
+        },
+        "outputDefinitions": {
+            "artifacts": _artifacts(task.artifacts_out()),
+            "parameters": {key: {"parameterType": "STRING"} for key in task.texts_out()},
+        },
+    }
+
+
+def _artifacts(types: Mapping[str, str]) -> dict[str, Any]:
+    return {key: {"artifactType": {"schemaTitle": type_, "schemaVersion": "0.0.1"}} for key, type_ in types.items()}
+
+
+def _selector(task: Task, key: str) -> dict[str, str]:
+    return {"outputArtifactKey": key, "producerSubtask": task.name}
+
+
+def _set_resources(task: Any, settings: ComponentSettings) -> None:
+    """What stands in the pipeline's own document."""
+    chosen: list[tuple[Callable[[str], Any], str | float | None]] = [
+        (task.set_cpu_request, settings.cpu),
+        (task.set_cpu_limit, settings.cpu_limit),
+        (task.set_memory_request, settings.memory),
+        (task.set_memory_limit, settings.memory_limit),
+    ]
+    for setter, value in chosen:
+        if value is not None:
+            setter(f"{value:g}" if isinstance(value, float | int) else value)
+    if settings.accelerator is not None:
+        task.set_accelerator_type(settings.accelerator.type).set_accelerator_limit(settings.accelerator.count)
+    for name, text in sorted(settings.env.items()):
+        task.set_env_variable(name, text)
+    if settings.retries is not None:
+        again = settings.retries
+        task.set_retry(again.count, again.wait, again.factor, again.at_most)

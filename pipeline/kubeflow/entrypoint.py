@@ -1,0 +1,147 @@
+"""What runs in a pod: one component, between Kubeflow's launcher and TFX's executor.
+
+python -m pipeline.kubeflow.entrypoint --invocation JSON --executor-input JSON
+
+Ends with 1 and the cause on the last line, which is Kubernetes' termination message too; with 143 on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from pipeline.environment import prepare
+from pipeline.kubeflow.argument import unpack
+
+ROOT = "HEADRACE_POD"
+"""Environment variable: a folder to take for the pod's root. For tests."""
+MESSAGE_LENGTH = 4096
+"""Bytes that Kubernetes keeps of a termination message."""
+TERMINATED = 128 + signal.SIGTERM
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the component that the arguments describe; the exit status."""
+    prepare()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(prog="pipeline.kubeflow.entrypoint")
+    parser.add_argument("--invocation", required=True, metavar="JSON", help="The component, as compiled.")
+    parser.add_argument("--executor-input", required=True, metavar="JSON", help="As the launcher tells it.")
+    given = parser.parse_args(arguments)
+    invocation = unpack(given.invocation)
+    id_ = json.loads(invocation)["id"]
+    started = time.monotonic()
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        print(f"{id_}: started")
+        _run(invocation, json.loads(given.executor_input))
+    except _TerminatedError:
+        return _failed(id_, "ended by SIGTERM: Kubernetes took the pod away, or the run was canceled", TERMINATED)
+    except Exception as error:
+        return _failed(id_, _cause(error), 1)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is left to do takes no time
+    print(f"{id_}: done in {time.monotonic() - started:.1f} s")
+    return 0
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise _TerminatedError
+
+
+def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
+    from configs.config import BeamConfig
+    from pipeline.execute import execute
+    from pipeline.kubeflow.carried import with_paths
+    from pipeline.kubeflow.exchange import Exchange
+    from pipeline.kubeflow.invocation import Invocation
+    from pipeline.kubeflow.parameters import with_parameters
+    from pipeline.kubeflow.places import Places
+    from pipeline.kubeflow.state import present
+    from pipeline.kubeflow.store import open_store
+
+    invocation = Invocation.from_json(invocation_json)
+    places = Places(os.environ.get(ROOT, ""), invocation.mount)
+    store = open_store(invocation.store)
+    beam = BeamConfig.model_validate_json(json.dumps(invocation.beam))
+    with _scratch() as scratch:
+        exchange = Exchange(invocation, told, places, scratch)
+        files = _files(invocation.files, scratch)
+        properties = with_parameters(invocation.id, invocation.exec_properties, exchange.parameters)
+        properties = _kept(with_paths(properties, exchange.home, files), places)
+        inputs = exchange.inputs(store)
+        with present(properties, places, store):
+            outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), scratch, beam)
+        exchange.write(outputs)
+
+
+@contextlib.contextmanager
+def _scratch() -> Any:
+    folder = Path(tempfile.mkdtemp(prefix="headrace-"))
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _files(contents: Mapping[str, str], scratch: Path) -> Path:
+    """The folder with the files that came along."""
+    folder = scratch / "files"
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder
+
+
+def _kept(properties: dict[str, Any], places: Any) -> dict[str, Any]:
+    """Without the store of spans where the pod's disk goes away with the pod."""
+    return {**properties, "store": ""} if "store" in properties and not places.mount else properties
+
+
+def _cause(error: Exception) -> str:
+    from configs.errors import HeadraceError
+
+    if isinstance(error, HeadraceError):
+        return str(error)
+    traceback.print_exc()
+    return f"{type(error).__name__}: {error}"
+
+
+def _failed(id_: str, cause: str, status: int) -> int:
+    """Tell why: the whole of it, then its first line as the last; the same to Kubernetes."""
+    first, *more = cause.splitlines() or [""]
+    last = f"{id_} failed: {first}"
+    sys.stdout.flush()
+    if more:
+        print(cause, file=sys.stderr)
+    print(last, file=sys.stderr, flush=True)
+    message = f"{cause}\n{last}" if more else last
+    with contextlib.suppress(OSError):
+        log = Path(os.environ.get(ROOT, "") + "/dev/termination-log")
+        log.write_bytes(message.encode()[-MESSAGE_LENGTH:])
+    return status
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # TensorFlow's and Beam's threads must not hold up the pod's end

@@ -1,0 +1,123 @@
+"""Kubeflow's executor input as TFX artifacts, and TFX artifacts as Kubeflow's executor output."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tfx.types import Artifact
+
+from components.baseline import EXISTS
+from components.registry import WHY
+from configs.errors import RunError
+from pipeline.execute import Artifacts
+from pipeline.kubeflow.argument import pack, unpack
+from pipeline.kubeflow.invocation import ARTIFACT, RECORD, REFERENCE, Invocation
+from pipeline.kubeflow.places import Places, home_of
+from pipeline.kubeflow.properties import set_properties, to_metadata
+from pipeline.kubeflow.store import Store
+
+
+class Exchange:
+    """One task. `told`: the executor input; `scratch`: an existing folder for what travels as text."""
+
+    def __init__(self, invocation: Invocation, told: Mapping[str, Any], places: Places, scratch: Path) -> None:
+        self._invocation, self._places, self._scratch = invocation, places, scratch
+        self._told = told
+        declared = told["outputs"].get("artifacts", {})
+        self._uris = {key: declared[key]["artifacts"][0]["uri"] for key in invocation.written}
+
+    @property
+    def home(self) -> Path:
+        """The pipeline's folder."""
+        return self._places.local(home_of(next(iter(self._uris.values()))))
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the task."""
+        return dict(self._told.get("inputs", {}).get("parameterValues", {}))
+
+    def inputs(self, store: Store) -> Artifacts:
+        """The inputs with their types and properties, at paths that are there."""
+        return {key: [self._input(key, port.how, store)] for key, port in self._invocation.inputs.items()}
+
+    def output_uris(self) -> dict[str, str]:
+        """Where the component writes: paths at which nothing is."""
+        found = {}
+        for key, port in self._invocation.outputs.items():
+            if port.how == ARTIFACT:
+                found[key] = self._places.local(self._uris[key])
+                shutil.rmtree(found[key], ignore_errors=True)  # of an earlier try, on a shared volume
+            else:
+                found[key] = self._scratch / "outputs" / key / "value"
+        return {key: str(path) for key, path in found.items()}
+
+    def write(self, outputs: Artifacts) -> None:
+        """Tell Kubeflow of the outputs."""
+        texts = {key: self._text(key, one) for key, (one,) in outputs.items() if key not in self._uris}
+        artifacts = {
+            key: {"name": key, "uri": self._uris[key], "metadata": to_metadata(one, self._spelled)}
+            for key, (one,) in outputs.items()
+            if key in self._uris
+        }
+        if RECORD in self._uris:
+            path = Places(self._places.root).local(self._uris[RECORD])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(texts.values()), encoding="utf-8")
+        values = {key: pack(text, f"{self._invocation.id}: {key}") for key, text in texts.items()}
+        told = {"artifacts": {key: {"artifacts": [one]} for key, one in artifacts.items()}, "parameterValues": values}
+        file = self._places.launchers(self._told["outputs"]["outputFile"])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(told), encoding="utf-8")
+
+    def _input(self, key: str, how: str, store: Store) -> Artifact:
+        artifact = self._invocation.artifact(key)
+        if how != ARTIFACT:
+            folder = self._scratch / "inputs" / key
+            folder.mkdir(parents=True)
+            text = unpack(self.parameters[key])
+            if how == REFERENCE:
+                self._refer(artifact, json.loads(text), folder, store)
+            else:
+                (folder / "value").write_text(text, encoding="utf-8")
+                artifact.uri = str(folder / "value")
+            return artifact
+        (told,) = self._told["inputs"]["artifacts"][key]["artifacts"]
+        set_properties(artifact, told.get("metadata", {}))
+        path = self._places.local(told["uri"])
+        path.mkdir(parents=True, exist_ok=True)  # an empty folder is nothing that an object store keeps
+        artifact.uri = str(path)
+        if str(told.get("name", "")).isdecimal():
+            artifact.id = int(told["name"])
+        return artifact
+
+    def _refer(self, artifact: Artifact, told: Mapping[str, str], folder: Path, store: Store) -> None:
+        """Fetch the baseline; an empty folder where there is none."""
+        artifact.set_int_custom_property(EXISTS, int(bool(told["uri"])))
+        artifact.uri = str(folder)
+        if not told["uri"]:
+            if told["why"]:
+                (folder / WHY).write_text(told["why"], encoding="utf-8")
+            return
+        path = self._places.local(told["uri"])
+        if not self._places.mount and not store.get_all(told["uri"], path):
+            raise RunError(f"the baseline {told['uri']} is gone; run again to choose another")
+        artifact.uri = str(path)
+
+    def _text(self, key: str, artifact: Artifact) -> str:
+        if self._invocation.outputs[key].how == REFERENCE:
+            why = Path(artifact.uri) / WHY
+            exists = artifact.get_int_custom_property(EXISTS)
+            told = {
+                "uri": self._places.remote(artifact.uri) if exists else "",
+                "why": why.read_text(encoding="utf-8") if not exists and why.exists() else "",
+            }
+            return json.dumps(told, sort_keys=True)
+        return Path(artifact.uri).read_text(encoding="utf-8")
+
+    def _spelled(self, text: str) -> str:
+        """A path as the URI that it stands for."""
+        return self._places.remote(text) or text

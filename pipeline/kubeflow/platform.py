@@ -1,0 +1,73 @@
+"""The Kubernetes settings of a task, through kfp-kubernetes, which only they need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from configs.errors import MissingDependencyError
+from configs.kubeflow import ComponentSettings, KubeflowConfig, Secret
+from pipeline.kubeflow.invocation import Invocation
+
+SHARED_MEMORY = "headrace-shared-memory"
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+REACH_THE_STORE = frozenset({"Baseline", "Evaluator", "Pusher", "RecordBlessing"})
+"""Components that read or write more than the artifacts that Kubeflow copies."""
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+def needs_platform(settings: KubeflowConfig, invocation: Invocation) -> bool:
+    """Whether a task has settings that go into the Kubernetes document."""
+    one = settings.settings(invocation.id)
+    named = (one.node_selector, one.tolerations, one.volumes, one.secrets, one.timeout, one.labels, one.shared_memory)
+    return bool(any(named) or settings.image_pull_secrets or settings.volume or _store_secret(settings, invocation))
+
+
+def set_platform(task: Any, settings: KubeflowConfig, invocation: Invocation) -> None:
+    """Put them there. Raises MissingDependencyError without kfp-kubernetes."""
+    try:
+        from kfp import kubernetes
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"kubeflow: the Kubernetes settings of {invocation.id} need the package kfp-kubernetes, which is not"
+            " installed.\n  Install it with: pip install 'kfp-kubernetes>=2.16,<2.17'"
+        ) from error
+    one = settings.settings(invocation.id)
+    secret = _store_secret(settings, invocation)
+    _set_scheduling(kubernetes, task, one)
+    for volume in one.volumes:
+        kubernetes.mount_pvc(task, volume.claim, volume.path, volume.sub_path or "")
+    if settings.volume is not None:
+        kubernetes.mount_pvc(task, settings.volume.claim, settings.volume.path)
+    for each in (*one.secrets, *([secret] if secret else [])):
+        for variable, key in sorted(each.env.items()):  # one by one, as two may have the same key
+            kubernetes.use_secret_as_env(task, each.name, {key: variable}, each.optional)
+        if each.path is not None:
+            kubernetes.use_secret_as_volume(task, each.name, each.path, each.optional)
+    if settings.image_pull_secrets:
+        kubernetes.set_image_pull_secrets(task, list(settings.image_pull_secrets))
+
+
+def _set_scheduling(kubernetes: Any, task: Any, one: ComponentSettings) -> None:
+    for name, value in sorted(one.node_selector.items()):
+        kubernetes.add_node_selector(task, name, value)
+    for name, value in sorted(one.labels.items()):
+        kubernetes.add_pod_label(task, name, value)
+    for each in one.tolerations:
+        kubernetes.add_toleration(task, each.key, each.operator, each.value, each.effect, each.seconds)
+    if one.timeout is not None:
+        kubernetes.set_timeout(task, seconds(one.timeout))
+    if one.shared_memory is not None:
+        kubernetes.empty_dir_mount(task, SHARED_MEMORY, "/dev/shm", "Memory", one.shared_memory)  # noqa: S108
+
+
+def seconds(duration: str) -> int:
+    """`10m` as 600."""
+    return int(duration[:-1]) * SECONDS[duration[-1]]
+
+
+def _store_secret(settings: KubeflowConfig, invocation: Invocation) -> Secret | None:
+    """The Secret with the object store's keys, for the components that reach it themselves."""
+    store = settings.object_store
+    if store.secret is None or settings.storage != "staged" or invocation.id not in REACH_THE_STORE:
+        return None
+    return Secret(name=store.secret, env=dict(zip(KEYS, (store.access_key, store.secret_key), strict=True)))

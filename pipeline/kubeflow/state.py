@@ -1,0 +1,62 @@
+"""What a pipeline keeps between runs, for the components that look at it: `blessed.json` and the pushed models.
+
+With staged artifacts these lie in the object store, and components work on paths. So before such a component runs, the
+pod gets the files it reads, and an empty folder for each thing that it only asks whether it is there; afterwards, what
+the component wrote is copied back. On a shared volume all of it is there already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from components.registry import Registry
+from pipeline.kubeflow.places import Places
+from pipeline.kubeflow.store import Store
+
+
+@contextlib.contextmanager
+def present(properties: Mapping[str, Any], places: Places, store: Store) -> Iterator[None]:
+    """Have what the properties name in the pod, and put back what changed if all went well."""
+    with contextlib.ExitStack() as stack:
+        if "registry" in properties:
+            stack.enter_context(_registry(Path(properties["registry"]), places, store))
+        if "push_destination" in properties:
+            told = json.loads(properties["push_destination"])
+            stack.enter_context(_pushed(Path(told["filesystem"]["base_directory"]), places, store))
+        yield
+
+
+@contextlib.contextmanager
+def _registry(path: Path, places: Places, store: Store) -> Iterator[None]:
+    uri = places.remote(path)
+    if uri is None or places.mount:
+        yield
+        return
+    store.get(uri, path)
+    for entry in Registry.read(path).models:
+        model = places.remote(entry.uri)
+        if model is not None and store.exists(model):
+            Path(entry.uri).mkdir(parents=True, exist_ok=True)
+    before = path.read_bytes() if path.exists() else None
+    yield
+    if path.exists() and path.read_bytes() != before:
+        store.put(path, uri)
+
+
+@contextlib.contextmanager
+def _pushed(folder: Path, places: Places, store: Store) -> Iterator[None]:
+    uri = places.remote(folder)
+    if uri is None or places.mount:
+        yield
+        return
+    there = store.children(uri)
+    for name in there:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    yield
+    for path in folder.iterdir() if folder.exists() else ():
+        if path.name not in there:
+            store.put_all(path, f"{uri}/{path.name}")

@@ -1,0 +1,103 @@
+"""The object store, for what Kubeflow does not copy: `blessed.json`, the baseline, and pushed models.
+
+store = open_store({"endpoint": "http://seaweedfs.kubeflow:9000"})
+store.get("minio://mlpipeline/v2/artifacts/taxi/blessed.json", Path("/tmp/blessed.json"))
+
+Keys come from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what the pod's service account gives).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+
+from configs.errors import RunError
+
+FOLDER = "HEADRACE_STORE"
+"""Environment variable: a folder to take for the object store, with a folder for each scheme in it. For tests."""
+CHUNK = 1 << 22
+
+
+class Store:
+    """Files behind URIs. A file appears whole or not at all."""
+
+    def __init__(self, options: Mapping[str, str], folder: str | None = None) -> None:
+        self._options, self._folder = options, folder
+        self._systems: dict[str, Any] = {}
+
+    def exists(self, uri: str) -> bool:
+        """Whether there is a file of that name, or one below it."""
+        system, path = self._at(uri)
+        return bool(system.get_file_info(path).type != fs.FileType.NotFound)
+
+    def get(self, uri: str, path: Path) -> bool:
+        """Copy a file to `path`; False if there is none."""
+        system, source = self._at(uri)
+        if system.get_file_info(source).type != fs.FileType.File:
+            return False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Without `compression=None`, files named *.gz would be decompressed on the way, and compressed when put.
+        with system.open_input_stream(source, compression=None) as stream, path.open("wb") as file:
+            shutil.copyfileobj(stream, file, CHUNK)
+        return True
+
+    def get_all(self, uri: str, folder: Path) -> int:
+        """Copy the files below `uri` into a folder, which is there afterwards; how many."""
+        folder.mkdir(parents=True, exist_ok=True)
+        files = self._files(uri)
+        for inside in files:
+            self.get(f"{uri}/{inside}", folder / inside)
+        return len(files)
+
+    def put(self, path: Path, uri: str) -> None:
+        """Copy a file there, over what was there before."""
+        system, target = self._at(uri)
+        if self._folder is not None:
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
+        with path.open("rb") as file, system.open_output_stream(target, compression=None) as stream:
+            shutil.copyfileobj(file, stream, CHUNK)
+
+    def put_all(self, folder: Path, uri: str) -> None:
+        """Copy the files below a folder there."""
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.put(path, f"{uri}/{path.relative_to(folder)}")
+
+    def children(self, uri: str) -> list[str]:
+        """The names right below `uri`."""
+        return sorted({inside.partition("/")[0] for inside in self._files(uri)})
+
+    def _files(self, uri: str) -> list[str]:
+        system, path = self._at(uri)
+        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+        start = len(path.rstrip("/")) + 1
+        return sorted(info.path[start:] for info in found if info.type == fs.FileType.File)
+
+    def _at(self, uri: str) -> tuple[Any, str]:
+        scheme, _, path = uri.partition("://")
+        if scheme not in self._systems:
+            self._systems[scheme] = self._open(scheme)
+        return self._systems[scheme], path if self._folder is None else f"{self._folder}/{scheme}/{path}"
+
+    def _open(self, scheme: str) -> Any:
+        if self._folder is not None:
+            return fs.LocalFileSystem()
+        if scheme == "gs":
+            return fs.GcsFileSystem()
+        if scheme in ("s3", "minio"):
+            endpoint = self._options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL")
+            endpoint = endpoint or (self._options.get("minio") if scheme == "minio" else None)
+            region = self._options.get("region") or ("us-east-1" if endpoint else None)
+            protocol, _, host = (endpoint or "https://").partition("://")
+            return fs.S3FileSystem(endpoint_override=host or None, scheme=protocol, region=region)
+        raise RunError(f"{scheme}:// is no object store that is known here; there are gs, s3 and minio")
+
+
+def open_store(options: Mapping[str, str]) -> Store:
+    """The object store of this pod; `options`: `endpoint`, `region`, and `minio`, the endpoint of `minio://` alone."""
+    return Store(options, os.environ.get(FOLDER))

@@ -1,0 +1,122 @@
+"""A pipeline's nodes as tasks for Kubeflow: one for each component, with what its pod is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tfx.components.schema_gen.import_schema_gen import executor as import_schema_gen
+from tfx.types import standard_artifacts
+
+from components.baseline import Baseline
+from configs.config import PipelineConfig
+from configs.kubeflow import KubeflowConfig
+from pipeline.build import create_pipeline
+from pipeline.kubeflow.backends import own_store
+from pipeline.kubeflow.carried import named_files, pod_folders, without_paths
+from pipeline.kubeflow.invocation import ARTIFACT, RECORD, REFERENCE, VALUE, Invocation, Port, name_of
+from pipeline.kubeflow.parameters import PARAMETERS
+from pipeline.plan import Node, plan
+
+SYSTEM_TYPES = {
+    standard_artifacts.Examples: "system.Dataset",
+    standard_artifacts.Model: "system.Model",
+    standard_artifacts.PushedModel: "system.Model",
+}
+"""Kubeflow's names for what its interface shows in a way of its own; the others are `system.Artifact`."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One component. `inputs`: key to the producer's task and output; `after`: tasks that must end first."""
+
+    name: str
+    invocation: Invocation
+    inputs: Mapping[str, tuple[str, str]]
+    parameters: tuple[str, ...]
+    after: tuple[str, ...]
+    cacheable: bool
+
+    def artifacts_in(self) -> dict[str, str]:
+        """Input artifacts: key to Kubeflow's type."""
+        return {key: _system_type(port) for key, port in self.invocation.inputs.items() if port.how == ARTIFACT}
+
+    def artifacts_out(self) -> dict[str, str]:
+        """Output artifacts: key to Kubeflow's type."""
+        outputs = self.invocation.outputs
+        return {key: "system.Artifact" if key == RECORD else _system_type(outputs[key]) for key in self._written}
+
+    def texts_in(self) -> list[str]:
+        """Inputs that are parameters."""
+        return [key for key, port in self.invocation.inputs.items() if port.how != ARTIFACT]
+
+    def texts_out(self) -> list[str]:
+        """Outputs that are parameters."""
+        return [key for key, port in self.invocation.outputs.items() if port.how != ARTIFACT]
+
+    @property
+    def _written(self) -> list[str]:
+        return self.invocation.written
+
+
+def tasks(config: PipelineConfig) -> list[Task]:
+    """The tasks, each after all that it needs. Raises what `create_pipeline` raises."""
+    nodes = plan(create_pipeline(config, pod_folders()))
+    files = named_files(config)
+    ports = {id_: _outputs(node) for id_, node in nodes.items()}
+    return [_task(node, config, files, ports) for node in nodes.values()]
+
+
+def task_name(node_id: str) -> str:
+    """`ExampleGen` as `example-gen`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", node_id).lower()
+
+
+def _task(
+    node: Node, config: PipelineConfig, files: Mapping[str, str], ports: Mapping[str, Mapping[str, Port]]
+) -> Task:
+    producers = {key: channel for key, (channel,) in node.inputs.items()}
+    settings = config.kubeflow
+    properties, carried = without_paths(node.exec_properties, files)
+    invocation = Invocation(
+        id=node.id,
+        kind=node.kind,
+        executor=name_of(node.executor),
+        exec_properties=properties,
+        inputs={key: ports[producer][output] for key, (producer, output) in producers.items()},
+        outputs=ports[node.id],
+        beam=config.beam.model_dump(mode="json"),
+        storage=settings.storage,
+        mount=settings.volume.path if settings.volume else "",
+        store=_store(settings),
+        files=carried,
+        code=node.digest,
+    )
+    return Task(
+        name=task_name(node.id),
+        invocation=invocation,
+        inputs={key: (task_name(producer), output) for key, (producer, output) in producers.items()},
+        parameters=tuple(name for name in settings.parameters if PARAMETERS[name].component == node.id),
+        after=tuple(map(task_name, node.upstream)),
+        cacheable=node.cacheable or node.executor is import_schema_gen.Executor,
+    )
+
+
+def _store(settings: KubeflowConfig) -> dict[str, str]:
+    told = settings.object_store.model_dump(include={"endpoint", "region"}, exclude_none=True)
+    return {**told, "minio": own_store(settings.backend)}
+
+
+def _outputs(node: Node) -> dict[str, Port]:
+    return {key: Port(name_of(type_), _how(node, type_)) for key, type_ in node.outputs.items()}
+
+
+def _how(node: Node, type_: type) -> str:
+    if type_ is standard_artifacts.String:
+        return VALUE
+    return REFERENCE if node.executor is Baseline.EXECUTOR_SPEC.executor_class else ARTIFACT
+
+
+def _system_type(port: Port) -> str:
+    return next((name for type_, name in SYSTEM_TYPES.items() if name_of(type_) == port.type), "system.Artifact")

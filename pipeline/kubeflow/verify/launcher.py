@@ -1,0 +1,118 @@
+"""What Kubeflow's launcher does around a container: copy inputs in, start it, collect and copy its outputs.
+
+After `backend/src/v2/component/launcher_v2.go` of kubeflow/pipelines 2.17.0. A pod is a folder here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+from kfp.pipeline_spec import pipeline_spec_pb2
+
+from configs.errors import RunError
+from pipeline.kubeflow.entrypoint import ROOT
+from pipeline.kubeflow.places import Places
+from pipeline.kubeflow.store import FOLDER, Store
+from pipeline.kubeflow.verify.driver import Json, TaskSpec
+
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """The folder that stands for a pod's root, the one that stands for the object store, and volumes by mount path."""
+
+    root: Path
+    store: Path
+    volumes: Mapping[str, Path]
+
+    def launch(self, spec: TaskSpec, told: Json) -> Json:
+        """Run a task; its executor output, after its files are in the store. RunError if it failed."""
+        self._prepare(told)
+        log = self._local(told["outputs"]["artifacts"]["executor-logs"]["artifacts"][0]["uri"])
+        with log.open("wb") as stream:
+            done = subprocess.run(  # noqa: S603 - our own module
+                [*_command(spec), *_arguments(spec, told)],
+                stdout=stream,
+                stderr=stream,
+                check=False,
+                env=self._environment(),
+            )
+        if done.returncode != 0:
+            last = log.read_text(errors="replace").splitlines()[-1:]
+            raise RunError("\n".join([*last, f"  log: {log}"]))
+        output = self._output(spec, told)
+        self._upload(told)
+        return output
+
+    def _prepare(self, told: Json) -> None:
+        store = Store({}, str(self.store))
+        for folder in ("dev", "tmp"):
+            (self.root / folder).mkdir(parents=True)
+        for mount, volume in self.volumes.items():
+            volume.mkdir(parents=True, exist_ok=True)
+            path = Path(f"{self.root}{mount}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(volume)
+        for group in told["inputs"]["artifacts"].values():
+            for one in group["artifacts"]:
+                self._download(store, one["uri"])
+        for group in told["outputs"]["artifacts"].values():
+            for one in group["artifacts"]:
+                self._local(one["uri"]).parent.mkdir(parents=True, exist_ok=True)
+
+    def _download(self, store: Store, uri: str) -> None:
+        if store.exists(uri) and not store.get(uri, self._local(uri)):
+            store.get_all(uri, self._local(uri))
+
+    def _output(self, spec: TaskSpec, told: Json) -> Json:
+        """The output file, read as strictly as Kubeflow does; every parameter must be there."""
+        file = Path(f"{self.root}{told['outputs']['outputFile']}")
+        message = json_format.Parse(file.read_text(), pipeline_spec_pb2.ExecutorOutput())
+        output: Json = json_format.MessageToDict(message)
+        missing = told["outputs"]["parameters"].keys() - output.get("parameterValues", {}).keys()
+        if missing:
+            raise RunError(f"{spec.name} left no value for {', '.join(sorted(missing))}")
+        return output
+
+    def _upload(self, told: Json) -> None:
+        store = Store({}, str(self.store))
+        for group in told["outputs"]["artifacts"].values():
+            for one in group["artifacts"]:
+                path = self._local(one["uri"])
+                if path.is_dir():
+                    store.put_all(path, one["uri"])
+                elif path.exists():
+                    store.put(path, one["uri"])
+
+    def _local(self, uri: str) -> Path:
+        return Places(str(self.root)).local(uri)
+
+    def _environment(self) -> dict[str, str]:
+        paths = [str(PROJECT), os.environ.get("PYTHONPATH", ""), str(Path.cwd())]
+        own = {ROOT: str(self.root), FOLDER: str(self.store), "TMPDIR": str(self.root / "tmp")}
+        return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+    def remove(self) -> None:
+        """As a pod's disk goes with the pod."""
+        shutil.rmtree(self.root)
+
+
+def _command(spec: TaskSpec) -> list[str]:
+    program, *rest = spec.container["command"]
+    return [sys.executable if program == "python" else program, *rest]
+
+
+def _arguments(spec: TaskSpec, told: Mapping[str, Any]) -> list[str]:
+    message = json_format.ParseDict(told, pipeline_spec_pb2.ExecutorInput())
+    text = json.dumps(json_format.MessageToDict(message))
+    return [argument.replace("{{$}}", text) for argument in spec.container["args"]]

@@ -1,0 +1,90 @@
+"""Compile, run what was compiled as Kubeflow would, run locally, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from configs.config import PipelineConfig
+from configs.errors import RunError
+from pipeline.kubeflow.argument import unpack
+from pipeline.kubeflow.compile import compile_pipeline
+from pipeline.kubeflow.invocation import ARTIFACT, VALUE
+from pipeline.kubeflow.properties import CUSTOM, KUBEFLOWS
+from pipeline.kubeflow.tasks import tasks
+from pipeline.kubeflow.verify import compare
+from pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
+from pipeline.kubeflow.verify.compare import Line
+from pipeline.local.record import ArtifactRecord, RunRecord, Status
+from pipeline.local.runner import run as run_locally
+from pipeline.terminal import Display
+
+UNTOLD = frozenset({"headrace_contents", "current_model_id", "baseline_model_id", "pushed_version"})
+"""Properties that each run has its own of."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The comparison of every output, in the order of the components."""
+
+    lines: tuple[Line, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs that must not."""
+        return all(line.same for line in self.lines)
+
+
+def verify(config: PipelineConfig, folder: Path, display: Display, told: Callable[[str], None] = print) -> Verdict:
+    """Compare both runs of a pipeline, made in an empty folder. Raises RunError if one of them fails."""
+    here = config.model_copy(
+        update={
+            "pipeline": config.pipeline.model_copy(update={"root": str(folder / "local")}),
+            "deploy": _pushed_to(config, str(folder / "serving")),
+        }
+    )
+    there = as_compiled(config)
+    record, _ = run_locally(here, "verify", display)
+    if record.status is not Status.DONE:
+        raise RunError(f"the local run failed: {record.error}\n  log: {folder / 'local'}")
+    cluster = Cluster(folder / "cluster", there.kubeflow.pipeline_root, told)
+    run = cluster.run(compile_pipeline(there))
+    return Verdict(tuple(_lines(there, record, run, cluster)))
+
+
+def as_compiled(config: PipelineConfig) -> PipelineConfig:
+    """The config with an image, though none is needed here, and with what it pushes kept in the pipeline's folder."""
+    settings = config.kubeflow.model_copy(update={"image": config.kubeflow.image or "verify"})
+    return config.model_copy(update={"kubeflow": settings, "deploy": _pushed_to(config, "serving")})
+
+
+def _pushed_to(config: PipelineConfig, directory: str) -> object:
+    return config.deploy.model_copy(update={"push": None if config.deploy.push is None else directory})
+
+
+def _lines(config: PipelineConfig, record: RunRecord, run: ClusterRun, cluster: Cluster) -> Iterator[Line]:
+    volume = config.kubeflow.volume
+    for task in tasks(config):
+        id_, made = task.invocation.id, run.tasks[task.name]
+        for key, local in record.node(id_).outputs.items():
+            how = task.invocation.outputs[key].how
+            if how == VALUE and task.invocation.id != "RecordBlessing":
+                yield compare.texts(id_, key, Path(local.uri).read_text(), unpack(str(made.parameters[key])))
+            elif how == ARTIFACT:
+                artifact = made.artifacts[key]
+                path = cluster.path(str(artifact["uri"]), volume)
+                yield compare.folders(id_, key, local.type, Path(local.uri), path)
+                line = compare.properties(id_, key, _told(local), _metadata(artifact["metadata"]))
+                yield from [line] if line else []
+
+
+def _told(local: ArtifactRecord) -> dict[str, object]:
+    return {name: value for name, value in local.properties.items() if name not in UNTOLD}
+
+
+def _metadata(metadata: dict[str, object]) -> dict[str, object]:
+    own = {name.removeprefix(CUSTOM): value for name, value in metadata.items() if name not in KUBEFLOWS | UNTOLD}
+    return {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value for name, value in own.items()
+    }

@@ -1,0 +1,270 @@
+"""The compiled file: what it holds, what it must not hold, and that it is the same each time."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from google.protobuf import json_format
+from kfp.pipeline_spec import pipeline_spec_pb2
+
+from configs.config import PipelineConfig
+from configs.errors import ConfigError, HeadraceError, MissingDependencyError, RunError
+from configs.loader import load
+from configs.sources import SqlSource
+from pipeline.kubeflow import backends
+from pipeline.kubeflow.argument import unpack
+from pipeline.kubeflow.compile import compile_pipeline
+from pipeline.kubeflow.invocation import Invocation
+from pipeline.kubeflow.verify.driver import task_specs
+
+ROOT = Path(__file__).parents[3]
+TRIPS = ROOT / "tests" / "pipeline" / "kubeflow" / "golden" / "trips.yaml"
+WITH_KUBERNETES = importlib.util.find_spec("kfp.kubernetes") is not None
+needs_kubernetes = pytest.mark.skipif(not WITH_KUBERNETES, reason="kfp-kubernetes is not installed")
+
+
+def trips(*overrides: str, profile: str | None = None) -> PipelineConfig:
+    return load(TRIPS, profile, overrides)
+
+
+def compiled(*overrides: str, profile: str | None = None) -> dict[str, Any]:
+    text = compile_pipeline(trips(*overrides, profile=profile), {})
+    first: dict[str, Any] = next(yaml.safe_load_all(text))
+    return first
+
+
+def invocations(pipeline: dict[str, Any]) -> dict[str, Invocation]:
+    return {
+        name: Invocation.from_json(unpack(spec.container["args"][1])) for name, spec in task_specs(pipeline).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[str, Any]:
+    return compiled()
+
+
+def test_golden_files_are_current() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/golden.py", "--check"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "77"},
+    )
+    assert done.returncode == 0, f"{done.stderr[-2000:]}\nif the change is meant: make golden"
+
+
+@pytest.mark.parametrize("config", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_compiles(config: Path) -> None:
+    text = compile_pipeline(load(config, overrides=["kubeflow.image=registry.example/headrace:1"]), {})
+    pipeline = next(yaml.safe_load_all(text))
+    assert pipeline["schemaVersion"] == "2.1.0"
+    assert "trainer" in pipeline["root"]["dag"]["tasks"]
+
+
+def test_the_server_can_read_every_field(plain: dict[str, Any]) -> None:
+    spec = json_format.ParseDict(plain, pipeline_spec_pb2.PipelineSpec())  # as strict as the server's protojson
+    assert spec.schema_version == "2.1.0"
+    assert spec.pipeline_info.name == "trips"
+    for name in plain["root"]["dag"]["tasks"]:
+        assert re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name)  # Argo refuses others
+
+
+@needs_kubernetes
+def test_the_server_can_read_every_kubernetes_setting() -> None:
+    from kfp.kubernetes import kubernetes_executor_config_pb2 as kubernetes
+
+    _, platform = yaml.safe_load_all(compile_pipeline(trips(profile="cluster"), {}))
+    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    found = {name: json_format.ParseDict(one, kubernetes.KubernetesExecutorConfig()) for name, one in executors.items()}
+    trainer = found["exec-trainer"]
+    assert [mount.mount_path for mount in trainer.pvc_mount] == ["/data", "/headrace"]
+    assert [one.key for one in trainer.tolerations] == ["nvidia.com/gpu", "spot"]
+    assert trainer.empty_dir_mounts[0].size_limit == "4Gi"
+    assert trainer.active_deadline_seconds == 7200
+    assert not found["exec-spans"].tolerations
+
+
+def test_only_tasks_that_look_at_the_world_outside_run_each_time(plain: dict[str, Any]) -> None:
+    uncached = {name for name, spec in task_specs(plain).items() if not spec.cacheable}
+    assert uncached == {"spans", "baseline", "record-blessing"}
+
+
+def test_spans_and_baseline_travel_as_parameters_so_that_cache_keys_hold_them(plain: dict[str, Any]) -> None:
+    specs = task_specs(plain)
+    assert set(specs["example-gen"].task["inputs"]["parameters"]) == {"spans"}
+    assert "artifacts" not in specs["example-gen"].task["inputs"]
+    assert specs["evaluator"].task["inputs"]["parameters"]["baseline_model"]["taskOutputParameter"] == {
+        "outputParameterKey": "baseline",
+        "producerTask": "baseline",
+    }
+
+
+def test_transform_waits_for_the_gate_though_it_reads_nothing_of_it(plain: dict[str, Any]) -> None:
+    assert "data-gate" in task_specs(plain)["transform"].after
+
+
+def test_run_parameters_have_the_configs_values_as_defaults() -> None:
+    pipeline = compiled("data.spans=[1, 5]", "train.epochs=7", "train.steps_per_epoch=30")
+    parameters = pipeline["root"]["inputDefinitions"]["parameters"]
+    defaults = {name: one["defaultValue"] for name, one in parameters.items()}
+    assert defaults == {"spans": "1..5", "window": "7", "epochs": 7, "steps_per_epoch": 30}
+    assert set(task_specs(pipeline)["trainer"].task["inputs"]["parameters"]) == {"epochs", "steps_per_epoch"}
+
+
+def test_files_that_the_config_names_come_along_with_their_content(plain: dict[str, Any]) -> None:
+    transform, schema_gen = (invocations(plain)[name] for name in ("transform", "schema-gen"))
+    assert transform.files == {"0-kinds.txt": "x\ny\n"}
+    assert list(schema_gen.files) == ["1-schema.pbtxt"]
+    assert str(ROOT) not in json.dumps(plain)
+
+
+def test_a_file_too_long_to_travel_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("x\n" * 40_000)
+    with pytest.raises(RunError, match=r"long\.txt.*too long to travel"):
+        compile_pipeline(trips(f"features.kind.file={tmp_path / 'long.txt'}"), {})
+
+
+def test_arguments_hold_nothing_that_kubeflow_or_kubernetes_would_replace() -> None:
+    pipeline = compiled(
+        "features.kind={column: vocabulary, file: null, values: ['{{$}}', '{{$.inputs}}', '$(HOME)', '{{{']}"
+    )
+    for spec in task_specs(pipeline).values():
+        (_, invocation, _, executor_input) = spec.container["args"]
+        assert executor_input == "{{$}}"
+        assert "{{" not in invocation
+        assert "$(" not in invocation
+    values = json.loads(invocations(pipeline)["trainer"].exec_properties["custom_config"])["config"]
+    assert '"{{$}}"' in values
+    assert '"$(HOME)"' in values
+
+
+def test_a_table_of_many_columns_still_fits_into_an_argument_and_hides_nothing() -> None:
+    feature = '{"column": "bucketized", "boundaries": [1, 2, 3]}'
+    many = "{" + ", ".join(f'"column_{number}": {feature}' for number in range(1500)) + "}"
+    config = load(TRIPS, overrides=[f"features={many}"])
+    pipeline = next(yaml.safe_load_all(compile_pipeline(config, {})))
+    arguments = {name: spec.container["args"][1] for name, spec in task_specs(pipeline).items()}
+    assert arguments["transform"].startswith("zlib:")
+    assert max(map(len, arguments.values())) < 131_072
+    assert "column_1499" in invocations(pipeline)["transform"].exec_properties["custom_config"]
+    with pytest.raises(RunError, match="the value of the environment variable MY_TOKEN"):
+        compile_pipeline(config, {"MY_TOKEN": "column_1499"})
+
+
+def test_without_an_image_nothing_is_compiled() -> None:
+    with pytest.raises(ConfigError, match=r"kubeflow\.image: name the image"):
+        compile_pipeline(trips("kubeflow.image=null"), {})
+
+
+def test_a_push_to_where_only_the_pod_can_see_it_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is on no volume that the Pusher's pod mounts"):
+        compile_pipeline(trips("deploy.push=/models"), {})
+    with pytest.raises(ConfigError, match="is a URI"):
+        compile_pipeline(trips("deploy.push=s3://bucket/models"), {})
+
+
+# Credentials
+
+
+@pytest.mark.parametrize(
+    ("override", "what"),
+    [
+        ("data.source.path='https://reader:hunter2@example.com/trips-{SPAN}.csv'", "a URL with a password"),
+        ("beam.args=['--s3_secret_access_key=wJalrXUtnFEMI']", "an option with a credential"),
+        ("beam.args=['--key=AKIAIOSFODNN7EXAMPLE']", "an access key of AWS"),
+    ],
+)
+def test_a_credential_in_the_config_is_refused(override: str, what: str) -> None:
+    with pytest.raises(HeadraceError, match=what):
+        compile_pipeline(trips(override), {})
+
+
+def test_the_value_of_a_secret_variable_is_found_wherever_it_stands() -> None:
+    config = trips("beam.args=['--experiments=opensesame42']")
+    with pytest.raises(RunError, match="the value of the environment variable DB_PASSWORD"):
+        compile_pipeline(config, {"DB_PASSWORD": "opensesame42"})
+    compile_pipeline(config, {"EXPERIMENT": "opensesame42", "API_TOKEN": "short"})
+
+
+def test_planted_secrets_do_not_reach_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = {"AWS_SECRET_ACCESS_KEY": "planted-aws-secret", "KFP_TOKEN": "planted-token", "HOME": "/home/planted-me"}
+    for name, value in planted.items():
+        monkeypatch.setenv(name, value)
+    source = SqlSource(kind="sql", url="postgresql://db/shop", password_env="KFP_TOKEN", table="trips")
+    config = trips()
+    text = compile_pipeline(config.model_copy(update={"data": config.data.model_copy(update={"source": source})}))
+    assert "KFP_TOKEN" in text
+    assert not [value for value in planted.values() if value in text]
+
+
+# Kubernetes settings
+
+
+def test_kubernetes_settings_without_the_package_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kfp.kubernetes", None)
+    monkeypatch.delattr("kfp.kubernetes", raising=False)
+    with pytest.raises(MissingDependencyError, match="pip install 'kfp-kubernetes"):
+        compile_pipeline(trips("kubeflow.defaults.timeout=2h"), {})
+
+
+def test_resources_env_and_retries_need_no_further_package() -> None:
+    pipeline = compiled(
+        "kubeflow.defaults={cpu: 0.5, memory: 2Gi, env: {A: b}, retries: {count: 2, wait: 10s}}",
+        "kubeflow.components.Trainer={cpu: 4, accelerator: {type: nvidia.com/gpu, count: 2}}",
+    )
+    trainer, spans = (task_specs(pipeline)[name] for name in ("trainer", "spans"))
+    assert trainer.container["resources"]["resourceCpuRequest"] == "4"
+    assert trainer.container["resources"]["accelerator"]["resourceType"] == "nvidia.com/gpu"
+    assert spans.container["resources"]["resourceCpuRequest"] == "0.5"
+    assert spans.container["resources"]["resourceMemoryRequest"] == "2Gi"
+    assert spans.container["env"] == [{"name": "A", "value": "b"}]
+    assert spans.task["retryPolicy"]["maxRetryCount"] == 2
+    assert spans.task["retryPolicy"]["backoffDuration"] == "10s"
+
+
+@needs_kubernetes
+def test_a_setting_that_an_older_server_drops_is_refused_with_its_release() -> None:
+    mount = "kubeflow.defaults.volumes=[{claim: data, path: /data, sub_path: trips}]"
+    compile_pipeline(trips(mount, "kubeflow.backend='2.16'"), {})
+    with pytest.raises(RunError, match=r"pvcMount\.subPath needs Kubeflow Pipelines 2\.16.*backend is 2\.15"):
+        compile_pipeline(trips(mount, "kubeflow.backend='2.15'"), {})
+
+
+def test_kubeflows_own_object_store_is_the_one_of_the_release() -> None:
+    stores = {
+        backend: invocations(compiled(f"kubeflow.backend='{backend}'"))["baseline"].store["minio"]
+        for backend in ("2.15", "2.17")
+    }
+    assert stores == {"2.15": "http://minio-service.kubeflow:9000", "2.17": "http://seaweedfs.kubeflow:9000"}
+
+
+@pytest.mark.parametrize(
+    ("executor", "backend", "refused"),
+    [
+        ({"pvcMount": [{"constant": "a", "mountPath": "/a"}]}, "2.14", None),
+        ({"pvcMount": [{"constant": "a", "subPath": "b"}]}, "2.15", r"pvcMount\.subPath needs .* 2\.16"),
+        ({"securityContext": {"runAsUser": 1}}, "2.15", r"securityContext needs .* 2\.16"),
+        ({"securityContext": {"runAsUser": 1}}, "2.16", None),
+        ({"secretAsEnv": [{"optional": False}]}, "2.14", r"secretAsEnv\.optional needs .* 2\.15"),
+        ({"enabledSharedMemory": {"size": "1G"}}, "2.17", r"enabledSharedMemory has no effect"),
+    ],
+)
+def test_fields_are_known_by_release(executor: dict[str, Any], backend: Any, refused: str | None) -> None:
+    document = {"platforms": {"kubernetes": {"deploymentSpec": {"executors": {"exec-a": executor}}}}}
+    if refused is None:
+        backends.check(document, backend)
+    else:
+        with pytest.raises(RunError, match=refused):
+            backends.check(document, backend)

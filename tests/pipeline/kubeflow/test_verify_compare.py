@@ -1,0 +1,83 @@
+"""The comparison of two runs: what counts as a difference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from pipeline.kubeflow.verify import compare
+from pipeline.kubeflow.verify.graphs import same_graph
+
+
+def folder(path: Path, **files: str) -> Path:
+    path.mkdir()
+    for name, content in files.items():
+        (path / name).write_text(content)
+    return path
+
+
+def test_examples_must_be_equal_byte_for_byte(tmp_path: Path) -> None:
+    ours = folder(tmp_path / "ours", a="1", b="2")
+    assert compare.folders("X", "x", "Examples", ours, folder(tmp_path / "same", a="1", b="2")).same
+    other = compare.folders("X", "x", "Examples", ours, folder(tmp_path / "other", a="1", b="3"))
+    assert (other.same, other.what) == (False, "1 of 2 files differ: b")
+    fewer = compare.folders("X", "x", "Examples", ours, folder(tmp_path / "fewer", a="1"))
+    assert (fewer.same, fewer.what) == (False, "only in one of the two: b")
+
+
+def test_models_must_have_the_same_files(tmp_path: Path) -> None:
+    ours = folder(tmp_path / "ours", weights="1")
+    assert compare.folders("X", "x", "Model", ours, folder(tmp_path / "other", weights="2")).same
+    assert not compare.folders("X", "x", "Model", ours, folder(tmp_path / "none")).same
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "differ"),
+    [
+        ({"rows": "3"}, {"rows": "3"}, None),
+        ({"rows": "3"}, {"rows": "4"}, "rows"),
+        ({"rows": "3"}, {}, "rows"),
+        ({"span": 3}, {"span": 4}, "span"),
+        ({"place": "/tmp/a"}, {"place": "minio://b/a"}, None),
+        ({"split_names": '["a", "b"]'}, {"split_names": '["b", "a"]'}, None),
+        ({"split_names": '["a", "b"]'}, {"split_names": '["a"]'}, "split_names"),
+        ({"rows": '{"a": 1, "b": 2}'}, {"rows": '{"b": 2, "a": 1}'}, None),
+    ],
+)
+def test_properties_must_be_equal_but_for_places(
+    ours: dict[str, object], theirs: dict[str, object], differ: str | None
+) -> None:
+    line = compare.properties("X", "x", ours, theirs)
+    assert (line.what if line else None) == (f"properties differ: {differ}" if differ else None)
+
+
+class Scaled(tf.Module):
+    """A table and a factor."""
+
+    def __init__(self, factor: float, *, first: bool) -> None:
+        super().__init__()
+        self.factor, self.first = factor, first
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+    def __call__(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        parts = [lambda: x * self.factor, lambda: tf.sqrt(x)]
+        made = [part() for part in (parts if self.first else reversed(parts))]
+        return dict(zip(("scaled", "root") if self.first else ("root", "scaled"), made, strict=True))
+
+
+def saved(path: Path, module: tf.Module) -> Path:
+    tf.saved_model.save(module, str(path))
+    return path / "saved_model.pb"
+
+
+def test_graphs_are_the_same_whatever_order_their_nodes_stand_in(tmp_path: Path) -> None:
+    one, two = (saved(tmp_path / str(first), Scaled(2.0, first=first)) for first in (True, False))
+    assert one.read_bytes() != two.read_bytes()
+    assert same_graph(one, two)
+
+
+def test_a_graph_with_another_constant_is_another(tmp_path: Path) -> None:
+    one, two = (saved(tmp_path / str(factor), Scaled(factor, first=True)) for factor in (2.0, 2.5))
+    assert not same_graph(one, two)
