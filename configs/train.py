@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
+from configs.input import InputConfig
 from configs.section import Section
 
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -18,15 +19,6 @@ class EarlyStopping(Section):
     """Epochs without a better eval loss before training stops."""
     min_delta: Annotated[float, Field(ge=0)] = 0.0
     """The least fall of the eval loss that counts as better."""
-
-
-class InputConfig(Section):
-    """The tf.data input pipeline: interleave, batch, parse, cache, shuffle, prefetch."""
-
-    cache: Literal["auto", "memory", "none"] = "auto"
-    """Where parsed batches stay after the first epoch. auto: memory if they fit in a quarter of what is free."""
-    shuffle: Annotated[int, Field(ge=0)] = 16384
-    """Examples in the shuffle buffer of the train split; 0: file order."""
 
 
 class TrainConfig(Section):

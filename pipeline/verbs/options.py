@@ -1,0 +1,71 @@
+"""What the verbs share: the config and its overrides, and how a mistake of the user's is told."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec
+
+import click
+
+if TYPE_CHECKING:
+    from configs.loader import Loaded
+
+P = ParamSpec("P")
+
+INTERRUPTED = 130  # what a shell gives for a program that Ctrl-C ended
+
+
+def told(verb: Callable[P, None]) -> Callable[P, None]:
+    """Print what the user can mend as it is, without a traceback, and exit with 1."""
+
+    @functools.wraps(verb)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        from configs.errors import HeadraceError
+
+        try:
+            verb(*args, **kwargs)
+        except HeadraceError as error:
+            click.echo(str(error), err=True)
+            sys.exit(1)
+        except OSError as error:
+            click.echo(f"{error.filename or 'the disk'}: {error.strerror or error}", err=True)
+            sys.exit(1)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
+
+    return wrapped
+
+
+def config_options(verb: Callable[P, None]) -> Callable[P, None]:
+    """Give the verb CONFIG, --profile and --set."""
+    verb = click.option(
+        "--set", "overrides", multiple=True, metavar="A.B=VALUE", help="Override one value; may be given several times."
+    )(verb)
+    verb = click.option("--profile", metavar="NAME", help="Lay CONFIG's NAME overlay (<config>.NAME.yaml) over it.")(
+        verb
+    )
+    return click.argument("config", type=click.Path(path_type=Path))(verb)
+
+
+def load(config: Path, profile: str | None, overrides: tuple[str, ...], *, data: bool) -> Loaded:
+    """The config, and with `data` the data checked against it. Raises ConfigError with every mistake."""
+    from configs.errors import ConfigError
+    from configs.loader import load_with_places
+
+    loaded = load_with_places(str(config), profile, overrides)
+    if data:
+        from pipeline.validate import check_data
+
+        problems = check_data(loaded)
+        if problems:
+            raise ConfigError(*problems)
+    return loaded
+
+
+def short(path: Path) -> Path:
+    """The path from the current folder where it lies below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

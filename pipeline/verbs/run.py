@@ -1,0 +1,57 @@
+"""`headrace run`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline.environment import prepare
+from pipeline.verbs.options import INTERRUPTED, config_options, load, short, told
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pipeline.local.record import RunRecord
+
+
+@click.command()
+@config_options
+@click.option("--fresh", is_flag=True, help="Run every component anew, whatever was computed before.")
+@told
+def run(config: Path, profile: str | None, overrides: tuple[str, ...], fresh: bool) -> None:
+    """Run the pipeline of CONFIG on this machine; only what changed since the last run runs again."""
+    prepare()
+    from rich.console import Console
+
+    from pipeline.local.record import Status
+    from pipeline.local.runner import run as run_pipeline
+    from pipeline.local.signals import undisturbed
+    from pipeline.terminal import open_display
+
+    loaded = load(config, profile, overrides, data=True)
+    console = Console(highlight=False)
+    with open_display(console) as display:
+        record, run_dir = run_pipeline(loaded.config, str(config), display, reuse=not fresh)
+    with undisturbed():
+        _last_words(console, record, run_dir)
+    if record.status is not Status.DONE:
+        sys.exit(INTERRUPTED if record.status is Status.INTERRUPTED else 1)
+
+
+def _last_words(console: Console, record: RunRecord, run_dir: Path) -> None:
+    """Write the report and print the summary."""
+    from dataclasses import replace
+
+    from pipeline.report import write_report
+    from pipeline.report.run_folder import RunFolder
+    from pipeline.report.verdict import read_verdict
+    from pipeline.terminal import print_summary
+
+    report_file = short(write_report(run_dir))
+    verdict = read_verdict(RunFolder(run_dir, record))
+    if verdict.pushed is not None:
+        verdict = replace(verdict, pushed=str(short(Path(verdict.pushed))))
+    print_summary(console, record, verdict, report_file)
