@@ -12,7 +12,7 @@ from configs.evaluate import EvaluateConfig
 from configs.features import Feature
 from configs.kubeflow import KubeflowConfig
 from configs.label import LabelConfig
-from configs.model import ModelConfig
+from configs.models import ModelConfig, WideAndDeepModel
 from configs.section import Name, Section
 from configs.train import TrainConfig
 
@@ -47,7 +47,7 @@ class PipelineConfig(Section):
     features: Annotated[dict[str, Feature], Field(min_length=1)]
     """Which columns mean what: a name, and the kind of feature column (`column:`) with its settings. Missing is a value
     that is absent, NaN, an empty text or the least int64; of several values of one example the first counts."""
-    model: ModelConfig = ModelConfig()
+    model: ModelConfig = WideAndDeepModel()
     """What is trained."""
     train: TrainConfig = TrainConfig()
     """How it is trained."""

@@ -32,7 +32,7 @@ class Refusal:
 
 def explain(error: ValidationError, tree: Tree) -> list[Mistake]:
     """One mistake for each value, setting or section that was refused."""
-    refusals = _closest([_refusal(item) for item in error.errors(include_url=False, include_input=False)])
+    refusals = _closest([_refusal(item, tree) for item in error.errors(include_url=False, include_input=False)])
     unknown = [refusal.where for refusal in refusals if refusal.kind == "extra_forbidden"]
     mistakes = [
         Mistake(
@@ -45,10 +45,12 @@ def explain(error: ValidationError, tree: Tree) -> list[Mistake]:
     return list(dict.fromkeys(mistakes))
 
 
-def _refusal(item: Any) -> Refusal:
+def _refusal(item: Any, tree: Tree) -> Refusal:
     kind, reason = item["type"], str(item.get("ctx", {}).get("error", ""))
     where, schema, union = follow(item["loc"])
-    if kind.startswith("union_tag"):
+    if kind.startswith("union_tag") and not isinstance(descend(tree, where).value, dict):
+        kind = "no_settings"
+    elif kind.startswith("union_tag"):
         where = (*where, schema["discriminator"]["propertyName"])
     return Refusal(kind, where, schema, union, reason)
 
@@ -121,10 +123,15 @@ def _unknown(refusal: Refusal) -> str:
     known = holder.get("properties", {})
     kind = next((value["const"] for value in known.values() if "const" in value), None)
     kinds = tags(follow(refusal.where[:-1])[1]) if kind else {}
-    owner = f"{_article(kind)} {kind} {'feature' if kinds else 'source'}" if kind else dotted(refusal.where[:-1])
+    owner = f"{_article(kind)} {kind} {_noun(refusal.where)}" if kind else dotted(refusal.where[:-1])
     said = f"no such setting; {owner or 'a config'} has: {listed(known, 16)}"
     close = did_you_mean(name, known) or hints.of_other_kinds(name, kinds)
     return said + (close or hints.elsewhere(name, refusal.where[:-1]))
+
+
+def _noun(where: Where) -> str:
+    """What the holder of a setting is, where its kind decides which settings it has: `feature`, `source`, `model`."""
+    return "feature" if where[0] == "features" else str(where[-2])
 
 
 def _article(word: str) -> str:

@@ -62,20 +62,26 @@ def kind(name: str, settings: Mapping[str, Tree], kinds: Mapping[str, Schema]) -
 
 def _owners() -> list[tuple[Where, Schema]]:
     """The sections and the sections inside them."""
-    outer = [((name,), resolved(value)) for name, value in json_schema()["properties"].items()]
+    outer = [((name,), held) for name, value in json_schema()["properties"].items() for held in _held(value)]
     inner: list[tuple[Where, Schema]] = [
-        ((*where, name), resolved(branch))
+        ((*where, name), held)
         for where, owner in outer
         for name, value in owner.get("properties", {}).items()
-        for branch in branches(value)
+        for held in _held(value)
     ]
     return [((), json_schema()), *outer, *inner]
+
+
+def _held(schema: Schema) -> list[Schema]:
+    """The sections that a setting may hold."""
+    return [*tags(schema).values()] or [resolved(branch) for branch in branches(schema)]
 
 
 def _null(tree: Tree, schema: Schema) -> str:
     if tree.value is None and "default" in schema:
         return "; remove the line to get the default"
-    return "; write its settings under it, or remove the line" if tree.value is None and "$ref" in schema else ""
+    group = "$ref" in schema or tags(schema)
+    return "; write its settings under it, or remove the line" if tree.value is None and group else ""
 
 
 def _name(tree: Tree, names: list[str]) -> str:

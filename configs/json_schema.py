@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from configs.config import PipelineConfig
+from configs.models import OWN
 
 Schema = dict[str, Any]
 
@@ -51,7 +52,7 @@ def tags(schema: Schema) -> dict[str, Schema]:
         return {}
     name = schema["discriminator"]["propertyName"]
     kinds = [resolved(branch) for branch in schema["oneOf"]]
-    return {kind["properties"][name]["const"]: kind for kind in kinds}
+    return {kind["properties"][name].get("const", OWN): kind for kind in kinds}
 
 
 def _tidy(schema: Any, *, names: bool = False) -> Any:

@@ -1,19 +1,22 @@
 """Settings laid over settings: a profile's file beside the config's, and `--set` values over both.
 
-Mappings merge, everything else replaces. The exceptions are a feature whose `column:` changes and a source whose
-`kind:` does: settings of the old kind would be mistakes under the new one, so the new one replaces the old one whole.
+Mappings merge, everything else replaces. The exceptions are a feature whose `column:` changes, and a source or a model
+whose `kind:` does: settings of the old kind would be mistakes under the new one, so the new one replaces the old one
+whole.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from configs.models import DEFAULT_KIND
 from configs.passwords import hidden
 from configs.suggest import did_you_mean, listed
 from configs.tree import Mistake, Place, Tree
 from configs.yaml_tree import read
 
-SOURCE = ("data", "source")
+KINDS: dict[tuple[str, ...], str | None] = {("data", "source"): None, ("model",): DEFAULT_KIND}
+"""The sections whose `kind:` chooses their settings, and the kind of one that does not say it."""
 FEATURE_DEPTH = 2  # features.<name>
 
 
@@ -28,14 +31,19 @@ def lay(lower: Tree, upper: Tree, above: tuple[str, ...] = ()) -> Tree:
 
 
 def _other_kind(lower: Tree, upper: Tree, above: tuple[str, ...]) -> bool:
-    if above == SOURCE:
-        tag = "kind"
+    if above in KINDS:
+        old, new = _setting(lower, "kind") or KINDS[above], _setting(upper, "kind")
     elif len(above) == FEATURE_DEPTH and above[0] == "features":
-        tag = "column"
+        old, new = _setting(lower, "column"), _setting(upper, "column")
     else:
         return False
-    old, new = (tree.value.get(tag) if isinstance(tree.value, dict) else None for tree in (lower, upper))
-    return old is not None and new is not None and old.value != new.value
+    return old is not None and new is not None and old != new
+
+
+def _setting(tree: Tree, name: str) -> object:
+    """The value of a setting; None where it is not written."""
+    found = tree.value.get(name) if isinstance(tree.value, dict) else None
+    return found and found.value
 
 
 def profile_path(config: Path, profile: str) -> Path:

@@ -16,7 +16,7 @@ from configs.evaluate import METRICS, EvaluateConfig
 from configs.features import Feature
 from configs.keras_names import ACTIVATIONS, OPTIMIZERS
 from configs.label import LabelConfig
-from configs.model import ModelConfig
+from configs.models import DnnModel, ModelConfig
 from configs.suggest import did_you_mean, meant
 from configs.train import TrainConfig
 from configs.tree import Where
@@ -117,15 +117,9 @@ def activation_is_known(model: ModelConfig) -> Iterator[Finding]:
         yield ("model", "activation"), f'Keras has no activation "{name}"{meant(name, ACTIVATIONS, "it has")}'
 
 
-def options_go_to_own_builder(model: ModelConfig) -> Iterator[Finding]:
-    if model.options and "." not in model.kind:
-        what = f"only a builder of your own takes options; `kind: {model.kind}` would not see them"
-        yield ("model", "options"), what
-
-
 def deep_part_sees_something(model: ModelConfig, features: dict[str, Feature]) -> Iterator[Finding]:
     """A `dnn` has only the deep part; without a feature there it has no input."""
-    if model.kind == "dnn" and not any(getattr(feature, "deep", True) for feature in features.values()):
+    if isinstance(model, DnnModel) and not any(getattr(feature, "deep", True) for feature in features.values()):
         what = "`kind: dnn` sees no feature: all have `deep: false`; set `deep: true` in some, or `kind: wide_and_deep`"
         yield ("model", "kind"), what
 
@@ -140,7 +134,6 @@ RULES: tuple[Rule, ...] = (
     thresholds_can_be_met,
     optimizer_is_known,
     activation_is_known,
-    options_go_to_own_builder,
     deep_part_sees_something,
     *feature_rules.RULES,
     *span_rules.RULES,

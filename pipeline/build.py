@@ -24,6 +24,7 @@ from components.statistics.component import StatisticsGen
 from components.transform import Transform
 from configs.config import PipelineConfig
 from configs.features import CustomFeature, data_columns
+from configs.models import OwnModel
 from pipeline.digest import digest_path
 from pipeline.folders import Folders
 from pipeline.sources import sources_digest
@@ -119,7 +120,7 @@ def _transform(
 
 
 def _trainer(config: PipelineConfig, transform: Transform, schema: channel.BaseChannel) -> stock.Trainer:
-    hooks = [config.model.kind] if "." in config.model.kind else []
+    hooks = [config.model.kind] if isinstance(config.model, OwnModel) else []
     return stock.Trainer(
         run_fn="trainer.run.run_fn",
         examples=transform.outputs["transformed_examples"],

@@ -18,6 +18,7 @@ from configs.data import DataConfig
 from configs.errors import DataError, Problem
 from configs.features import CrossedFeature, CustomFeature, Feature, VocabularyFeature
 from configs.loader import Loaded
+from configs.models import OwnModel
 from configs.sources import CsvSource, SourceConfig
 from configs.suggest import did_you_mean, listed
 from configs.tree import Where
@@ -132,7 +133,9 @@ def _files(config: PipelineConfig) -> Iterator[Finding]:
 
 def _functions(config: PipelineConfig) -> Iterator[Finding]:
     """Functions of the user's that are not there."""
-    named: list[tuple[Where, str]] = [(("model", "kind"), config.model.kind)] if "." in config.model.kind else []
+    named: list[tuple[Where, str]] = []
+    if isinstance(config.model, OwnModel):
+        named.append((("model", "kind"), config.model.kind))
     for name, feature in config.features.items():
         if isinstance(feature, CustomFeature):
             named.append((("features", name, "function"), feature.function))

@@ -30,8 +30,8 @@ checks it, and the data against it; every mistake is told at once, with its line
 the JSON Schema of all this for editors.
 
 - `--profile NAME` lays `FILE.NAME.yaml` (for `taxi.yaml`: `taxi.NAME.yaml`, in the same folder) over the file: mappings
-  merge, everything else replaces, `null` too. A feature whose `column:` changes, and a source whose `kind:` does, is
-  replaced whole.
+  merge, everything else replaces, `null` too. A feature whose `column:` changes, and a source or model whose `kind:`
+  does, is replaced whole.
 - `--set section.setting=VALUE` overrides one value; VALUE is YAML. May be given several times; wins over the profile.
 - Texts stay texts: `no`, `on`, `12:30`, `2024-01-31` and `007` need no quotes. Numbers are decimal; true is `true`.
 """
@@ -71,6 +71,9 @@ def _section(name: str, schema: Schema) -> Iterator[str]:
     """A section's table, then those of the sections in it."""
     section = resolved(schema)
     yield documentation(section) + "\n"
+    yield from _kinds(name, section)
+    if "properties" not in section:
+        return
     yield from _table(name, section)
     for setting, value in section["properties"].items():
         inner = _inner(value)
@@ -79,10 +82,15 @@ def _section(name: str, schema: Schema) -> Iterator[str]:
             twin = _twin(section, setting, inner)
             told = [f"As [{name}.{twin}](#{name.replace('.', '')}{twin}).\n"] if twin else []
             yield from told or _section(f"{name}.{setting}", inner)
-        for kind, section in tags(value).items():
-            yield f"### {name}.{setting} with kind: {kind}\n"
-            yield documentation(section) + "\n"
-            yield from _table("", section)
+        yield from _kinds(f"{name}.{setting}", value)
+
+
+def _kinds(name: str, schema: Schema) -> Iterator[str]:
+    """For a setting whose `kind:` chooses its settings: a table for each kind."""
+    for kind, section in tags(schema).items():
+        yield f"### {name} with kind: {kind}\n"
+        yield documentation(section) + "\n"
+        yield from _table("", section)
 
 
 def _twin(section: Schema, setting: str, inner: Schema) -> str | None:
@@ -120,7 +128,7 @@ def _table(name: str, section: Schema) -> Iterator[str]:
 def _rank(item: tuple[str, Schema]) -> tuple[bool, int]:
     """The setting that tells the kind comes first, what most kinds of feature share comes last."""
     name, value = item
-    return "const" not in value, SHARED.index(name) if name in SHARED else -1
+    return name not in {"kind", "column"} or "enum" in value, SHARED.index(name) if name in SHARED else -1
 
 
 def _link(section: str) -> str:

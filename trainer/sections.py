@@ -9,7 +9,7 @@ from pydantic import Field
 from configs.config import PipelineConfig
 from configs.features import Feature
 from configs.label import LabelConfig
-from configs.model import ModelConfig
+from configs.models import ModelConfig, WideAndDeepModel
 from configs.section import Section
 from configs.train import TrainConfig
 
@@ -25,7 +25,7 @@ class TrainerSections(Section):
     """What is predicted."""
     features: Annotated[dict[str, Feature], Field(min_length=1)]
     """Which columns mean what."""
-    model: ModelConfig = ModelConfig()
+    model: ModelConfig = WideAndDeepModel()
     """What is trained."""
     train: TrainConfig = TrainConfig()
     """How it is trained."""

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
+from configs.json_schema import json_schema, tags
 from configs.loader import load, load_with_places
+from configs.words import either
 
 SECTIONS = {
     "pipeline": "pipeline: {name: taxi}",
@@ -16,6 +18,8 @@ SECTIONS = {
     "features": "features: {fare: {column: numeric}}",
 }
 KINDS = "numeric, bucketized, identity, vocabulary, hashed, crossed or custom"
+MODELS = either(tags(json_schema()["properties"]["model"]))
+DOTTED = "a dotted path, such as my_package.my_module.my_function"
 SECTION_NAMES = "pipeline, data, label, features, model, train, evaluate, deploy, beam, kubeflow"
 TRAIN = "epochs, steps_per_epoch, batch_size, optimizer, learning_rate, early_stopping, seed, input"
 
@@ -163,6 +167,38 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
         (
             "features: {}",
             "features: found an empty mapping; allowed: names (at least 1), each with settings with column: " + KINDS,
+        ),
+        (
+            "data: {source: {kind: csv, path: x, decode: true}}",
+            "data.source.decode: no such setting; a csv source has: path, kind, delimiter, quote, column_names, "
+            "null_values; `decode` is for: images",
+        ),
+        (
+            "model: {kind: dnn, options: {a: 1}}",
+            "model.options: no such setting; a dnn model has: hidden, activation, dropout, embedding, kind; `options` "
+            "is for: the dotted path of your own builder",
+        ),
+        (
+            "model: {hiden: [3]}",
+            "model.hiden: no such setting; a wide_and_deep model has: hidden, activation, dropout, embedding, kind; "
+            'did you mean "hidden"?',
+        ),
+        (
+            "model: {kind: my.build, optionz: {}}",
+            "model.optionz: no such setting; model has: hidden, activation, dropout, embedding, kind, options; did you "
+            'mean "options"?',
+        ),
+        ("model: {kind: [dnn]}", f"model.kind: found a list of 1; allowed: {MODELS}"),
+        ("model: {kind: DNN}", f'model.kind: found the text "DNN"; allowed: {MODELS}; did you mean "dnn"?'),
+        ("model: {kind: my-own.build}", f'model.kind: found the text "my-own.build"; allowed: {DOTTED}'),
+        (
+            "model: dnn",
+            f'model: found the text "dnn"; allowed: settings with kind: {MODELS}; did you mean {{kind: dnn}}?',
+        ),
+        (
+            "model:",
+            f"model: found nothing (null); allowed: settings with kind: {MODELS}; write its settings under it, or "
+            "remove the line",
         ),
         (
             "model: {hidden: 128}",

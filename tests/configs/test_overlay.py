@@ -54,6 +54,16 @@ def test_a_feature_of_another_kind_replaces_the_old_one_whole(config: Path) -> N
     assert fare.model_dump(exclude_unset=True) == {"column": "hashed", "hash_buckets": 9}
 
 
+@pytest.mark.parametrize("before", ["", "kind: wide_and_deep, "])
+def test_a_model_of_another_kind_replaces_the_old_one_whole(config: Path, before: str) -> None:
+    config.write_text(BASE.replace("hidden: [64", f"{before}hidden: [64"))
+    config.with_name("taxi.big.yaml").write_text("model: {kind: dnn, dropout: 0.5}\n")
+    model = load(config, profile="big").model
+    assert model.model_dump(exclude_unset=True) == {"kind": "dnn", "dropout": 0.5}
+    same = load(config, overrides=["model.kind=wide_and_deep", "model.dropout=0.5"]).model
+    assert (same.hidden, same.dropout) == ((64, 32), 0.5)
+
+
 def test_an_overlay_of_comments_changes_nothing(config: Path) -> None:
     config.with_name("taxi.big.yaml").write_text("# nothing yet\n")
     assert load(config, profile="big") == load(config)

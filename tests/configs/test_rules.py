@@ -102,12 +102,6 @@ BROKEN = {
     "activation_is_known": [
         ("model: {activation: reul}", '1: model.activation: Keras has no activation "reul"; did you mean "relu"?')
     ],
-    "options_go_to_own_builder": [
-        (
-            "model: {kind: dnn, options: {a: 1}}",
-            "1: model.options: only a builder of your own takes options; `kind: dnn` would not see them",
-        )
-    ],
     "deep_part_sees_something": [
         (
             "model: {kind: dnn}\n" + features(area="hashed, hash_buckets: 9, deep: false"),

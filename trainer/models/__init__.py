@@ -9,29 +9,34 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
 from configs.errors import TrainingError
 from configs.label import LabelConfig
-from configs.model import ModelConfig
+from configs.models import DnnModel, ModelConfig, OwnModel, WideAndDeepModel
 from trainer.columns import ModelInputs
 from trainer.hooks import resolve
 from trainer.models import dnn, wide_and_deep
 
 __all__ = ["KINDS", "Builder", "build"]
 
-Builder = Callable[[ModelInputs, LabelConfig, ModelConfig], keras.Model]
+Builder = Callable[[ModelInputs, LabelConfig, Any], keras.Model]
+"""The last parameter is the `model:` section of the builder's kind."""
 
-KINDS: dict[str, Builder] = {"dnn": dnn.build, "wide_and_deep": wide_and_deep.build}
-"""The models that `model.kind` knows by name."""
+KINDS: dict[type, Builder] = {
+    DnnModel: dnn.build,
+    WideAndDeepModel: wide_and_deep.build,
+}
+"""Which function builds which `kind:` of model."""
 
 
 def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model:
     """The model that `model.kind` names. Raises TrainingError if the user's builder gives something else than a model
     with one output of shape [batch, label.num_classes].
     """
-    builder = KINDS.get(model.kind) or resolve(model.kind, "model.kind")
+    builder = resolve(model.kind, "model.kind") if isinstance(model, OwnModel) else KINDS[type(model)]
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", message="When providing `inputs` as a dict"

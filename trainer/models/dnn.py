@@ -6,12 +6,12 @@ import keras
 
 from configs.errors import TrainingError
 from configs.label import LabelConfig
-from configs.model import ModelConfig
+from configs.models import DnnModel
 from trainer.columns import ModelInputs
 from trainer.models.layers import head, logits, tower
 
 
-def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model:
+def build(features: ModelInputs, label: LabelConfig, model: DnnModel) -> keras.Model:
     """The model, not compiled. Raises TrainingError if no feature is meant for the deep part."""
     deep = features.deep()
     if deep is None:

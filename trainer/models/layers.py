@@ -7,7 +7,7 @@ import inspect
 import keras
 
 from configs.label import LabelConfig
-from configs.model import ModelConfig
+from configs.models import ModelBase
 from trainer.label_scale import unscale
 from trainer.nearest import unknown
 
@@ -15,7 +15,7 @@ HEADS = {"binary": "sigmoid", "multiclass": "softmax"}
 """For each kind of classes the activation of the model's output."""
 
 
-def tower(x: keras.KerasTensor, model: ModelConfig) -> keras.KerasTensor:
+def tower(x: keras.KerasTensor, model: ModelBase) -> keras.KerasTensor:
     """Dense layers of `model.hidden` units, first to last, each with its activation and dropout."""
     check_activation(model.activation)
     for position, units in enumerate(model.hidden, start=1):

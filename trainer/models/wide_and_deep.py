@@ -6,12 +6,12 @@ import keras
 
 from configs.errors import TrainingError
 from configs.label import LabelConfig
-from configs.model import ModelConfig
+from configs.models import WideAndDeepModel
 from trainer.columns import ModelInputs
 from trainer.models.layers import head, logits, tower
 
 
-def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model:
+def build(features: ModelInputs, label: LabelConfig, model: WideAndDeepModel) -> keras.Model:
     """The model, not compiled: the sum of both parts' logits, or the one part that has features.
 
     Raises TrainingError if neither has.

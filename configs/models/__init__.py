@@ -1,0 +1,31 @@
+"""`model:` what is trained. One class, in a file of its own, for each kind; `kind:` chooses it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Discriminator, Field, Tag
+
+from configs.models.base import ModelBase
+from configs.models.dnn import DnnModel
+from configs.models.own import OWN, OwnModel
+from configs.models.wide_and_deep import WideAndDeepModel
+
+__all__ = ["DEFAULT_KIND", "OWN", "DnnModel", "ModelBase", "ModelConfig", "OwnModel", "WideAndDeepModel"]
+
+DEFAULT_KIND = "wide_and_deep"
+"""The kind of a model that does not say its own."""
+
+
+def _tag(model: object) -> str | None:
+    """Which class a model is of: its kind, or OWN for a dotted path."""
+    kind = model.get("kind", DEFAULT_KIND) if isinstance(model, dict) else getattr(model, "kind", None)
+    if not isinstance(kind, str):
+        return None
+    return OWN if "." in kind else kind
+
+
+ModelConfig = Annotated[
+    Annotated[DnnModel, Tag("dnn")] | Annotated[WideAndDeepModel, Tag("wide_and_deep")] | Annotated[OwnModel, Tag(OWN)],
+    Field(discriminator=Discriminator(_tag), json_schema_extra={"discriminator": {"propertyName": "kind"}}),
+]
