@@ -15,10 +15,10 @@ import keras
 
 from configs.errors import TrainingError
 from configs.label import LabelConfig
-from configs.models import DnnModel, ModelConfig, OwnModel, WideAndDeepModel
+from configs.models import DcnModel, DnnModel, ModelConfig, OwnModel, WideAndDeepModel
 from trainer.columns import ModelInputs
 from trainer.hooks import resolve
-from trainer.models import dnn, wide_and_deep
+from trainer.models import dcn, dnn, wide_and_deep
 
 __all__ = ["KINDS", "Builder", "build"]
 
@@ -26,6 +26,7 @@ Builder = Callable[[ModelInputs, LabelConfig, Any], keras.Model]
 """The last parameter is the `model:` section of the builder's kind."""
 
 KINDS: dict[type, Builder] = {
+    DcnModel: dcn.build,
     DnnModel: dnn.build,
     WideAndDeepModel: wide_and_deep.build,
 }

@@ -1,0 +1,64 @@
+"""`model.kind: dcn`: a cross network with dense layers (DCN-V2: Wang et al. 2021, arXiv:2008.13535)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from configs.errors import TrainingError
+from configs.label import LabelConfig
+from configs.models import DcnModel
+from trainer.columns import ModelInputs
+from trainer.models.layers import head, logits, tower
+
+
+def build(features: ModelInputs, label: LabelConfig, model: DcnModel) -> keras.Model:
+    """The model, not compiled. Raises TrainingError if no feature is meant for the deep part."""
+    x0 = features.deep()
+    if x0 is None:
+        raise TrainingError("model.kind: dcn has nothing to learn from: every feature says `deep: false`")
+    crossed = x0
+    for position in range(1, model.cross_layers + 1):
+        crossed = Cross(model.rank, name=f"cross_{position}")([x0, crossed])
+    if model.structure == "stacked":
+        scores = logits(tower(crossed, model), label)
+    else:
+        parts = [crossed, tower(x0, model)] if model.hidden else [crossed]
+        scores = logits(keras.layers.Concatenate(name="joined")(parts) if len(parts) > 1 else crossed, label)
+    return keras.Model(features.inputs, head(scores, label), name="dcn")
+
+
+@keras.saving.register_keras_serializable("headrace")
+class Cross(keras.layers.Layer):
+    """x0 * (W x + b) + x: two tensors [batch, width] → [batch, width]. With a rank, W is U V: [width, rank] times
+    [rank, width].
+    """
+
+    def __init__(self, rank: int | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.rank = rank
+
+    def get_config(self) -> dict[str, Any]:
+        """What the layer is rebuilt from."""
+        return {**super().get_config(), "rank": self.rank}
+
+    def build(self, input_shape: list[tuple[int | None, ...]]) -> None:
+        """W starts as a dense layer's kernel does, b at zero."""
+        width = input_shape[0][-1]
+        if self.rank is None:
+            self.kernels = [self.add_weight(shape=(width, width), name="kernel")]
+        else:
+            self.kernels = [
+                self.add_weight(shape=(width, self.rank), name="down"),
+                self.add_weight(shape=(self.rank, width), name="up"),
+            ]
+        self.bias = self.add_weight(shape=(width,), initializer="zeros", name="bias")
+
+    def call(self, inputs: list[keras.KerasTensor]) -> keras.KerasTensor:
+        """inputs: x0 and x."""
+        x0, x = inputs
+        projected = x
+        for kernel in self.kernels:
+            projected = keras.ops.matmul(projected, kernel)
+        return x0 * (projected + self.bias) + x
