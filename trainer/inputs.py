@@ -11,7 +11,7 @@ import tensorflow_transform as tft
 
 from configs.errors import TrainingError
 from trainer.input_pipeline import InputPipeline, Split
-from trainer.memory import choose_cache
+from trainer.memory import bytes_per_example, choose_cache
 from trainer.packing import Packing
 from trainer.sections import TrainerSections
 
@@ -33,7 +33,9 @@ def open_inputs(
     """Open the transformed examples. Raises TrainingError if a split is empty."""
     spec, train = transform_output.transformed_feature_spec(), sections.train
     train_files, eval_files = _files(train_patterns, "train"), _files(eval_patterns, "eval")
-    cache = choose_cache(train.input.cache, train_files + eval_files, Packing(spec).bytes_per_example)
+    cache = choose_cache(
+        train.input.cache, train_files + eval_files, lambda: bytes_per_example(train_files, Packing(spec))
+    )
     training = InputPipeline(
         spec,
         sections.label.key,

@@ -25,5 +25,5 @@ def adapt(model: keras.Model, train: Split) -> None:
     """Set the scale from the labels of the train split, where the model has such a layer."""
     layers = [layer for layer in model.layers if isinstance(layer, keras.layers.Normalization) and layer.name == LAYER]
     for layer in layers:
-        labels = train.dataset.take(train.steps or BATCHES).take(BATCHES)
+        labels = train.peek.take(BATCHES)
         layer.adapt(labels.map(lambda _, label: tf.reshape(label, [-1, 1])))

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import tensorflow as tf
 
+from trainer.packing import Packed, Packing
+
+PARSED = 4096
+"""Examples that are parsed to see how much memory one takes."""
+POINTER = 24
+"""Bytes that a string takes besides its own; those up to 22 are kept within them."""
 SAMPLE = 4 << 20
 """Bytes of records that are looked at to estimate how many there are."""
 CHUNK = 1 << 16
@@ -28,22 +34,27 @@ class Cache(NamedTuple):
 
 
 def choose_cache(
-    choice: Literal["auto", "memory", "none"], files: Sequence[str], bytes_per_example: int, free: int | None = None
+    choice: Literal["auto", "memory", "none"],
+    files: Sequence[str],
+    measure: Callable[[], int],
+    free: int | None = None,
 ) -> Cache:
     """Decide for `train.input.cache`.
 
-    files: of all the splits that would be kept; free: bytes of memory, looked up if None.
+    files: of all the splits that would be kept; measure: bytes of a parsed example, asked for with `auto` alone; free:
+    bytes of memory, looked up if None.
     """
     if choice != "auto":
         kept = "parsed examples stay in memory" if choice == "memory" else "examples are read and parsed in every epoch"
         return Cache(choice == "memory", f"{kept}, as `train.input.cache: {choice}` says")
     examples = estimate_examples(files)
     free = free_memory() if free is None else free
-    size = examples * bytes_per_example
+    each = measure()
+    size = examples * each
     fits = size * SHARE <= free
     verb = "fit in a quarter" if fits else "take more than a quarter"
     does = "they stay in memory" if fits else "examples are read and parsed in every epoch"
-    sizes = f"{in_words(size)} ({examples:,} times {bytes_per_example} bytes) {verb} of {in_words(free)} free"
+    sizes = f"{in_words(size)} ({examples:,} times {each} bytes) {verb} of {in_words(free)} free"
     return Cache(fits, f"about {sizes}: {does}")
 
 
@@ -57,6 +68,30 @@ def estimate_examples(files: Sequence[str]) -> int:
         if consumed < size:
             break
     return round(seen * sum(sizes) / compressed) if compressed else 0
+
+
+def bytes_per_example(files: Sequence[str], packing: Packing) -> int:
+    """Of the first examples in the files when they are parsed, rounded up; 0 if there are none."""
+    size = examples = 0
+    for file in files:
+        records = tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "").take(PARSED - examples)
+        for serialized in records.batch(PARSED):
+            packed = packing.parse(serialized)
+            size, examples = size + _bytes(packed), examples + int(packing.rows(packed))
+        if examples >= PARSED:
+            break
+    return -(-size // examples) if examples else 0
+
+
+def _bytes(packed: Packed) -> int:
+    return sum(
+        _string_bytes(part) if part.dtype == tf.string else part.dtype.size * int(tf.size(part)) for part in packed
+    )
+
+
+def _string_bytes(strings: tf.Tensor) -> int:
+    outside = tf.strings.length(strings)
+    return POINTER * int(tf.size(strings)) + int(tf.reduce_sum(tf.where(outside < POINTER - 1, 0, outside)))
 
 
 def _count_records(file: str) -> tuple[int, int]:

@@ -1,40 +1,101 @@
-"""Shuffling whole tensors of examples by gather, which costs a copy for each batch and no call for each example."""
+"""Shuffling whole tensors of examples by gather, which costs a copy for each batch and no call for each example.
+
+All orders follow from the seed and the number of the epoch: a training that is taken up again sees what it would have.
+"""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from trainer.packing import Packed, Packing, joined, plain, rows, take
+from trainer.packing import Packed, Packing, plain
 
 
-def draws(seed: int) -> tf.data.Dataset:
-    """Endless pairs of random numbers, int64 [2]: the same for the same seed, others each time it is iterated."""
-    return tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2, drop_remainder=True)
+def draw(seed: int, epoch: tf.Tensor) -> tf.Tensor:
+    """int64 [2]: what the random order of an epoch follows from."""
+    return tf.stack([tf.constant(seed, tf.int64), tf.cast(epoch, tf.int64)])
 
 
-def permutation(size: tf.Tensor | int, draw: tf.Tensor) -> tf.Tensor:
-    """int64 [size]: 0 to size-1 in an order that follows from the draw."""
-    return tf.random.experimental.stateless_shuffle(tf.range(tf.cast(size, tf.int64)), seed=draw)
+def permutation(size: tf.Tensor | int, seed: tf.Tensor) -> tf.Tensor:
+    """int64 [size]: 0 to size-1 in an order that follows from the seed, int64 [2]."""
+    return tf.random.experimental.stateless_shuffle(tf.range(tf.cast(size, tf.int64)), seed=seed)
 
 
-def shuffled_stream(batches: tf.data.Dataset, packing: Packing, buffer: int, seed: int) -> tf.data.Dataset:
+def mixed(batches: tf.data.Dataset, packing: Packing, buffer: int, seed: tf.Tensor) -> tf.data.Dataset:
     """A stream of packed batches with its examples shuffled through a pool of `buffer` of them.
 
-    Half as many fresh examples join the pool, the whole is mixed, and all but a pool of them go on. So an example waits
-    as long as in a record-by-record shuffle of the same buffer. The batches that come out have other sizes than those
-    that went in.
+    About half as many fresh examples join the pool, the whole is mixed, and all but a pool of them go on. So an example
+    waits as long as in a record-by-record shuffle of the same buffer. The batches that come out have other sizes than
+    those that went in. seed: int64 [2].
     """
     half = max(buffer // 2, 1)
-    fresh = batches.rebatch(half).concatenate(tf.data.Dataset.from_tensors(packing.none()))  # the empty one flushes
+    fresh = gathered(batches, packing, half).concatenate(_nothing(packing))  # the empty one flushes
 
     @plain
-    def mix(pool: Packed, element: tuple[Packed, tf.Tensor]) -> tuple[Packed, Packed]:
-        arriving, draw = element
-        mixed = joined([pool, arriving])
-        mixed = take(mixed, permutation(rows(mixed), draw))
-        flush = tf.equal(rows(arriving), 0)
-        hold = tf.where(flush, tf.constant(0, tf.int64), tf.minimum(rows(mixed), buffer))
-        return tuple(group[:hold] for group in mixed), tuple(group[hold:] for group in mixed)
+    def mix(pool: Packed, element: tuple[tf.Tensor, Packed]) -> tuple[Packed, Packed]:
+        number, arriving = element
+        together = packing.joined([pool, arriving])
+        size = packing.rows(together)
+        together = packing.take(together, permutation(size, tf.random.experimental.stateless_fold_in(seed, number)))
+        hold = tf.where(tf.equal(packing.rows(arriving), 0), tf.constant(0, tf.int64), tf.minimum(size, buffer))
+        return packing.cut(together, tf.zeros_like(hold), hold), packing.cut(together, hold, size)
 
-    mixed = tf.data.Dataset.zip(fresh, draws(seed)).scan(packing.none(), mix)
-    return mixed.filter(plain(lambda *packed: rows(packed) > 0))
+    return _some(fresh.enumerate().scan(packing.none(), mix), packing)
+
+
+def exact(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.Dataset:
+    """The same examples in the same order in batches of that size; the last may be smaller."""
+    if not packing.varying:
+        return batches.rebatch(size)
+
+    @plain
+    def cut(rest: Packed, arriving: Packed) -> tuple[Packed, Packed]:
+        together = packing.joined([rest, arriving])
+        rows = packing.rows(together)
+        whole = tf.where(tf.equal(packing.rows(arriving), 0), rows, rows // size * size)
+        return packing.cut(together, whole, rows), packing.cut(together, tf.zeros_like(whole), whole)
+
+    @plain
+    def pieces(*chunk: tf.Tensor) -> tf.data.Dataset:
+        rows = packing.rows(chunk)
+        starts = tf.data.Dataset.range(0, rows, size)
+        return starts.map(plain(lambda start: packing.cut(chunk, start, tf.minimum(start + size, rows))))
+
+    chunks = batches.concatenate(_nothing(packing)).scan(packing.none(), cut)
+    return _some(chunks, packing).flat_map(pieces)
+
+
+def gathered(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.Dataset:
+    """The same examples in the same order in batches of about that size, or larger."""
+    if not packing.varying:
+        return batches.rebatch(size)
+
+    @plain
+    def gather(waiting: Packed, arriving: Packed) -> tuple[Packed, Packed]:
+        together = packing.joined([waiting, arriving])
+        rows = packing.rows(together)
+        goes = tf.logical_or(tf.equal(packing.rows(arriving), 0), rows >= size)
+        border = tf.where(goes, rows, tf.zeros_like(rows))
+        return packing.cut(together, border, rows), packing.cut(together, tf.zeros_like(border), border)
+
+    return _some(batches.concatenate(_nothing(packing)).scan(packing.none(), gather), packing)
+
+
+def without_first(batches: tf.data.Dataset, packing: Packing, count: tf.Tensor) -> tf.data.Dataset:
+    """The stream without its first examples, so many."""
+
+    @plain
+    def drop(left: tf.Tensor, packed: Packed) -> tuple[tf.Tensor, Packed]:
+        rows = packing.rows(packed)
+        dropped = tf.minimum(left, rows)
+        return left - dropped, packing.cut(packed, dropped, rows)
+
+    return _some(batches.scan(tf.cast(count, tf.int64), drop), packing)
+
+
+def _nothing(packing: Packing) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(packing.none())
+
+
+def _some(batches: tf.data.Dataset, packing: Packing) -> tf.data.Dataset:
+    """Without the empty ones."""
+    return batches.filter(plain(lambda *packed: packing.rows(packed) > 0))

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from trainer.input_pipeline import InputPipeline
-from trainer.memory import choose_cache, estimate_examples, free_memory, in_words
+from trainer.memory import bytes_per_example, choose_cache, estimate_examples, free_memory, in_words
 from trainer.packing import Packing
 
 SIZES = [130, 1, 0, 2100, 269]
@@ -174,20 +174,20 @@ def test_examples_are_counted_as_they_pass_where_they_are_not_kept(shards: list[
     assert streamed.seen() == TOTAL
 
 
-def test_packing_gives_back_every_column() -> None:
+def test_packing_gives_back_every_column(shards: list[str]) -> None:
     packing = Packing(SPEC)
     columns = tf.io.parse_example([example(number) for number in range(9)], SPEC)
     unpacked = packing.unpack(packing.pack(columns))
     assert set(unpacked) == set(SPEC)
     for name, column in columns.items():
         np.testing.assert_array_equal(unpacked[name], column)
-    assert packing.bytes_per_example == 8 + 4 + 2 * 4 + tf.string.size + 4
+    assert bytes_per_example(shards, packing) == 8 + 4 + 2 * 4 + 24 + 4
 
 
 def test_cache_auto_keeps_what_fits_in_a_quarter_of_free_memory(shards: list[str]) -> None:
     size = TOTAL * 100
-    assert choose_cache("auto", shards, 100, free=4 * size).memory
-    refused = choose_cache("auto", shards, 100, free=4 * size - 1)
+    assert choose_cache("auto", shards, lambda: 100, free=4 * size).memory
+    refused = choose_cache("auto", shards, lambda: 100, free=4 * size - 1)
     assert not refused.memory
     assert refused.why == (
         f"about {in_words(size)} ({TOTAL:,} times 100 bytes) take more than a quarter of {in_words(4 * size - 1)} free:"
@@ -197,7 +197,7 @@ def test_cache_auto_keeps_what_fits_in_a_quarter_of_free_memory(shards: list[str
 
 @pytest.mark.parametrize(("choice", "memory"), [("memory", True), ("none", False)])
 def test_cache_by_choice_does_not_look_at_the_files(choice: Any, memory: bool) -> None:
-    cache = choose_cache(choice, ["/nowhere"], 100)
+    cache = choose_cache(choice, ["/nowhere"], lambda: 1 // 0)
     assert cache.memory is memory
     assert f"`train.input.cache: {choice}`" in cache.why
 

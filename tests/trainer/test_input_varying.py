@@ -1,0 +1,176 @@
+"""Ragged, sparse and dense columns through the whole input pipeline, against what Python lists say."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from trainer.input_pipeline import InputPipeline
+from trainer.memory import bytes_per_example
+from trainer.packing import Packing
+from trainer.shuffle import exact
+
+SPEC = {
+    "id": tf.io.FixedLenFeature([], tf.int64),
+    "tags": tf.io.RaggedFeature(tf.int64, "tags$ragged_values", row_splits_dtype=tf.int64),
+    "words": tf.io.VarLenFeature(tf.string),
+    "pair": tf.io.FixedLenFeature([2], tf.float32),
+    "nested": tf.io.RaggedFeature(
+        tf.float32, "nested$ragged_values", [tf.io.RaggedFeature.RowLengths("nested$row_lengths_1")]
+    ),
+    "vectors": tf.io.RaggedFeature(tf.float32, "vectors$ragged_values", [tf.io.RaggedFeature.UniformRowLength(3)]),
+    "pairs": tf.io.RaggedFeature(
+        tf.int64,
+        "pairs$ragged_values",
+        [tf.io.RaggedFeature.UniformRowLength(2), tf.io.RaggedFeature.RowLengths("pairs$row_lengths_1")],
+    ),
+    "wide": tf.io.SparseFeature("wide$indices", "wide$values", tf.float32, 50, already_sorted=True),
+    "label": tf.io.FixedLenFeature([], tf.float32),
+}
+Row = dict[str, Any]
+
+floats = st.integers(-1000, 1000).map(float)
+row = st.fixed_dictionaries(
+    {
+        "tags": st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4),
+        "words": st.lists(st.binary(max_size=30), max_size=4),
+        "nested": st.lists(st.lists(floats, max_size=3), max_size=3),
+        "vectors": st.lists(st.tuples(floats, floats, floats).map(list), max_size=3),
+        "pairs": st.lists(st.tuples(*[st.lists(st.integers(0, 9), max_size=2)] * 2).map(list), max_size=2),
+        "wide": st.dictionaries(st.integers(0, 49), floats, max_size=4),
+    }
+)
+
+
+def example(number: int, row: Row) -> bytes:
+    """As TFT writes it."""
+    features = tf.train.Features()
+
+    def put(key: str, kind: str, values: list[Any]) -> None:
+        getattr(features.feature[key], kind).value.extend(values)
+
+    put("id", "int64_list", [number])
+    put("label", "float_list", [number % 2])
+    put("pair", "float_list", [number, -number])
+    put("tags$ragged_values", "int64_list", row["tags"])
+    if row["words"]:
+        put("words", "bytes_list", row["words"])
+    put("nested$ragged_values", "float_list", [value for inner in row["nested"] for value in inner])
+    put("nested$row_lengths_1", "int64_list", [len(inner) for inner in row["nested"]])
+    put("vectors$ragged_values", "float_list", [value for vector in row["vectors"] for value in vector])
+    put("pairs$ragged_values", "int64_list", [value for pair in row["pairs"] for one in pair for value in one])
+    put("pairs$row_lengths_1", "int64_list", [len(one) for pair in row["pairs"] for one in pair])
+    put("wide$indices", "int64_list", sorted(row["wide"]))
+    put("wide$values", "float_list", [row["wide"][index] for index in sorted(row["wide"])])
+    return tf.train.Example(features=features).SerializeToString()
+
+
+def write(folder: Path, rows: list[Row], shards: int) -> list[str]:
+    files = []
+    for shard in range(shards):
+        files.append(str(folder / f"part-{shard}.gz"))
+        with tf.io.TFRecordWriter(files[-1], "GZIP") as writer:
+            for number in range(shard, len(rows), shards):
+                writer.write(example(number, rows[number]))
+    return files
+
+
+def check(features: dict[str, Any], label: tf.Tensor, rows: list[Row]) -> list[int]:
+    """Every value of the batch is what the row of that id says; the ids."""
+    ids = features["id"].numpy().tolist()
+    expected = [rows[number] for number in ids]
+    assert features["tags"].to_list() == [row["tags"] for row in expected]
+    assert features["nested"].to_list() == [row["nested"] for row in expected]
+    assert features["vectors"].to_list() == [row["vectors"] for row in expected]
+    assert features["vectors"].shape.as_list()[1:] == [None, 3]
+    assert features["pairs"].to_list() == [row["pairs"] for row in expected]
+    words = features["words"]
+    assert isinstance(words, tf.SparseTensor)
+    assert tf.RaggedTensor.from_sparse(words).to_list() == [row["words"] for row in expected]
+    dense = np.zeros([len(ids), 50], np.float32)
+    for place, row in enumerate(expected):
+        for index, value in row["wide"].items():
+            dense[place, index] = value
+    np.testing.assert_array_equal(tf.sparse.to_dense(features["wide"]), dense)
+    np.testing.assert_array_equal(features["pair"], [[number, -number] for number in ids])
+    np.testing.assert_array_equal(label, [number % 2 for number in ids])
+    return ids
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(rows=st.lists(row, min_size=1, max_size=30), cut=st.integers(0, 30), seed=st.integers(0, 5))
+def test_rows_taken_cut_and_joined_are_those_of_the_lists(rows: list[Row], cut: int, seed: int) -> None:
+    packing, border = Packing(SPEC), min(cut, len(rows))
+    packed = packing.parse(tf.constant([example(number, row) for number, row in enumerate(rows)]))
+    order = np.random.default_rng(seed).integers(0, len(rows), 2 * len(rows))
+    taken = packing.unpack(packing.take(packed, tf.constant(order)))
+    assert check(taken, taken.pop("label"), rows) == order.tolist()
+    halves = [packing.cut(packed, 0, border), packing.cut(packed, border, len(rows))]
+    assert [int(packing.rows(half)) for half in halves] == [border, len(rows) - border]
+    joined = packing.unpack(packing.joined([*halves[::-1], packing.none()]))
+    expected = [*range(border, len(rows)), *range(border)]
+    assert check(joined, joined.pop("label"), rows) == expected
+
+
+def random_rows(count: int, seed: int = 0) -> list[Row]:
+    random = np.random.default_rng(seed)
+
+    def numbers(most: int) -> list[float]:
+        return random.integers(-9, 9, random.integers(0, most)).astype(float).tolist()
+
+    return [
+        {
+            "tags": random.integers(0, 9, random.integers(0, 5)).tolist(),
+            "words": [f"w{n}".encode() for n in numbers(4)],
+            "nested": [numbers(4) for _ in range(random.integers(0, 3))],
+            "vectors": random.integers(0, 9, (random.integers(0, 3), 3)).astype(float).tolist(),
+            "pairs": [[[1] * int(n), [2]] for n in random.integers(0, 3, random.integers(0, 3))],
+            "wide": {int(n): 1.0 for n in random.integers(0, 50, 3)},
+        }
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "files"])
+@pytest.mark.parametrize("shuffle", [0, 90])
+def test_every_example_comes_whole_and_once_an_epoch_in_exact_batches(
+    tmp_path: Path, in_memory: bool, shuffle: int
+) -> None:
+    rows = random_rows(300)
+    pipeline = InputPipeline(SPEC, "label", 64, in_memory, shuffle, seed=1)
+    split = pipeline.open("train", write(tmp_path, rows, 3))
+    epochs = [[check(features, label, rows) for features, label in split.dataset] for _ in range(2)]
+    for batches in epochs:
+        assert [len(batch) for batch in batches] == [64] * 4 + [44]
+        assert sorted(number for batch in batches for number in batch) == list(range(300))
+    assert (epochs[0] == epochs[1]) is (shuffle == 0)
+    assert sorted(number for batch in split.peek for number in batch[0]["id"].numpy()) == list(range(300))
+
+
+def test_batches_of_columns_that_vary_only_are_counted_and_cut_right() -> None:
+    packing = Packing({"words": tf.io.VarLenFeature(tf.string)})
+    rows = random_rows(50)
+    files = write(Path(tempfile.mkdtemp()), rows, 1)
+    read = tf.data.TFRecordDataset(files, "GZIP").batch(9).map(packing.parse)
+    batches = [packing.unpack(packed)["words"] for packed in exact(read, packing, 16)]
+    assert [int(batch.dense_shape[0]) for batch in batches] == [16, 16, 16, 2]
+    words = [tf.RaggedTensor.from_sparse(batch).to_list() for batch in batches]
+    assert [word for batch in words for word in batch] == [row["words"] for row in rows]
+
+
+def test_lengths_are_of_the_column_with_most_values_and_size_counts_them(tmp_path: Path) -> None:
+    rows = random_rows(40)
+    packing = Packing(SPEC)
+    packed = packing.parse(tf.constant([example(number, row) for number, row in enumerate(rows)]))
+    lengths = packing.lengths(packed)
+    assert lengths is not None
+    assert lengths.numpy().tolist() == [max(len(row[name]) for name in row) for row in rows]
+    assert Packing({"id": SPEC["id"]}).lengths((tf.zeros([2, 1]),)) is None
+    only = Packing({"words": SPEC["words"]})
+    count = sum(len(row["words"]) for row in rows)
+    assert bytes_per_example(write(tmp_path, rows, 1), only) == -(-(8 * 41 + 24 * count) // 40)
