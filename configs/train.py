@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from configs.input import InputConfig
+from configs.profile import ProfileConfig
 from configs.section import Section
 
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -40,3 +41,5 @@ class TrainConfig(Section):
     """Of the initial weights and the shuffling."""
     input: InputConfig = InputConfig()
     """The tf.data input pipeline."""
+    profile: ProfileConfig | None = None
+    """A profile of some steps; null: none, and training pays nothing for it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import keras
 
 from configs.train import TrainConfig
+from trainer import precision
 from trainer.callbacks.best_weights import BestWeights
 from trainer.callbacks.epoch_log import EpochLog
 from trainer.callbacks.finite_loss import FiniteLoss
@@ -16,7 +17,9 @@ from trainer.history import History
 from trainer.input_pipeline import Split
 from trainer.inputs import Inputs
 from trainer.objective import compile_model
+from trainer.profiling import profiling
 from trainer.sections import TrainerSections
+from trainer.strategy import ONE_CPU, Choice
 
 STEPS_PER_EXECUTION = 64
 """Steps that run as one graph, at most: of a small model on a CPU, calling each from Python takes most of the time."""
@@ -24,18 +27,26 @@ WEIGHTS = "best.weights.h5"
 """The best epoch's weights, in the model's run directory."""
 
 
-def fit(model: keras.Model, inputs: Inputs, sections: TrainerSections, directory: Path) -> History:
+def fit(
+    model: keras.Model, inputs: Inputs, sections: TrainerSections, directory: Path, choice: Choice = ONE_CPU
+) -> History:
     """Train the model until the config's end or early stopping, and leave it with the weights of the best epoch.
 
-    directory: gets the best weights and TensorBoard logs. Raises TrainingError at a loss that is not a number.
+    directory: gets the best weights and TensorBoard logs; choice: what it runs on, with its strategy's scope entered.
+    Raises TrainingError at a loss that is not a number.
     """
     train = sections.train
     directory.mkdir(parents=True, exist_ok=True)
-    together = steps_per_execution(inputs.train.steps, train.steps_per_epoch)
+    together = steps_per_execution(train, inputs.train.steps)
     compile_model(model, sections.label, train, together)
     log = EpochLog(train.epochs, lambda epochs: trained_on(inputs.train, train, epochs))
     best = BestWeights(directory / WEIGHTS)
-    print(f"input: {inputs.words}", flush=True)
+    chosen = {
+        "strategy": choice.words,
+        "precision": precision.in_words(train.precision),
+        "steps_per_execution": f"{together}: {_why_together(train, inputs.train.steps)}",
+    }
+    print(f"input: {inputs.words}", *(f"{name}: {words}" for name, words in chosen.items()), sep="\n", flush=True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
         model.fit(
@@ -43,7 +54,14 @@ def fit(model: keras.Model, inputs: Inputs, sections: TrainerSections, directory
             validation_data=inputs.eval.dataset,
             epochs=train.epochs,
             steps_per_epoch=train.steps_per_epoch,
-            callbacks=[FiniteLoss(together), best, *_early_stopping(train), Scalars(directory), log],
+            callbacks=[
+                *profiling(train, inputs.train, together, directory),
+                FiniteLoss(together),
+                best,
+                *_early_stopping(train),
+                Scalars(directory),
+                log,
+            ],
             verbose=0,
             shuffle=False,
         )
@@ -55,16 +73,29 @@ def fit(model: keras.Model, inputs: Inputs, sections: TrainerSections, directory
         parameters=model.count_params(),
         examples={"train": trained_on(inputs.train, train, done), "eval": _examples(inputs.eval, done)},
         input=inputs.words,
+        chosen=chosen,
     )
 
 
-def steps_per_execution(steps: int | None, steps_per_epoch: int | None) -> int:
-    """How many steps run as one graph: all of a short epoch. Keras makes whole executions only where `steps_per_epoch`
-    is given, so there it must divide them.
+def steps_per_execution(train: TrainConfig, steps: int | None) -> int:
+    """How many steps run as one graph: where the config leaves it open, all of a short epoch. Keras makes whole
+    executions only where `steps_per_epoch` is given, so there it must divide them.
+
+    steps: batches in an epoch, where that is known.
     """
-    if steps_per_epoch is None:
+    if train.steps_per_execution != "auto":
+        return train.steps_per_execution
+    if train.steps_per_epoch is None:
         return min(steps or STEPS_PER_EXECUTION, STEPS_PER_EXECUTION)
-    return max(size for size in range(1, STEPS_PER_EXECUTION + 1) if steps_per_epoch % size == 0)
+    return max(size for size in range(1, STEPS_PER_EXECUTION + 1) if train.steps_per_epoch % size == 0)
+
+
+def _why_together(train: TrainConfig, steps: int | None) -> str:
+    if train.steps_per_execution != "auto":
+        return "`train.steps_per_execution` says so"
+    if train.steps_per_epoch is not None:
+        return f"the largest number up to {STEPS_PER_EXECUTION} that divides the {train.steps_per_epoch:,} of an epoch"
+    return f"{STEPS_PER_EXECUTION} at most" + (f", of {steps:,} in an epoch" if steps is not None else "")
 
 
 def trained_on(split: Split, train: TrainConfig, epochs: int) -> int:

@@ -33,7 +33,8 @@ class TrainerSections(Section):
     @classmethod
     def of(cls, config: PipelineConfig) -> TrainerSections:
         """The sections of a whole config."""
-        return cls(label=config.label, features=config.features, model=config.model, train=config.train)
+        train = _trained(config.train)
+        return cls(label=config.label, features=config.features, model=config.model, train=train)
 
     @classmethod
     def for_transform(cls, config: PipelineConfig) -> TrainerSections:
@@ -54,3 +55,10 @@ def _computed(feature: Feature) -> Feature:
     """A feature without the settings that only the model heeds."""
     fields = type(feature).model_fields
     return feature.model_copy(update={name: fields[name].default for name in _OF_THE_MODEL if name in fields})
+
+
+def _trained(train: TrainConfig) -> TrainConfig:
+    """Without the settings that judge a training and change nothing in it: they leave a trained model valid."""
+    if train.profile is None:
+        return train
+    return train.model_copy(update={"profile": train.profile.model_copy(update={"fail_if_input_bound_above": None})})

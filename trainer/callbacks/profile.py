@@ -1,0 +1,152 @@
+"""Profiles some steps of the training, with markers that xprof understands.
+
+Keras 3 marks no steps, so a profile of its own callback says "No step time measured". Here every execution of
+`steps_per_execution` steps gets a marker, so that the pipeline that is profiled is the one that runs otherwise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer.profile_facts import LOGS, MARKER, Execution, ProfileFacts
+from trainer.profile_markers import keep_markers
+
+
+@dataclass(frozen=True)
+class Window:
+    """Steps to profile, first and last, counted from 1; and why they are others than those asked for."""
+
+    first: int
+    last: int
+    note: str = ""
+
+
+def window(asked: tuple[int, int], together: int, epoch: int | None, epochs: int) -> Window:
+    """Which steps to profile.
+
+    Keras traces the graph in the first execution, which takes seconds, so that one is left out where another follows.
+    Where training is known to end before the range begins, steps of its last epoch are taken.
+
+    together: steps in one execution; epoch: in an epoch, as far as it is known.
+    """
+    first, last = asked
+    length, total = last - first, None if epoch is None else epoch * epochs
+    if epoch is not None and total is not None and first > total:
+        note = f"training has only {total:,} steps, so late ones were profiled and not {first:,} to {last:,}"
+        return Window(max(total - length, total - epoch + 1, min(together + 1, total)), total, note)
+    if first <= together and (total is None or total > together):
+        note = "the first execution was left out: in it Keras builds the graph"
+        return Window(together + 1, together + 1 + length, note)
+    if first <= together:
+        note = (
+            "the only execution was profiled, in which Keras also builds the graph, so too much of it seems to be host"
+        )
+        return Window(first, last, f"{note} time: train for more epochs, or set train.steps_per_execution lower")
+    return Window(first, last)
+
+
+class Profile(keras.callbacks.Callback):
+    """Profiles the executions that hold any of the asked steps, and hands the facts over when training ends.
+
+    directory: of TensorBoard's logs; the profile lies in `train/plugins/profile`. It comes first in the list of
+    callbacks, so that a marker holds the execution and little else.
+    """
+
+    def __init__(
+        self,
+        asked: tuple[int, int],
+        window: Window,
+        directory: Path,
+        together: int,
+        done: Callable[[ProfileFacts], None],
+    ) -> None:
+        super().__init__()
+        self._asked, self._window, self._together = asked, window, together
+        self._directory, self._done = directory, done
+        self._executions: list[Execution] = []
+        self._marker: Any = None
+        self._active = self._over = False
+        self._before = 0  # steps in earlier epochs
+        self._reached = 0  # steps in this epoch
+        self._begun = 0.0
+        self._iterations = 0  # of the optimizer when training began
+
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+        """Remember where the optimizer's count stands, in a training that goes on from a checkpoint."""
+        self._iterations = int(self.model.optimizer.iterations)
+
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+        """Start the profiler where the range begins; open the marker."""
+        first = self._before + self._reached + 1
+        if self._over or first + self._together <= self._window.first:
+            return
+        if not self._active:
+            tf.profiler.experimental.start(str(self._directory / LOGS))
+            self._active = True
+        self._marker = tf.profiler.experimental.Trace(MARKER, step_num=first, _r=1)
+        self._begun = time.perf_counter()
+        self._marker.__enter__()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
+        """Close the marker; stop the profiler where the range ends."""
+        self._close()
+        seconds = time.perf_counter() - self._begun
+        begun, self._reached = self._reached, self._steps(batch)
+        if not self._active:
+            return
+        self._executions.append(Execution(step=self._before + begun + 1, steps=self._reached - begun, seconds=seconds))
+        if self._before + self._reached >= self._window.last:
+            float((logs or {}).get("loss", 0.0))  # waits until an accelerator has done the steps
+            self._stop()
+
+    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+        """The evaluation after an epoch is no part of it."""
+        self._stop()
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+        """Count the epoch's steps."""
+        self._stop()
+        self._before, self._reached = self._before + self._reached, 0
+
+    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+        """Hand over what is known."""
+        self._stop()
+        note = self._window.note
+        if not self._executions:
+            note = f"training ended after {self._before:,} steps, before step {self._window.first:,}"
+        self._done(
+            ProfileFacts(
+                asked=self._asked,
+                executions=tuple(self._executions),
+                steps_per_execution=self._together,
+                note=note,
+            )
+        )
+
+    def _steps(self, batch: int) -> int:
+        """Steps of this epoch until now. An epoch's last execution may be short, and Keras does not say how short."""
+        known = (self.params or {}).get("steps")
+        if known is not None:
+            return int(min(batch + 1, known))
+        made = int(self.model.optimizer.iterations) - self._iterations - self._before
+        return made if self._reached < made <= batch + 1 else batch + 1
+
+    def _close(self) -> None:
+        if self._marker is not None:
+            self._marker.__exit__(None, None, None)
+        self._marker = None
+
+    def _stop(self) -> None:
+        self._close()  # open where the data ended in the middle of an execution
+        if self._active:
+            self._active = False
+            self._over = bool(self._executions)
+            tf.profiler.experimental.stop()
+            keep_markers(self._directory, {execution.step for execution in self._executions})
