@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 import tensorflow_transform as tft
@@ -126,7 +127,10 @@ class TransformShards(beam.DoFn):
     def setup(self) -> None:
         """Load the graph."""
         spec = schema_utils.schema_as_feature_spec(schema_pb2.Schema.FromString(self._schema)).feature_spec
-        layer = tft.TFTransformOutput(self._graph).transform_features_layer()
+        output = tft.TFTransformOutput(self._graph)
+        layer = output.transform_features_layer()
+        # where several values of an example count, the column has a name of its own
+        self._keys = {name: getattr(one, "value_key", name) for name, one in output.transformed_feature_spec().items()}
         self._features = tf.function(
             lambda serialized: layer(tf.io.parse_example(serialized, spec)),
             input_signature=[tf.TensorSpec([None], tf.string)],
@@ -148,7 +152,8 @@ class TransformShards(beam.DoFn):
             except TrainingError as error:
                 self._failed.write_text(str(error))
                 raise
-            batch = pa.RecordBatch.from_pydict({name: pa.array(values.numpy()) for name, values in features.items()})
+            columns = {self._keys[name]: _array(values) for name, values in features.items()}
+            batch = pa.RecordBatch.from_pydict(columns)
             file.write(stream.compress(memoryview(framed_examples(batch).buffers()[2])))
             rows += batch.num_rows
         file.write(stream.flush())
@@ -168,12 +173,24 @@ def _error_told_in(file: Path) -> Iterator[None]:
         raise
 
 
+def _array(values: tf.Tensor | tf.RaggedTensor) -> pa.Array:
+    """[batch], [batch, values] or more dimensions as a column."""
+    if isinstance(values, tf.RaggedTensor):
+        splits = values.row_splits.numpy().astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(splits), pa.array(values.flat_values.numpy()))
+    array = values.numpy()
+    if array.ndim == 1:
+        return pa.array(array)
+    splits = np.arange(len(array) + 1, dtype=np.int32) * (array[:1].size or 1)
+    return pa.ListArray.from_arrays(pa.array(splits), pa.array(array.ravel()))
+
+
 def _check_lengths(features: dict[str, tf.Tensor], examples: int) -> None:
     """Raise TrainingError if a feature does not have one value for each example; only a user's function can do that."""
     for name, values in features.items():
-        if len(values) != examples:
+        if (found := values.shape[0]) != examples:
             raise TrainingError(
-                f"features.{name}: {len(values)} values came out for {examples} examples. A function must compute one"
+                f"features.{name}: {found} values came out for {examples} examples. A function must compute one"
                 " value for each example from the tensors that it is given: not a fixed number of them, nor a filtered"
                 " or reduced tensor"
             )

@@ -6,12 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from configs.image import ImageFeature
 from configs.section import Name, Section
 
 DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 Embedding = Literal["auto", "one_hot"] | Annotated[int, Field(gt=0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
 AtLeastTwo = Annotated[int, Field(ge=2)]
+Combiner = Literal["mean", "sum", "sqrtn"]
 Scalar = str | int | float
 
 
@@ -33,6 +35,23 @@ class _Categorical(Section):
 class _FilledCategorical(_OneColumn, _Categorical):
     missing: Scalar | None = None
     """The raw value that stands in for a missing one; null: missing is a category of its own, the last."""
+
+
+class _Multivalued(_FilledCategorical):
+    multivalued: bool = False
+    """Whether all values of an example count, and not its first alone: the feature is then a tf.RaggedTensor of shape
+    [batch, values]. The deep part sees the mean (or as `combiner` says) of their embeddings, the wide part the sum of
+    their weights; a value that stands there twice counts twice. Missing values among others are left out; an example
+    without any other is as missing: it has the missing category, or that of `missing`, alone."""
+    combiner: Combiner | None = None
+    """Multivalued only: how the deep part pools the embeddings, or one-hot codes, of an example. mean (if null); sum;
+    sqrtn: the sum divided by the square root of the number of values."""
+
+    @model_validator(mode="after")
+    def _combines_several(self) -> _Multivalued:
+        if self.combiner is not None and not self.multivalued:
+            raise ValueError("`combiner` is for features with `multivalued: true`; set that, or remove it")
+        return self
 
 
 class NumericFeature(_OneColumn):
@@ -74,7 +93,7 @@ class BucketizedFeature(_FilledCategorical):
         return self
 
 
-class IdentityFeature(_FilledCategorical):
+class IdentityFeature(_Multivalued):
     """An integer that is a category already, 0 <= x < num_buckets: int64 of shape [batch]."""
 
     column: Literal["identity"]
@@ -94,7 +113,7 @@ class IdentityFeature(_FilledCategorical):
         return self
 
 
-class VocabularyFeature(_FilledCategorical):
+class VocabularyFeature(_Multivalued):
     """The place of a string or integer in a vocabulary: int64 of shape [batch].
 
     Known values are 0..n-1, then come the out-of-vocabulary buckets, then the missing value's category.
@@ -126,13 +145,71 @@ class VocabularyFeature(_FilledCategorical):
         return self
 
 
-class HashedFeature(_FilledCategorical):
+class HashedFeature(_Multivalued):
     """The hash bucket of a string or integer (FarmHash fingerprint64 of its text): int64 of shape [batch]."""
 
     column: Literal["hashed"]
     """`hashed`."""
     hash_buckets: AtLeastTwo
     """Number of buckets."""
+
+
+class TextFeature(_OneColumn, _Categorical):
+    """The words of a text, in order, as places in a vocabulary: int64, a tf.RaggedTensor of shape [batch, words].
+
+    Known words are 0..n-1, most frequent first, then come the out-of-vocabulary buckets; hashed words are 0..n-1. A
+    missing text has no words.
+    """
+
+    column: Literal["text"]
+    """`text`."""
+    multivalued: bool = False
+    """Whether the values of the data column are one text in pieces, such as the column `words` of a `text` source with
+    a `window`: they are joined with a space between them. Otherwise the first counts."""
+    lowercase: bool = True
+    """Whether words are made lower-case (by Unicode's rules) first."""
+    split: Literal["whitespace", "words", "marks"] = "whitespace"
+    """What a word is. whitespace: what stands between white space (Unicode's), with its punctuation; words: the same
+    once all marks are taken away; marks: what stands between white space and marks, and each mark. A mark is what is no
+    letter, digit, combining mark, `_` or white space."""
+    max_tokens: AtLeastOne | None = None
+    """Words that are kept of a text, at most; null: all."""
+    keep: Literal["first", "last"] = "first"
+    """Which words are kept of a longer text."""
+    padded: bool = False
+    """Whether the feature is a tensor of shape [batch, max_tokens] instead, filled up with -1 at the end; for
+    accelerators, which compile a graph for each shape."""
+    values: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    """The vocabulary itself, in order. Give this, `file`, `hash_buckets` or none: then it is learned from the train
+    split."""
+    file: Name | None = None
+    """A text file with one word a line, in order."""
+    top_k: AtLeastOne | None = None
+    """Learned only: keep the k most frequent words; null: all."""
+    min_frequency: AtLeastOne = 1
+    """Learned only: leave out words seen fewer times in the train split."""
+    oov_buckets: AtLeastOne = 1
+    """Hash buckets that the words outside the vocabulary share."""
+    hash_buckets: AtLeastTwo | None = None
+    """Instead of a vocabulary: the number of hash buckets (FarmHash fingerprint64) that all words share."""
+    combiner: Combiner = "mean"
+    """How the deep part of `dnn` and `wide_and_deep` pools the embeddings of the words: mean, sum, or sqrtn (the sum
+    divided by the square root of their number). Zeros where there are none."""
+
+    @model_validator(mode="after")
+    def _one_vocabulary(self) -> TextFeature:
+        given = [name for name in ("values", "file", "hash_buckets") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give one of {', '.join(f'`{name}`' for name in given)}, not several")
+        if given and (self.top_k is not None or self.min_frequency != 1):
+            raise ValueError(
+                f"`top_k` and `min_frequency` are for a learned vocabulary; drop them, or drop `{given[0]}`"
+            )
+        if self.values is not None and len(set(self.values)) != len(self.values):
+            raise ValueError("a word stands in `values` twice")
+        if self.padded and self.max_tokens is None:
+            raise ValueError("`padded: true` needs `max_tokens`, the length that all texts are brought to")
+        return self
 
 
 class CrossedFeature(_Categorical):
@@ -166,14 +243,18 @@ class CustomFeature(_Categorical):
     """How many categories an integer result has; null: the result is a number."""
 
 
-CategoricalFeature = BucketizedFeature | IdentityFeature | VocabularyFeature | HashedFeature | CrossedFeature
+CategoricalFeature = (
+    BucketizedFeature | IdentityFeature | VocabularyFeature | HashedFeature | TextFeature | CrossedFeature
+)
 Feature = Annotated[
     NumericFeature
     | BucketizedFeature
     | IdentityFeature
     | VocabularyFeature
     | HashedFeature
+    | TextFeature
     | CrossedFeature
+    | ImageFeature
     | CustomFeature,
     Field(discriminator="column"),
 ]
@@ -189,4 +270,5 @@ def data_columns(name: str, feature: Feature, features: dict[str, Feature]) -> t
         return tuple(dict.fromkeys(column for columns in keys for column in columns))
     if isinstance(feature, CustomFeature):
         return feature.keys
-    return (feature.key or name,)
+    size_keys = (feature.size_keys or ()) if isinstance(feature, ImageFeature) else ()
+    return (feature.key or name, *size_keys)

@@ -7,6 +7,8 @@ transform_features   {"examples"} → the transformed features and the label by 
 
 Named tensors are named after their columns, as `signature_names` spells them (`pickup area` is `pickup_area`).
 A missing value is an absent or empty feature in an example; among named tensors it is "", NaN or the smallest int64.
+Where several values of an example count, its tensor is [batch, values]: a raw column is filled up with missing values,
+a transformed feature with -1.
 The label may be absent; transform_features gives it for the evaluation.
 
 Keras' ExportArchive writes it, because the V1 and C++ loaders (TensorFlow Serving, BulkInferrer) cannot find the
@@ -16,7 +18,7 @@ variables of a Keras 3 model that `tf.saved_model.save` wrote.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ import keras
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from trainer.columns import MISSING_INTEGER
+from trainer.columns import MISSING_INTEGER, PADDING
+from trainer.columns.layers import dense
 from trainer.signature_names import signature_names
 
 WEIGHTS = "assets.extra/model.weights.h5"
@@ -49,7 +52,8 @@ def export(directory: str, signatures: Signatures, weights: Path) -> None:
 class Signatures:
     """The functions behind the signatures. The Transform graph and the model are traced once each and shared.
 
-    raw_columns: the data columns that the features read; label_key: the data column of the label.
+    raw_columns: the data columns that the features read; label_key: the data column of the label; several: the data
+    columns of which all values of an example count.
     """
 
     def __init__(
@@ -58,16 +62,18 @@ class Signatures:
         transform_output: tft.TFTransformOutput,
         raw_columns: Iterable[str],
         label_key: str,
+        several: Collection[str] = (),
     ) -> None:
         self.model = model
         self.loaded = tf.saved_model.load(transform_output.transform_savedmodel_dir)
         self.label_key = label_key
         self.all_raw = transform_output.raw_feature_spec()
         self.raw_spec = {name: self.all_raw[name] for name in (*raw_columns, label_key)}
+        self.several = frozenset(several)
         self.raw_inputs = signature_names(name for name in self.raw_spec if name != label_key)
         self.model_inputs = signature_names(model.input)
         self.transform = tf.function(self._transform, input_signature=[_sparse_spec(self.raw_spec)], autograph=False)
-        features = {name: tf.TensorSpec([None], x.dtype) for name, x in model.input.items()}
+        features = {name: _input_spec(x) for name, x in model.input.items()}
         self.predict = tf.function(
             lambda features: model(features, training=False), input_signature=[features], autograph=False
         )
@@ -75,8 +81,9 @@ class Signatures:
     def all(self) -> dict[str, tuple[Callable[..., Columns], Any]]:
         """Name → function and the specification of its argument."""
         examples = tf.TensorSpec([None], tf.string, name="examples")
-        raw = {name: self.raw_spec[name].dtype for name in self.raw_inputs}
-        features = {name: x.dtype for name, x in self.model.input.items()}
+        raw = {name: tf.TensorSpec([None, None] if name in self.several else [None], self.raw_spec[name].dtype)
+               for name in self.raw_inputs}  # fmt: skip
+        features = {name: tf.TensorSpec(x.shape, x.dtype) for name, x in self.model.input.items()}
         return {
             "serving_default": (self.predict_examples, examples),
             "serving_raw": (self.predict_raw, _named_spec(self.raw_inputs, raw)),
@@ -91,16 +98,21 @@ class Signatures:
 
     def predict_raw(self, tensors: Columns) -> Columns:
         """Signature `serving_raw`."""
-        raw = {name: _present(tensors[given]) for name, given in self.raw_inputs.items()}
-        return self._predict(raw, tf.size(next(iter(tensors.values())), tf.int64))
+        raw = {name: (_all_present if name in self.several else _present)(tensors[given])
+               for name, given in self.raw_inputs.items()}  # fmt: skip
+        return self._predict(raw, tf.shape(next(iter(tensors.values())), tf.int64)[0])
 
     def predict_transformed(self, tensors: Columns) -> Columns:
         """Signature `serving_transformed`."""
-        return {"predictions": self.predict({name: tensors[given] for name, given in self.model_inputs.items()})}
+        given = {name: tensors[given] for name, given in self.model_inputs.items()}
+        ragged = {name for name, x in self.model.input.items() if x.ragged}
+        features = {name: _ragged(x) if name in ragged else x for name, x in given.items()}
+        return {"predictions": self.predict(features)}
 
     def transform_examples(self, examples: tf.Tensor) -> Columns:
         """Signature `transform_features`."""
-        return self.transform(tf.io.parse_example(examples, _varlen(self.raw_spec)))
+        features = self.transform(tf.io.parse_example(examples, _varlen(self.raw_spec)))
+        return {name: dense(x) for name, x in features.items()}
 
     def _predict(self, raw: Mapping[str, tf.SparseTensor], batch: tf.Tensor) -> Columns:
         label = _nothing(self.raw_spec[self.label_key].dtype, batch)
@@ -114,8 +126,13 @@ class Signatures:
         return self.loaded.transform_fn({name: _as_expected(every[name], self.all_raw[name]) for name in self.all_raw})
 
 
-def _named_spec(inputs: Mapping[str, str], dtypes: Mapping[str, tf.DType]) -> dict[str, tf.TensorSpec]:
-    return {given: tf.TensorSpec([None], dtypes[name], name=given) for name, given in inputs.items()}
+def _named_spec(inputs: Mapping[str, str], specs: Mapping[str, tf.TensorSpec]) -> dict[str, tf.TensorSpec]:
+    return {given: tf.TensorSpec(specs[name].shape, specs[name].dtype, name=given) for name, given in inputs.items()}
+
+
+def _input_spec(x: keras.KerasTensor) -> tf.TypeSpec:
+    """What a model's input is fed with."""
+    return tf.RaggedTensorSpec(x.shape, x.dtype, 1, tf.int64) if x.ragged else tf.TensorSpec(x.shape, x.dtype)
 
 
 def _varlen(spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]) -> dict[str, tf.io.VarLenFeature]:
@@ -139,6 +156,21 @@ def _present(tensor: tf.Tensor) -> tf.SparseTensor:
     column = tensor[:, tf.newaxis]
     places = tf.where(tf.logical_not(absent)[:, tf.newaxis])
     return tf.SparseTensor(places, tf.gather_nd(column, places), tf.shape(column, tf.int64))
+
+
+def _all_present(tensor: tf.Tensor) -> tf.SparseTensor:
+    """[batch, values] to sparse of the same shape, without the missing values at the ends."""
+    missing = _missing(tensor.dtype)
+    present = tf.logical_not(tf.math.is_nan(tensor)) if tensor.dtype.is_floating else tf.not_equal(tensor, missing)
+    places = tf.range(1, tf.shape(tensor, tf.int64)[1] + 1)
+    lengths = tf.reduce_max(tf.where(present, places, 0), axis=1)
+    # at least 0, where there is not one place
+    return tf.RaggedTensor.from_tensor(tensor, tf.maximum(lengths, 0)).to_sparse()
+
+
+def _ragged(tensor: tf.Tensor) -> tf.RaggedTensor:
+    """int64 [batch, values] without the padding at the ends."""
+    return tf.RaggedTensor.from_tensor(tensor, padding=PADDING)
 
 
 def _nothing(dtype: tf.DType, batch: tf.Tensor) -> tf.SparseTensor:

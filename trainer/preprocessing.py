@@ -13,7 +13,7 @@ from trainer.sections import TrainerSections
 
 
 def preprocessing_fn(inputs: Mapping[str, RawTensor], custom_config: Mapping[str, str]) -> dict[str, tf.Tensor]:
-    """Raw data columns to features and label, each of shape [batch].
+    """Raw data columns to features and label, each of shape [batch], or [batch, values] where several count.
 
     custom_config: {"config": TrainerSections as JSON}, and {"by_span": "yes"} if what is computed of each span may be
     kept. Transform traces this about ten times: it has no side effects.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import keras
@@ -13,8 +12,13 @@ from trainer import columns, models
 from trainer.export import Signatures, export
 from trainer.fitting import WEIGHTS, fit
 from trainer.inputs import open_inputs
+from trainer.job import Job
 from trainer.label_scale import adapt
+from trainer.launch import launch
+from trainer.out_of_memory import out_of_memory_told
+from trainer.precision import check_float32, computing_in
 from trainer.sections import TrainerSections
+from trainer.strategy import Choice, choose, look, opened, place_to_write
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
@@ -26,27 +30,58 @@ def run_fn(fn_args: FnArgs) -> None:
     Writes the SavedModel into `fn_args.serving_model_dir`; training.json, the best weights and TensorBoard logs into
     `fn_args.model_run_dir`. Raises TrainingError where training cannot start or must not go on.
     """
-    sections = TrainerSections.from_json(fn_args.custom_config["config"])
-    transform_output = tft.TFTransformOutput(fn_args.transform_output)
-    run_dir = Path(fn_args.model_run_dir)
+    job = Job.of(fn_args)
+    sections, transform_output = job.sections, job.transformed
+    choice = choose(sections.train, look())
+    with out_of_memory_told(sections.train):
+        model = _trained_apart(job) if choice.distributed else train(job, choice)
+    several = columns_of_several(sections)
+    signatures = Signatures(model, transform_output, raw_columns(sections), sections.label.key, several)
+    export(fn_args.serving_model_dir, signatures, job.run_dir / WEIGHTS)
+
+
+def train(job: Job, choice: Choice) -> keras.Model:
+    """Train a new model in this process, and leave in the job's run directory what is known of it.
+
+    Of the workers of a cluster, the chief alone does so.
+    """
+    sections, transform_output = job.sections, job.transformed
+    strategy = opened(choice)
     keras.utils.set_random_seed(sections.train.seed)
-    model = build_model(sections, transform_output)
-    inputs = open_inputs(fn_args.train_files, fn_args.eval_files, transform_output, sections)
-    adapt(model, inputs.train)
-    history = fit(model, inputs, sections, run_dir)
-    history.write(run_dir)
-    signatures = Signatures(model, transform_output, raw_columns(sections), sections.label.key)
-    export(fn_args.serving_model_dir, signatures, run_dir / WEIGHTS)
+    inputs = open_inputs(job.train_files, job.eval_files, transform_output, sections)
+    with strategy.scope():
+        model = build_model(sections, transform_output)
+        adapt(model, inputs.train)
+        with place_to_write(job.run_dir, choice) as directory:
+            fit(model, inputs, sections, directory, choice).write(directory)
+    return model
+
+
+def _trained_apart(job: Job) -> keras.Model:
+    """The model that a process of its own trains over several devices, here on a single one."""
+    launch(job)
+    model = build_model(job.sections, job.transformed)
+    model.load_weights(job.run_dir / WEIGHTS)
+    return model
 
 
 def build_model(sections: TrainerSections, transform_output: tft.TFTransformOutput) -> keras.Model:
     """The model that the config describes, with new weights."""
     built = columns.build(sections.features)
     features = columns.ModelInputs(built, columns.vocabulary_size(transform_output), sections.model.embedding)
-    return models.build(features, sections.label, sections.model)
+    with computing_in(sections.train.precision):
+        model = models.build(features, sections.label, sections.model)
+    check_float32(model, sections.model.kind)
+    return model
 
 
 def raw_columns(sections: TrainerSections) -> list[str]:
     """The data columns that the features read, in the config's order."""
     read = [data_columns(name, feature, sections.features) for name, feature in sections.features.items()]
     return list(dict.fromkeys(column for names in read for column in names))
+
+
+def columns_of_several(sections: TrainerSections) -> set[str]:
+    """The data columns of which a feature takes all values of an example."""
+    several = {name: one for name, one in sections.features.items() if getattr(one, "multivalued", False)}
+    return {column for name, one in several.items() for column in data_columns(name, one, sections.features)}

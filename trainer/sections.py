@@ -13,7 +13,7 @@ from configs.models import ModelConfig, WideAndDeepModel
 from configs.section import Section
 from configs.train import TrainConfig
 
-_OF_THE_MODEL = ("embedding", "deep", "wide")
+_OF_THE_MODEL = ("embedding", "deep", "wide", "combiner")
 
 
 class TrainerSections(Section):

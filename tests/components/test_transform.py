@@ -23,7 +23,7 @@ from configs.errors import TrainingError
 SHARDS = {"train": [2500, 0, 40], "eval": [300], "test": [0]}
 SCHEMA = """
     feature { name: "amount" type: FLOAT } feature { name: "word" type: BYTES } feature { name: "hour" type: INT }
-    feature { name: "label" type: INT }
+    feature { name: "tags" type: BYTES } feature { name: "label" type: INT }
 """
 CONFIG = {
     "label": {"key": "label", "kind": "binary"},
@@ -33,6 +33,8 @@ CONFIG = {
         "word": {"column": "vocabulary", "top_k": 2},
         "hour": {"column": "identity", "num_buckets": 24},
         "pair": {"column": "crossed", "keys": ["hour", "word"], "hash_buckets": 50},
+        "tags": {"column": "vocabulary", "multivalued": True},
+        "said": {"column": "text", "key": "tags", "multivalued": True, "max_tokens": 3, "padded": True},
     },
 }
 Artifacts = dict[str, list[Any]]
@@ -46,6 +48,9 @@ def example(rng: np.random.Generator) -> bytes:
             bytes_list=tf.train.BytesList(value=[rng.choice(["taxi", "Zürich", "東京"]).encode()][: rng.integers(0, 9)])
         ),
         "hour": tf.train.Feature(int64_list=tf.train.Int64List(value=rng.integers(0, 30, min(1, rng.integers(0, 10))))),
+        "tags": tf.train.Feature(
+            bytes_list=tf.train.BytesList(value=rng.choice([b"a", b"b c", b"d"], rng.integers(0, 5)).tolist())
+        ),
         "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[rng.integers(0, 2)])),
     }
     return tf.train.Example(features=tf.train.Features(feature=values)).SerializeToString()
@@ -147,7 +152,7 @@ def test_splits_config_says_what_is_analyzed_and_what_is_transformed(inputs: Art
     assert abs(amounts.mean()) < 1e-6  # the missing ones are the mean, so it stays 0
     assert len(rows) == 300
     assert tft.TFTransformOutput(outputs["transform_graph"][0].uri).raw_feature_spec().keys() == {
-        "amount", "word", "hour", "label",
+        "amount", "word", "hour", "tags", "label",
     }  # fmt: skip
 
 

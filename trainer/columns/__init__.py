@@ -13,27 +13,35 @@ from configs.features import (
     HashedFeature,
     IdentityFeature,
     NumericFeature,
+    TextFeature,
     VocabularyFeature,
 )
-from trainer.columns.base import CategoryColumn, Column, NumberColumn, VocabularySize
+from configs.image import ImageFeature
+from trainer.columns.base import PADDING, CategoryColumn, Column, NumberColumn
 from trainer.columns.batch import MISSING_INTEGER, Batch, Raw
 from trainer.columns.bucketized import BucketizedColumn
 from trainer.columns.crossed import CrossedColumn
 from trainer.columns.custom import custom_column
 from trainer.columns.hashed import HashedColumn
 from trainer.columns.identity import IdentityColumn
+from trainer.columns.image import ImageColumn
 from trainer.columns.inputs import ModelInputs
+from trainer.columns.lookup import VocabularySize, vocabulary_size
 from trainer.columns.numeric import NumericColumn
-from trainer.columns.vocabulary import VocabularyColumn, vocabulary_size
+from trainer.columns.text import TextColumn
+from trainer.columns.vocabulary import VocabularyColumn
 
 __all__ = [
     "MISSING_INTEGER",
+    "PADDING",
     "Batch",
     "CategoryColumn",
     "Column",
+    "ImageColumn",
     "ModelInputs",
     "NumberColumn",
     "Raw",
+    "TextColumn",
     "VocabularySize",
     "build",
     "vocabulary_size",
@@ -45,7 +53,9 @@ KINDS: dict[type, Callable[[str, Any], Column]] = {
     CustomFeature: custom_column,
     HashedFeature: HashedColumn,
     IdentityFeature: IdentityColumn,
+    ImageFeature: ImageColumn,
     NumericFeature: NumericColumn,
+    TextFeature: TextColumn,
     VocabularyFeature: VocabularyColumn,
 }
 """Which class makes which `column:` kind."""

@@ -4,35 +4,47 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import keras
 import tensorflow as tf
 
+from configs.errors import TrainingError
 from configs.features import CategoricalFeature, CustomFeature, Embedding, NumericFeature
-from trainer.columns.batch import Batch, Categories, Wish
+from configs.image import ImageFeature
+from trainer.columns.batch import Batch, Categories, Raw, Wish
+from trainer.columns.lookup import VocabularySize
 
-FeatureT = TypeVar("FeatureT", bound=CategoricalFeature | NumericFeature | CustomFeature)
+FeatureT = TypeVar("FeatureT", bound=CategoricalFeature | NumericFeature | CustomFeature | ImageFeature)
 CategoricalT = TypeVar("CategoricalT", bound=CategoricalFeature | CustomFeature)
 
-VocabularySize = Callable[[str], int]
-"""Number of entries of the learned vocabulary of that name: `TFTransformOutput.vocabulary_size_by_name`."""
+PADDING = -1
+"""No category: what fills up the rows where a feature with several values in an example is a dense tensor."""
 
 
 class Column(abc.ABC, Generic[FeatureT]):
     """One feature. `transform` is its half in the Transform graph; the other methods are its half in the model."""
 
     dtype: str
-    """Of the transformed tensor: float32 (a number) or int64 (a category); its shape is [batch]."""
+    """Of the transformed tensor: float32 (a number) or int64 (a category)."""
+    several = False
+    """Whether an example has any number of values: the tensor is ragged, [batch, values], or where `width` says so
+    [batch, width], filled up with PADDING. Otherwise it is [batch].
+    """
+    width: int | None = None
+    """Values of each example where there are several and the tensor is dense."""
 
     def __init__(self, name: str, feature: FeatureT) -> None:
         self.name = name
         self.feature = feature
 
     @abc.abstractmethod
-    def transform(self, batch: Batch) -> tf.Tensor:
-        """The feature of a raw batch: [batch] of `dtype`."""
+    def transform(self, batch: Batch) -> tf.Tensor | tf.RaggedTensor:
+        """The feature of a raw batch: [batch] of `dtype`, or all values where there are several."""
+
+    def texts(self, batch: Batch) -> tf.Tensor:
+        """What a vocabulary that it wishes for is learned from: strings, "" where missing."""
+        raise NotImplementedError
 
     def wishes(self) -> list[Wish]:
         """What it needs to know of the whole train split: `batch.answer` gives it."""
@@ -42,11 +54,18 @@ class Column(abc.ABC, Generic[FeatureT]):
     def num_categories(self, vocabulary_size: VocabularySize) -> int | None:
         """How many categories there are, the missing value's among them; None for a number."""
 
-    def keras_input(self) -> keras.KerasTensor:
-        """The model's input: [batch] of `dtype`. Its name tells it apart from any layer of a builder, where names must
-        be unique and without slashes; a feature may be called `deep` or `miles/h`.
+    @property
+    def input_name(self) -> str:
+        """The name of the model's input, told apart from any layer of a builder, where names must be unique and without
+        slashes; a feature may be called `deep` or `miles/h`.
         """
-        return keras.Input(shape=(), name=f"{self.name.replace('/', '_slash_')}_input", dtype=self.dtype)
+        return f"{self.name.replace('/', '_slash_')}_input"
+
+    def keras_input(self) -> keras.KerasTensor:
+        """The model's input: as the transformed tensor."""
+        if not self.several:
+            return keras.Input(shape=(), name=self.input_name, dtype=self.dtype)
+        return keras.Input(shape=(self.width,), name=self.input_name, dtype=self.dtype, ragged=self.width is None)
 
 
 class NumberColumn(Column[FeatureT]):
@@ -60,17 +79,46 @@ class NumberColumn(Column[FeatureT]):
 
 
 class CategoryColumn(Column[CategoricalT]):
-    """A feature that is a category."""
+    """A feature that is a category, or several."""
 
     dtype = "int64"
 
+    def __init__(self, name: str, feature: CategoricalT) -> None:
+        super().__init__(name, feature)
+        self.several = bool(getattr(feature, "multivalued", False))
+
+    @property
+    def key(self) -> str:
+        """The data column, where it is one."""
+        return getattr(self.feature, "key", None) or self.name
+
     @abc.abstractmethod
     def categories(self, batch: Batch) -> Categories:
-        """The category of each example, before the missing value's."""
+        """The category of each example (or value), before the missing value's."""
 
-    def transform(self, batch: Batch) -> tf.Tensor:
-        """The category of each example."""
-        return batch.categories(self).numbered()
+    def raw(self, batch: Batch) -> Raw:
+        """The data column: the first value of each example, or all where several count."""
+        return batch.values(self) if self.several else batch.raw(self.key)
+
+    def usable(self, raw: Raw) -> tf.Tensor:
+        """Which of several values are not left out beside others: bool, as `raw.values`."""
+        return raw.present
+
+    def transform(self, batch: Batch) -> tf.Tensor | tf.RaggedTensor:
+        """The category of each example, or the categories."""
+        numbered = batch.categories(self).numbered()
+        if not self.several:
+            return numbered
+        return tf.RaggedTensor.from_row_lengths(numbered, batch.values(self).lengths)
+
+    def one_each(self, batch: Batch) -> Categories:
+        """The one category of each example. Raises TrainingError where there may be several."""
+        if self.several:
+            raise TrainingError(
+                f"features.{self.name} may have several values in an example, and a cross takes one of each key. Cross"
+                " a feature of the same column without `multivalued`, which takes the first"
+            )
+        return batch.categories(self)
 
     @abc.abstractmethod
     def num_categories(self, vocabulary_size: VocabularySize) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -15,6 +15,7 @@ from trainer.columns.statistics import Statistic, analyze
 
 if TYPE_CHECKING:
     from trainer.columns.base import CategoryColumn, Column
+    from trainer.columns.text import TextColumn
 
 RawTensor: TypeAlias = tf.Tensor | tf.SparseTensor
 
@@ -26,7 +27,9 @@ MISSING_INTEGER = tf.int64.min
 
 
 class Categories(NamedTuple):
-    """The categories of a feature before the missing ones get a number."""
+    """The categories of a feature before the missing ones get a number. Of one with several values in an example they
+    are those of all the values, [values], example after example.
+    """
 
     ids: tf.Tensor
     """int64 [batch]; anything where unknown."""
@@ -114,6 +117,24 @@ class Raw:
         return tf.where(self.present, self.text, str(missing)), tf.ones_like(self.present)
 
 
+class Values(Raw):
+    """One data column of a batch of which all values count: `values` and all that follows from it are [values], those
+    of all examples, one after another. An example without any that is usable has a missing one in their place.
+    """
+
+    def __init__(self, name: str, tensor: RawTensor, usable: Callable[[Raw], tf.Tensor]) -> None:
+        """usable: which of some values count, bool [values]."""
+        ragged = as_ragged(tensor)
+        given = usable(Raw(name, ragged.flat_values))
+        kept = tf.ragged.boolean_mask(ragged, ragged.with_flat_values(given))
+        without = tf.cast(tf.equal(kept.row_lengths(), 0), tf.int64)
+        missing = tf.fill([tf.reduce_sum(without)], _missing(ragged.dtype))
+        kept = tf.concat([kept, tf.RaggedTensor.from_row_lengths(missing, without)], axis=1)
+        self.lengths: tf.Tensor = kept.row_lengths()
+        """Values of each example, 1 or more: int64 [batch]."""
+        super().__init__(name, kept.flat_values)
+
+
 class Batch:
     """What a column computes from: `tensors` as Transform gives them, and what the columns share."""
 
@@ -125,6 +146,8 @@ class Batch:
         self.columns = columns
         self._by_span = by_span
         self._raw: dict[str, Raw] = {}
+        self._values: dict[str, Values] = {}
+        self._words: dict[str, tf.RaggedTensor] = {}
         self._categories: dict[str, Categories] = {}
 
     def raw(self, name: str) -> Raw:
@@ -132,6 +155,18 @@ class Batch:
         if name not in self._raw:
             self._raw[name] = Raw(name, self.tensor(name))
         return self._raw[name]
+
+    def values(self, column: CategoryColumn) -> Values:
+        """All values of the data column that a feature reads."""
+        if column.name not in self._values:
+            self._values[column.name] = Values(column.key, self.tensor(column.key), column.usable)
+        return self._values[column.name]
+
+    def words(self, column: TextColumn) -> tf.RaggedTensor:
+        """The words of a text, as a feature keeps them: string [batch, words]."""
+        if column.name not in self._words:
+            self._words[column.name] = column.words(self.tensor(column.key))
+        return self._words[column.name]
 
     def tensor(self, name: str) -> RawTensor:
         """The data column as Transform gives it. Raises TrainingError if the examples have none of that name."""
@@ -158,16 +193,26 @@ class Batch:
             with naming(column.name):
                 for wish in column.wishes():
                     if isinstance(wish, Learned):
-                        text, known = self.raw(wish.key).filled_text(wish.missing)
-                        texts[wish] = tf.where(known, text, "")
+                        texts[wish] = column.texts(self)
                     else:
                         numbers[wish] = self.raw(wish.key).numbers
         return {**analyze(numbers, by_span=self._by_span), **learn(texts, by_span=self._by_span)}
 
 
+def as_ragged(tensor: RawTensor) -> tf.RaggedTensor:
+    """All values of each example, [batch, values], the missing ones among them."""
+    if isinstance(tensor, tf.SparseTensor):
+        return tf.RaggedTensor.from_sparse(tensor)
+    return tf.RaggedTensor.from_tensor(tensor if tensor.shape.rank == 2 else tensor[:, tf.newaxis])
+
+
+def _missing(dtype: tf.DType) -> tf.Tensor:
+    return tf.constant({tf.string: "", tf.int64: MISSING_INTEGER}.get(dtype, float("nan")), dtype)
+
+
 def _dense(tensor: RawTensor) -> tf.Tensor:
     if isinstance(tensor, tf.SparseTensor):
-        missing = {tf.string: "", tf.int64: MISSING_INTEGER}.get(tensor.dtype, float("nan"))
+        missing = _missing(tensor.dtype)
         shape = tf.maximum(
             tensor.dense_shape, tf.constant([0, 1], tf.int64)
         )  # no example has a value: still one column

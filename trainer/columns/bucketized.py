@@ -6,8 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from configs.features import BucketizedFeature
-from trainer.columns.base import CategoryColumn, VocabularySize
+from trainer.columns.base import CategoryColumn
 from trainer.columns.batch import Batch, Categories, Raw, Wish
+from trainer.columns.lookup import VocabularySize
 from trainer.columns.statistics import Quantiles
 
 
@@ -17,11 +18,6 @@ class BucketizedColumn(CategoryColumn[BucketizedFeature]):
     A number on a boundary is in the bucket above, also where the data column is float32 and the boundary has no exact
     float32: 41.8 in the data is 41.8 in the config.
     """
-
-    @property
-    def key(self) -> str:
-        """The data column."""
-        return self.feature.key or self.name
 
     def wishes(self) -> list[Wish]:
         """The quantiles, where no boundaries are given."""

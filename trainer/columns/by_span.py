@@ -32,14 +32,14 @@ class Output(NamedTuple):
 
 
 def analyze(  # noqa: PLR0913, PLR0917 - each is one of the analyzer's parts
-    matrix: tf.Tensor,
+    inputs: Sequence[tf.Tensor],
     combine: beam.CombineFn,
     coder: Coder,
     extract: beam.PTransform,
     outputs: Sequence[Output],
     name: str,
 ) -> tuple[tf.Tensor, ...]:
-    """Add up the batches of a tensor by `combine`, and make the outputs of the one accumulator by `extract`.
+    """Add up the batches of some tensors by `combine`, and make the outputs of the one accumulator by `extract`.
 
     As tft.experimental.ptransform_analyzer does with a CacheablePTransformAnalyzer, which may have one output only.
     """
@@ -57,7 +57,7 @@ def analyze(  # noqa: PLR0913, PLR0917 - each is one of the analyzer's parts
         ("outputs", extract, False, None, infos),
     )
     with tf.compat.v1.name_scope(name):
-        values: Sequence[Any] = [analyzer_nodes.get_input_tensors_value_nodes([matrix])]
+        values: Sequence[Any] = [analyzer_nodes.get_input_tensors_value_nodes(list(inputs))]
         for step, ptransform, by_span, kept_by, told in steps:
             with tf.compat.v1.name_scope(step):
                 values = nodes.apply_multi_output_operation(

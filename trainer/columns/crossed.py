@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from configs.features import CrossedFeature
-from trainer.columns.base import CategoryColumn, VocabularySize
+from trainer.columns.base import CategoryColumn
 from trainer.columns.batch import Batch, Categories
+from trainer.columns.lookup import VocabularySize
 
 SEPARATOR = "_X_"
 """Between the texts of the keys, as in TensorFlow's own crosses."""
@@ -40,5 +41,5 @@ class CrossedColumn(CategoryColumn[CrossedFeature]):
                 f"features.{self.name}: the key {key!r} is a feature that is a number, and a cross needs categories."
                 f" Make {key!r} `column: bucketized`, or add a bucketized feature under another name and cross that"
             )
-        categories = batch.categories(column)
+        categories = column.one_each(batch)
         return tf.strings.as_string(categories.ids), categories.known

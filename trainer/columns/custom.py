@@ -6,8 +6,9 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from configs.features import CustomFeature
-from trainer.columns.base import CategoryColumn, NumberColumn, VocabularySize
+from trainer.columns.base import CategoryColumn, NumberColumn
 from trainer.columns.batch import Batch, Categories
+from trainer.columns.lookup import VocabularySize
 from trainer.hooks import resolve
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from configs.features import HashedFeature
-from trainer.columns.base import CategoryColumn, VocabularySize
+from trainer.columns.base import CategoryColumn
 from trainer.columns.batch import Batch, Categories
+from trainer.columns.lookup import VocabularySize
 
 
 class HashedColumn(CategoryColumn[HashedFeature]):
@@ -18,6 +19,6 @@ class HashedColumn(CategoryColumn[HashedFeature]):
 
     def categories(self, batch: Batch) -> Categories:
         """The hash buckets."""
-        text, known = batch.raw(self.feature.key or self.name).filled_text(self.feature.missing)
+        text, known = self.raw(batch).filled_text(self.feature.missing)
         ids = tf.strings.to_hash_bucket_fast(text, self.feature.hash_buckets)
         return Categories(ids, known, self.feature.hash_buckets)

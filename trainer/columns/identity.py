@@ -6,8 +6,9 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from configs.features import IdentityFeature
-from trainer.columns.base import CategoryColumn, VocabularySize
-from trainer.columns.batch import Batch, Categories
+from trainer.columns.base import CategoryColumn
+from trainer.columns.batch import Batch, Categories, Raw
+from trainer.columns.lookup import VocabularySize
 
 
 class IdentityColumn(CategoryColumn[IdentityFeature]):
@@ -19,16 +20,19 @@ class IdentityColumn(CategoryColumn[IdentityFeature]):
 
     def categories(self, batch: Batch) -> Categories:
         """The integers. Raises TrainingError for a data column that is not of integers."""
-        key = self.feature.key or self.name
-        raw = batch.raw(key)
-        if not raw.is_integer:
-            found, way = ("text", "vocabulary` or `hashed") if raw.is_text else ("fractional numbers", "bucketized")
-            raise TrainingError(
-                f"features.{self.name}: data column {key!r} holds {found}, and `column: identity` needs integers."
-                f" Make it `column: {way}`, or correct the type of the data column"
-            )
-        known = tf.logical_and(raw.values >= 0, raw.values < self.feature.num_buckets)
+        raw = self.raw(batch)
+        known = self.usable(raw)
         if self.feature.missing is None:
             return Categories(raw.values, known, self.feature.num_buckets)
         filled = tf.where(known, raw.values, tf.constant(self.feature.missing, tf.int64))
         return Categories(filled, tf.ones_like(known), self.feature.num_buckets)
+
+    def usable(self, raw: Raw) -> tf.Tensor:
+        """Those that are categories. Raises TrainingError for values that are no integers."""
+        if not raw.is_integer:
+            found, way = ("text", "vocabulary` or `hashed") if raw.is_text else ("fractional numbers", "bucketized")
+            raise TrainingError(
+                f"features.{self.name}: data column {self.key!r} holds {found}, and `column: identity` needs integers."
+                f" Make it `column: {way}`, or correct the type of the data column"
+            )
+        return tf.logical_and(raw.values >= 0, raw.values < self.feature.num_buckets)

@@ -10,6 +10,13 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
+
+from trainer.columns.base import PADDING
+
+Several = keras.KerasTensor
+"""Any number of categories of each example: int64, a tf.RaggedTensor [batch, values], or [batch, values] filled up with
+PADDING."""
 
 
 class _Table(keras.layers.Layer):
@@ -50,6 +57,110 @@ class Embeddings(_Table):
     def call(self, ids: list[keras.KerasTensor]) -> keras.KerasTensor:
         """ids: one [batch] tensor for each feature."""
         return keras.ops.reshape(self._rows(ids), (-1, len(self.sizes) * self.width))
+
+
+@keras.saving.register_keras_serializable("headrace")
+class PooledEmbeddings(_Table):
+    """Several vectors for each feature as one, side by side: `Several` each → float32 [batch, all widths].
+
+    combiner: mean, sum, or sqrtn (the sum divided by the square root of their number); zeros where there are none.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], width: int, combiner: str = "sum", **settings: Any) -> None:
+        """sizes: number of categories of each feature; width: of its vectors."""
+        super().__init__(sizes, width, **settings)
+        self.combiner = combiner
+
+    def get_config(self) -> dict[str, Any]:
+        """What the layer is rebuilt from."""
+        return {**super().get_config(), "combiner": self.combiner}
+
+    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002
+        """Vectors start as keras.layers.Embedding's do."""
+        self._make_table("uniform")
+
+    def call(self, ids: list[Several]) -> keras.KerasTensor:
+        """ids: of each feature."""
+        return keras.ops.concatenate(self._pooled(ids), axis=1)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, int]:
+        """[batch, all widths]."""
+        return input_shape[0][0], len(self.sizes) * self.width
+
+    def _pooled(self, ids: list[Several]) -> list[keras.KerasTensor]:
+        return [self._pool(one, offset) for one, offset in zip(map(dense, ids), self.offsets, strict=True)]
+
+    def _pool(self, ids: keras.KerasTensor, offset: int) -> keras.KerasTensor:
+        present = keras.ops.not_equal(ids, PADDING)
+        rows = keras.ops.take(self.table, keras.ops.where(present, ids, 0) + offset, axis=0)
+        weights = keras.ops.cast(present, rows.dtype)
+        return keras.ops.sum(rows * weights[:, :, None], axis=1) * scale(weights, self.combiner)
+
+
+@keras.saving.register_keras_serializable("headrace")
+class LinearSums(PooledEmbeddings):
+    """The sum of a weight for each category of each feature: `Several` each → float32 [batch, width]."""
+
+    def build(self, input_shape: Any = None) -> None:  # noqa: ARG002
+        """Weights start at zero, as in LinearTerms."""
+        self._make_table("zeros")
+
+    def call(self, ids: list[Several]) -> keras.KerasTensor:
+        """ids: of each feature."""
+        return sum(self._pooled(ids))
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, int]:
+        """[batch, width]."""
+        return input_shape[0][0], self.width
+
+
+@keras.saving.register_keras_serializable("headrace")
+class MultiHots(keras.layers.Layer):
+    """How often each category is there, side by side: `Several` each → float32 [batch, sum of sizes].
+
+    combiner: sum (the counts), mean (their shares), or sqrtn (divided by the square root of the number of values).
+    """
+
+    def __init__(self, sizes: tuple[int, ...], combiner: str, **settings: Any) -> None:
+        """sizes: number of categories of each feature."""
+        super().__init__(**settings)
+        self.sizes, self.combiner = tuple(sizes), combiner
+
+    def get_config(self) -> dict[str, Any]:
+        """What the layer is rebuilt from."""
+        return {**super().get_config(), "sizes": self.sizes, "combiner": self.combiner}
+
+    def call(self, ids: list[Several]) -> keras.KerasTensor:
+        """ids: of each feature."""
+        parts = zip(map(dense, ids), self.sizes, strict=True)
+        return keras.ops.concatenate([self._count(one, size) for one, size in parts], axis=1)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, int]:
+        """[batch, sum of sizes]."""
+        return input_shape[0][0], sum(self.sizes)
+
+    def _count(self, ids: keras.KerasTensor, size: int) -> keras.KerasTensor:
+        """Added up place by place: the one-hot codes of all values at once might not fit in memory."""
+        weights = keras.ops.cast(keras.ops.not_equal(ids, PADDING), self.compute_dtype)
+        batch = keras.ops.shape(ids)[0]
+        # what is PADDING goes to a place of its own, behind the others
+        ids = keras.ops.where(keras.ops.equal(ids, PADDING), size, ids)
+        places = ids + keras.ops.cast(keras.ops.arange(batch) * (size + 1), ids.dtype)[:, None]
+        counts = tf.math.unsorted_segment_sum(
+            tf.reshape(weights, [-1]), tf.reshape(places, [-1]), tf.cast(batch * (size + 1), ids.dtype)
+        )
+        return keras.ops.reshape(counts, (-1, size + 1))[:, :size] * scale(weights, self.combiner)
+
+
+def dense(ids: Several) -> keras.KerasTensor:
+    """int64 [batch, values], filled up with PADDING."""
+    return ids.to_tensor(PADDING) if isinstance(ids, tf.RaggedTensor) else ids
+
+
+def scale(weights: keras.KerasTensor, combiner: str) -> keras.KerasTensor:
+    """What a sum over values is multiplied with, [batch, 1]; weights [batch, values]: 1 for a value, 0 for padding."""
+    number = keras.ops.maximum(keras.ops.sum(weights, axis=1, keepdims=True), 1)
+    return {"sum": keras.ops.ones_like, "mean": keras.ops.reciprocal, "sqrtn": keras.ops.rsqrt}[combiner](number)
 
 
 @keras.saving.register_keras_serializable("headrace")

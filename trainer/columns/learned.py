@@ -41,7 +41,8 @@ class Learned(NamedTuple):
 
 
 def learn(texts: Mapping[Learned, tf.Tensor], *, by_span: bool = False) -> dict[Any, tf.Tensor]:
-    """Paths of the vocabularies of string [batch] tensors, "" where missing. Values with line breaks are left out.
+    """Paths of the vocabularies of string tensors, [batch] or of all the values or words in a batch; "" where missing.
+    Values with line breaks are left out.
 
     by_span: whether TFT may keep the counts of each span.
     """
@@ -50,13 +51,13 @@ def learn(texts: Mapping[Learned, tf.Tensor], *, by_span: bool = False) -> dict[
     wishes = tuple(texts)
     files = file_names([wish.name for wish in wishes])
     count, write = CountTexts(len(wishes)), WriteVocabularies(dict(zip(wishes, files, strict=True)))
-    matrix = tf.stack(list(texts.values()), axis=1)
+    tensors = list(texts.values())
     if by_span:
         outputs = [Output(tf.string, [], EMPTY)] * len(wishes)
-        paths = analyze(matrix, count, TallyCoder(len(wishes)), write, outputs, "vocabularies")
+        paths = analyze(tensors, count, TallyCoder(len(wishes)), write, outputs, "vocabularies")
     else:
         paths = tft.experimental.ptransform_analyzer(
-            inputs=[matrix],
+            inputs=tensors,
             ptransform=LearnVocabularies(count, write),
             output_dtypes=[tf.string] * len(wishes),
             output_shapes=[[]] * len(wishes),
@@ -69,7 +70,7 @@ def learn(texts: Mapping[Learned, tf.Tensor], *, by_span: bool = False) -> dict[
 
 
 class LearnVocabularies(PTransformAnalyzer):
-    """Batches of a string [batch, columns] matrix to one file of values for each column."""
+    """Batches of strings, an array for each column, to one file of values for each."""
 
     def __init__(self, count: CountTexts, write: WriteVocabularies) -> None:
         super().__init__()

@@ -75,7 +75,7 @@ def analyze(numbers: Mapping[Statistic, tf.Tensor], *, by_span: bool = False) ->
     matrix = tf.stack(list(columns.values()), axis=1)
     if by_span:
         extract, output = "Answer" >> beam.Map(combine.extract_output), Output(tf.float64, [sum(widths)])
-        (answers,) = sums.analyze(matrix, combine, AccumulatorCoder(combine), extract, [output], "statistics")
+        (answers,) = sums.analyze([matrix], combine, AccumulatorCoder(combine), extract, [output], "statistics")
     else:
         (answers,) = tft.experimental.ptransform_analyzer(
             inputs=[matrix],

@@ -50,7 +50,7 @@ class Tally:
 
 
 class CountTexts(beam.CombineFn):
-    """Batches of a string [batch, columns] matrix to a Tally of each column."""
+    """Batches of strings, an array for each column, to a Tally of each."""
 
     def __init__(self, columns: int) -> None:
         super().__init__()
@@ -60,9 +60,9 @@ class CountTexts(beam.CombineFn):
         """Nothing counted."""
         return [Tally() for _ in range(self._columns)]
 
-    def add_input(self, accumulator: list[Tally], batches: tuple[Strings]) -> list[Tally]:
+    def add_input(self, accumulator: list[Tally], batches: tuple[Strings, ...]) -> list[Tally]:
         """Count a batch."""
-        for tally, texts in zip(accumulator, batches[0].T, strict=True):
+        for tally, texts in zip(accumulator, batches, strict=True):
             tally.add(texts)
         return accumulator
 

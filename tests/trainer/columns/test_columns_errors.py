@@ -13,7 +13,7 @@ from configs.errors import TrainingError
 from configs.features import Feature
 from trainer import columns
 from trainer.columns.batch import naming
-from trainer.columns.vocabulary import read_vocabulary
+from trainer.columns.lookup import read_vocabulary
 from trainer.hooks import resolve
 
 TENSORS = {

@@ -26,7 +26,7 @@ def test_tallies_are_those_of_a_counter(rows: list[list[tuple[bytes, bytes]]], c
     for part in (rows[:cut], rows[cut:]):
         total = count.create_accumulator()
         for batch in part:
-            total = count.add_input(total, (np.array(batch, object),))
+            total = count.add_input(total, tuple(np.array(batch, object).T))
         parts.append(coder.decode_cache(coder.encode_cache(total)))
     merged = count.extract_output(count.merge_accumulators(parts))
     for place in range(2):
