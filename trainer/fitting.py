@@ -38,7 +38,8 @@ def fit(
     train = sections.train
     directory.mkdir(parents=True, exist_ok=True)
     together = steps_per_execution(train, inputs.train.steps)
-    compile_model(model, sections.label, train, together)
+    steps = train.steps_per_epoch or inputs.train.steps
+    compile_model(model, sections.label, train, together, steps and steps * train.epochs)
     log = EpochLog(train.epochs, lambda epochs: trained_on(inputs.train, train, epochs))
     best = BestWeights(directory / WEIGHTS)
     chosen = {
@@ -46,7 +47,7 @@ def fit(
         "precision": precision.in_words(train.precision),
         "steps_per_execution": f"{together}: {_why_together(train, inputs.train.steps)}",
     }
-    print(f"input: {inputs.words}", *(f"{name}: {words}" for name, words in chosen.items()), sep="\n", flush=True)
+    print(*(f"{name}: {words}" for name, words in {"input": inputs.words, **chosen}.items()), sep="\n", flush=True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
         model.fit(

@@ -1,0 +1,67 @@
+"""What a training is told, as plain data that can be handed to another process."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tensorflow_transform as tft
+
+from trainer.sections import TrainerSections
+
+if TYPE_CHECKING:
+    from tfx.components.trainer.fn_args_utils import FnArgs
+
+
+@dataclass(frozen=True)
+class Job:
+    """The part of TFX's `fn_args` that training reads."""
+
+    custom_config: dict[str, Any]
+    """`config` is TrainerSections as JSON."""
+    transform_output: str
+    """The folder of the transform graph."""
+    train_files: list[str] = field(default_factory=list)
+    """Patterns of the transformed examples' files."""
+    eval_files: list[str] = field(default_factory=list)
+    model_run_dir: str = ""
+    """Gets training.json, the best weights and TensorBoard logs."""
+    base_model: str | None = None
+    """The folder of a model to start from."""
+
+    @classmethod
+    def of(cls, fn_args: FnArgs) -> Job:
+        """What `run_fn` was given."""
+        known = {name: getattr(fn_args, name) for name in _FIELDS if getattr(fn_args, name, None) is not None}
+        return cls(**known)
+
+    @cached_property
+    def sections(self) -> TrainerSections:
+        """The config's sections."""
+        return TrainerSections.from_json(self.custom_config["config"])
+
+    @property
+    def transformed(self) -> tft.TFTransformOutput:
+        """The transform graph."""
+        return tft.TFTransformOutput(self.transform_output)
+
+    @property
+    def run_dir(self) -> Path:
+        """`model_run_dir` as a path."""
+        return Path(self.model_run_dir)
+
+    def to_json(self) -> str:
+        """As text, for another process."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        """The job that `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+_FIELDS = tuple(each.name for each in dataclasses.fields(Job))

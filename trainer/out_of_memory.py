@@ -1,0 +1,39 @@
+"""A device whose memory does not suffice, in words."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from configs.errors import TrainingError
+from configs.train import TrainConfig
+
+
+@contextlib.contextmanager
+def out_of_memory_told(train: TrainConfig) -> Iterator[None]:
+    """Turn TensorFlow's ResourceExhaustedError into a TrainingError that says what to change."""
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        raise TrainingError(_message(str(error), train)) from error
+
+
+def _message(said: str, train: TrainConfig) -> str:
+    tensor = re.search(r"allocating tensor with shape\[([\d,]*)\] and type (\w+) on (\S+)", said)
+    place = f" of {tensor[3]}" if tensor else ""
+    wanted = f" at a {tensor[2]} tensor of shape [{tensor[1]}]" if tensor else f" ({said.strip().splitlines()[0]})"
+    halves = f"`train.batch_size` {train.batch_size:,}"
+    if train.batch_size > 1:
+        halves = f"Lower {halves}, say to {train.batch_size // 2:,}"
+        if train.gradient_accumulation == 1:
+            halves += ", with `train.gradient_accumulation: 2` for the same steps of the optimizer"
+    else:
+        halves = f"{halves} cannot be lower"
+    narrow = "" if train.precision != "float32" else "; `train.precision: mixed_bfloat16` halves what layers hold"
+    return (
+        f"the memory{place} did not suffice{wanted}. {halves}{narrow}; or make the model smaller (its layers, the"
+        " embeddings of features with many categories)"
+    )
