@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from configs.data import DataConfig
-from configs.features import CrossedFeature, CustomFeature, Feature, NumericFeature
+from configs.features import CrossedFeature, CustomFeature, Feature, NumericFeature, data_columns
 from configs.label import LabelConfig
 from configs.tree import Where
 
@@ -20,6 +20,7 @@ FITTING_TYPES = {
     "identity": ("int",),
     "vocabulary": ("int", "string"),
     "hashed": ("int", "string"),
+    "image": ("bytes",),
 }
 """For each kind of feature over one column: the types of column it takes."""
 REMEDIES = {
@@ -28,6 +29,7 @@ REMEDIES = {
     "identity": "use a vocabulary or hashed feature for texts, a bucketized one for fractions",
     "vocabulary": "use a bucketized feature",
     "hashed": "use a bucketized feature",
+    "image": "use a vocabulary or hashed feature for texts",
 }
 
 
@@ -110,7 +112,7 @@ def _reads(name: str, feature: Feature, features: Features) -> tuple[str, ...]:
     """The data columns that a feature reads itself; what it reads through another feature is that one's matter."""
     if isinstance(feature, CrossedFeature):
         return tuple(key for key in feature.keys if key not in features or key == name)
-    return feature.keys if isinstance(feature, CustomFeature) else (feature.key or name,)
+    return feature.keys if isinstance(feature, CustomFeature) else data_columns(name, feature, features)
 
 
 def _where_read(name: str, feature: Feature, column: str) -> Where:

@@ -9,10 +9,23 @@ from pydantic import Discriminator, Field, Tag
 from configs.models.base import ModelBase
 from configs.models.dcn import DcnModel
 from configs.models.dnn import DnnModel
+from configs.models.image import AugmentConfig, BackboneConfig, ImageModel
 from configs.models.own import OWN, OwnModel
 from configs.models.wide_and_deep import WideAndDeepModel
 
-__all__ = ["DEFAULT_KIND", "OWN", "DcnModel", "DnnModel", "ModelBase", "ModelConfig", "OwnModel", "WideAndDeepModel"]
+__all__ = [
+    "DEFAULT_KIND",
+    "OWN",
+    "AugmentConfig",
+    "BackboneConfig",
+    "DcnModel",
+    "DnnModel",
+    "ImageModel",
+    "ModelBase",
+    "ModelConfig",
+    "OwnModel",
+    "WideAndDeepModel",
+]
 
 DEFAULT_KIND = "wide_and_deep"
 """The kind of a model that does not say its own."""
@@ -30,6 +43,7 @@ ModelConfig = Annotated[
     Annotated[DnnModel, Tag("dnn")]
     | Annotated[WideAndDeepModel, Tag("wide_and_deep")]
     | Annotated[DcnModel, Tag("dcn")]
+    | Annotated[ImageModel, Tag("image")]
     | Annotated[OwnModel, Tag(OWN)],
     Field(discriminator=Discriminator(_tag), json_schema_extra={"discriminator": {"propertyName": "kind"}}),
 ]

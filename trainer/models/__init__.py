@@ -15,10 +15,10 @@ import keras
 
 from configs.errors import TrainingError
 from configs.label import LabelConfig
-from configs.models import DcnModel, DnnModel, ModelConfig, OwnModel, WideAndDeepModel
+from configs.models import DcnModel, DnnModel, ImageModel, ModelConfig, OwnModel, WideAndDeepModel
 from trainer.columns import ModelInputs
 from trainer.hooks import resolve
-from trainer.models import dcn, dnn, wide_and_deep
+from trainer.models import dcn, dnn, image, wide_and_deep
 
 __all__ = ["KINDS", "Builder", "build"]
 
@@ -28,6 +28,7 @@ Builder = Callable[[ModelInputs, LabelConfig, Any], keras.Model]
 KINDS: dict[type, Builder] = {
     DcnModel: dcn.build,
     DnnModel: dnn.build,
+    ImageModel: image.build,
     WideAndDeepModel: wide_and_deep.build,
 }
 """Which function builds which `kind:` of model."""

@@ -1,0 +1,163 @@
+"""`column: image`: an image, decoded and resized."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from configs.errors import TrainingError
+from configs.image import ImageFeature
+from trainer.columns.base import Column
+from trainer.columns.batch import Batch
+from trainer.columns.lookup import VocabularySize
+
+GREY = (0.2989, 0.587, 0.114)
+"""How much of red, green and blue is in grey."""
+STARTS = (b"\xff\xd8\xff", b"\x89PN", b"GIF", b"RIF")
+"""The first bytes of a JPEG, PNG, GIF and WebP file."""
+
+
+class ImageColumn(Column[ImageFeature]):
+    """The pixels of the resized image, row by row, as bytes: one or four for each, as `stored` says. A tf.Example has
+    no shorter form for them, and `load` makes a tensor of them at the cost of a copy.
+    """
+
+    dtype = "string"
+
+    @property
+    def key(self) -> str:
+        """The data column."""
+        return self.feature.key or self.name
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels."""
+        return (self.feature.height, self.feature.width, self.feature.channels)
+
+    def num_categories(self, vocabulary_size: VocabularySize) -> None:  # noqa: ARG002
+        """None: it is no category."""
+        return
+
+    def transform(self, batch: Batch) -> tf.Tensor:
+        """The bytes of the pixels: string [batch]."""
+        raw = batch.raw(self.key)
+        if not raw.is_text:
+            raise TrainingError(f"data column {self.key!r} holds numbers, and an image is bytes")
+        sizes = [batch.raw(key) for key in self.feature.size_keys or ()]
+        for size in sizes:
+            if not size.is_integer:
+                raise TrainingError(f"data column {size.name!r}, one of `size_keys`, holds no integers")
+        pixels = self._given if sizes else self._decoded
+
+        def one(present: tf.Tensor, content: tf.Tensor, *size: tf.Tensor) -> tf.Tensor:
+            return _bytes(tf.cond(present, lambda: self._resized(pixels(content, *size)), self._missing))
+
+        elements = (raw.present, raw.values, *(size.values for size in sizes))
+        return tf.map_fn(lambda image: one(*image), elements, fn_output_signature=tf.TensorSpec([], tf.string))
+
+    def keras_input(self) -> keras.KerasTensor:
+        """[batch, height, width, channels] of uint8 or float32."""
+        return keras.Input(shape=self.shape, name=self.input_name, dtype=self.feature.stored)
+
+    def scaled(self, image: keras.KerasTensor) -> keras.KerasTensor:
+        """The model's input as float32 between 0 and 1."""
+        if self.feature.stored == "float32":
+            return image
+        return keras.layers.Rescaling(1 / 255, dtype="float32", name=f"{self.input_name}_scaled")(image)
+
+    def loader(self) -> PixelsFromBytes:
+        """The layer from the bytes to the model's input."""
+        return PixelsFromBytes(self.shape, self.feature.stored, name=f"{self.input_name}_pixels")
+
+    def _decoded(self, content: tf.Tensor) -> tf.Tensor:
+        """uint8 [height, width, channels] of an image file."""
+        known = tf.reduce_any(tf.equal(tf.strings.substr(content, 0, 3), tf.constant(STARTS)))
+        known |= tf.equal(tf.strings.substr(content, 0, 2), b"BM")
+        message = f"features.{self.name}: data column {self.key!r} holds something that is no JPEG or PNG image"
+        with tf.control_dependencies([tf.debugging.assert_equal(known, True, message)]):
+            content = tf.identity(content)
+        return tf.ensure_shape(tf.io.decode_image(content, expand_animations=False), [None, None, None])
+
+    def _given(self, content: tf.Tensor, *size: tf.Tensor) -> tf.Tensor:
+        """uint8 [height, width, channels] of raw bytes."""
+        message = (
+            f"features.{self.name}: the bytes in data column {self.key!r} are not as many as"
+            f" {' times '.join(self.feature.size_keys or ())}"
+        )
+        length = tf.cast(tf.strings.length(content), tf.int64)
+        with tf.control_dependencies([tf.debugging.assert_equal(length, tf.reduce_prod(tf.stack(size)), message)]):
+            return tf.reshape(tf.io.decode_raw(content, tf.uint8), tf.stack(size))
+
+    def _resized(self, pixels: tf.Tensor) -> tf.Tensor:
+        """The image that is kept, of uint8 [any height, any width, 1 to 4]."""
+        height, width, channels = self.shape
+        image = _with_channels(tf.cast(pixels, tf.float32), channels)
+        if self.feature.fit == "pad":
+            image = tf.image.resize_with_pad(image, height, width, antialias=True)
+        elif self.feature.fit == "crop":
+            image = tf.image.resize(_middle(image, height, width), (height, width), antialias=True)
+        else:
+            image = tf.image.resize(image, (height, width), antialias=True)
+        image = tf.ensure_shape(image, self.shape)
+        return tf.cast(tf.round(image), tf.uint8) if self.feature.stored == "uint8" else image / 255
+
+    def _missing(self) -> tf.Tensor:
+        grey = self.feature.missing
+        whole = tf.constant(grey, tf.uint8) if self.feature.stored == "uint8" else tf.constant(grey / 255, tf.float32)
+        return tf.fill(self.shape, whole)
+
+
+@keras.saving.register_keras_serializable("headrace")
+class PixelsFromBytes(keras.layers.Layer):
+    """string [batch], the bytes of an image's pixels each → [batch, height, width, channels] of uint8 or float32."""
+
+    def __init__(self, shape: tuple[int, int, int], stored: str, **settings: Any) -> None:
+        super().__init__(dtype=stored, autocast=False, **settings)
+        self.shape = tuple(shape)
+        self.stored = stored
+
+    def get_config(self) -> dict[str, Any]:
+        """What the layer is rebuilt from."""
+        settings = {name: value for name, value in super().get_config().items() if name != "dtype"}
+        return {**settings, "shape": self.shape, "stored": self.stored}
+
+    def call(self, content: tf.Tensor) -> tf.Tensor:
+        """content: string [batch]."""
+        dtype, (height, width, channels) = tf.as_dtype(self.stored), self.shape
+        flat = tf.io.decode_raw(content, dtype, fixed_length=height * width * channels * dtype.size)
+        return tf.reshape(flat, (-1, *self.shape))
+
+    def compute_output_spec(self, content: keras.KerasTensor) -> keras.KerasTensor:  # noqa: ARG002
+        """Images of the shape."""
+        return keras.KerasTensor((None, *self.shape), self.stored)
+
+
+def _bytes(pixels: tf.Tensor) -> tf.Tensor:
+    """The values of a tensor as they lie in memory, which serialize_tensor puts behind a header."""
+    length = pixels.shape.num_elements() * pixels.dtype.size
+    return tf.strings.substr(tf.io.serialize_tensor(pixels), -length, length)
+
+
+def _with_channels(image: tf.Tensor, channels: int) -> tf.Tensor:
+    """Grey, or red, green and blue, of grey or colors, with alpha or without."""
+    colored = tf.shape(image)[2] >= 3
+    if channels == 1:
+        grey = tf.constant(GREY)
+        return tf.cond(
+            colored,
+            lambda: tf.reduce_sum(image[:, :, :3] * grey, axis=2, keepdims=True),
+            lambda: image[:, :, :1],
+        )
+    return tf.cond(colored, lambda: image[:, :, :3], lambda: tf.repeat(image[:, :, :1], 3, axis=2))
+
+
+def _middle(image: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    """The largest piece from the middle of the shape that is wanted."""
+    size = tf.shape(image)
+    high, wide = size[0], size[1]
+    high, wide = tf.minimum(high, wide * height // width), tf.minimum(wide, high * width // height)
+    high, wide = tf.maximum(high, 1), tf.maximum(wide, 1)
+    top, left = (size[0] - high) // 2, (size[1] - wide) // 2
+    return image[top : top + high, left : left + wide]

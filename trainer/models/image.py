@@ -1,0 +1,84 @@
+"""`model.kind: image`: a small convolutional network, or a trained one, over each image."""
+
+from __future__ import annotations
+
+import keras
+
+from configs.errors import TrainingError
+from configs.label import LabelConfig
+from configs.models import AugmentConfig, ImageModel
+from trainer.columns import ModelInputs
+from trainer.models.backbone import Backbone
+from trainer.models.layers import check_activation, head, logits, tower
+
+
+def build(features: ModelInputs, label: LabelConfig, model: ImageModel) -> keras.Model:
+    """The model, not compiled. Raises TrainingError if there is no image."""
+    images = features.images()
+    if not images:
+        raise TrainingError("model.kind: image needs a feature with `column: image`; there is none")
+    parts = [_vector(image, model, _prefix(name, images)) for name, image in images.items()]
+    deep = features.deep()
+    parts += [] if deep is None else [deep]
+    x = keras.layers.Concatenate(name="joined")(parts) if len(parts) > 1 else parts[0]
+    return keras.Model(features.inputs, head(logits(tower(x, model), label), label), name="image")
+
+
+def augmented(image: keras.KerasTensor, augment: AugmentConfig, prefix: str = "") -> keras.KerasTensor:
+    """The image as training sees it: changed at random on the device; as it is where the model is not training."""
+    for layer in _changes(augment, prefix):
+        image = layer(image)
+    return image
+
+
+def _prefix(name: str, images: dict[str, keras.KerasTensor]) -> str:
+    """Before the names of an image's layers, where there are several images."""
+    return f"{name.replace('/', '_slash_')}_" if len(images) > 1 else ""
+
+
+def _vector(image: keras.KerasTensor, model: ImageModel, prefix: str) -> keras.KerasTensor:
+    """[batch, n] of an image."""
+    image = augmented(image, model.augment, prefix)
+    if model.backbone is None:
+        return _convolutions(image, model, prefix)
+    low, high = model.backbone.pixels
+    if (low, high) != (0, 1):
+        image = keras.layers.Rescaling(high - low, low, name=f"{prefix}backbone_pixels")(image)
+    return Backbone(model.backbone.saved_model, model.backbone.fine_tune, name=f"{prefix}backbone")(image)
+
+
+def _convolutions(x: keras.KerasTensor, model: ImageModel, prefix: str) -> keras.KerasTensor:
+    check_activation(model.activation)
+    for position, filters in enumerate(model.filters, start=1):
+        x = keras.layers.Conv2D(
+            filters, model.kernel, padding="same", use_bias=False, name=f"{prefix}convolution_{position}"
+        )(x)
+        x = keras.layers.BatchNormalization(name=f"{prefix}normalized_{position}")(x)
+        x = keras.layers.Activation(model.activation, name=f"{prefix}activation_{position}")(x)
+        if min(x.shape[1:3]) > 1:
+            x = keras.layers.MaxPooling2D(name=f"{prefix}halved_{position}")(x)
+    if model.pooling == "none":
+        return keras.layers.Flatten(name=f"{prefix}flat")(x)
+    pooling = keras.layers.GlobalMaxPooling2D if model.pooling == "max" else keras.layers.GlobalAveragePooling2D
+    return pooling(name=f"{prefix}pooled")(x)
+
+
+def _changes(augment: AugmentConfig, prefix: str) -> list[keras.layers.Layer]:
+    """Keras' own layers, which compute with the model, where it computes."""
+    empty = {"fill_mode": "constant", "fill_value": 0.0}
+    made: list[keras.layers.Layer] = []
+    if augment.flip is not None:
+        mode = "horizontal_and_vertical" if augment.flip == "both" else augment.flip
+        made.append(keras.layers.RandomFlip(mode, name=f"{prefix}flip"))
+    if augment.rotate:
+        made.append(keras.layers.RandomRotation(augment.rotate / 360, **empty, name=f"{prefix}rotate"))
+    if augment.zoom:
+        made.append(keras.layers.RandomZoom(augment.zoom, **empty, name=f"{prefix}zoom"))
+    if augment.translate:
+        shift = augment.translate
+        made.append(keras.layers.RandomTranslation(shift, shift, **empty, name=f"{prefix}translate"))
+    if augment.contrast:
+        made.append(keras.layers.RandomContrast(augment.contrast, value_range=(0, 1), name=f"{prefix}contrast"))
+    if augment.brightness:
+        made.append(keras.layers.RandomBrightness(augment.brightness, value_range=(0, 1), name=f"{prefix}brightness"))
+    return made
