@@ -1,0 +1,116 @@
+// Command kfp_backend serves the API of Kubeflow Pipelines on loopback, for tests: the release's own handlers, its
+// resource manager, its compiler to Argo and Argo's validation, over the in-memory database, object store and cluster
+// that the release's own tests use. Nothing is run: a test that wants a run to proceed reports its workflow, as the
+// persistence agent would, to /apis/v2beta1/workflows.
+//
+// It prints the address that it serves at, and ends when its standard input is closed.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/gorilla/mux"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	api "github.com/kubeflow/pipelines/backend/api/v2beta1/go_client"
+	"github.com/kubeflow/pipelines/backend/src/apiserver/common"
+	"github.com/kubeflow/pipelines/backend/src/apiserver/config/proxy"
+	"github.com/kubeflow/pipelines/backend/src/apiserver/resource"
+	"github.com/kubeflow/pipelines/backend/src/apiserver/server"
+	"github.com/kubeflow/pipelines/backend/src/common/util"
+	"github.com/spf13/viper"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const namespace = "kubeflow"
+
+func main() {
+	viper.Set(common.PodNamespace, namespace)
+	viper.Set("DEFAULTPIPELINERUNNERSERVICEACCOUNT", "pipeline-runner")
+	viper.Set("CRON_SCHEDULE_TIMEZONE", "UTC")
+	proxy.InitializeConfigWithEmptyForTests()
+
+	clients, err := resource.NewFakeClientManager(util.NewRealTime(), util.NewUUIDGenerator())
+	check(err)
+	defer clients.Close()
+	resources := resource.NewResourceManager(clients, &resource.ResourceManagerOptions{})
+	_, err = resources.CreateDefaultExperiment("")
+	check(err)
+
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	check(err)
+	router := routes(resources, clients, serveGRPC(resources))
+	go func() { check(http.Serve(web, router)) }()
+	fmt.Printf("http://%s\n", web.Addr())
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// serveGRPC starts the services, and returns the address that the gateway calls.
+func serveGRPC(resources *resource.ResourceManager) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	check(err)
+	services := grpc.NewServer(grpc.UnaryInterceptor(asStatus))
+	api.RegisterExperimentServiceServer(services, server.NewExperimentServer(resources, &server.ExperimentServerOptions{}))
+	api.RegisterPipelineServiceServer(services, server.NewPipelineServer(resources, &server.PipelineServerOptions{}))
+	api.RegisterRecurringRunServiceServer(services, server.NewJobServer(resources, &server.JobServerOptions{}))
+	api.RegisterRunServiceServer(services, server.NewRunServer(resources, &server.RunServerOptions{}))
+	api.RegisterReportServiceServer(services, server.NewReportServer(resources))
+	go func() { check(services.Serve(listener)) }()
+	return listener.Addr().String()
+}
+
+// asStatus turns the server's errors into gRPC's, as the release's own interceptor does.
+func asStatus(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	answer, err := handle(ctx, request)
+	if err != nil {
+		return answer, util.ToGRPCError(err)
+	}
+	return answer, nil
+}
+
+func routes(resources *resource.ResourceManager, clients *resource.FakeClientManager, services string) http.Handler {
+	gateway := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, common.CustomMarshaler()))
+	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	for _, register := range []func(context.Context, *runtime.ServeMux, string, []grpc.DialOption) error{
+		api.RegisterExperimentServiceHandlerFromEndpoint,
+		api.RegisterPipelineServiceHandlerFromEndpoint,
+		api.RegisterRecurringRunServiceHandlerFromEndpoint,
+		api.RegisterRunServiceHandlerFromEndpoint,
+		api.RegisterReportServiceHandlerFromEndpoint,
+	} {
+		check(register(context.Background(), gateway, services, options))
+	}
+	uploads := server.NewPipelineUploadServer(resources, &server.PipelineUploadServerOptions{})
+	router := mux.NewRouter()
+	router.HandleFunc("/apis/v2beta1/pipelines/upload", uploads.UploadPipeline)
+	router.HandleFunc("/apis/v2beta1/pipelines/upload_version", uploads.UploadPipelineVersion)
+	router.HandleFunc("/apis/v2beta1/healthz", func(answer http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(answer, `{"multi_user": false, "pipeline_store": "database"}`)
+	})
+	router.HandleFunc("/argo/{run}", func(answer http.ResponseWriter, request *http.Request) {
+		workflows := clients.ExecClientFake.Execution(namespace)
+		for key := range clients.ExecClientFake.GetWorkflowKeys() {
+			workflow, err := workflows.Get(request.Context(), key, metav1.GetOptions{})
+			if err == nil && workflow.ExecutionObjectMeta().Labels["pipeline/runid"] == mux.Vars(request)["run"] {
+				fmt.Fprintln(answer, workflow.ToStringForStore())
+				return
+			}
+		}
+		http.NotFound(answer, request)
+	})
+	router.PathPrefix("/apis/").Handler(gateway)
+	return router
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,91 @@
+"""The API server of a stock Kubeflow Pipelines release on loopback: its own code, built from kfp_backend/main.go.
+
+with serving(binary) as server:
+    kfp.Client(host=server.url)
+
+It needs Go, and the sources of the release: those in the folder that HEADRACE_KFP_SOURCE names (a checkout of
+https://github.com/kubeflow/pipelines at 2.17.0), else from the Go module proxy. Go keeps what it built, so that only
+the first build takes minutes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).parent / "kfp_backend"
+MODULE = "github.com/kubeflow/pipelines"
+MODULES = {MODULE: ".", f"{MODULE}/api": "api", f"{MODULE}/kubernetes_platform": "kubernetes_platform"}
+"""The release's Go modules, and where they lie in a checkout of it."""
+
+
+class BuildError(Exception):
+    """Why there is no server here, for the message of the tests that are skipped."""
+
+
+def build(folder: Path) -> Path:
+    """Build the server in an empty folder. Raises BuildError where Go or the sources are missing."""
+    go = shutil.which("go")
+    if go is None:
+        raise BuildError("Go is not installed")
+    for file in SOURCE.iterdir():
+        shutil.copy(file, folder)
+    checkout = os.environ.get("HEADRACE_KFP_SOURCE")
+    for module, place in MODULES.items() if checkout else ():
+        _go(go, folder, "mod", "edit", f"-replace={module}={Path(str(checkout), place)}")
+    if not checkout:
+        _go(go, folder, "mod", "download", *MODULES)
+    _go(go, folder, "build", "-o", "kfp_backend", ".")
+    return folder / "kfp_backend"
+
+
+def _go(go: str, folder: Path, *arguments: str) -> None:
+    # The checksums of a release's modules are not in go.sum, as a checkout has none; all others are.
+    environment = {**os.environ, "GOFLAGS": "-mod=mod", "GONOSUMDB": MODULE + "/*," + MODULE}
+    done = subprocess.run([go, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}"
+        raise BuildError(f"`go {arguments[0]} {arguments[1]}` failed: {last}; HEADRACE_KFP_SOURCE may name a checkout")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that is up."""
+
+    url: str
+
+    def get(self, path: str) -> Any:
+        """The JSON at a path."""
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            return json.load(answer)
+
+    def workflow(self, name: str) -> Any:
+        """The Argo workflow that a run became."""
+        return self.get(f"/argo/{name}")
+
+
+@contextlib.contextmanager
+def serving(binary: Path) -> Iterator[Server]:
+    """A server with nothing in it, until the end of the block."""
+    log = binary.with_suffix(".log")
+    with (
+        log.open("w") as errors,
+        subprocess.Popen([binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert url, log.read_text()
+        try:
+            yield Server(url)
+        finally:
+            process.stdin.close()
+            process.wait(30)
