@@ -17,6 +17,7 @@ from components.data_gate import DataGate
 from components.evaluator import evaluator
 from components.example_gen.component import ExampleGen
 from components.example_gen.spans import Spans
+from components.profile_verdict.component import ProfileVerdict
 from components.pusher import pusher
 from components.schema import read_schema
 from components.schema_gen import SchemaGen
@@ -32,6 +33,8 @@ from trainer.sections import TrainerSections
 
 FOUND_BY = {"source", "window", "spans", "fingerprint"}
 """The settings of `data:` that decide which spans are read."""
+AFTER_PROFILE = frozenset({"RecordBlessing", "Pusher"})
+"""What a model must not come to whose training waits too long for input, where the config sets a limit."""
 
 
 def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> Pipeline:
@@ -46,7 +49,12 @@ def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> P
     transform = _transform(config, folders, examples, schema)
     transform.add_upstream_node(gate)
     trainer = _trainer(config, transform, schema)
-    nodes += [transform, trainer, *_judge_and_push(config, folders, examples, schema, trainer.outputs["model"])]
+    judged = _judge_and_push(config, folders, examples, schema, trainer.outputs["model"])
+    profiled = _profile(config, trainer)
+    for node in judged:
+        if profiled and node.id in AFTER_PROFILE:
+            node.add_upstream_node(profiled[0])
+    nodes += [transform, trainer, *profiled, *judged]
     return Pipeline(config.pipeline.name, str(folders.artifacts), components=nodes, enable_cache=True)
 
 
@@ -134,6 +142,13 @@ def _trainer(config: PipelineConfig, transform: Transform, schema: channel.BaseC
             "files": _file_digests(config),
         },
     )
+
+
+def _profile(config: PipelineConfig, trainer: stock.Trainer) -> list[base_node.BaseNode]:
+    """The verdict on the training's profile, where there is one."""
+    if config.train.profile is None:
+        return []
+    return [ProfileVerdict(model_run=trainer.outputs["model_run"], train=config.train.model_dump_json())]
 
 
 def _judge_and_push(

@@ -26,8 +26,8 @@ def profiling(train: TrainConfig, split: Split, together: int, directory: Path) 
     if train.profile is None:
         return []
 
-    def done(facts: ProfileFacts) -> None:
-        examples = split.size if split.size is not None else split.seen() // max(train.epochs, 1)
+    def done(facts: ProfileFacts, epochs: int) -> None:
+        examples = split.size if split.size is not None else split.seen() // max(epochs, 1)
         each = bytes_per_example(split.dataset)
         known = {
             "cached": split.size is not None,

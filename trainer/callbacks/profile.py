@@ -45,10 +45,8 @@ def window(asked: tuple[int, int], together: int, epoch: int | None, epochs: int
         note = "the first execution was left out: in it Keras builds the graph"
         return Window(together + 1, together + 1 + length, note)
     if first <= together:
-        note = (
-            "the only execution was profiled, in which Keras also builds the graph, so too much of it seems to be host"
-        )
-        return Window(first, last, f"{note} time: train for more epochs, or set train.steps_per_execution lower")
+        note = "in the only execution Keras also builds the graph: the verdict leaves that out, xprof does not"
+        return Window(first, last, note)
     return Window(first, last)
 
 
@@ -56,7 +54,7 @@ class Profile(keras.callbacks.Callback):
     """Profiles the executions that hold any of the asked steps, and hands the facts over when training ends.
 
     directory: of TensorBoard's logs; the profile lies in `train/plugins/profile`. It comes first in the list of
-    callbacks, so that a marker holds the execution and little else.
+    callbacks, so that a marker holds the execution and little else. done: gets the facts and the number of epochs.
     """
 
     def __init__(
@@ -65,7 +63,7 @@ class Profile(keras.callbacks.Callback):
         window: Window,
         directory: Path,
         together: int,
-        done: Callable[[ProfileFacts], None],
+        done: Callable[[ProfileFacts, int], None],
     ) -> None:
         super().__init__()
         self._asked, self._window, self._together = asked, window, together
@@ -75,6 +73,7 @@ class Profile(keras.callbacks.Callback):
         self._active = self._over = False
         self._before = 0  # steps in earlier epochs
         self._reached = 0  # steps in this epoch
+        self._epochs = 0
         self._begun = 0.0
         self._iterations = 0  # of the optimizer when training began
 
@@ -114,6 +113,7 @@ class Profile(keras.callbacks.Callback):
         """Count the epoch's steps."""
         self._stop()
         self._before, self._reached = self._before + self._reached, 0
+        self._epochs += 1
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Hand over what is known."""
@@ -127,7 +127,8 @@ class Profile(keras.callbacks.Callback):
                 executions=tuple(self._executions),
                 steps_per_execution=self._together,
                 note=note,
-            )
+            ),
+            self._epochs,
         )
 
     def _steps(self, batch: int) -> int:

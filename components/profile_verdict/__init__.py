@@ -1,0 +1,1 @@
+"""ProfileVerdict: what a profile of the training says, and what to change, without a browser."""

@@ -1,0 +1,177 @@
+"""Where the time of the steps went, from the trace events of a profile.
+
+xprof's own split has no device on a CPU: it calls all of the step's work "host compute", and gives the gaps between
+steps to nobody. So the split is made here, of the same events that xprof goes by (moments, over all threads):
+
+    time     from the begin of the first step marker to the end of the last
+    compute  an accelerator runs anything; without one, TensorFlow's executor works on the step's graph
+             (`ExecutorState::Process` and operations, on threads that are not tf.data's)
+    input    a step waits in `IteratorGetNext*::DoCompute`, and nothing computes
+    host     a step runs, and it is neither: Keras, Python, calling the graph, copying to the device
+    idle     the rest, between two steps: callbacks, checkpoints
+
+The four are shares of the time and sum up to 1. Input that is fetched while the step computes costs nothing, and counts
+as compute. What tf.data's threads did is summed up by stage (`stages`), without what a stage spent in those under it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from components.profile_verdict.spans_of_time import Spans, both, length, union, without
+from components.profile_verdict.stages import stage_of
+from trainer.profile_facts import MARKER
+
+WAITING = ("IteratorGetNext", "MultiDeviceIteratorGetNext")
+WORKING = "ExecutorState::Process"
+CALL = "KernelAndDeviceFunc::Run"
+"""A graph runs that is built."""
+INPUT_THREADS = "tf_data"
+HOST = "/host:CPU"
+DEVICES = ("/device:GPU", "/device:TPU", "/device:CUSTOM")
+DERIVED = ("Steps", "XLA Modules", "TensorFlow", "Framework", "Source")
+"""Lines of a device that repeat what other lines hold."""
+NESTS = ("While", "If", "Case", "PartitionedCall", "Iterator", "MultiDevice", "OptionalGet", "OptionalHas")
+"""Operations that hold others, or wait for input."""
+PICO = 1e-12
+
+
+class Event(NamedTuple):
+    """One trace event; picoseconds."""
+
+    name: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """Shares of the time, which sum up to 1."""
+
+    input: float
+    host: float
+    compute: float
+    idle: float
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the trace events of one host say."""
+
+    seconds: float
+    """From the first marker to the end of the last."""
+    split: Split
+    device: str
+    """What the steps computed on: `CPU`, or the names of the accelerators."""
+    stages: dict[str, float]
+    """Seconds of work (over all threads) by what tf.data's threads did, the most first."""
+
+
+def read_trace(file: Path, building: bool = False) -> Trace | None:
+    """The trace in an `.xplane.pb`; None where it holds no step marker.
+
+    building: there is one marker, and under it Keras first builds the graph; the time begins when the graph does.
+    """
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2  # imports all of TensorFlow
+
+    space = xplane_pb2.XSpace.FromString(file.read_bytes())
+    lines = [line for plane in space.planes if plane.name == HOST for line in _lines(plane)]
+    markers = union((event.begin, event.end) for _, events in lines for event in events if event.name == MARKER)
+    if not markers:
+        return None
+    if building:
+        markers = [max(both(markers, _calls(lines)), key=lambda span: span[1] - span[0], default=markers[0])]
+    devices = {
+        plane.name: union(
+            (event.begin, event.end)
+            for name, events in _lines(plane)
+            if not name.startswith(DERIVED)
+            for event in events
+        )
+        for plane in space.planes
+        if plane.name.startswith(DEVICES)
+    }
+    busy = union(*devices.values()) or _host_work(lines)
+    time = [(markers[0][0], markers[-1][1])]
+    waits = union((event.begin, event.end) for _, events in lines for event in events if _waits(event.name))
+    return Trace(
+        length(time) * PICO,
+        _split(time, markers, busy, waits),
+        ", ".join(sorted(name for name, spans in devices.items() if spans)) or "CPU",
+        _stages(lines, time),
+    )
+
+
+def _split(time: Spans, markers: Spans, busy: Spans, waits: Spans) -> Split:
+    whole = length(time)
+    compute = both(time, busy)
+    waiting = without(both(time, waits), compute)
+    host = without(without(markers, compute), waiting)
+    input_, host_, compute_ = (length(part) / whole for part in (waiting, host, compute))
+    return Split(input_, host_, compute_, idle=max(1 - input_ - host_ - compute_, 0.0))
+
+
+def _host_work(lines: list[tuple[str, list[Event]]]) -> Spans:
+    return union(
+        (event.begin, event.end)
+        for name, events in lines
+        if not name.startswith(INPUT_THREADS)
+        for event in events
+        if event.name == WORKING or _is_operation(event.name)
+    )
+
+
+def _calls(lines: list[tuple[str, list[Event]]]) -> Spans:
+    return union((event.begin, event.end) for _, events in lines for event in events if event.name == CALL)
+
+
+def _waits(name: str) -> bool:
+    return name.startswith(WAITING) and name.endswith("::DoCompute")
+
+
+def _is_operation(name: str) -> bool:
+    """`place/name:Type`, as the executor names an operation that it runs."""
+    _, colon, kind = name.rpartition(":")
+    return (
+        bool(colon) and "::" not in name and kind.isidentifier() and not kind.removeprefix("Stateful").startswith(NESTS)
+    )
+
+
+def _lines(plane: Any) -> Iterator[tuple[str, list[Event]]]:
+    """Each thread or stream by its name, with its events in the order of their begin, the outer before the inner."""
+    names = {number: event.name.partition("#")[0] for number, event in plane.event_metadata.items()}
+    for line in plane.lines:
+        start = line.timestamp_ns * 1000
+        events = [
+            Event(names[event.metadata_id], start + event.offset_ps, start + event.offset_ps + event.duration_ps)
+            for event in line.events
+        ]
+        yield line.name, sorted(events, key=lambda event: (event.begin, -event.end))
+
+
+def _stages(lines: list[tuple[str, list[Event]]], time: Spans) -> dict[str, float]:
+    ((first, last),) = time
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for name, events in lines:
+        if name.startswith(INPUT_THREADS):
+            for event, own in own_times([event for event in events if first <= event.begin and event.end <= last]):
+                if stage := stage_of(event.name):
+                    seconds[stage] += own * PICO
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
+
+
+def own_times(events: list[Event]) -> Iterator[tuple[Event, int]]:
+    """Each event of a thread with its duration, less that of the events in it. In the order of their begin."""
+    own = [event.end - event.begin for event in events]
+    open_: list[int] = []
+    for number, event in enumerate(events):
+        while open_ and events[open_[-1]].end <= event.begin:
+            open_.pop()
+        if open_:
+            own[open_[-1]] -= event.end - event.begin
+        open_.append(number)
+    return zip(events, own, strict=True)
