@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -146,11 +147,11 @@ class TransformShards(beam.DoFn):
     def _write(self, source: str, file: BinaryIO) -> int:
         stream, rows = Packing().stream(), 0
         for serialized in records(source):
-            features = self._features(serialized)
             try:
+                features = self._features(serialized)
                 _check_lengths(features, len(serialized))
-            except TrainingError as error:
-                self._failed.write_text(str(error))
+            except (TrainingError, tf.errors.InvalidArgumentError) as error:
+                self._failed.write_text(_told(error))
                 raise
             columns = {self._keys[name]: _array(values) for name, values in features.items()}
             batch = pa.RecordBatch.from_pydict(columns)
@@ -158,6 +159,18 @@ class TransformShards(beam.DoFn):
             rows += batch.num_rows
         file.write(stream.flush())
         return rows
+
+
+def _told(error: Exception) -> str:
+    """What is wrong with an example. A feature's own check speaks of the feature; what TensorFlow's operations say
+    stands behind the places that it names.
+    """
+    own = re.search(r"features\.\w+: [^\n]*", str(error))
+    if own or isinstance(error, TrainingError):
+        return own[0] if own else str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if not re.match(r"Graph execution|Detected at|File |\[\[|\(\d+\)|def |\d+ ", line)]
+    return f"an example cannot be transformed: {said[0] if said else error}"
 
 
 @contextmanager

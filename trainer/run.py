@@ -9,6 +9,7 @@ import tensorflow_transform as tft
 
 from configs.features import data_columns
 from trainer import columns, models
+from trainer.columns.stored import from_stored
 from trainer.export import Signatures, export
 from trainer.fitting import WEIGHTS, fit
 from trainer.inputs import open_inputs
@@ -36,7 +37,8 @@ def run_fn(fn_args: FnArgs) -> None:
     with out_of_memory_told(sections.train):
         model = _trained_apart(job) if choice.distributed else train(job, choice)
     several = columns_of_several(sections)
-    signatures = Signatures(model, transform_output, raw_columns(sections), sections.label.key, several)
+    of_stored = from_stored(model, columns.build(sections.features))
+    signatures = Signatures(of_stored, transform_output, raw_columns(sections), sections.label.key, several)
     export(fn_args.serving_model_dir, signatures, job.run_dir / WEIGHTS)
 
 

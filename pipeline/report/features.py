@@ -16,6 +16,7 @@ from configs.features import (
     VocabularyFeature,
     data_columns,
 )
+from configs.image import ImageFeature
 
 _SCALES = {"z_score": "scaled to mean 0, deviation 1", "min_max": "scaled to 0..1", "log": "sign(x) log(1 + |x|)"}
 
@@ -59,6 +60,8 @@ def _what(feature: Feature) -> str:  # noqa: PLR0911 - one line for each kind
             return f"{feature.hash_buckets:,} hash buckets{_missing(getattr(feature, 'missing', None))}"
         case CustomFeature():
             return feature.function
+        case ImageFeature():
+            return f"{feature.height} x {feature.width} pixels, {'grey' if feature.channels == 1 else 'in color'}"
 
 
 def _missing(value: object) -> str:
@@ -78,6 +81,8 @@ def _vocabulary(feature: VocabularyFeature) -> str:
 def _parts(feature: Feature, config: PipelineConfig) -> str:
     if isinstance(feature, NumericFeature):
         return "number"
+    if isinstance(feature, ImageFeature):
+        return "image"
     if isinstance(feature, CustomFeature) and feature.num_categories is None:
         return "number"
     embedding = feature.embedding or config.model.embedding
