@@ -8,11 +8,32 @@ from pydantic import Field
 
 from configs.section import Section
 
+Auto = Literal["auto"]
+PositiveInt = Annotated[int, Field(gt=0)]
+
 
 class InputConfig(Section):
-    """The tf.data input pipeline: interleave, batch, parse, cache, shuffle, prefetch."""
+    """The tf.data input pipeline: interleave, batch, parse, cache, shuffle, prefetch. `headrace tune-input` measures
+    what is fastest for a config's own data.
+    """
 
-    cache: Literal["auto", "memory", "none"] = "auto"
-    """Where parsed batches stay after the first epoch. auto: memory if they fit in a quarter of what is free."""
+    cache: Literal["auto", "memory", "disk", "none"] = "auto"
+    """Where parsed examples stay from the first epoch on. auto: in memory if they fit in a quarter of what is free,
+    else on disk if they fit in half of what is free there, else nowhere: every epoch reads and parses them."""
     shuffle: Annotated[int, Field(ge=0)] = 16384
-    """Examples in the shuffle buffer of the train split; 0: file order."""
+    """Examples in the shuffle buffer of the train split; 0: file order. In memory, all are shuffled."""
+    deterministic: bool = True
+    """Whether the same seed gives the same batches. false: whatever is read first comes first, which is faster where
+    files are slow."""
+    threads: Auto | PositiveInt = "auto"
+    """Threads of the input pipeline's own. auto: it shares TensorFlow's."""
+    prefetch: Auto | Annotated[int, Field(ge=0)] = "auto"
+    """Batches that are made ready ahead of the step. auto: as many as it takes, as tf.data finds out."""
+    length_buckets: Auto | tuple[PositiveInt, ...] | None = "auto"
+    """Batches of examples of similar length, for features with many values, so that little is padding. A list: lengths
+    at which one bucket ends and the next begins; null: batches of whatever comes; auto: by length if more than a
+    quarter would be padding."""
+    read_batch: PositiveInt = 1024
+    """Examples that are read and parsed at a time."""
+    open_files: PositiveInt = 16
+    """Files that are read at the same time, at most."""

@@ -1,14 +1,14 @@
 """The tf.data input pipeline: interleave → batch → parse → cache → shuffle → batch → prefetch.
 
-pipeline = InputPipeline(feature_spec, "big_tipper", batch_size=1024, in_memory=True, shuffle=16384)
+pipeline = InputPipeline(feature_spec, "big_tipper", batch_size=1024, cache="memory", shuffle=16384)
 train = pipeline.open("train", files)
 for features, label in train.dataset:     # one epoch, in an order of its own each time
     ...
 
 Records are batched as they are read and parsed a whole batch at a time; parsing one by one takes many times as long.
-With `in_memory` they are read once, before the first epoch, and each batch is a gather at random places of all of them:
-no epoch repeats the batches of another. Otherwise they are read in every epoch, the files in random order, and shuffled
-through a pool.
+With `cache="memory"` they are read once, before the first epoch, and each batch is a gather at random places of all of
+them: no epoch repeats the batches of another. Otherwise each epoch reads them, parsed ones from disk or the files
+themselves, the files in random order, and shuffles them through a pool.
 
 The order of an epoch follows from the seed and the number of the epoch alone. So `open(..., start=n)` gives what an
 uninterrupted training would see after n batches.
@@ -22,21 +22,20 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from configs.errors import TrainingError
+from trainer.buckets import Buckets
+from trainer.disk_cache import DiskCache
 from trainer.epochs import Start, epochs
+from trainer.input_errors import told_by_file
+from trainer.memory import Where
 from trainer.packing import Column, Feature, Packed, Packing, plain
+from trainer.reading import PLAIN_READING, Reading
 from trainer.shuffle import draw, exact, mixed, permutation, without_first
-
-READ_BATCH = 1024
-"""Records that are read and parsed at a time."""
-READ_BUFFER = 8 << 20
-"""Bytes of a file that are read at a time."""
-OPEN_FILES = 16
-"""Files that are read at the same time, at most."""
 
 Batch = tuple[dict[str, Column], tf.Tensor]
 """Features by name, and the label: each [batch] and more."""
-Stream = Callable[[tf.Tensor], tf.data.Dataset]
-"""From the number of an epoch, int64, to its examples in packed batches of any size: graph code."""
+Stream = Callable[[tf.Tensor | None], tf.data.Dataset]
+"""From what an epoch's order follows from, int64 [2], to its examples in packed batches of any size, the larger pieces
+in that order; None: as the files have them. Graph code."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,9 @@ class Split:
     steps: int | None
     """Batches in an epoch; None where that is not known before the first."""
     size: int | None
-    """Examples in the split; None where they are not kept in memory."""
+    """Examples in the split; None where they are not kept."""
     seen: Callable[[], int]
-    """Examples that have gone through until now, where they are not kept in memory."""
+    """Examples that have gone through until now, where they are not kept."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +65,20 @@ class InputPipeline:
     """Which of them is the label."""
     batch_size: int
     """Examples in a batch."""
-    in_memory: bool
-    """Whether the parsed examples are kept."""
+    cache: Where = "memory"
+    """Where the parsed examples are kept."""
     shuffle: int = 0
-    """Examples in the shuffle's pool; all of them with `in_memory`. 0: in the order of the files."""
+    """Examples in the shuffle's pool; all of them with `cache="memory"`. 0: in the order of the files."""
     seed: int = 0
     """The same seed gives the same batches in the same order."""
     steps_per_epoch: int | None = None
     """Steps in an epoch of an endless dataset; None: an epoch is the whole split."""
+    buckets: Buckets | None = None
+    """Whether a batch has examples of similar length; only where there is a shuffle."""
+    reading: Reading = PLAIN_READING
+    """How the machine is used."""
+    load: Callable[[dict[str, Column]], dict[str, Column]] = dict
+    """From the features as they are written to those that the model takes, a batch at a time."""
 
     @property
     def endless(self) -> bool:
@@ -81,13 +86,15 @@ class InputPipeline:
         return self.steps_per_epoch is not None
 
     def open(self, name: str, files: Sequence[str], start: int = 0) -> Split:
-        """The split of that name, in these TFRecord files of tf.Example. Raises TrainingError if it is empty.
+        """The split of that name, in these TFRecord files of tf.Example.
 
         start: batches that were trained on before, in all epochs together; the dataset goes on behind them.
+        Raises TrainingError if the split is empty, or a file damaged.
         """
-        packing = Packing(self.feature_spec)
-        files = sorted(files)
-        split = self._from_memory(files, packing, start) if self.in_memory else self._from_files(files, packing, start)
+        packing, files = Packing(self.feature_spec), sorted(files)
+        stream = self.from_files(files, packing)
+        with told_by_file(files, packing):
+            split = self.over(stream, packing, start)
         if split is None:
             raise TrainingError(
                 f"the {name} split holds no examples. Give it more hash buckets in `data.splits`, or the pipeline more"
@@ -95,86 +102,106 @@ class InputPipeline:
             )
         return split
 
-    def read(self, paths: tf.data.Dataset, packing: Packing, files: int, gzip: bool) -> tf.data.Dataset:
-        """Parsed examples of so many files in packed batches of about READ_BATCH."""
-        compression = "GZIP" if gzip else ""
-        records = paths.interleave(
-            plain(lambda path: tf.data.TFRecordDataset(path, compression, READ_BUFFER).batch(READ_BATCH)),
-            cycle_length=max(min(OPEN_FILES, files), 1),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        return records.map(plain(packing.parse), num_parallel_calls=tf.data.AUTOTUNE)
-
-    def _stream(self, files: Sequence[str], packing: Packing) -> Stream:
-        """The examples in the files, which are read in an order of the epoch's own if there is to be a shuffle."""
+    def from_files(self, files: Sequence[str], packing: Packing) -> Stream:
+        """The examples in these files."""
         paths, gzip = tf.constant(files, tf.string), all(file.endswith(".gz") for file in files)
 
-        def stream(epoch: tf.Tensor) -> tf.data.Dataset:
-            order = permutation(len(files), draw(self.seed, epoch)) if self.shuffle else tf.range(len(files))
+        def stream(seed: tf.Tensor | None) -> tf.data.Dataset:
+            order = tf.range(len(files), dtype=tf.int64) if seed is None else permutation(len(files), seed)
             places = tf.data.Dataset.from_tensor_slices(tf.gather(paths, order))
-            return self.read(places, packing, len(files), gzip)
+            return self.reading.packed(places, packing, len(files), gzip)
 
         return stream
 
-    def _from_memory(self, files: Sequence[str], packing: Packing, start: int) -> Split | None:
+    def over(self, stream: Stream, packing: Packing, start: int = 0) -> Split | None:
+        """The split of the examples that a stream gives; None if there are none. `start` is as in `open`."""
+        if self.cache == "memory":
+            batches = list(stream(None))
+            return self._of_tensors(batches, packing, start) if batches else None
+        size = None
+        if self.cache == "disk":
+            kept = DiskCache(stream(None), packing)
+            stream, size = kept.stream, kept.size
+        if size == 0 or not list(stream(None).take(1)):
+            return None
+        return self._of_stream(stream, packing, start, size)
+
+    def _of_tensors(self, batches: list[Packed], packing: Packing, start: int) -> Split:
+        """From examples in memory."""
         with tf.device("CPU"):
-            unshuffled = self._stream(files, packing)(tf.constant(-1, tf.int64))
-            batches = list(unshuffled)
-            if not batches:
-                return None
             everything = packing.joined(batches)
+            lengths = packing.lengths(everything) if self.buckets and self.shuffle else None
         size = int(packing.rows(everything))
-        begin = Start.after(start, self.batch_size, size, self.endless)
+        # by length, an epoch ends with its last whole batch where another follows: the next begins with batches anew
+        used = size // self.batch_size * self.batch_size if self.endless and lengths is not None else size
+        begin = Start.after(start, self.batch_size, used or size, self.endless)
 
         @plain
         def order(epoch: tf.Tensor) -> tf.Tensor:
-            places = permutation(size, draw(self.seed, epoch)) if self.shuffle else tf.range(size, dtype=tf.int64)
+            seed = draw(self.seed, epoch)
+            places = permutation(size, seed) if self.shuffle else tf.range(size, dtype=tf.int64)
+            if self.buckets and lengths is not None:
+                by_length = self.buckets.order(tf.gather(lengths, places), self.batch_size, seed)
+                places = tf.gather(places, by_length)[: used or size]
             return places[begin.passed(epoch) :]
 
-        def batches_at(places: tf.data.Dataset) -> tf.data.Dataset:
-            picked = places.rebatch(self.batch_size).map(plain(lambda which: packing.take(everything, which)))
-            return picked.map(plain(lambda *packed: self._batch(packed, packing)))
+        @plain
+        def batch(which: tf.Tensor) -> Batch:
+            return self._batch(packing.take(everything, which), packing)
 
         steps = self.steps_per_epoch or -(-size // self.batch_size)
-        batches = batches_at(epochs(begin, self.endless).map(order))
+        dataset = epochs(begin, self.endless).map(order).rebatch(self.batch_size).map(batch)
         if not self.endless and not begin.examples:
-            batches = batches.apply(tf.data.experimental.assert_cardinality(steps))
-        peek = batches_at(tf.data.Dataset.from_tensors(tf.range(size, dtype=tf.int64)))
-        return Split(batches.prefetch(tf.data.AUTOTUNE), peek, steps, size, lambda: size)
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
+        peek = tf.data.Dataset.range(size).batch(self.batch_size).map(batch)
+        return Split(self.reading.finished(dataset, packing), peek, steps, size, lambda: size)
 
-    def _from_files(self, files: Sequence[str], packing: Packing, start: int) -> Split | None:
-        stream = self._stream(files, packing)
-        unshuffled = stream(tf.constant(-1, tf.int64))
-        if not list(unshuffled.take(1)):
-            return None
-        size = (
-            int(unshuffled.reduce(tf.constant(0, tf.int64), plain(lambda n, *packed: n + packing.rows(packed))))
-            if start
-            else 0
-        )
-        begin = Start.after(start, self.batch_size, size, self.endless) if start else Start()
-        peek = exact(unshuffled, packing, self.batch_size).map(plain(lambda *packed: self._batch(packed, packing)))
-        return self._from_stream(stream, packing, begin, peek)
-
-    def _from_stream(self, stream: Stream, packing: Packing, begin: Start, peek: tf.data.Dataset) -> Split:
-        """Epoch by epoch through the pool."""
+    def _of_stream(self, stream: Stream, packing: Packing, start: int, size: int | None) -> Split:
+        """Epoch by epoch through the pool; size: of the split, where it is known."""
         with tf.device("CPU"):
             counted = tf.Variable(0, dtype=tf.int64, trainable=False)
+        begin = Start()
+        if start:
+            begin = Start.after(start, self.batch_size, size or _count(stream(None), packing), self.endless)
 
         @plain
         def one(epoch: tf.Tensor) -> tf.data.Dataset:
-            examples = stream(epoch)
+            seed = draw(self.seed, epoch)
+            examples = stream(seed if self.shuffle else None)
             if self.shuffle:
-                examples = mixed(examples, packing, self.shuffle, draw(self.seed, epoch))
+                arrange = self._sorted(packing, seed)
+                examples = mixed(examples, packing, self.shuffle, seed, arrange=arrange, piece=self.batch_size)
             return without_first(examples, packing, begin.passed(epoch)) if begin.examples else examples
 
+        @plain
         def count(*packed: tf.Tensor) -> Batch:
             counted.assign_add(packing.rows(packed))
             return self._batch(packed, packing)
 
-        batches = exact(epochs(begin, self.endless).flat_map(one), packing, self.batch_size).map(plain(count))
-        return Split(batches.prefetch(tf.data.AUTOTUNE), peek, self.steps_per_epoch, None, lambda: int(counted))
+        dataset = exact(epochs(begin, self.endless).flat_map(one), packing, self.batch_size).map(count)
+        peek = exact(stream(None), packing, self.batch_size).map(plain(lambda *packed: self._batch(packed, packing)))
+        steps = self.steps_per_epoch or (-(-size // self.batch_size) if size else None)
+        if not self.endless and not begin.examples and steps is not None:
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
+        seen = (lambda: int(counted)) if size is None else (lambda: size)
+        return Split(self.reading.finished(dataset, packing), peek, steps, size, seen)
+
+    def _sorted(self, packing: Packing, seed: tf.Tensor) -> Callable[[Packed], Packed] | None:
+        """What puts examples in a random order into one by length."""
+        buckets = self.buckets
+        if buckets is None or not packing.varying:
+            return None
+
+        def by_length(packed: Packed) -> Packed:
+            return packing.take(packed, buckets.order(packing.lengths(packed), self.batch_size, seed))
+
+        return by_length
 
     def _batch(self, packed: Packed, packing: Packing) -> Batch:
         columns = packing.unpack(packed)
-        return {name: column for name, column in columns.items() if name != self.label_key}, columns[self.label_key]
+        label = columns.pop(self.label_key)
+        return self.load(columns), label
+
+
+def _count(batches: tf.data.Dataset, packing: Packing) -> int:
+    return int(batches.reduce(tf.constant(0, tf.int64), plain(lambda total, packed: total + packing.rows(packed))))

@@ -10,9 +10,14 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from configs.errors import TrainingError
+from trainer import columns
+from trainer.columns.stored import loader
+from trainer.buckets import choose_buckets
+from trainer.input_errors import told_by_file
 from trainer.input_pipeline import InputPipeline, Split
-from trainer.memory import bytes_per_example, choose_cache
+from trainer.memory import Room, Sample, choose_cache
 from trainer.packing import Packing
+from trainer.reading import Reading
 from trainer.sections import TrainerSections
 
 
@@ -24,30 +29,42 @@ class Inputs(NamedTuple):
     words: str
 
 
-def open_inputs(
+def open_inputs(  # noqa: PLR0913
     train_patterns: Sequence[str],
     eval_patterns: Sequence[str],
     transform_output: tft.TFTransformOutput,
     sections: TrainerSections,
+    *,
+    start: int = 0,
+    device: str | None = None,
 ) -> Inputs:
-    """Open the transformed examples. Raises TrainingError if a split is empty."""
+    """Open the transformed examples. Raises TrainingError if a split is empty, or a file damaged.
+
+    start: batches that were trained on before; device: to which batches are brought ahead of the step, such as `GPU:0`.
+    """
     spec, train = transform_output.transformed_feature_spec(), sections.train
     train_files, eval_files = _files(train_patterns, "train"), _files(eval_patterns, "eval")
-    cache = choose_cache(
-        train.input.cache, train_files + eval_files, lambda: bytes_per_example(train_files, Packing(spec))
-    )
+    packing = Packing(spec)
+    with told_by_file(train_files, packing):
+        sample = Sample.of(train_files, packing)
+    cache = choose_cache(train.input.cache, train_files + eval_files, Room.here(sample.bytes_each))
+    buckets, why = choose_buckets(train.input.length_buckets, sample.lengths, train.batch_size)
     training = InputPipeline(
         spec,
         sections.label.key,
         train.batch_size,
-        cache.memory,
+        cache.where,
         train.input.shuffle,
         train.seed,
         train.steps_per_epoch,
+        buckets,
+        Reading.of(train.input, device),
+        loader(columns.build(sections.features)),
     )
-    evaluation = dataclasses.replace(training, shuffle=0, steps_per_epoch=None)
-    opened = training.open("train", train_files)
-    return Inputs(opened, evaluation.open("eval", eval_files), cache.why + _small(opened, train.batch_size))
+    evaluation = dataclasses.replace(training, shuffle=0, steps_per_epoch=None, buckets=None)
+    opened = training.open("train", train_files, start)
+    words = cache.why + why + _small(opened, train.batch_size)
+    return Inputs(opened, evaluation.open("eval", eval_files), words)
 
 
 def _files(patterns: Sequence[str], split: str) -> list[str]:

@@ -1,14 +1,17 @@
-"""Whether a split's parsed examples fit in memory, found out before they are read."""
+"""Whether a split's parsed examples fit in memory or on disk, found out before they are read."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import struct
+import tempfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from trainer.packing import Packed, Packing
@@ -23,39 +26,55 @@ CHUNK = 1 << 16
 """Bytes of a file that are looked at at a time."""
 SHARE = 4
 """Parsed examples may take one part in so many of the free memory."""
+DISK_SHARE = 2
+"""And one in so many of what is free on disk."""
+Where = Literal["memory", "disk", "none"]
+KEPT: dict[Where, str] = {
+    "memory": "they stay in memory",
+    "disk": "they stay on disk while the training lasts",
+    "none": "examples are read and parsed in every epoch",
+}
 _CGROUP = Path("/sys/fs/cgroup")
+
+
+class Room(NamedTuple):
+    """What an example takes, and what there is to take, in bytes."""
+
+    each: int
+    memory: int
+    disk: int
+
+    @classmethod
+    def here(cls, each: int) -> Room:
+        """On this machine, where temporary files go."""
+        return cls(each, free_memory(), shutil.disk_usage(tempfile.gettempdir()).free)
 
 
 class Cache(NamedTuple):
     """Where the parsed examples are kept, and why, in words for the training record."""
 
-    memory: bool
+    where: Where
     why: str
 
 
-def choose_cache(
-    choice: Literal["auto", "memory", "none"],
-    files: Sequence[str],
-    measure: Callable[[], int],
-    free: int | None = None,
-) -> Cache:
+def choose_cache(choice: Literal["auto"] | Where, files: Sequence[str], room: Room | None = None) -> Cache:
     """Decide for `train.input.cache`.
 
-    files: of all the splits that would be kept; measure: bytes of a parsed example, asked for with `auto` alone; free:
-    bytes of memory, looked up if None.
+    files: of all the splits that would be kept; room: what an example takes and what there is, for `auto` alone, which
+    needs to know.
     """
-    if choice != "auto":
-        kept = "parsed examples stay in memory" if choice == "memory" else "examples are read and parsed in every epoch"
-        return Cache(choice == "memory", f"{kept}, as `train.input.cache: {choice}` says")
+    if choice != "auto" or room is None:
+        where: Where = "none" if choice == "auto" else choice
+        return Cache(where, f"{KEPT[where].replace('they', 'parsed examples')}, as `train.input.cache: {choice}` says")
     examples = estimate_examples(files)
-    free = free_memory() if free is None else free
-    each = measure()
-    size = examples * each
-    fits = size * SHARE <= free
-    verb = "fit in a quarter" if fits else "take more than a quarter"
-    does = "they stay in memory" if fits else "examples are read and parsed in every epoch"
-    sizes = f"{in_words(size)} ({examples:,} times {each} bytes) {verb} of {in_words(free)} free"
-    return Cache(fits, f"about {sizes}: {does}")
+    size = examples * room.each
+    told = f"about {in_words(size)} ({examples:,} times {room.each} bytes)"
+    if size * SHARE <= room.memory:
+        return Cache("memory", f"{told} fit in a quarter of {in_words(room.memory)} free: {KEPT['memory']}")
+    told = f"{told} take more than a quarter of {in_words(room.memory)} free"
+    if size * DISK_SHARE <= room.disk:
+        return Cache("disk", f"{told}, and fit in half of the {in_words(room.disk)} free on disk: {KEPT['disk']}")
+    return Cache("none", f"{told}, and more than half of the {in_words(room.disk)} free on disk: {KEPT['none']}")
 
 
 def estimate_examples(files: Sequence[str]) -> int:
@@ -70,17 +89,33 @@ def estimate_examples(files: Sequence[str]) -> int:
     return round(seen * sum(sizes) / compressed) if compressed else 0
 
 
-def bytes_per_example(files: Sequence[str], packing: Packing) -> int:
-    """Of the first examples in the files when they are parsed, rounded up; 0 if there are none."""
-    size = examples = 0
+class Sample(NamedTuple):
+    """What the first examples look like when they are parsed."""
+
+    bytes_each: int
+    """Bytes of memory, rounded up."""
+    lengths: np.ndarray | None
+    """Values in the column that has most, of each example; None if all are of fixed size."""
+
+    @classmethod
+    def of(cls, files: Sequence[str], packing: Packing) -> Sample:
+        """Of the first PARSED examples in the files."""
+        batches = list(_first(files, packing))
+        lengths = [one.numpy() for packed in batches if (one := packing.lengths(packed)) is not None]
+        examples = sum(int(packing.rows(packed)) for packed in batches)
+        each = -(-sum(map(_bytes, batches)) // examples) if examples else 0
+        return cls(each, np.concatenate(lengths) if lengths else None)
+
+
+def _first(files: Sequence[str], packing: Packing) -> Iterator[Packed]:
+    left = PARSED
     for file in files:
-        records = tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "").take(PARSED - examples)
+        records = tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "").take(left)
         for serialized in records.batch(PARSED):
-            packed = packing.parse(serialized)
-            size, examples = size + _bytes(packed), examples + int(packing.rows(packed))
-        if examples >= PARSED:
-            break
-    return -(-size // examples) if examples else 0
+            yield packing.parse(serialized)
+            left -= len(serialized)
+        if left <= 0:
+            return
 
 
 def _bytes(packed: Packed) -> int:

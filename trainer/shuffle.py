@@ -5,6 +5,8 @@ All orders follow from the seed and the number of the epoch: a training that is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from trainer.packing import Packed, Packing, plain
@@ -20,12 +22,21 @@ def permutation(size: tf.Tensor | int, seed: tf.Tensor) -> tf.Tensor:
     return tf.random.experimental.stateless_shuffle(tf.range(tf.cast(size, tf.int64)), seed=seed)
 
 
-def mixed(batches: tf.data.Dataset, packing: Packing, buffer: int, seed: tf.Tensor) -> tf.data.Dataset:
+def mixed(  # noqa: PLR0913
+    batches: tf.data.Dataset,
+    packing: Packing,
+    buffer: int,
+    seed: tf.Tensor,
+    *,
+    arrange: Callable[[Packed], Packed] | None = None,
+    piece: int = 1,
+) -> tf.data.Dataset:
     """A stream of packed batches with its examples shuffled through a pool of `buffer` of them.
 
     About half as many fresh examples join the pool, the whole is mixed, and all but a pool of them go on. So an example
     waits as long as in a record-by-record shuffle of the same buffer. The batches that come out have other sizes than
-    those that went in. seed: int64 [2].
+    those that went in: multiples of `piece`, until the last. seed: int64 [2]; arrange: puts what goes on in another
+    order.
     """
     half = max(buffer // 2, 1)
     fresh = gathered(batches, packing, half).concatenate(_nothing(packing))  # the empty one flushes
@@ -36,8 +47,10 @@ def mixed(batches: tf.data.Dataset, packing: Packing, buffer: int, seed: tf.Tens
         together = packing.joined([pool, arriving])
         size = packing.rows(together)
         together = packing.take(together, permutation(size, tf.random.experimental.stateless_fold_in(seed, number)))
-        hold = tf.where(tf.equal(packing.rows(arriving), 0), tf.constant(0, tf.int64), tf.minimum(size, buffer))
-        return packing.cut(together, tf.zeros_like(hold), hold), packing.cut(together, hold, size)
+        goes = tf.maximum(size - buffer, 0) // piece * piece
+        hold = tf.where(tf.equal(packing.rows(arriving), 0), tf.zeros_like(size), size - goes)
+        leaving = packing.cut(together, hold, size)
+        return packing.cut(together, tf.zeros_like(hold), hold), arrange(leaving) if arrange else leaving
 
     return _some(fresh.enumerate().scan(packing.none(), mix), packing)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -51,7 +52,7 @@ class Ragged:
         """Of the levels below the first, their fixed length or None; and the shape of a flat value, as the innermost
         levels of fixed length make it when they are parsed.
         """
-        levels = [getattr(partition, "length", None) for partition in self.feature.partitions]
+        levels: list[Any] = [getattr(partition, "length", None) for partition in self.feature.partitions]
         inner: list[int] = []
         while levels and levels[-1] is not None:
             inner.insert(0, levels.pop())

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from trainer.input_pipeline import InputPipeline
-from trainer.memory import bytes_per_example, choose_cache, estimate_examples, free_memory, in_words
+from trainer.memory import KEPT, Room, Sample, choose_cache, estimate_examples, free_memory, in_words
 from trainer.packing import Packing
 
 SIZES = [130, 1, 0, 2100, 269]
@@ -50,7 +50,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def pipeline(**settings: Any) -> InputPipeline:
-    return InputPipeline(SPEC, "label", **{"batch_size": 64, "in_memory": True, "shuffle": 500, "seed": 3, **settings})
+    return InputPipeline(SPEC, "label", **{"batch_size": 64, "cache": "memory", "shuffle": 500, "seed": 3, **settings})
 
 
 def epoch(dataset: tf.data.Dataset) -> list[list[int]]:
@@ -62,16 +62,16 @@ def flat(batches: list[list[int]]) -> list[int]:
     return [number for batch in batches for number in batch]
 
 
-modes = pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "files"])
+modes = pytest.mark.parametrize("cache", ["memory", "disk", "none"])
 orders = pytest.mark.parametrize("shuffle", [0, 1, 500, 10_000])
 
 
 @modes
 @orders
 def test_every_example_comes_once_an_epoch_in_batches_of_the_exact_size(
-    shards: list[str], in_memory: bool, shuffle: int
+    shards: list[str], cache: str, shuffle: int
 ) -> None:
-    split = pipeline(in_memory=in_memory, shuffle=shuffle).open("train", shards)
+    split = pipeline(cache=cache, shuffle=shuffle).open("train", shards)
     for _ in range(2):
         batches = epoch(split.dataset)
         assert sorted(flat(batches)) == list(range(TOTAL))
@@ -79,16 +79,16 @@ def test_every_example_comes_once_an_epoch_in_batches_of_the_exact_size(
 
 
 @modes
-def test_no_two_epochs_have_a_batch_in_common(shards: list[str], in_memory: bool) -> None:
-    dataset = pipeline(in_memory=in_memory).open("train", shards).dataset
+def test_no_two_epochs_have_a_batch_in_common(shards: list[str], cache: str) -> None:
+    dataset = pipeline(cache=cache).open("train", shards).dataset
     first, second = ({frozenset(batch) for batch in epoch(dataset)} for _ in range(2))
     assert not first & second
 
 
 @modes
-def test_same_seed_gives_the_same_epochs_and_another_seed_others(shards: list[str], in_memory: bool) -> None:
+def test_same_seed_gives_the_same_epochs_and_another_seed_others(shards: list[str], cache: str) -> None:
     def two_epochs(seed: int) -> list[list[list[int]]]:
-        dataset = pipeline(in_memory=in_memory, seed=seed).open("train", shards).dataset
+        dataset = pipeline(cache=cache, seed=seed).open("train", shards).dataset
         return [epoch(dataset), epoch(dataset)]
 
     assert two_epochs(3) == two_epochs(3)
@@ -96,8 +96,8 @@ def test_same_seed_gives_the_same_epochs_and_another_seed_others(shards: list[st
 
 
 @modes
-def test_without_shuffle_examples_keep_the_order_of_one_file(shards: list[str], in_memory: bool) -> None:
-    split = pipeline(in_memory=in_memory, shuffle=0).open("eval", shards[3:4])
+def test_without_shuffle_examples_keep_the_order_of_one_file(shards: list[str], cache: str) -> None:
+    split = pipeline(cache=cache, shuffle=0).open("eval", shards[3:4])
     assert flat(epoch(split.dataset)) == list(range(131, 131 + 2100))
 
 
@@ -111,7 +111,7 @@ def test_memory_shuffle_is_uniform_over_the_whole_split(tmp_path: Path) -> None:
 
 def test_pool_shuffle_moves_examples_as_far_as_a_record_shuffle_of_the_same_buffer(tmp_path: Path) -> None:
     files = write(tmp_path, [4000])
-    ours = np.array(flat(epoch(pipeline(in_memory=False, shuffle=1000).open("train", files).dataset)))
+    ours = np.array(flat(epoch(pipeline(cache="none", shuffle=1000).open("train", files).dataset)))
     stock = np.array(list(tf.data.Dataset.range(4000).shuffle(1000, seed=1).as_numpy_iterator()))
 
     def displacement(order: np.ndarray) -> float:
@@ -122,8 +122,8 @@ def test_pool_shuffle_moves_examples_as_far_as_a_record_shuffle_of_the_same_buff
 
 
 @modes
-def test_columns_are_what_parsing_one_example_at_a_time_gives(shards: list[str], in_memory: bool) -> None:
-    dataset = pipeline(in_memory=in_memory).open("train", shards).dataset
+def test_columns_are_what_parsing_one_example_at_a_time_gives(shards: list[str], cache: str) -> None:
+    dataset = pipeline(cache=cache).open("train", shards).dataset
     for features, label in dataset.take(3):
         assert set(features) == {"id", "half", "pair", "word"}
         for place, number in enumerate(features["id"].numpy()):
@@ -142,23 +142,23 @@ def test_endless_split_in_memory_runs_through_all_examples_before_repeating_any(
 
 
 def test_endless_split_from_files_has_full_batches_and_leaves_no_example_out(shards: list[str]) -> None:
-    split = pipeline(in_memory=False, steps_per_epoch=10).open("train", shards)
+    split = pipeline(cache="none", steps_per_epoch=10).open("train", shards)
     batches = epoch(split.dataset.take(3 * TOTAL // 64))
     assert {len(batch) for batch in batches} == {64}
     assert set(flat(batches)) == set(range(TOTAL))
 
 
 @modes
-def test_batch_larger_than_the_split_is_the_whole_split(shards: list[str], in_memory: bool) -> None:
-    split = pipeline(in_memory=in_memory, batch_size=10_000).open("train", shards)
+def test_batch_larger_than_the_split_is_the_whole_split(shards: list[str], cache: str) -> None:
+    split = pipeline(cache=cache, batch_size=10_000).open("train", shards)
     assert [len(batch) for batch in epoch(split.dataset)] == [TOTAL]
 
 
 @modes
 @pytest.mark.parametrize("sizes", [[0], [0, 0], []])
-def test_empty_split_is_refused_by_name(tmp_path: Path, in_memory: bool, sizes: list[int]) -> None:
+def test_empty_split_is_refused_by_name(tmp_path: Path, cache: str, sizes: list[int]) -> None:
     with pytest.raises(TrainingError, match="the eval split holds no examples"):
-        pipeline(in_memory=in_memory).open("eval", write(tmp_path, sizes))
+        pipeline(cache=cache).open("eval", write(tmp_path, sizes))
 
 
 def test_uncompressed_shards_are_read_too(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_uncompressed_shards_are_read_too(tmp_path: Path) -> None:
 
 
 def test_examples_are_counted_as_they_pass_where_they_are_not_kept(shards: list[str]) -> None:
-    kept, streamed = pipeline().open("train", shards), pipeline(in_memory=False).open("train", shards)
+    kept, streamed = pipeline().open("train", shards), pipeline(cache="none").open("train", shards)
     assert (kept.size, kept.steps) == (TOTAL, 40)
     assert (streamed.size, streamed.steps, streamed.seen()) == (None, None, 0)
     epoch(streamed.dataset)
@@ -181,24 +181,24 @@ def test_packing_gives_back_every_column(shards: list[str]) -> None:
     assert set(unpacked) == set(SPEC)
     for name, column in columns.items():
         np.testing.assert_array_equal(unpacked[name], column)
-    assert bytes_per_example(shards, packing) == 8 + 4 + 2 * 4 + 24 + 4
+    assert Sample.of(shards, packing).bytes_each == 8 + 4 + 2 * 4 + 24 + 4
 
 
-def test_cache_auto_keeps_what_fits_in_a_quarter_of_free_memory(shards: list[str]) -> None:
+@pytest.mark.parametrize(("memory", "disk", "where"), [(4, 0, "memory"), (3.9, 2, "disk"), (3.9, 1.9, "none")], ids=str)
+def test_cache_auto_goes_by_what_is_free(shards: list[str], memory: float, disk: float, where: str) -> None:
     size = TOTAL * 100
-    assert choose_cache("auto", shards, lambda: 100, free=4 * size).memory
-    refused = choose_cache("auto", shards, lambda: 100, free=4 * size - 1)
-    assert not refused.memory
-    assert refused.why == (
-        f"about {in_words(size)} ({TOTAL:,} times 100 bytes) take more than a quarter of {in_words(4 * size - 1)} free:"
-        " examples are read and parsed in every epoch"
-    )
+    room = Room(100, int(memory * size), int(disk * size))
+    cache = choose_cache("auto", shards, room)
+    assert cache.where == where
+    assert f"about {in_words(size)} ({TOTAL:,} times 100 bytes)" in cache.why
+    assert in_words(room.memory if where == "memory" else room.disk) in cache.why
+    assert cache.why.endswith(KEPT[cache.where])
 
 
-@pytest.mark.parametrize(("choice", "memory"), [("memory", True), ("none", False)])
-def test_cache_by_choice_does_not_look_at_the_files(choice: Any, memory: bool) -> None:
-    cache = choose_cache(choice, ["/nowhere"], lambda: 1 // 0)
-    assert cache.memory is memory
+@pytest.mark.parametrize("choice", ["memory", "disk", "none"])
+def test_cache_by_choice_does_not_look_at_the_files(choice: Any) -> None:
+    cache = choose_cache(choice, ["/nowhere"], Room(1, 1, 1))
+    assert cache.where == choice
     assert f"`train.input.cache: {choice}`" in cache.why
 
 

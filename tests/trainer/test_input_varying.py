@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainer.input_pipeline import InputPipeline
-from trainer.memory import bytes_per_example
+from trainer.memory import Sample
 from trainer.packing import Packing
 from trainer.shuffle import exact
 
@@ -136,13 +136,11 @@ def random_rows(count: int, seed: int = 0) -> list[Row]:
     ]
 
 
-@pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "files"])
+@pytest.mark.parametrize("cache", ["memory", "disk", "none"])
 @pytest.mark.parametrize("shuffle", [0, 90])
-def test_every_example_comes_whole_and_once_an_epoch_in_exact_batches(
-    tmp_path: Path, in_memory: bool, shuffle: int
-) -> None:
+def test_every_example_comes_whole_and_once_an_epoch_in_exact_batches(tmp_path: Path, cache: Any, shuffle: int) -> None:
     rows = random_rows(300)
-    pipeline = InputPipeline(SPEC, "label", 64, in_memory, shuffle, seed=1)
+    pipeline = InputPipeline(SPEC, "label", 64, cache, shuffle, seed=1)
     split = pipeline.open("train", write(tmp_path, rows, 3))
     epochs = [[check(features, label, rows) for features, label in split.dataset] for _ in range(2)]
     for batches in epochs:
@@ -173,4 +171,4 @@ def test_lengths_are_of_the_column_with_most_values_and_size_counts_them(tmp_pat
     assert Packing({"id": SPEC["id"]}).lengths((tf.zeros([2, 1]),)) is None
     only = Packing({"words": SPEC["words"]})
     count = sum(len(row["words"]) for row in rows)
-    assert bytes_per_example(write(tmp_path, rows, 1), only) == -(-(8 * 41 + 24 * count) // 40)
+    assert Sample.of(write(tmp_path, rows, 1), only).bytes_each == -(-(8 * 41 + 24 * count) // 40)
