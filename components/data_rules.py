@@ -84,10 +84,14 @@ def missing_label(split: Split, label: LabelConfig) -> Iterator[Finding]:
 
 
 def label_outside_classes(split: Split, label: LabelConfig) -> Iterator[Finding]:
-    """Each label must be one of the classes, or a number for a regression."""
+    """Each label must be one of the classes, a number for a regression, or a word."""
     if not split.present(label.key):
         return
     column = split.columns[label.key]
+    if label.kind == "next_word":
+        if column.HasField("num_stats"):
+            yield Finding(split.name, label.key, "Label is no word", "the column holds numbers; see `data.types`")
+        return
     outside = _not_a_number(column) if label.kind == "regression" else _outside(column, label)
     if outside:
         rule = "Label is no number" if label.kind == "regression" else "Label outside its classes"

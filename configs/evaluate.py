@@ -27,13 +27,22 @@ METRICS = {
         "mean_absolute_error": "MeanAbsoluteError",
         "squared_correlation": "SquaredPearsonCorrelation",
     },
+    "next_word": {
+        "accuracy": "NextWordAccuracy",
+        "top_5_accuracy": "NextWordTop5Accuracy",
+        "crossentropy": "NextWordCrossentropy",
+        "perplexity": "NextWordPerplexity",
+    },
 }
-"""For each kind of label: the metric's name in the config, and its class in TensorFlow Model Analysis."""
+"""For each kind of label: the metric's name in the config, and its class in TensorFlow Model Analysis (which has none
+for next_word; the names are ours)."""
 
-LOWER_IS_BETTER = frozenset({"binary_crossentropy", "crossentropy", "mean_squared_error", "mean_absolute_error"})
+LOWER_IS_BETTER = frozenset(
+    {"binary_crossentropy", "crossentropy", "perplexity", "mean_squared_error", "mean_absolute_error"}
+)
 """Metrics where a smaller value is the better one."""
 
-_METRIC_NAMES: list[JsonValue] = [*sorted(name for names in METRICS.values() for name in names)]
+_METRIC_NAMES: list[JsonValue] = [*sorted({name for names in METRICS.values() for name in names})]
 MetricName = Annotated[str, Field(json_schema_extra={"enum": _METRIC_NAMES})]
 """A name in METRICS. Which ones fit depends on the label, so that configs/rules.py judges them."""
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 
 from configs.data import DataConfig
-from configs.features import CrossedFeature, CustomFeature, Feature, NumericFeature, data_columns
+from configs.features import CrossedFeature, CustomFeature, Feature, NumericFeature, TextFeature, data_columns
 from configs.label import LabelConfig
+from configs.suggest import meant
 from configs.tree import Where
 
 Features = dict[str, Feature]
@@ -20,6 +21,7 @@ FITTING_TYPES = {
     "identity": ("int",),
     "vocabulary": ("int", "string"),
     "hashed": ("int", "string"),
+    "text": ("int", "string"),
     "image": ("bytes",),
 }
 """For each kind of feature over one column: the types of column it takes."""
@@ -29,6 +31,7 @@ REMEDIES = {
     "identity": "use a vocabulary or hashed feature for texts, a bucketized one for fractions",
     "vocabulary": "use a bucketized feature",
     "hashed": "use a bucketized feature",
+    "text": "use a numeric feature",
     "image": "use a vocabulary or hashed feature for texts",
 }
 
@@ -90,9 +93,34 @@ def declared_types_fit_features(features: Features, data: DataConfig) -> Iterato
         fitting = FITTING_TYPES.get(feature.column)
         column = getattr(feature, "key", None) or name
         declared = data.types.get(column)
+        if declared is not None and getattr(feature, "multivalued", False):
+            declared = declared.removesuffix(" list")
         if fitting is not None and declared is not None and declared not in fitting:
             what = f'column "{column}" is {declared} (data.types), and {feature.column} takes {" or ".join(fitting)}'
             yield ("features", name, "column"), f"{what}; {REMEDIES[feature.column]}, or change its type"
+
+
+def next_word_follows_a_text(features: Features, label: LabelConfig) -> Iterator[Finding]:
+    if label.text is None:
+        return
+    where: Where = ("label", "text")
+    feature = features.get(label.text)
+    texts = [name for name, one in features.items() if isinstance(one, TextFeature)]
+    if not isinstance(feature, TextFeature):
+        found = f'"{label.text}" is no feature with `column: text`'
+        yield where, f"{found}{meant(label.text, texts, 'such are')}" if texts else f"{found}; there is none yet"
+    elif feature.hash_buckets is not None:
+        yield where, f'"{label.text}" hashes its words, and which word is meant cannot be told; drop its hash_buckets'
+    elif feature.max_tokens is not None and feature.keep == "first":
+        what = "of a longer text the first words would be kept, and not those that the label follows; say `keep: last`"
+        yield ("features", label.text, "max_tokens"), what
+
+
+def crossed_features_have_one_value(features: Features) -> Iterator[Finding]:
+    for where, name, key in _crossed_keys(features):
+        if key != name and (isinstance(features.get(key), TextFeature) or getattr(features.get(key), "multivalued", 0)):
+            what = f'"{key}" may have several values in an example, and a cross takes one of each key; cross a feature'
+            yield where, f"{what} of the same column without `multivalued`, which takes the first"
 
 
 def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[Finding]:
@@ -102,7 +130,12 @@ def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[F
     if label.kind == "regression" and declared == "string":
         yield ("data", "types", label.key), "the label of a regression is a number; found string; declare int or float"
     texts = any(isinstance(value, str) for value in label.class_values)
-    if label.kind != "regression" and texts != (declared == "string"):
+    if label.kind == "next_word" and declared != "string":
+        yield (
+            ("data", "types", label.key),
+            f"the label is a word, and its column is declared {declared}; declare string",
+        )
+    elif label.kind not in {"regression", "next_word"} and texts != (declared == "string"):
         now, fit = ("texts", "string") if texts else ("integers", "int")
         what = f"the label's classes are {now}, and its column is declared {declared}"
         yield ("data", "types", label.key), f"{what}; declare {fit}, or list its values in label.classes"
@@ -142,4 +175,6 @@ RULES: tuple[Callable[..., Iterator[Finding]], ...] = (
     crossed_columns_are_not_float,
     declared_types_fit_features,
     declared_type_fits_label,
+    next_word_follows_a_text,
+    crossed_features_have_one_value,
 )

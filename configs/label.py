@@ -13,35 +13,53 @@ class LabelConfig(Section):
     """What is predicted.
 
     In the transformed examples it keeps its key: float32 [batch] for binary and regression, int64 [batch] (the class
-    id) for multiclass.
+    id) for multiclass and next_word.
     """
 
     key: Name
     """The data column."""
-    kind: Literal["binary", "multiclass", "regression"]
+    kind: Literal["binary", "multiclass", "regression", "next_word"]
     """binary: two classes, the model gives the probability of the second; multiclass: the model gives a probability for
-    each class; regression: a number."""
+    each class; regression: a number; next_word: the word after a text, the model gives a probability for each word of
+    that text's vocabulary, and a last one for all words outside it (only `model.kind: text`)."""
     classes: (
         Annotated[int, Field(ge=2, le=1_000_000)] | Annotated[tuple[str | int, ...], Field(min_length=2)] | None
     ) = None
     """The values of the column, in the order of the class ids: a list, or a count n for integers 0..n-1. Needed for
     multiclass; for binary the default is `[0, 1]`."""
+    text: Name | None = None
+    """Needed for next_word: the feature (`column: text`) whose words the label follows. The label's text goes through
+    the same steps, and its first word is what is predicted."""
 
     @property
     def num_classes(self) -> int:
-        """Width of the model's output: 1 for binary and regression, else the number of classes."""
-        if self.kind != "multiclass" or self.classes is None:
+        """Width of the model's output: 1 for binary and regression, else the number of classes; for next_word known
+        once the vocabulary is (`with_classes`).
+        """
+        if self.kind in ("binary", "regression") or self.classes is None:
             return 1
         return self.classes if isinstance(self.classes, int) else len(self.classes)
 
     @property
     def class_values(self) -> tuple[str | int, ...]:
-        """The values of the column in the order of their class ids; empty for regression."""
-        if self.kind == "regression":
+        """The values of the column in the order of their class ids; empty for regression and next_word."""
+        if self.kind in ("regression", "next_word"):
             return ()
         if self.classes is None:
             return (0, 1)
         return tuple(range(self.classes)) if isinstance(self.classes, int) else self.classes
+
+    def with_classes(self, number: int) -> LabelConfig:
+        """The same with so many classes."""
+        return self.model_copy(update={"classes": number})
+
+    @model_validator(mode="after")
+    def _text_fits_kind(self) -> LabelConfig:
+        if self.kind == "next_word" and self.text is None:
+            raise ValueError("a next_word label needs `text`: the name of the text feature that it follows")
+        if self.kind != "next_word" and self.text is not None:
+            raise ValueError(f"a {self.kind} label follows no `text`; remove it or set `kind: next_word`")
+        return self
 
     @model_validator(mode="after")
     def _classes_fit_kind(self) -> LabelConfig:
@@ -52,8 +70,8 @@ class LabelConfig(Section):
             )
         if self.kind == "binary" and len(values) != 2:
             raise ValueError(f"a binary label has two classes; got {len(values)}. For more, set `kind: multiclass`")
-        if self.kind == "regression" and self.classes is not None:
-            raise ValueError("a regression label has no `classes`; remove them or set `kind: multiclass`")
+        if self.kind in ("regression", "next_word") and self.classes is not None:
+            raise ValueError(f"a {self.kind} label has no `classes`; remove them or set `kind: multiclass`")
         if len({type(value) for value in values}) > 1 or len(set(values)) != len(values):
             raise ValueError(f"`classes` must be all strings or all integers, each once; got {list(values)}")
         return self

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from configs.features import Feature
+from configs.features import Feature, TextFeature
 from configs.image import ImageFeature
-from configs.models import ImageModel, ModelConfig, OwnModel
+from configs.label import LabelConfig
+from configs.models import ImageModel, ModelConfig, OwnModel, TextModel
+from configs.suggest import meant
 from configs.tree import Where
+from configs.words import either
 
 Finding = tuple[Where, str]
 
@@ -24,4 +27,23 @@ def images_are_seen(model: ModelConfig, features: dict[str, Feature]) -> Iterato
             yield ("features", name, "column"), what
 
 
-RULES: tuple[Callable[..., Iterator[Finding]], ...] = (images_are_seen,)
+def texts_are_read(model: ModelConfig, features: dict[str, Feature], label: LabelConfig) -> Iterator[Finding]:
+    texts = [name for name, feature in features.items() if isinstance(feature, TextFeature)]
+    if label.kind == "next_word" and not isinstance(model, TextModel | OwnModel):
+        yield ("model", "kind"), f"`label.kind: next_word` needs `kind: text`; found {model.kind}"
+    if not isinstance(model, TextModel):
+        return
+    if not texts:
+        yield ("model", "kind"), "`kind: text` needs a feature with `column: text`; add one, or use another kind"
+    elif model.text is not None and model.text not in texts:
+        yield (
+            ("model", "text"),
+            f'"{model.text}" is no feature with `column: text`{meant(model.text, texts, "such are")}',
+        )
+    elif model.text is None and label.text is None and len(texts) > 1:
+        yield ("model", "kind"), f"which text is it to read? Say `text:` {either(texts)}"
+    elif label.text is not None and model.text not in {None, label.text}:
+        yield ("model", "text"), f'the label follows "{label.text}" (label.text); read that, or remove the line'
+
+
+RULES: tuple[Callable[..., Iterator[Finding]], ...] = (images_are_seen, texts_are_read)

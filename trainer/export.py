@@ -74,6 +74,8 @@ class Signatures:
         self.model_inputs = signature_names(model.input)
         self.transform = tf.function(self._transform, input_signature=[_sparse_spec(self.raw_spec)], autograph=False)
         features = {name: _input_spec(x) for name, x in model.input.items()}
+        self.more: dict[str, tuple[Callable[[Columns], Columns], Any]] = {}
+        """Further signatures: name → function and the specification of its argument."""
         self.predict = tf.function(
             lambda features: model(features, training=False), input_signature=[features], autograph=False
         )
@@ -89,6 +91,7 @@ class Signatures:
             "serving_raw": (self.predict_raw, _named_spec(self.raw_inputs, raw)),
             "serving_transformed": (self.predict_transformed, _named_spec(self.model_inputs, features)),
             "transform_features": (self.transform_examples, examples),
+            **self.more,
         }
 
     def predict_examples(self, examples: tf.Tensor) -> Columns:
@@ -113,6 +116,15 @@ class Signatures:
         """Signature `transform_features`."""
         features = self.transform(tf.io.parse_example(examples, _varlen(self.raw_spec)))
         return {name: dense(x) for name, x in features.items()}
+
+    def transform_text(self, key: str, texts: tf.Tensor) -> Columns:
+        """The features of texts [batch] in the data column `key`, where all other columns are missing."""
+        return self.transform(
+            {
+                name: _present(texts) if name == key else _nothing(spec.dtype, tf.size(texts, tf.int64))
+                for name, spec in self.raw_spec.items()
+            }
+        )
 
     def _predict(self, raw: Mapping[str, tf.SparseTensor], batch: tf.Tensor) -> Columns:
         label = _nothing(self.raw_spec[self.label_key].dtype, batch)

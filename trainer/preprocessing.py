@@ -28,7 +28,7 @@ def transform(
     """`preprocessing_fn` for parsed sections."""
     built = columns.build(sections.features)
     batch = Batch(inputs, built, by_span=by_span)
-    outputs = {sections.label.key: transform_label(sections.label, batch.raw(sections.label.key))}
+    outputs = {sections.label.key: transform_label(sections.label, batch)}
     for name, column in built.items():
         with naming(name):
             outputs[name] = column.transform(batch)

@@ -8,12 +8,13 @@ import keras
 import tensorflow_transform as tft
 
 from configs.features import data_columns
-from trainer import columns, models
+from trainer import columns, generation, models
 from trainer.columns.stored import from_stored
 from trainer.export import Signatures, export
 from trainer.fitting import WEIGHTS, fit
 from trainer.inputs import open_inputs
 from trainer.job import Job
+from trainer.label import with_vocabulary
 from trainer.label_scale import adapt
 from trainer.launch import launch
 from trainer.out_of_memory import out_of_memory_told
@@ -39,6 +40,9 @@ def run_fn(fn_args: FnArgs) -> None:
     several = columns_of_several(sections)
     of_stored = from_stored(model, columns.build(sections.features))
     signatures = Signatures(of_stored, transform_output, raw_columns(sections), sections.label.key, several)
+    if sections.label.text is not None:
+        built = columns.build(sections.features)
+        signatures.more["generate"] = generation.signature(built, sections.label.text, signatures, transform_output)
     export(fn_args.serving_model_dir, signatures, job.run_dir / WEIGHTS)
 
 
@@ -49,9 +53,9 @@ def train(job: Job, choice: Choice) -> keras.Model:
     """
     sections, transform_output = job.sections, job.transformed
     strategy = opened(choice)
-    keras.utils.set_random_seed(sections.train.seed)
     inputs = open_inputs(job.train_files, job.eval_files, transform_output, sections)
     with strategy.scope():
+        keras.utils.set_random_seed(sections.train.seed)
         model = build_model(sections, transform_output)
         adapt(model, inputs.train)
         with place_to_write(job.run_dir, choice) as directory:
@@ -70,9 +74,11 @@ def _trained_apart(job: Job) -> keras.Model:
 def build_model(sections: TrainerSections, transform_output: tft.TFTransformOutput) -> keras.Model:
     """The model that the config describes, with new weights."""
     built = columns.build(sections.features)
-    features = columns.ModelInputs(built, columns.vocabulary_size(transform_output), sections.model.embedding)
+    vocabulary_size = columns.vocabulary_size(transform_output)
+    features = columns.ModelInputs(built, vocabulary_size, sections.model.embedding)
+    label = with_vocabulary(sections.label, built, vocabulary_size)
     with computing_in(sections.train.precision):
-        model = models.build(features, sections.label, sections.model)
+        model = models.build(features, label, sections.model)
     check_float32(model, sections.model.kind)
     return model
 

@@ -6,8 +6,14 @@ from __future__ import annotations
 
 from components.evaluation.binary import Binary
 from components.evaluation.multiclass import Multiclass
+from components.evaluation.next_word import NextWord
 from components.evaluation.regression import Regression
 from components.evaluation.tally import Measure
 
-MEASURES: dict[str, Measure] = {"binary": Binary(), "multiclass": Multiclass(), "regression": Regression()}
+MEASURES: dict[str, Measure] = {
+    "binary": Binary(),
+    "multiclass": Multiclass(),
+    "next_word": NextWord(),
+    "regression": Regression(),
+}
 """For each kind of label, what is measured."""

@@ -11,6 +11,7 @@ from configs.models.dcn import DcnModel
 from configs.models.dnn import DnnModel
 from configs.models.image import AugmentConfig, BackboneConfig, ImageModel
 from configs.models.own import OWN, OwnModel
+from configs.models.text import TextModel
 from configs.models.wide_and_deep import WideAndDeepModel
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "ModelBase",
     "ModelConfig",
     "OwnModel",
+    "TextModel",
     "WideAndDeepModel",
 ]
 
@@ -44,6 +46,7 @@ ModelConfig = Annotated[
     | Annotated[WideAndDeepModel, Tag("wide_and_deep")]
     | Annotated[DcnModel, Tag("dcn")]
     | Annotated[ImageModel, Tag("image")]
+    | Annotated[TextModel, Tag("text")]
     | Annotated[OwnModel, Tag(OWN)],
     Field(discriminator=Discriminator(_tag), json_schema_extra={"discriminator": {"propertyName": "kind"}}),
 ]

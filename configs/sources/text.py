@@ -23,8 +23,9 @@ class TextSource(FileSource):
 
     kind: Literal["text"]
     """`text`."""
-    unit: Literal["line", "file"] = "line"
-    """What is one text: a line, or a whole file (of at most 256 MiB)."""
+    unit: Literal["line", "file", "string"] = "line"
+    """What is one text: a line, a whole file (of at most 256 MiB), or a string in a Python file, such as its
+    documentation."""
     window: Length | None = None
     """Words in an example, which the word after them is the label of; null: each text is an example."""
     stride: Length = 1

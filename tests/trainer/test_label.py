@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from configs.label import LabelConfig
-from trainer.columns import MISSING_INTEGER, Raw
+from trainer.columns import MISSING_INTEGER, Batch
 from trainer.label import transform_label
 
 WHOLE = tf.constant([[1], [0], [2], [-1], [MISSING_INTEGER]], tf.int64)
@@ -18,7 +18,7 @@ TEXT = tf.constant(["yes", "no", "ja", "東京", ""])
 
 
 def label(tensor: tf.Tensor, kind: Any, classes: Any = None) -> np.ndarray:
-    return transform_label(LabelConfig(key="y", kind=kind, classes=classes), Raw("y", tensor)).numpy()
+    return transform_label(LabelConfig(key="y", kind=kind, classes=classes), Batch({"y": tensor}, {})).numpy()
 
 
 @pytest.mark.parametrize(

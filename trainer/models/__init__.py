@@ -15,10 +15,10 @@ import keras
 
 from configs.errors import TrainingError
 from configs.label import LabelConfig
-from configs.models import DcnModel, DnnModel, ImageModel, ModelConfig, OwnModel, WideAndDeepModel
+from configs.models import DcnModel, DnnModel, ImageModel, ModelConfig, OwnModel, TextModel, WideAndDeepModel
 from trainer.columns import ModelInputs
 from trainer.hooks import resolve
-from trainer.models import dcn, dnn, image, wide_and_deep
+from trainer.models import dcn, dnn, image, text, wide_and_deep
 
 __all__ = ["KINDS", "Builder", "build"]
 
@@ -29,6 +29,7 @@ KINDS: dict[type, Builder] = {
     DcnModel: dcn.build,
     DnnModel: dnn.build,
     ImageModel: image.build,
+    TextModel: text.build,
     WideAndDeepModel: wide_and_deep.build,
 }
 """Which function builds which `kind:` of model."""

@@ -11,7 +11,7 @@ from configs.models import ModelBase
 from trainer.label_scale import unscale
 from trainer.nearest import unknown
 
-HEADS = {"binary": "sigmoid", "multiclass": "softmax"}
+HEADS = {"binary": "sigmoid", "multiclass": "softmax", "next_word": "softmax"}
 """For each kind of classes the activation of the model's output."""
 
 

@@ -19,6 +19,7 @@ from components.example_gen.sources.base import Reading, Skipped, Spread, Survey
 from components.example_gen.span_paths import glob_of
 from components.example_gen.storage import resolve, stats
 from components.example_gen.text.read import Stretch, Texts, decoded, lines, whole
+from components.example_gen.text.strings import strings
 from components.example_gen.text.windows import Windows, windows
 from components.example_gen.types import Kind
 from configs.errors import DataError
@@ -61,7 +62,7 @@ class TextFiles:
         length = part_length(sum(sizes))
         pieces, own = [], []
         for path, size in zip(self.files, sizes, strict=True):
-            whole_file = self.source.unit == "file" or is_gzip(path)
+            whole_file = self.source.unit != "line" or is_gzip(path)
             ranges = [(0, None)] if whole_file else cut(size, length)
             pieces += [Stretch(path, start, end) for start, end in ranges]
             own += [size // len(ranges)] * len(ranges)
@@ -95,8 +96,8 @@ class TextFiles:
 
     def _texts(self, part: tuple[Stretch, ...]) -> Iterator[tuple[pa.StringArray, pa.StringArray, Skipped]]:
         """The texts that are kept, what tells them apart, and what could not be read."""
-        files = self.source.unit == "file"
-        found = whole([own.path for own in part]) if files else chain.from_iterable(map(lines, part))
+        read = {"file": whole, "string": strings}.get(self.source.unit)
+        found = read([own.path for own in part]) if read else chain.from_iterable(map(lines, part))
         for texts in found:
             values, places, skipped = decoded(texts, skip_bad=self.reading.skip_bad)
             values = pc.utf8_trim_whitespace(values)
