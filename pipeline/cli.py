@@ -12,6 +12,7 @@ VERBS = {
     "validate": "validate",
     "run": "run",
     "report": "report",
+    "tensorboard": "tensorboard",
     "compile": "compile_",
     "verify": "verify",
     "doctor": "doctor",

@@ -79,7 +79,7 @@ class Profile(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Remember where the optimizer's count stands, in a training that goes on from a checkpoint."""
-        self._iterations = int(self.model.optimizer.iterations)
+        self._iterations = int(self.model.optimizer._iterations)
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Start the profiler where the range begins; open the marker."""
@@ -136,7 +136,7 @@ class Profile(keras.callbacks.Callback):
         known = (self.params or {}).get("steps")
         if known is not None:
             return int(min(batch + 1, known))
-        made = int(self.model.optimizer.iterations) - self._iterations - self._before
+        made = int(self.model.optimizer._iterations) - self._iterations - self._before
         return made if self._reached < made <= batch + 1 else batch + 1
 
     def _close(self) -> None:

@@ -1,0 +1,1 @@
+"""TensorBoard over the runs of a pipeline, with the profile plugin, also where there is no internet."""
