@@ -51,6 +51,7 @@ def _refusal(item: Any, tree: Tree) -> Refusal:
     if kind.startswith("union_tag") and not isinstance(descend(tree, where).value, dict):
         kind = "no_settings"
     elif kind.startswith("union_tag"):
+        schema = _tagged(schema)
         where = (*where, schema["discriminator"]["propertyName"])
     return Refusal(kind, where, schema, union, reason)
 
@@ -59,15 +60,22 @@ def follow(location: Iterable[str | int]) -> tuple[Where, Schema, Where | None]:
     """From pydantic's location, which also names kinds and alternatives, to the way in the file and its schema."""
     where: Where = ()
     schema, union = json_schema(), None
+    every = schema
     for step in location:
         schema = resolved(schema)
         if step in tags(schema):
             schema = tags(schema)[str(step)]
         elif len(branches(schema)) > 1 and union != where:
-            union = where  # the step names an alternative
+            union, every = where, schema  # the step names an alternative
+            schema = _tagged(schema) if str(step).startswith("tagged-union[") else schema
         else:
             schema, where = _step(schema, step), (*where, step)
-    return where, schema, union
+    return where, every if where == union else schema, union
+
+
+def _tagged(schema: Schema) -> Schema:
+    """The alternative whose kind a setting of its own tells."""
+    return next(branch for branch in branches(schema) if tags(branch))
 
 
 def _step(schema: Schema, step: str | int) -> Schema:
@@ -85,12 +93,16 @@ def _step(schema: Schema, step: str | int) -> Schema:
 
 
 def _closest(refusals: list[Refusal]) -> list[Refusal]:
-    """Of the alternatives of one value, those that got furthest into it."""
-    depth: dict[Where, int] = {}
+    """Of the alternatives of one value, those that got furthest into it, to our own check if one did."""
+    depth: dict[Where, tuple[int, bool]] = {}
     for refusal in refusals:
         if refusal.union is not None:
-            depth[refusal.union] = max(depth.get(refusal.union, 0), len(refusal.where))
-    return [refusal for refusal in refusals if refusal.union is None or len(refusal.where) == depth[refusal.union]]
+            depth[refusal.union] = max(depth.get(refusal.union, (0, False)), _depth(refusal))
+    return [refusal for refusal in refusals if refusal.union is None or _depth(refusal) == depth[refusal.union]]
+
+
+def _depth(refusal: Refusal) -> tuple[int, bool]:
+    return len(refusal.where), bool(refusal.reason)
 
 
 def _misspelt(missing: Refusal, unknown: list[Where]) -> bool:

@@ -1,8 +1,8 @@
 """Settings laid over settings: a profile's file beside the config's, and `--set` values over both.
 
-Mappings merge, everything else replaces. The exceptions are a feature whose `column:` changes, and a source or a model
-whose `kind:` does: settings of the old kind would be mistakes under the new one, so the new one replaces the old one
-whole.
+Mappings merge, everything else replaces. The exceptions are a feature whose `column:` changes, a source, a model or an
+optimizer whose `kind:` does, and a learning rate whose `schedule:` does: settings of the old kind would be mistakes
+under the new one, so the new one replaces the old one whole.
 """
 
 from __future__ import annotations
@@ -15,8 +15,13 @@ from configs.suggest import did_you_mean, listed
 from configs.tree import Mistake, Place, Tree
 from configs.yaml_tree import read
 
-KINDS: dict[tuple[str, ...], str | None] = {("data", "source"): None, ("model",): DEFAULT_KIND}
-"""The sections whose `kind:` chooses their settings, and the kind of one that does not say it."""
+KINDS: dict[tuple[str, ...], tuple[str, str | None]] = {
+    ("data", "source"): ("kind", None),
+    ("model",): ("kind", DEFAULT_KIND),
+    ("train", "optimizer"): ("kind", None),
+    ("train", "learning_rate"): ("schedule", None),
+}
+"""The sections of which one setting chooses the others: which it is, and what it is where it is not said."""
 FEATURE_DEPTH = 2  # features.<name>
 
 
@@ -32,7 +37,8 @@ def lay(lower: Tree, upper: Tree, above: tuple[str, ...] = ()) -> Tree:
 
 def _other_kind(lower: Tree, upper: Tree, above: tuple[str, ...]) -> bool:
     if above in KINDS:
-        old, new = _setting(lower, "kind") or KINDS[above], _setting(upper, "kind")
+        tag, default = KINDS[above]
+        old, new = _setting(lower, tag) or default, _setting(upper, tag)
     elif len(above) == FEATURE_DEPTH and above[0] == "features":
         old, new = _setting(lower, "column"), _setting(upper, "column")
     else:

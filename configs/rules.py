@@ -10,15 +10,14 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from configs import feature_rules, kubeflow_rules, span_rules
+from configs import feature_rules, kubeflow_rules, model_rules, span_rules, train_rules
 from configs.data import DataConfig
 from configs.evaluate import METRICS, EvaluateConfig
 from configs.features import Feature
-from configs.keras_names import ACTIVATIONS, OPTIMIZERS
+from configs.keras_names import ACTIVATIONS
 from configs.label import LabelConfig
-from configs.models import DnnModel, ModelConfig
+from configs.models import DcnModel, DnnModel, ModelConfig
 from configs.suggest import did_you_mean, meant
-from configs.train import TrainConfig
 from configs.tree import Where
 from configs.words import either
 
@@ -90,7 +89,16 @@ def _unfit_metric(name: str, kind: str) -> str:
 
 
 SHARES = frozenset(
-    {"auc", "auc_precision_recall", "binary_accuracy", "precision", "recall", "accuracy", "squared_correlation"}
+    {
+        "auc",
+        "auc_precision_recall",
+        "binary_accuracy",
+        "precision",
+        "recall",
+        "accuracy",
+        "top_5_accuracy",
+        "squared_correlation",
+    }
 )
 """Metrics that lie between 0 and 1."""
 
@@ -105,12 +113,6 @@ def thresholds_can_be_met(evaluate: EvaluateConfig) -> Iterator[Finding]:
             yield (*where, "max"), f"found {threshold.max:g}, but {name} is never below 0, so no model could pass"
 
 
-def optimizer_is_known(train: TrainConfig) -> Iterator[Finding]:
-    if train.optimizer.lower() not in OPTIMIZERS:
-        name = train.optimizer
-        yield ("train", "optimizer"), f'Keras has no optimizer "{name}"{meant(name, OPTIMIZERS, "it has")}'
-
-
 def activation_is_known(model: ModelConfig) -> Iterator[Finding]:
     if model.activation not in ACTIVATIONS:
         name = model.activation
@@ -118,9 +120,12 @@ def activation_is_known(model: ModelConfig) -> Iterator[Finding]:
 
 
 def deep_part_sees_something(model: ModelConfig, features: dict[str, Feature]) -> Iterator[Finding]:
-    """A `dnn` has only the deep part; without a feature there it has no input."""
-    if isinstance(model, DnnModel) and not any(getattr(feature, "deep", True) for feature in features.values()):
-        what = "`kind: dnn` sees no feature: all have `deep: false`; set `deep: true` in some, or `kind: wide_and_deep`"
+    """A `dnn` or `dcn` has only the deep part; without a feature there it has no input."""
+    if isinstance(model, DnnModel | DcnModel) and not any(
+        getattr(feature, "deep", True) for feature in features.values()
+    ):
+        what = f"`kind: {model.kind}` sees no feature: all have `deep: false`; set `deep: true` in some, or"
+        what += " `kind: wide_and_deep`"
         yield ("model", "kind"), what
 
 
@@ -132,10 +137,11 @@ RULES: tuple[Rule, ...] = (
     metrics_fit_the_label,
     thresholds_are_of_metrics,
     thresholds_can_be_met,
-    optimizer_is_known,
     activation_is_known,
     deep_part_sees_something,
     *feature_rules.RULES,
+    *model_rules.RULES,
     *span_rules.RULES,
+    *train_rules.RULES,
     *kubeflow_rules.RULES,
 )

@@ -86,11 +86,12 @@ def _section(name: str, schema: Schema) -> Iterator[str]:
 
 
 def _kinds(name: str, schema: Schema) -> Iterator[str]:
-    """For a setting whose `kind:` chooses its settings: a table for each kind."""
-    for kind, section in tags(schema).items():
-        yield f"### {name} with kind: {kind}\n"
-        yield documentation(section) + "\n"
-        yield from _table("", section)
+    """For a setting of which one (`kind:`) chooses the others: a table for each kind."""
+    for branch in branches(schema):
+        for kind, section in tags(branch).items():
+            yield f"### {name} with {branch['discriminator']['propertyName']}: {kind}\n"
+            yield documentation(section) + "\n"
+            yield from _table("", section)
 
 
 def _twin(section: Schema, setting: str, inner: Schema) -> str | None:

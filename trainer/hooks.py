@@ -38,9 +38,9 @@ def _named(function: Callable[..., Any], path: str, where: str) -> Callable[...,
     """The function, whose own errors become TrainingErrors that name the setting, the function and the line."""
 
     @functools.wraps(function)
-    def call(*args: Any) -> Any:
+    def call(*args: Any, **settings: Any) -> Any:
         try:
-            return function(*args)
+            return function(*args, **settings)
         except TrainingError:
             raise
         except Exception as error:

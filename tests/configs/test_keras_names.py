@@ -1,11 +1,13 @@
-"""The names of optimizers and activations are those of the installed Keras."""
+"""The names of optimizers, their arguments and activations are those of the installed Keras."""
 
 from __future__ import annotations
+
+import inspect
 
 import keras
 import pytest
 
-from configs.keras_names import ACTIVATIONS, OPTIMIZERS
+from configs.keras_names import ACTIVATIONS, OPTIMIZER_ARGUMENTS, OPTIMIZERS, SET_ELSEWHERE, SHARED_ARGUMENTS
 
 
 def test_the_optimizers_are_those_of_keras_that_stand_alone() -> None:
@@ -18,6 +20,27 @@ def test_the_optimizers_are_those_of_keras_that_stand_alone() -> None:
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_keras_makes_each_optimizer_by_its_name(name: str) -> None:
     assert type(keras.optimizers.get(name)).__name__.lower() == name
+
+
+DEFAULTS: dict[str, tuple[type, ...]] = {
+    "a number": (float, int),
+    "a whole number": (int,),
+    "true or false": (bool,),
+    "a number or null": (float, type(None)),
+    "a whole number or null": (int, type(None)),
+    "a list of texts or null": (type(None),),
+}
+"""For what is allowed for an argument, the types that Keras' default may have."""
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_arguments_are_those_of_keras_and_their_kinds_those_of_its_defaults(name: str) -> None:
+    parameters = dict(inspect.signature(type(keras.optimizers.get(name)).__init__).parameters)
+    arguments = OPTIMIZER_ARGUMENTS[name] | SHARED_ARGUMENTS
+    assert set(arguments) == parameters.keys() - SET_ELSEWHERE.keys() - {"self", "name", "kwargs"}
+    assert SET_ELSEWHERE.keys() <= parameters.keys()
+    for argument, kind in arguments.items():
+        assert type(parameters[argument].default) in DEFAULTS[kind], argument
 
 
 def test_the_activations_are_those_of_keras() -> None:

@@ -9,6 +9,8 @@ import pytest
 from configs.errors import ConfigError
 from configs.json_schema import json_schema, tags
 from configs.loader import load, load_with_places
+from configs.suggest import listed
+from configs.train import TrainConfig
 from configs.words import either
 
 SECTIONS = {
@@ -21,7 +23,7 @@ KINDS = "numeric, bucketized, identity, vocabulary, hashed, crossed or custom"
 MODELS = either(tags(json_schema()["properties"]["model"]))
 DOTTED = "a dotted path, such as my_package.my_module.my_function"
 SECTION_NAMES = "pipeline, data, label, features, model, train, evaluate, deploy, beam, kubeflow"
-TRAIN = "epochs, steps_per_epoch, batch_size, optimizer, learning_rate, early_stopping, seed, input"
+TRAIN, TRAIN_8 = listed(TrainConfig.model_fields, 16), listed(TrainConfig.model_fields, 8)
 
 
 def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
@@ -72,9 +74,9 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
         ("train: {batchSize: 3}", f'train.batchSize: no such setting; train has: {TRAIN}; did you mean "batch_size"?'),
         (
             "train: epochs:5",
-            f'train: found the text "epochs:5"; allowed: settings ({TRAIN}); put a space after the colon',
+            f'train: found the text "epochs:5"; allowed: settings ({TRAIN_8}); put a space after the colon',
         ),
-        ("train: [1]", f"train: found a list of 1; allowed: settings ({TRAIN})"),
+        ("train: [1]", f"train: found a list of 1; allowed: settings ({TRAIN_8})"),
         ("trian: {}", f'trian: no such setting; a config has: {SECTION_NAMES}; did you mean "train"?'),
         ("epochs: 5", f'epochs: no such setting; a config has: {SECTION_NAMES}; did you mean "train.epochs"?'),
         (

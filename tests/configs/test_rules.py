@@ -96,9 +96,6 @@ BROKEN = {
             "model could pass",
         ),
     ],
-    "optimizer_is_known": [
-        ("train: {optimizer: adm}", '1: train.optimizer: Keras has no optimizer "adm"; did you mean "adam"?')
-    ],
     "activation_is_known": [
         ("model: {activation: reul}", '1: model.activation: Keras has no activation "reul"; did you mean "relu"?')
     ],
@@ -250,6 +247,43 @@ BROKEN = {
             "data: {source: {kind: csv, path: '{SPAN}.csv'}, spans: [3, 1]}",
             "1: data.spans: the range starts with 3, after its end, 1",
         ),
+    ],
+    "optimizer_is_known": [
+        ("train: {optimizer: adm}", '1: train.optimizer: Keras has no optimizer "adm"; did you mean "adam"?'),
+        (
+            "train: {optimizer: {kind: sdg}}",
+            '1: train.optimizer.kind: Keras has no optimizer "sdg"; did you mean "sgd"?',
+        ),
+        (
+            "train: {optimizer: mine..Slow}",
+            '1: train.optimizer: "mine..Slow" is no dotted path, such as my_package.my_module.MyOptimizer',
+        ),
+    ],
+    "optimizer_takes_its_arguments": [
+        (
+            "train: {optimizer: {kind: sgd, momentumm: 0.5}}",
+            "1: train.optimizer.momentumm: sgd has no such argument; it has: momentum, nesterov, weight_decay, "
+            'use_ema, ema_momentum, ema_overwrite_frequency, loss_scale_factor; did you mean "momentum"?',
+        ),
+        (
+            "train: {optimizer: {kind: adam, beta_1: high}}",
+            '1: train.optimizer.beta_1: found "high"; allowed: a number',
+        ),
+        (
+            "train: {optimizer: {kind: muon, ns_steps: 2.5}}",
+            "1: train.optimizer.ns_steps: found 2.5; allowed: a whole number",
+        ),
+        (
+            "train: {optimizer: {kind: mine.Slow, clipnorm: 1}}",
+            "1: train.optimizer.clipnorm: this is set by train.clip.norm; move it there",
+        ),
+    ],
+    "averages_count_optimizer_steps": [
+        (
+            "train: {gradient_accumulation: 2, optimizer: {kind: adam, use_ema: true}}",
+            "1: train.optimizer.use_ema: Keras averages the weights after every batch, not after every optimizer step, "
+            "so this does not go with train.gradient_accumulation; remove one of them",
+        )
     ],
     "components_are_known": [
         (

@@ -15,7 +15,7 @@ from configs.label import LabelConfig
 from configs.models import OWN, OwnModel
 from configs.train import TrainConfig
 from trainer import columns, models
-from trainer.objective import compile_model, optimizer
+from trainer.objective import compile_model
 from trainer.sections import TrainerSections
 
 FEATURES = {
@@ -175,16 +175,6 @@ def test_builder_that_gives_no_fitting_model_is_refused(hooks: str, function: st
 def test_builder_in_a_module_that_is_not_there_is_refused() -> None:
     with pytest.raises(TrainingError, match=r"model\.kind: cannot import 'no_such_module'"):
         build({"kind": "no_such_module.build"})
-
-
-def test_optimizer_is_found_by_name_in_any_case() -> None:
-    assert isinstance(optimizer("AdamW", 0.5), keras.optimizers.AdamW)
-    assert float(optimizer("sgd", 0.5).learning_rate) == 0.5
-
-
-def test_unknown_optimizer_offers_the_nearest() -> None:
-    with pytest.raises(TrainingError, match=r"train.optimizer: 'adamm' is unknown to Keras. Did you mean adam"):
-        optimizer("adamm", 0.1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""The optimizer that the config names, with its arguments, learning rate, clipping and accumulation.
+
+optimizer(TrainConfig(optimizer="sgd"), batches=1000)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+
+from configs.errors import TrainingError
+from configs.keras_names import OPTIMIZER_ARGUMENTS, SHARED_ARGUMENTS
+from configs.optimizer import OptimizerConfig, optimizer_config
+from configs.train import TrainConfig
+from trainer.hooks import resolve
+from trainer.nearest import unknown
+from trainer.schedules import learning_rate
+
+Kind = Callable[..., keras.optimizers.Optimizer]
+
+
+def optimizer(train: TrainConfig, batches: int | None = None) -> keras.optimizers.Optimizer:
+    """A new optimizer, not built.
+
+    batches: in the whole training, None where that is not known. Raises TrainingError for a name or an argument that
+    Keras does not have, and where the user's own gives something else than a Keras optimizer.
+    """
+    config = optimizer_config(train.optimizer)
+    rate = learning_rate(train.learning_rate, train.gradient_accumulation, batches)
+    made = _own(config, rate) if config.is_own else _of_keras(config, rate)
+    if train.clip is not None:
+        made.clipnorm, made.clipvalue, made.global_clipnorm = train.clip.norm, train.clip.value, train.clip.global_norm
+    if train.gradient_accumulation > 1:
+        made.gradient_accumulation_steps = train.gradient_accumulation
+    return made
+
+
+def _of_keras(config: OptimizerConfig, rate: Any) -> keras.optimizers.Optimizer:
+    known: dict[str, Kind] = {
+        known.lower(): kind
+        for known, kind in vars(keras.optimizers).items()
+        if inspect.isclass(kind) and known not in ("Optimizer", "LossScaleOptimizer")
+    }
+    name = config.kind.lower()
+    if name not in known:
+        raise unknown("train.optimizer", config.kind, known)
+    try:
+        return known[name](learning_rate=rate, **_typed(config.arguments, OPTIMIZER_ARGUMENTS.get(name, {})))
+    except (TypeError, ValueError) as error:
+        raise TrainingError(f"train.optimizer: Keras refuses the arguments of {config.kind}: {error}") from error
+
+
+def _typed(arguments: Mapping[str, Any], own: Mapping[str, str]) -> dict[str, Any]:
+    """With floats where numbers are meant: Keras refuses `momentum=0`."""
+    kinds = {**own, **SHARED_ARGUMENTS}
+    numbers = {name for name, kind in kinds.items() if kind.startswith("a number")}
+    return {
+        name: float(value) if name in numbers and isinstance(value, int) else value for name, value in arguments.items()
+    }
+
+
+def _own(config: OptimizerConfig, rate: Any) -> keras.optimizers.Optimizer:
+    made = resolve(config.kind, "train.optimizer")(learning_rate=rate, **config.arguments)
+    if not isinstance(made, keras.optimizers.Optimizer):
+        raise TrainingError(
+            f"train.optimizer: {config.kind} returned {type(made).__name__}, not a keras.optimizers.Optimizer. Name a"
+            " class that derives from it, or a function that returns one"
+        )
+    return made
