@@ -1,10 +1,17 @@
 """Set-up that every test shares."""
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import pytest
+from browsing import open_browser
 from hypothesis import HealthCheck, settings
 
 from pipeline.environment import prepare
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 prepare()
 # What the terminal or the CI at hand asks of the commands under test would change what they print.
@@ -15,3 +22,10 @@ os.environ["NO_PROXY"] = os.environ["no_proxy"] = "127.0.0.1,localhost"
 # The same examples everywhere, however slow the machine is; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("everywhere", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("everywhere")
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """Headless Chromium (see browsing.py). Its event loop goes on while it is open, so it closes with the module."""
+    with open_browser() as opened:
+        yield opened

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from components.profile_verdict.result import Change, Split
 from components.profile_verdict.stages import READING, SHUFFLING, STARTING
-from components.profile_verdict.trace import Split
 from configs.input import InputConfig
 from configs.train import TrainConfig
 from trainer.memory import SHARE, in_words
@@ -17,20 +17,6 @@ LEAST = 0.02
 """A change that saves a smaller share of the time than this is not worth a line."""
 SHORT = 0.002
 """Seconds: a step shorter than this is mostly the calls around it."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """One setting to change."""
-
-    setting: str
-    to: str
-    why: str
-    gain: float
-    """The share of the time that it could save at most."""
-
-    def __str__(self) -> str:
-        return f"set {self.setting} to {self.to}: {self.why}"
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from components.profile_verdict.result import Split
 from components.profile_verdict.spans_of_time import Spans, both, length, union, without
 from components.profile_verdict.stages import stage_of
 from trainer.profile_facts import MARKER
@@ -46,16 +47,6 @@ class Event(NamedTuple):
     name: str
     begin: int
     end: int
-
-
-@dataclass(frozen=True)
-class Split:
-    """Shares of the time, which sum up to 1."""
-
-    input: float
-    host: float
-    compute: float
-    idle: float
 
 
 @dataclass(frozen=True)

@@ -16,27 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from components.profile_verdict.result import Operation
+
 Table = list[dict[str, Any]]
 """Rows by the names of their columns."""
 
 _NOT_OF_THE_STEPS = ("Dataset", "IDLE")
 _INSIDE = re.compile(r".*(?:StatefulPartitionedCall|PartitionedCall|cond/then/_\d+|while/body/_\d+)/")
 """What stands before an operation's own name where it runs in a loop or a function."""
-
-
-@dataclass(frozen=True)
-class Operation:
-    """All the runs of one operation of TensorFlow's."""
-
-    name: str
-    kind: str
-    place: str
-    """`host` or `device`."""
-    seconds: float
-    """Over all threads, without what it called."""
-    share: float
-    """Of the time that operations of its place took."""
-    count: int
 
 
 @dataclass(frozen=True)

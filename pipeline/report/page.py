@@ -18,6 +18,7 @@ from pipeline.report.data import read_data
 from pipeline.report.features import describe_features
 from pipeline.report.figures import FILTERS
 from pipeline.report.judgement import read_judgement
+from pipeline.report.profile import read_profile
 from pipeline.report.run_folder import RunFolder
 from pipeline.report.timings import read_timings
 from pipeline.report.training import read_training
@@ -78,6 +79,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "features": describe_features(config) if config else [],
         "training": training,
         "curves": draw_curves(training) if training else [],
+        "profile": read_profile(folder),
         "judgement": read_judgement(folder.evaluation, verdict, config) if folder.evaluation else None,
         "config_text": _with_marked_keys(folder.config_text),
         "versions": read_versions(),
