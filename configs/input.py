@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.section import Section
+from configs.section import Name, Section
+from configs.service import GrpcAddress, ServiceConfig
 
 Auto = Literal["auto"]
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -37,3 +38,8 @@ class InputConfig(Section):
     """Examples that are read and parsed at a time."""
     open_files: PositiveInt = 16
     """Files that are read at the same time, at most."""
+    snapshot: Name | None = None
+    """A folder on a disk where parsed examples are stored, and read back by later runs of the same transform graph,
+    examples and code. Of each split the three snapshots used last are kept."""
+    service: GrpcAddress | ServiceConfig | None = None
+    """A tf.data service that reads and parses: its address, or settings (see docs/training.md)."""

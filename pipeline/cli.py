@@ -15,6 +15,7 @@ VERBS = {
     "tensorboard": "tensorboard",
     "compile": "compile_",
     "verify": "verify",
+    "tfdata-service": "tfdata_service",
     "doctor": "doctor",
 }
 """Each verb, in the order of `--help`, with the name of its function in the file of its name."""

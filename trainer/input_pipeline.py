@@ -79,6 +79,8 @@ class InputPipeline:
     """How the machine is used."""
     load: Callable[[dict[str, Column]], dict[str, Column]] = dict
     """From the features as they are written to those that the model takes, a batch at a time."""
+    source: Callable[[str, Sequence[str], Packing, Stream], Stream] | None = None
+    """Where a split's examples come from, by its name, if not from its files."""
 
     @property
     def endless(self) -> bool:
@@ -94,6 +96,7 @@ class InputPipeline:
         packing, files = Packing(self.feature_spec), sorted(files)
         stream = self.from_files(files, packing)
         with told_by_file(files, packing):
+            stream = self.source(name, files, packing, stream) if self.source else stream
             split = self.over(stream, packing, start)
         if split is None:
             raise TrainingError(

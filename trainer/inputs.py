@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -11,10 +12,11 @@ import tensorflow_transform as tft
 
 from configs.errors import TrainingError
 from trainer import columns
-from trainer.columns.stored import loader
 from trainer.buckets import choose_buckets
+from trainer.columns.stored import loader
 from trainer.input_errors import told_by_file
 from trainer.input_pipeline import InputPipeline, Split
+from trainer.input_sources import Sources
 from trainer.memory import Room, Sample, choose_cache
 from trainer.packing import Packing
 from trainer.reading import Reading
@@ -47,7 +49,8 @@ def open_inputs(  # noqa: PLR0913
     packing = Packing(spec)
     with told_by_file(train_files, packing):
         sample = Sample.of(train_files, packing)
-    cache = choose_cache(train.input.cache, train_files + eval_files, Room.here(sample.bytes_each))
+    sources = Sources.of(train.input, Path(transform_output.transform_savedmodel_dir).parent)
+    cache = sources.cache(choose_cache(train.input.cache, train_files + eval_files, Room.here(sample.bytes_each)))
     buckets, why = choose_buckets(train.input.length_buckets, sample.lengths, train.batch_size)
     training = InputPipeline(
         spec,
@@ -60,11 +63,12 @@ def open_inputs(  # noqa: PLR0913
         buckets,
         Reading.of(train.input, device),
         loader(columns.build(sections.features)),
+        sources.stream,
     )
     evaluation = dataclasses.replace(training, shuffle=0, steps_per_epoch=None, buckets=None)
     opened = training.open("train", train_files, start)
-    words = cache.why + why + _small(opened, train.batch_size)
-    return Inputs(opened, evaluation.open("eval", eval_files), words)
+    evaluated = evaluation.open("eval", eval_files)
+    return Inputs(opened, evaluated, cache.why + why + sources.told() + _small(opened, train.batch_size))
 
 
 def _files(patterns: Sequence[str], split: str) -> list[str]:

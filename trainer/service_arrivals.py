@@ -1,0 +1,76 @@
+"""Elements of a dataset from a tf.data service, with an end to the waiting for each.
+
+When a worker does not come back, or the whole service goes, TensorFlow's client waits for ever. So a thread waits, and
+is left behind where nothing has come for too long.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import cancellation
+
+AHEAD = 8
+"""Elements that may wait to be taken."""
+_END = object()
+
+
+class StalledError(Exception):
+    """Nothing came for too long, or the service failed."""
+
+
+def arrivals(dataset: tf.data.Dataset, timeout: float) -> Iterator[Any]:
+    """The elements, in eager tensors. Raises StalledError when none has come for `timeout` seconds, or on an error."""
+    arrived: queue.Queue[Any] = queue.Queue(AHEAD)
+    stop = cancellation.CancellationManager()
+    given_up = threading.Event()
+    thread = threading.Thread(target=_take, args=(dataset, arrived, stop, given_up), daemon=True)
+    thread.start()
+    try:
+        while (element := _next(arrived, timeout)) is not _END:
+            if isinstance(element, Exception):
+                raise StalledError(f"{type(element).__name__}: {str(element).splitlines()[0]}") from element
+            yield element
+    finally:
+        given_up.set()
+        stop.start_cancel()
+
+
+def _next(arrived: queue.Queue[Any], timeout: float) -> Any:
+    try:
+        return arrived.get(timeout=timeout)
+    except queue.Empty:
+        raise StalledError(f"no batch for {timeout:g} s") from None
+
+
+def _take(
+    dataset: tf.data.Dataset, arrived: queue.Queue[Any], stop: cancellation.CancellationManager, given_up: Any
+) -> None:
+    """Put the elements into the queue, then _END or the error."""
+    try:
+        with tf.device("CPU"):
+            iterator = iter(dataset)
+            step = tf.function(iterator.get_next_as_optional, autograph=False).get_concrete_function()
+        step = stop.get_cancelable_function(step)
+        while not given_up.is_set():
+            element = step()
+            if not bool(element.has_value()):
+                return _put(_END, arrived, given_up)
+            _put(element.get_value(), arrived, given_up)
+    except Exception as error:
+        _put(error, arrived, given_up)
+    return None
+
+
+def _put(element: Any, arrived: queue.Queue[Any], given_up: Any) -> None:
+    """Wait for room, but not for one who has gone."""
+    while not given_up.is_set():
+        try:
+            return arrived.put(element, timeout=0.5)
+        except queue.Full:
+            continue
+    return None

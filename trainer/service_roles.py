@@ -1,0 +1,90 @@
+"""The two kinds of process that a tf.data service is made of, each to run in a process of its own.
+
+The dispatcher writes a journal of its jobs, so that one that is started again at the same port goes on where the other
+was. Both end on SIGTERM and Ctrl-C, and when the pipe to the one who started them closes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+ENDS = {signal.SIGTERM, signal.SIGINT}
+CHECK = 2000
+"""Milliseconds between the dispatcher's looks for workers that are gone and jobs that nobody reads."""
+GONE = 10000
+"""Milliseconds without a heartbeat after which a worker counts as gone."""
+UNREAD = 120000
+"""Milliseconds after which a job that nobody reads is removed."""
+HEARTBEAT = 1000
+"""Milliseconds between the heartbeats of a worker."""
+PATIENCE = 3600000
+"""Milliseconds that a worker waits for a dispatcher that is gone."""
+
+
+def dispatch(port: int, work_dir: Path) -> None:
+    """Be the dispatcher until told to end. Raises RuntimeError where the port is taken."""
+    _heed()
+    import tensorflow as tf
+
+    service = tf.data.experimental.service
+    work_dir.mkdir(parents=True, exist_ok=True)
+    config = service.DispatcherConfig(
+        port=port,
+        work_dir=str(work_dir),
+        fault_tolerant_mode=True,
+        job_gc_check_interval_ms=CHECK,
+        job_gc_timeout_ms=UNREAD,
+        worker_timeout_ms=GONE,
+    )
+    server = service.DispatchServer(config)
+    _serve(f"dispatcher at {server.target}")
+
+
+def work(dispatcher: str, port: int, host: str) -> None:
+    """Be a worker until told to end. dispatcher: `host:port`; host: the name by which trainers reach this machine."""
+    _heed()
+    import tensorflow as tf
+
+    service = tf.data.experimental.service
+    port = port or free_port()
+    config = service.WorkerConfig(
+        dispatcher_address=dispatcher,
+        worker_address=f"{host}:{port}",
+        port=port,
+        heartbeat_interval_ms=HEARTBEAT,
+        dispatcher_timeout_ms=PATIENCE,
+    )
+    server = service.WorkerServer(config)
+    _serve(f"worker at {host}:{port} for {dispatcher}", server)
+
+
+def free_port() -> int:
+    """A port that nothing listens at now."""
+    with socket.socket() as found:
+        found.bind(("", 0))
+        return int(found.getsockname()[1])
+
+
+def _heed() -> None:
+    """Keep the signals for `_serve`; TensorFlow's threads inherit that."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    if os.environ.get("HEADRACE_PARENT_PIPE"):
+        threading.Thread(target=_follow, args=(int(os.environ["HEADRACE_PARENT_PIPE"]),), daemon=True).start()
+
+
+def _follow(pipe: int) -> None:
+    """End with the one who holds the other end, however it ends."""
+    os.read(pipe, 1)
+    os._exit(0)
+
+
+def _serve(words: str, *_keep: object) -> None:
+    print(f"{words} is ready", flush=True)
+    signal.sigwait(ENDS)
+    sys.stdout.flush()
+    os._exit(0)  # TensorFlow's own way out waits for connections to close
