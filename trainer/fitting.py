@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import keras
+import tensorflow as tf
 
 from configs.train import TrainConfig
 from trainer import precision
 from trainer.callbacks.best_weights import BestWeights
 from trainer.callbacks.epoch_log import EpochLog
 from trainer.callbacks.finite_loss import FiniteLoss
+from trainer.callbacks.jit import JitChoice
 from trainer.callbacks.scalars import Scalars
 from trainer.history import History
 from trainer.input_pipeline import Split
 from trainer.inputs import Inputs
+from trainer.loop import Loop
 from trainer.objective import compile_model
 from trainer.profiling import profiling
 from trainer.sections import TrainerSections
@@ -41,7 +46,7 @@ def fit(
     steps = train.steps_per_epoch or inputs.train.steps
     compile_model(model, sections.label, train, together, steps and steps * train.epochs)
     log = EpochLog(train.epochs, lambda epochs: trained_on(inputs.train, train, epochs))
-    best = BestWeights(directory / WEIGHTS)
+    best, jit = BestWeights(directory / WEIGHTS), _jit(train, inputs.train, together, choice)
     chosen = {
         "strategy": choice.words,
         "precision": precision.in_words(train.precision),
@@ -50,7 +55,7 @@ def fit(
     print(*(f"{name}: {words}" for name, words in {"input": inputs.words, **chosen}.items()), sep="\n", flush=True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
-        model.fit(
+        _loop(model, choice, together)(
             inputs.train.dataset,
             validation_data=inputs.eval.dataset,
             epochs=train.epochs,
@@ -62,9 +67,8 @@ def fit(
                 *_early_stopping(train),
                 Scalars(directory),
                 log,
+                *([jit] if isinstance(jit, JitChoice) else []),  # last: what it measures counts for no other
             ],
-            verbose=0,
-            shuffle=False,
         )
     done = len(log.epochs)
     return History(
@@ -74,8 +78,27 @@ def fit(
         parameters=model.count_params(),
         examples={"train": trained_on(inputs.train, train, done), "eval": _examples(inputs.eval, done)},
         input=inputs.words,
-        chosen=chosen,
+        chosen={**chosen, "jit": jit if isinstance(jit, str) else jit.words},
     )
+
+
+def _loop(model: keras.Model, choice: Choice, together: int) -> Callable[..., object]:
+    """What trains the model: Keras' `fit`, or over several devices a loop of ours."""
+    if choice.distributed:
+        return Loop(model, tf.distribute.get_strategy(), together).fit
+    return functools.partial(model.fit, verbose=0, shuffle=False)
+
+
+def _jit(train: TrainConfig, split: Split, together: int, choice: Choice) -> JitChoice | str:
+    """What finds out whether XLA pays; or what is already known of it, in words."""
+    if choice.strategy == "tpu":
+        return "on: a TPU runs nothing that XLA has not compiled"
+    if choice.distributed:
+        return f"off: it goes with a single device, not with {choice.strategy}"
+    if train.jit != "auto":
+        return f"{train.jit}: `train.jit` says so"
+    steps = train.steps_per_epoch or split.steps
+    return JitChoice(split.peek, together, steps and steps * train.epochs, train.epochs)
 
 
 def steps_per_execution(train: TrainConfig, steps: int | None) -> int:

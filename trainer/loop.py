@@ -1,0 +1,213 @@
+"""A training loop over several devices: what Keras' `fit` does, where a tf.distribute.Strategy is at work.
+
+    loop = Loop(model, strategy, together=64)      # the model was built and compiled in the strategy's scope
+    loop.fit(train, validation_data=evaluation, epochs=5, callbacks=[...])
+
+Keras' own `fit` fails under MultiWorkerMirroredStrategy, and clips, accumulates and looks for infinite values in each
+replica's gradients before they are added up. Here every replica takes its part of the same global batch, gradients are
+added up first, and the optimizer then sees what it would see on a single device: so do the weights, but for rounding.
+
+A part's loss counts by its number of examples, so batches need not be divisible by the number of replicas. Every worker
+of a cluster has to make the same global batches, in the same order; it moves its own part of them to its devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainer.packing import plain
+
+Batch = tuple[Any, ...]
+Logs = dict[str, float]
+
+
+class Loop:
+    """Callbacks, metrics, early stopping and logs are as in `keras.Model.fit`."""
+
+    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, together: int = 1) -> None:
+        """together: steps that run as one graph."""
+        self.model, self.strategy, self.together = model, strategy, together
+        own = type(model).train_step is not keras.Model.train_step
+        if not own:
+            _expect_sums(model.optimizer)
+        self._train = self._steps(self._own_step if own else self._train_step)
+        self._evaluate = self._steps(self._eval_step)
+
+    def fit(  # noqa: PLR0913 - the names of keras.Model.fit
+        self,
+        dataset: tf.data.Dataset,
+        *,
+        validation_data: tf.data.Dataset,
+        epochs: int,
+        callbacks: Iterable[keras.callbacks.Callback],
+        steps_per_epoch: int | None = None,
+        initial_epoch: int = 0,
+    ) -> None:
+        """Train until the last epoch, or until a callback sets `model.stop_training`.
+
+        dataset: global batches (features, label), of one epoch each time it is iterated, or endless with
+        `steps_per_epoch`.
+        """
+        model, parts, evaluation = self.model, self._parts(dataset), self._parts(validation_data)
+        called = keras.callbacks.CallbackList(
+            list(callbacks), add_history=True, model=model, epochs=epochs, steps=steps_per_epoch or _steps(dataset)
+        )
+        endless = iter(parts) if steps_per_epoch is not None else None
+        logs: Logs = {}
+        model.stop_training = False
+        called.on_train_begin()
+        for epoch in range(initial_epoch, epochs):
+            called.on_epoch_begin(epoch)
+            logs = self._epoch(endless or iter(parts), steps_per_epoch or _steps(dataset), called)
+            logs |= self._evaluation(iter(evaluation), _steps(validation_data), called)
+            called.on_epoch_end(epoch, logs)
+            if model.stop_training:
+                break
+        model.optimizer.finalize_variable_values(model.trainable_variables)
+        called.on_train_end(logs)
+
+    def _epoch(self, batches: Any, steps: int | None, called: keras.callbacks.CallbackList) -> Logs:
+        self.model.reset_metrics()
+        return self._run(self._train, batches, steps, called.on_train_batch_begin, called.on_train_batch_end)
+
+    def _evaluation(self, batches: Any, steps: int | None, called: keras.callbacks.CallbackList) -> Logs:
+        self.model.reset_metrics()
+        called.on_test_begin()
+        logs = self._run(self._evaluate, batches, steps, called.on_test_batch_begin, called.on_test_batch_end)
+        called.on_test_end(logs)
+        return {f"val_{name}": value for name, value in logs.items()}
+
+    def _run(
+        self,
+        several: Callable[..., tf.Tensor],
+        batches: Any,
+        steps: int | None,
+        begin: Callable[[int], None],
+        end: Callable[[int, Logs], None],
+    ) -> Logs:
+        """All executions of an epoch; the metrics at its end. steps: None where the data's end says it."""
+        done, logs = 0, {}
+        while not self.model.stop_training and (steps is None or done < steps):
+            wanted = self.together if steps is None else min(self.together, steps - done)
+            begin(done)
+            made = int(several(batches, tf.constant(wanted)))
+            if not made:
+                break
+            logs = {name: float(value) for name, value in self.model.get_metrics_result().items()}
+            end(done + self.together - 1, logs)  # where a short execution would have ended, as Keras has it
+            done += made
+        return logs
+
+    def _steps(self, step: Callable[..., None]) -> Callable[..., tf.Tensor]:
+        """As one graph: up to so many steps, fewer where the data ends; how many it made."""
+
+        def several(batches: Any, most: tf.Tensor) -> tf.Tensor:
+            made = tf.constant(0)
+            for _ in tf.range(most):
+                parts = batches.get_next_as_optional()
+                if not parts.has_value():
+                    break
+                self.strategy.run(step, args=parts.get_value())
+                made += 1
+            return made
+
+        return tf.function(several, reduce_retracing=True)
+
+    @plain
+    def _train_step(self, features: Any, label: tf.Tensor, share: tf.Tensor, count: tf.Tensor) -> None:
+        """In each replica: the part's gradients, added up over all, and one step of the optimizer."""
+        model, replicas = self.model, self.strategy.num_replicas_in_sync
+        with tf.GradientTape() as tape:
+            predictions = model(features, training=True)
+            loss = model.compute_loss(features, label, predictions, None, training=True)  # 1 / replicas of the mean
+            scaled = model.optimizer.scale_loss(loss * share)
+        gradients = tape.gradient(scaled, model.trainable_variables)
+        pairs = [pair for pair in zip(gradients, model.trainable_variables, strict=True) if pair[0] is not None]
+        context = tf.distribute.get_replica_context()
+        # Sparse gradients have another shape in each step, which devices that add up in a loop do not take.
+        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [tf.convert_to_tensor(gradient) for gradient, _ in pairs])
+        model.optimizer.apply_gradients(zip(sums, (variable for _, variable in pairs), strict=True))
+        self._count(features, label, predictions, loss * replicas, count)
+
+    @plain
+    def _own_step(self, features: Any, label: tf.Tensor, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002
+        """A model with a step of its own: Keras adds up the gradients of the replicas in the optimizer."""
+        self.model.train_step((features, label))
+
+    @plain
+    def _eval_step(self, features: Any, label: tf.Tensor, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002
+        model = self.model
+        if type(model).test_step is not keras.Model.test_step:
+            tf.cond(count > 0, lambda: _none(model.test_step((features, label))), _none)
+            return
+        predictions = model(features, training=False)
+        loss = model.compute_loss(features, label, predictions, None, training=False)
+        self._count(features, label, predictions, loss * self.strategy.num_replicas_in_sync, count)
+
+    def _count(self, features: Any, label: tf.Tensor, predictions: Any, loss: tf.Tensor, count: tf.Tensor) -> None:
+        """Tell the metrics; a part that only stands in for an empty one tells them nothing."""
+        tracker = next(metric for metric in self.model.metrics if metric.name == "loss")
+        tracker.update_state(loss, sample_weight=count)
+        tf.cond(count > 0, lambda: _none(self.model.compute_metrics(features, label, predictions)), _none)
+
+    def _parts(self, dataset: tf.data.Dataset) -> Any:
+        """The global batches, in a part for each replica."""
+        replicas = self.strategy.num_replicas_in_sync
+
+        def of_this_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            here = replicas // context.num_input_pipelines
+            first = context.input_pipeline_id * here
+
+            @plain
+            def split(*batch: Any) -> tf.data.Dataset:
+                numbers = tf.data.Dataset.range(first, first + here)
+                return numbers.map(plain(lambda number: part(batch, number, replicas)))
+
+            return dataset.flat_map(split).prefetch(2 * here)
+
+        return self.strategy.distribute_datasets_from_function(of_this_worker)
+
+
+def part(batch: Batch, number: tf.Tensor, parts: int) -> Batch:
+    """A part of a batch (features, label), the first being 0: features, label, share, count.
+
+    count: int32, its examples. share: what its mean loss, divided by the number of parts, is to be multiplied with for
+    the sum over the parts to be the mean over the batch. A part without examples borrows one, and has a share of 0.
+    """
+    size = tf.shape(tf.nest.flatten(batch)[-1], out_type=tf.int64)[0]
+    begin, end = number * size // parts, (number + 1) * size // parts
+    count = end - begin
+    begin = tf.where(count > 0, begin, 0)
+    end = begin + tf.maximum(count, 1)
+    features, label = tf.nest.map_structure(lambda tensor: _slice(tensor, begin, end), tuple(batch))
+    share = tf.cast(count * parts, tf.float32) / tf.cast(size, tf.float32)
+    return features, label, share, tf.cast(count, tf.int32)
+
+
+def _slice(tensor: Any, begin: tf.Tensor, end: tf.Tensor) -> Any:
+    if isinstance(tensor, tf.SparseTensor):
+        rest = tensor.dense_shape[1:]
+        return tf.sparse.slice(
+            tensor, tf.concat([[begin], tf.zeros_like(rest)], 0), tf.concat([[end - begin], rest], 0)
+        )
+    return tensor[begin:end]
+
+
+def _expect_sums(optimizer: keras.optimizers.Optimizer) -> None:
+    """Keep a Keras optimizer from adding up gradients over the replicas, which has been done before."""
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    inner._all_reduce_sum_gradients = list
+
+
+def _steps(dataset: tf.data.Dataset) -> int | None:
+    """Batches in an epoch; None where that is not known."""
+    steps = int(dataset.cardinality())
+    return steps if steps >= 0 else None
+
+
+def _none(_: Mapping[str, Any] | None = None) -> None:
+    """A branch that gives nothing back."""
