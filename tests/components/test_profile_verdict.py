@@ -1,0 +1,292 @@
+"""The verdict on profiles of real trainings: a starved one, a healthy one, and ones with several steps in a graph."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from tfx.types import standard_artifacts
+
+from components.profile_verdict import spans_of_time
+from components.profile_verdict.advice import Situation, advise
+from components.profile_verdict.component import ProfileVerdict
+from components.profile_verdict.result import Split, Verdict
+from components.profile_verdict.stages import PARSING, READING, STARTING, stage_of
+from components.profile_verdict.trace import Event, own_times
+from components.profile_verdict.verdict import judge
+from configs.errors import GateError
+from configs.train import TrainConfig
+from pipeline.local.contents import listing
+from trainer.profile_facts import ProfileFacts
+from trainer.profiling import profiling
+
+BATCH, WIDTH, STEPS = 512, 64, 48
+FEATURES = np.random.default_rng(0).normal(size=(BATCH * STEPS, WIDTH)).astype(np.float32)
+LABEL = FEATURES[:, :1] * 2
+SLEEP = 0.006
+"""Seconds that the slow map takes for a batch."""
+
+
+class Profiled(NamedTuple):
+    """A training with a profile."""
+
+    model_run: Path
+    train: TrainConfig
+    verdict: Verdict
+
+
+def batches() -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(({"x": FEATURES}, LABEL)).batch(BATCH)
+
+
+def healthy() -> tf.data.Dataset:
+    return batches().cache().prefetch(tf.data.AUTOTUNE)
+
+
+def starved() -> tf.data.Dataset:
+    """A map that takes longer than a step, one batch after the other, and nothing in advance."""
+
+    def slow(features: dict[str, tf.Tensor], label: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        waited = tf.ensure_shape(tf.numpy_function(lambda: time.sleep(SLEEP) or np.float32(0), [], tf.float32), [])
+        return {"x": features["x"] + waited}, label
+
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False
+    options.threading.private_threadpool_size = 1
+    return batches().map(slow).with_options(options)
+
+
+def network() -> keras.Model:
+    x = keras.Input((WIDTH,), name="x")
+    hidden = keras.layers.Dense(256, activation="relu")(keras.layers.Dense(256, activation="relu")(x))
+    return keras.Model({"x": x}, keras.layers.Dense(1)(hidden))
+
+
+def train_with_profile(
+    dataset: tf.data.Dataset, folder: Path, together: int, size: int | None, **config: Any
+) -> Profiled:
+    """Two epochs, of which steps in the second are profiled."""
+    settings = {"epochs": 2, "batch_size": BATCH, "profile": {"batches": [STEPS + 10, STEPS + 30]}, **config}
+    train = TrainConfig.model_validate_json(json.dumps(settings))
+    split = SimpleNamespace(dataset=dataset, size=size, steps=STEPS if size else None, seen=lambda: 2 * BATCH * STEPS)
+    model = network()
+    model.compile("adam", "mse", steps_per_execution=together, jit_compile=False)
+    folder.mkdir(exist_ok=True)
+    callbacks = profiling(train, split, together, folder)
+    model.fit(dataset, epochs=2, callbacks=callbacks, verbose=0, shuffle=False)
+    return Profiled(folder, train, judge(folder, train))
+
+
+@pytest.fixture(scope="module")
+def starving(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
+    config = {"input": {"cache": "none", "threads": 1}}
+    return train_with_profile(starved(), tmp_path_factory.mktemp("starved"), 1, None, **config)
+
+
+@pytest.fixture(scope="module")
+def fed(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
+    return train_with_profile(healthy(), tmp_path_factory.mktemp("healthy"), 1, BATCH * STEPS)
+
+
+def waited_by_the_clock(dataset: tf.data.Dataset) -> float:
+    """The share of the time in `next(iterator)`, by Python's clock, in a loop of the same steps."""
+    model = network()
+    model.compile("adam", "mse", jit_compile=False)
+    step = tf.function(lambda features, label: model.train_step((features, label)), autograph=False)
+    for features, label in dataset.take(2):
+        step(features, label)
+    iterator, waits, begun = iter(dataset), 0.0, time.perf_counter()
+    for _ in range(STEPS - 2):
+        before = time.perf_counter()
+        features, label = next(iterator)
+        waits += time.perf_counter() - before
+        step(features, label)
+    return waits / (time.perf_counter() - begun)
+
+
+def test_a_starved_training_is_told_from_a_healthy_one(starving: Profiled, fed: Profiled) -> None:
+    assert starving.verdict.words == "input-bound"
+    assert fed.verdict.words == "not input-bound"
+    assert fed.verdict.cause == ""
+    for verdict in (starving.verdict, fed.verdict):
+        assert verdict.split is not None
+        parts = (verdict.split.input, verdict.split.host, verdict.split.compute, verdict.split.idle)
+        assert all(0 <= part <= 1 for part in parts)
+        assert sum(parts) == pytest.approx(1)
+        assert verdict.steps == 21  # one execution for each step, from 58 to 78
+
+
+def test_the_starved_one_names_the_slow_map_and_the_settings_to_change(starving: Profiled) -> None:
+    verdict = starving.verdict
+    assert "the operation PyFunc in a map" in verdict.cause
+    assert "parsed again in every epoch" in verdict.cause
+    assert next(iter(verdict.stages)) == "the operation PyFunc in a map"
+    first = verdict.changes[0]
+    assert (first.setting, first.to) == ("train.input.cache", "memory")
+    assert "parsed data is 6.4 MB of" in first.why  # 24,576 examples of 65 float32
+    if ProfileFacts.read(starving.model_run).cores > 1:
+        assert "train.input.threads" in [change.setting for change in verdict.changes]
+    assert all(change.setting != "train.input.cache" for change in verdict.changes[1:])
+
+
+def test_the_share_agrees_with_a_clock_around_next(starving: Profiled, fed: Profiled) -> None:
+    for profiled, dataset, tolerance in ((starving, starved(), 0.12), (fed, healthy(), 0.08)):
+        assert profiled.verdict.input_bound == pytest.approx(waited_by_the_clock(dataset), abs=tolerance)
+
+
+def test_xprof_agrees_with_us_where_the_steps_run_one_by_one(starving: Profiled, fed: Profiled) -> None:
+    for verdict in (starving.verdict, fed.verdict):
+        assert verdict.xprof_input is not None
+        assert verdict.input_bound == pytest.approx(verdict.xprof_input, abs=0.05)
+
+
+def test_the_step_takes_as_long_as_the_clock_says(starving: Profiled) -> None:
+    facts = ProfileFacts.read(starving.model_run)
+    seconds = sum(execution.seconds for execution in facts.executions)
+    assert starving.verdict.step_seconds is not None
+    assert starving.verdict.step_seconds * facts.steps == pytest.approx(seconds, rel=0.1)
+    assert starving.verdict.step_seconds > SLEEP
+
+
+def test_the_expensive_operations_are_those_of_the_model(fed: Profiled) -> None:
+    first = fed.verdict.operations[0]
+    assert "MatMul" in first.kind
+    assert first.place == "host"
+    assert first.count >= fed.verdict.steps
+    assert fed.verdict.peak_bytes is not None
+    assert fed.verdict.peak_bytes > FEATURES.nbytes
+
+
+@pytest.mark.slow
+def test_several_steps_in_one_graph_have_markers_that_xprof_finds(starving: Profiled, tmp_path: Path) -> None:
+    together = train_with_profile(starved(), tmp_path / "starved", 16, None, input={"cache": "none"})
+    assert [(one.step, one.steps) for one in ProfileFacts.read(together.model_run).executions] == [(49, 16), (65, 16)]
+    assert together.verdict.executions == 2
+    assert together.verdict.xprof_input is not None  # else it says "No step time measured"
+    assert together.verdict.words == "input-bound"
+    # Here a batch is fetched while the step before it computes, and only what is left of that is a wait.
+    assert together.verdict.input_bound == pytest.approx(starving.verdict.input_bound, abs=0.25)
+    assert together.verdict.xprof_input >= together.verdict.input_bound - 0.02
+
+
+def test_judging_leaves_the_files_of_the_artifact_as_they_are(fed: Profiled) -> None:
+    before = listing(fed.model_run)
+    judge(fed.model_run, fed.train)
+    assert listing(fed.model_run) == before
+
+
+def execute(profiled: Profiled, limit: float | None, folder: Path) -> str:
+    """The component's executor, as a runner calls it."""
+    config = json.loads(profiled.train.model_dump_json())
+    config["profile"]["fail_if_input_bound_above"] = limit
+    run, verdict = standard_artifacts.ModelRun(), standard_artifacts.String()
+    run.uri, verdict.uri = str(profiled.model_run), str(folder / "value")
+    executor = ProfileVerdict.EXECUTOR_SPEC.executor_class(None)
+    executor.Do({"model_run": [run]}, {"verdict": [verdict]}, {"train": json.dumps(config)})
+    return str(verdict.value)
+
+
+def test_the_component_stops_the_starved_one_with_cause_and_first_change(starving: Profiled, tmp_path: Path) -> None:
+    with pytest.raises(GateError) as refused:
+        execute(starving, 0.2, tmp_path)
+    said = str(refused.value)
+    assert "train.profile.fail_if_input_bound_above allows 20.0%" in said
+    assert "cause: examples are read and parsed again in every epoch" in said
+    assert "first change: set train.input.cache to memory: parsed data is 6.4 MB of" in said
+    assert "Nothing was pushed" in said
+
+
+def test_the_component_lets_both_pass_where_they_may(starving: Profiled, fed: Profiled, tmp_path: Path) -> None:
+    for profiled, limit in ((starving, 1.0), (starving, None), (fed, 0.2)):
+        assert Verdict.model_validate_json(execute(profiled, limit, tmp_path)) == judge(
+            profiled.model_run, profiled.train
+        )
+
+
+def test_a_limit_without_a_profile_stops_too(tmp_path: Path) -> None:
+    ProfileFacts(asked=(50, 60), note="training ended after 12 steps, before step 50").write(tmp_path)
+    nothing = Profiled(tmp_path, TrainConfig.model_validate_json('{"profile": {}}'), Verdict(steps=0))
+    assert json.loads(execute(nothing, None, tmp_path))["note"] == "training ended after 12 steps, before step 50"
+    with pytest.raises(GateError, match=r"cannot be judged: training ended after 12 steps.*\n.*train.profile.batches"):
+        execute(nothing, 0.2, tmp_path)
+
+
+FACTS = ProfileFacts(asked=(50, 60), cores=4, parsed_bytes=38_000_000, free_bytes=21_000_000_000, examples=100_000)
+WAITING = Split(input=0.6, host=0.1, compute=0.3, idle=0.0)
+
+
+def settings(facts: ProfileFacts = FACTS, split: Split = WAITING, stages: Any = None, **train: Any) -> dict[str, str]:
+    """The changes advised, in their order."""
+    config = TrainConfig.model_validate_json(json.dumps(train))
+    situation = Situation(
+        split, facts, stages or {}, config, accelerated=train.pop("accelerated", False), step_seconds=0.01
+    )
+    return {change.setting: change.to for change in advise(situation)}
+
+
+def test_what_fits_goes_to_memory_and_what_does_not_to_disk() -> None:
+    assert settings(input={"cache": "none"})["train.input.cache"] == "memory"
+    large = FACTS.model_copy(update={"parsed_bytes": 20_000_000_000})
+    assert settings(large, input={"cache": "none"})["train.input.cache"] == "disk"
+    assert "train.input.cache" not in settings(large, input={"cache": "disk"})
+    cached = FACTS.model_copy(update={"cached": True})
+    assert not any(name.startswith("train.input") for name in settings(cached))
+
+
+def test_settings_that_hold_the_input_back_are_named() -> None:
+    held = settings(input={"cache": "none", "threads": 1, "prefetch": 0})
+    assert list(held)[:2] == ["train.input.cache", "train.input.threads"]
+    assert held["train.input.prefetch"] == "auto"
+    assert "train.input.threads" not in settings(input={"cache": "none", "threads": 4})
+
+
+def test_calls_from_python_ask_for_more_steps_in_one_graph() -> None:
+    called = Split(input=0.0, host=0.5, compute=0.5, idle=0.0)
+    assert settings(split=called, steps_per_execution=1) == {"train.steps_per_execution": "auto"}
+    many = FACTS.model_copy(update={"steps_per_execution": 64})
+    assert settings(many, split=called) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [
+        ("Iterator::Root::Prefetch::Map[0]::TFRecord", READING),
+        ("Iterator::Root::Prefetch", None),
+        ("ParseExample/ParseExampleV2:ParseExampleV2", PARSING),
+        ("MakeIterator::FilterDataset", STARTING),
+        ("decode/DecodeJpeg:DecodeJpeg", "the operation DecodeJpeg in a map"),
+        ("ExecutorState::Process", None),
+    ],
+)
+def test_stages_are_named_after_what_they_do(name: str, stage: str | None) -> None:
+    assert stage_of(name) == stage
+
+
+def test_an_events_own_time_is_without_what_it_holds() -> None:
+    events = [Event("a", 0, 100), Event("b", 10, 60), Event("c", 20, 30), Event("d", 70, 80), Event("e", 100, 110)]
+    assert [own for _, own in own_times(events)] == [40, 40, 10, 10, 10]
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)).map(lambda span: (span[0], sum(span))), max_size=8)
+
+
+@given(SPANS, SPANS)
+def test_sets_of_moments_agree_with_sets_of_numbers(first: spans_of_time.Spans, second: spans_of_time.Spans) -> None:
+    def moments(spans: spans_of_time.Spans) -> set[int]:
+        return {moment for begin, end in spans for moment in range(begin, end)}
+
+    one, other = spans_of_time.union(first), spans_of_time.union(second)
+    assert moments(one) == moments(first)
+    assert moments(spans_of_time.union(one, other)) == moments(first) | moments(second)
+    assert moments(spans_of_time.both(one, other)) == moments(first) & moments(second)
+    assert moments(spans_of_time.without(one, other)) == moments(first) - moments(second)
+    assert spans_of_time.length(one) == len(moments(first))
