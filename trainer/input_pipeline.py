@@ -31,6 +31,13 @@ from trainer.packing import Column, Feature, Packed, Packing, plain
 from trainer.reading import PLAIN_READING, Reading
 from trainer.shuffle import draw, exact, mixed, permutation, without_first
 
+GATHERED = 4096
+"""Examples that are fetched from memory at once, if their batches are smaller."""
+GATHERED_BYTES = 16 << 20
+"""What they may take, at most."""
+GATHERED_AHEAD = 2
+"""How many times as many are fetched ahead."""
+
 Batch = tuple[dict[str, Column], tf.Tensor]
 """Features by name, and the label: each [batch] and more."""
 Stream = Callable[[tf.Tensor | None], tf.data.Dataset]
@@ -149,15 +156,27 @@ class InputPipeline:
             return places[begin.passed(epoch) :]
 
         @plain
-        def batch(which: tf.Tensor) -> Batch:
+        def gather(which: tf.Tensor) -> Batch:
             return self._batch(packing.take(everything, which), packing)
 
         steps = self.steps_per_epoch or -(-size // self.batch_size)
-        dataset = epochs(begin, self.endless).map(order).rebatch(self.batch_size).map(batch)
+        together = self._together(everything, packing)
+        dataset = epochs(begin, self.endless).map(order).rebatch(self.batch_size * together).map(gather)
+        if together > 1:
+            dataset = dataset.prefetch(GATHERED_AHEAD).rebatch(self.batch_size)
+        dataset = self._loaded(dataset)
         if not self.endless and not begin.examples:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
-        peek = tf.data.Dataset.range(size).batch(self.batch_size).map(batch)
-        return Split(self.reading.finished(dataset, packing), peek, steps, size, lambda: size)
+        peek = self._loaded(tf.data.Dataset.range(size).batch(self.batch_size).map(gather))
+        reading = self.reading.from_memory() if self.load is dict else self.reading
+        return Split(reading.finished(dataset), peek, steps, size, lambda: size)
+
+    def _together(self, everything: Packed, packing: Packing) -> int:
+        """Batches that are fetched at once: small ones take less time to fetch than the calls that it needs."""
+        if packing.varying:
+            return 1
+        bytes_each = sum(part.dtype.size * int(tf.size(part)) for part in everything) / int(packing.rows(everything))
+        return max(int(min(GATHERED, GATHERED_BYTES / max(bytes_each, 1)) // self.batch_size), 1)
 
     def _of_stream(self, stream: Stream, packing: Packing, start: int, size: int | None) -> Split:
         """Epoch by epoch through the pool; size: of the split, where it is known."""
@@ -177,17 +196,17 @@ class InputPipeline:
             return without_first(examples, packing, begin.passed(epoch)) if begin.examples else examples
 
         @plain
-        def count(*packed: tf.Tensor) -> Batch:
+        def count(*packed: tf.Tensor) -> Packed:
             counted.assign_add(packing.rows(packed))
-            return self._batch(packed, packing)
+            return packed
 
-        dataset = exact(epochs(begin, self.endless).flat_map(one), packing, self.batch_size).map(count)
-        peek = exact(stream(None), packing, self.batch_size).map(plain(lambda *packed: self._batch(packed, packing)))
+        dataset = self._batches(epochs(begin, self.endless).flat_map(one).map(count), packing)
+        peek = self._batches(stream(None), packing)
         steps = self.steps_per_epoch or (-(-size // self.batch_size) if size else None)
         if not self.endless and not begin.examples and steps is not None:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
         seen = (lambda: int(counted)) if size is None else (lambda: size)
-        return Split(self.reading.finished(dataset, packing), peek, steps, size, seen)
+        return Split(self.reading.finished(dataset), peek, steps, size, seen)
 
     def _sorted(self, packing: Packing, seed: tf.Tensor) -> Callable[[Packed], Packed] | None:
         """What puts examples in a random order into one by length."""
@@ -200,10 +219,24 @@ class InputPipeline:
 
         return by_length
 
+    def _batches(self, chunks: tf.data.Dataset, packing: Packing) -> tf.data.Dataset:
+        """Packed batches of any size as batches of the exact one."""
+        unpack = plain(lambda *packed: self._batch(packed, packing))
+        if packing.varying:
+            return self._loaded(exact(chunks, packing, self.batch_size).map(unpack))
+        return self._loaded(chunks.map(unpack).rebatch(self.batch_size))
+
+    def _loaded(self, batches: tf.data.Dataset) -> tf.data.Dataset:
+        """With the features as the model takes them."""
+        if self.load is dict:
+            return batches
+        load = plain(lambda features, label: (self.load(features), label))
+        return batches.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
     def _batch(self, packed: Packed, packing: Packing) -> Batch:
         columns = packing.unpack(packed)
         label = columns.pop(self.label_key)
-        return self.load(columns), label
+        return columns, label
 
 
 def _count(batches: tf.data.Dataset, packing: Packing) -> int:

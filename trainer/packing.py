@@ -46,11 +46,6 @@ class Packing:
                        for name, one in feature_spec.items()}  # fmt: skip
         self._empty = [parts for held in self.varying.values() for parts in held.none()]
 
-    @property
-    def fits_device(self) -> bool:
-        """Whether all columns can be copied to an accelerator ahead of the step: neither strings nor ragged ones."""
-        return not self.varying and all(dtype != tf.string for dtype, _ in self.groups)
-
     def parse(self, serialized: tf.Tensor) -> Packed:
         """Serialized tf.Examples, string [batch]."""
         return self.pack(tf.io.parse_example(serialized, self.parsed))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
@@ -37,6 +37,12 @@ class Reading:
         prefetch = None if config.prefetch == "auto" else config.prefetch
         return cls(config.read_batch, config.open_files, config.deterministic, threads, prefetch, device)
 
+    def from_memory(self) -> Reading:
+        """For examples in memory: fetching is too short to be spread, and a thread of its own keeps it away from
+        the training step.
+        """
+        return replace(self, threads=self.threads or 1)
+
     def packed(self, paths: tf.data.Dataset, packing: Packing, files: int, gzip: bool) -> tf.data.Dataset:
         """The parsed examples of so many TFRecord files in packed batches of about `read_batch`."""
         compression = "GZIP" if gzip else ""
@@ -48,8 +54,8 @@ class Reading:
         )
         return records.map(plain(packing.parse), num_parallel_calls=tf.data.AUTOTUNE, deterministic=self.deterministic)
 
-    def finished(self, batches: tf.data.Dataset, packing: Packing) -> tf.data.Dataset:
-        """Batches that are made ready ahead, on the device where there is one; the last of all."""
+    def finished(self, batches: tf.data.Dataset) -> tf.data.Dataset:
+        """Batches that are made ready ahead, on the device if it can hold them; the last of all."""
         options = tf.data.Options()
         options.deterministic = self.deterministic
         if self.threads is not None:
@@ -57,9 +63,14 @@ class Reading:
         batches = batches.with_options(options)
         ahead = tf.data.AUTOTUNE if self.prefetch is None else self.prefetch
         batches = batches.prefetch(ahead) if ahead else batches
-        if self.device is None or not packing.fits_device:
+        if self.device is None or not all(map(_fits_device, tf.nest.flatten(batches.element_spec))):
             return batches
         return batches.apply(tf.data.experimental.prefetch_to_device(self.device, None if ahead < 1 else ahead))
+
+
+def _fits_device(spec: tf.TypeSpec) -> bool:
+    """Neither strings nor ragged or sparse tensors are copied ahead."""
+    return isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string
 
 
 PLAIN_READING = Reading()

@@ -22,6 +22,8 @@ Features = dict[str, Any]
 def loader(columns: Mapping[str, Column]) -> Callable[[Features], Features]:
     """The step from what Transform wrote to what the model takes, for the input pipeline."""
     layers = _layers(columns)
+    if not layers:
+        return dict
     return lambda features: {**features, **{name: layer.call(features[name]) for name, layer in layers.items()}}
 
 
