@@ -1,0 +1,118 @@
+"""Which steps are profiled, and what the Trainer leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from configs.config import PipelineConfig
+from configs.profile import ProfileConfig
+from trainer.callbacks.profile import window
+from trainer.profile_facts import SESSIONS, ProfileFacts
+from trainer.run import run_fn
+from trainer.sections import TrainerSections
+
+EPOCH = 32
+"""Steps in an epoch of the tests' data (2,000 examples) with batches of 64."""
+
+
+@pytest.mark.parametrize(
+    ("asked", "together", "epoch", "epochs", "chosen"),
+    [
+        ((50, 60), 1, 1000, 3, (50, 60)),
+        ((50, 60), 16, None, 3, (50, 60)),
+        ((1, 5), 1, 1000, 3, (2, 6)),  # the first execution is left out
+        ((1, 5), 16, 1000, 3, (17, 21)),
+        ((1, 5), 16, None, 3, (17, 21)),
+        ((1, 5), 16, 16, 1, (1, 5)),  # there is no other
+        ((5000, 5010), 1, 100, 3, (290, 300)),
+        ((5000, 5200), 1, 100, 3, (201, 300)),  # no further back than the last epoch begins
+        ((50, 60), 7, 7, 3, (15, 21)),
+    ],
+)
+def test_the_steps_asked_for_become_steps_that_there_are(
+    asked: tuple[int, int], together: int, epoch: int | None, epochs: int, chosen: tuple[int, int]
+) -> None:
+    found = window(asked, together, epoch, epochs)
+    assert (found.first, found.last) == chosen
+    assert bool(found.note) == (chosen != asked or together == epoch)
+
+
+def trained(prepared: Callable[[str], Any], folder: Path, **train: Any) -> Path:
+    """A training of the tests' data; its model_run."""
+    run_fn(prepared("binary").fn_args(folder, batch_size=64, early_stopping=None, **train))
+    return folder / "run"
+
+
+@pytest.mark.slow
+def test_whole_executions_are_profiled_where_tensorboard_looks(prepared: Callable[[str], Any], tmp_path: Path) -> None:
+    run = trained(prepared, tmp_path, epochs=3, profile={"batches": [50, 60]}, steps_per_execution=8)
+    facts = ProfileFacts.read(run)
+    assert [(one.step, one.steps) for one in facts.executions] == [(49, 8), (57, 8)]
+    assert facts.note == ""
+    assert facts.cached
+    assert facts.examples == 2000
+    assert facts.parsed_bytes is not None
+    assert 16_000 < facts.parsed_bytes < 200_000
+    (profile,) = (run / SESSIONS).glob("*/*.xplane.pb")
+    assert profile.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_short_last_executions_are_counted_right_without_a_cache(
+    prepared: Callable[[str], Any], tmp_path: Path
+) -> None:
+    """Keras does not know how many steps an epoch has, and the third execution of an epoch has 8 of 12."""
+    run = trained(
+        prepared,
+        tmp_path,
+        epochs=3,
+        input={"cache": "none"},
+        profile={"batches": [EPOCH + 25, EPOCH + 25]},
+        steps_per_execution=12,
+    )
+    facts = ProfileFacts.read(run)
+    assert [(one.step, one.steps) for one in facts.executions] == [(EPOCH + 25, 8)]
+    assert not facts.cached
+    assert facts.examples == 2000
+
+
+@pytest.mark.slow
+def test_a_training_that_ends_before_says_so(prepared: Callable[[str], Any], tmp_path: Path) -> None:
+    run = trained(prepared, tmp_path, epochs=2, input={"cache": "none"}, profile={"batches": [5000, 5010]})
+    assert ProfileFacts.read(run).note == f"training ended after {2 * EPOCH} steps, before step 5,000"
+    assert not (run / SESSIONS).exists()
+
+
+@pytest.mark.slow
+def test_a_training_without_a_profile_leaves_none(prepared: Callable[[str], Any], tmp_path: Path) -> None:
+    run = trained(prepared, tmp_path, epochs=1)
+    assert not (run / SESSIONS).exists()
+    with pytest.raises(FileNotFoundError):
+        ProfileFacts.read(run)
+
+
+def test_a_range_goes_forward() -> None:
+    with pytest.raises(ValidationError, match="the first step, 60, comes after the last, 50"):
+        ProfileConfig.model_validate_json('{"batches": [60, 50]}')
+
+
+def test_the_limit_is_none_of_the_trainers_business() -> None:
+    def sections(profile: dict[str, Any] | None) -> TrainerSections:
+        config = {
+            "pipeline": {"name": "trips"},
+            "data": {"source": {"kind": "csv", "path": "x.csv"}},
+            "label": {"key": "tip", "kind": "binary"},
+            "features": {"fare": {"column": "numeric"}},
+            "train": {"profile": profile},
+        }
+        return TrainerSections.of(PipelineConfig.model_validate_json(json.dumps(config)))
+
+    assert sections({"fail_if_input_bound_above": 0.2}) == sections({})
+    assert sections({"batches": [7, 9]}) != sections({})
+    assert sections(None) != sections({})
