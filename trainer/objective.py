@@ -6,6 +6,7 @@ import keras
 
 from configs.label import LabelConfig
 from configs.train import TrainConfig
+from trainer.gradients import add_up_repeats
 from trainer.optimizers import optimizer
 from trainer.word_metrics import KnownWords, Perplexity
 
@@ -28,6 +29,7 @@ def compile_model(
         steps_per_execution=steps_per_execution,
         jit_compile=train.jit == "on",  # auto: trainer.callbacks.jit may change it on the way
     )
+    add_up_repeats(model.optimizer)
     model.optimizer.build(model.trainable_variables)  # else Keras traces the first step twice
 
 
