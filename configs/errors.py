@@ -5,6 +5,7 @@ HeadraceError
 ├── DataError          the data cannot be read, or is not what the config says (names file, line and column)
 ├── GateError          the data was read and judged unfit: anomalies, missing labels
 ├── TrainingError      training cannot start or go on: a hook that is no function, a loss that is not a number
+│   └── TrainingStoppedError  training was asked to end, and can go on from a checkpoint
 ├── RunError           a run could not be carried out: a component failed, another run holds the lock
 └── MissingDependencyError  something is missing from the machine (what `headrace doctor` looks for)
 """
@@ -71,6 +72,10 @@ class GateError(HeadraceError):
 
 class TrainingError(HeadraceError):
     """Training cannot start, or must not go on."""
+
+
+class TrainingStoppedError(TrainingError):
+    """Training was asked to end before its end, and can go on from a checkpoint."""
 
 
 class RunError(HeadraceError):

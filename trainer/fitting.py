@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import warnings
 from collections.abc import Callable
@@ -12,11 +13,14 @@ import tensorflow as tf
 
 from configs.train import TrainConfig
 from trainer import precision
+from trainer.callbacks.averages import Averages
 from trainer.callbacks.best_weights import BestWeights
+from trainer.callbacks.checkpoint import Checkpoint
 from trainer.callbacks.epoch_log import EpochLog
 from trainer.callbacks.finite_loss import FiniteLoss
 from trainer.callbacks.jit import JitChoice
 from trainer.callbacks.scalars import Scalars
+from trainer.checkpoints import Checkpoints, Position, Saved
 from trainer.history import History
 from trainer.input_pipeline import Split
 from trainer.inputs import Inputs
@@ -32,20 +36,28 @@ WEIGHTS = "best.weights.h5"
 """The best epoch's weights, in the model's run directory."""
 
 
-def fit(
-    model: keras.Model, inputs: Inputs, sections: TrainerSections, directory: Path, choice: Choice = ONE_CPU
+def fit(  # noqa: PLR0913, PLR0917
+    model: keras.Model,
+    inputs: Inputs,
+    sections: TrainerSections,
+    directory: Path,
+    choice: Choice = ONE_CPU,
+    checkpoints: Checkpoints | None = None,
+    saved: Saved | None = None,
 ) -> History:
     """Train the model until the config's end or early stopping, and leave it with the weights of the best epoch.
 
-    directory: gets the best weights and TensorBoard logs; choice: what it runs on, with its strategy's scope entered.
-    Raises TrainingError at a loss that is not a number.
+    directory: gets the best weights and TensorBoard logs; choice: what it runs on, with its strategy's scope entered;
+    checkpoints: where they are written; saved: the one to go on from, behind which the inputs begin.
+    Raises TrainingError at a loss that is not a number, and TrainingStoppedError at SIGTERM.
     """
     train = sections.train
     directory.mkdir(parents=True, exist_ok=True)
-    together = steps_per_execution(train, inputs.train.steps)
+    together = saved.tree["together"] if saved else steps_per_execution(train, inputs.train.steps)
     steps = train.steps_per_epoch or inputs.train.steps
     compile_model(model, sections.label, train, together, steps and steps * train.epochs)
-    log = EpochLog(train.epochs, lambda epochs: trained_on(inputs.train, train, epochs))
+    split = seen_before(inputs.train, saved)
+    log = EpochLog(train.epochs, lambda epochs: trained_on(split, train, epochs))
     best, jit = BestWeights(directory / WEIGHTS), _jit(train, inputs.train, together, choice)
     chosen = {
         "strategy": choice.words,
@@ -53,20 +65,27 @@ def fit(
         "steps_per_execution": f"{together}: {_why_together(train, inputs.train.steps)}",
     }
     print(*(f"{name}: {words}" for name, words in {"input": inputs.words, **chosen}.items()), sep="\n", flush=True)
-    with warnings.catch_warnings():
+    watching = [
+        *profiling(train, inputs.train, together, directory),
+        FiniteLoss(together),
+        best,
+        Averages(),
+        *_early_stopping(train),
+        Scalars(directory),
+        log,
+    ]
+    keeping = Checkpoint(checkpoints, train, inputs.train, watching, saved, writes=choice.writes)
+    with keeping, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
-        _loop(model, choice, together)(
+        _loop(model, choice, together, keeping.begin)(
             inputs.train.dataset,
             validation_data=inputs.eval.dataset,
             epochs=train.epochs,
+            initial_epoch=train.epochs if keeping.was_stopped else keeping.begin.epoch,
             steps_per_epoch=train.steps_per_epoch,
             callbacks=[
-                *profiling(train, inputs.train, together, directory),
-                FiniteLoss(together),
-                best,
-                *_early_stopping(train),
-                Scalars(directory),
-                log,
+                *watching,
+                keeping,
                 *([jit] if isinstance(jit, JitChoice) else []),  # last: what it measures counts for no other
             ],
         )
@@ -76,16 +95,16 @@ def fit(
         best_epoch=best.epoch,
         stopped_early=done < train.epochs,
         parameters=model.count_params(),
-        examples={"train": trained_on(inputs.train, train, done), "eval": _examples(inputs.eval, done)},
+        examples={"train": trained_on(split, train, done), "eval": _examples(inputs.eval, done - keeping.begin.epoch)},
         input=inputs.words,
         chosen={**chosen, "jit": jit if isinstance(jit, str) else jit.words},
     )
 
 
-def _loop(model: keras.Model, choice: Choice, together: int) -> Callable[..., object]:
+def _loop(model: keras.Model, choice: Choice, together: int, begin: Position) -> Callable[..., object]:
     """What trains the model: Keras' `fit`, or over several devices a loop of ours."""
     if choice.distributed:
-        return Loop(model, tf.distribute.get_strategy(), together).fit
+        return Loop(model, tf.distribute.get_strategy(), together, begin).fit
     return functools.partial(model.fit, verbose=0, shuffle=False)
 
 
@@ -125,6 +144,13 @@ def _why_together(train: TrainConfig, steps: int | None) -> str:
 def trained_on(split: Split, train: TrainConfig, epochs: int) -> int:
     """Examples in each of so many epochs of training."""
     return train.steps_per_epoch * train.batch_size if train.steps_per_epoch else _examples(split, epochs)
+
+
+def seen_before(split: Split, saved: Saved | None) -> Split:
+    """The split, with what went through before a checkpoint counted as seen."""
+    if saved is None or split.size is not None:
+        return split
+    return dataclasses.replace(split, seen=lambda: saved.position.examples + split.seen())
 
 
 def _examples(split: Split, epochs: int) -> int:

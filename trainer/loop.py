@@ -19,6 +19,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer.checkpoints import Position
 from trainer.packing import plain
 
 Batch = tuple[Any, ...]
@@ -28,9 +29,11 @@ Logs = dict[str, float]
 class Loop:
     """Callbacks, metrics, early stopping and logs are as in `keras.Model.fit`."""
 
-    def __init__(self, model: keras.Model, strategy: tf.distribute.Strategy, together: int = 1) -> None:
-        """together: steps that run as one graph."""
-        self.model, self.strategy, self.together = model, strategy, together
+    def __init__(
+        self, model: keras.Model, strategy: tf.distribute.Strategy, together: int = 1, begin: Position | None = None
+    ) -> None:
+        """together: steps that run as one graph; begin: where a training goes on that was interrupted."""
+        self.model, self.strategy, self.together, self.begin = model, strategy, together, begin or Position()
         own = type(model).train_step is not keras.Model.train_step
         if not own:
             _expect_sums(model.optimizer)
@@ -61,8 +64,11 @@ class Loop:
         model.stop_training = False
         called.on_train_begin()
         for epoch in range(initial_epoch, epochs):
+            model.reset_metrics()
             called.on_epoch_begin(epoch)
-            logs = self._epoch(endless or iter(parts), steps_per_epoch or _steps(dataset), called)
+            done = self.begin.step if epoch == self.begin.epoch else 0
+            steps = done if done and self.begin.evaluating else steps_per_epoch or _steps(dataset)
+            logs = self._epoch(endless or iter(parts), steps, called, done)
             logs |= self._evaluation(iter(evaluation), _steps(validation_data), called)
             called.on_epoch_end(epoch, logs)
             if model.stop_training:
@@ -70,9 +76,8 @@ class Loop:
         model.optimizer.finalize_variable_values(model.trainable_variables)
         called.on_train_end(logs)
 
-    def _epoch(self, batches: Any, steps: int | None, called: keras.callbacks.CallbackList) -> Logs:
-        self.model.reset_metrics()
-        return self._run(self._train, batches, steps, called.on_train_batch_begin, called.on_train_batch_end)
+    def _epoch(self, batches: Any, steps: int | None, called: keras.callbacks.CallbackList, done: int) -> Logs:
+        return self._run(self._train, batches, steps, called.on_train_batch_begin, called.on_train_batch_end, done)
 
     def _evaluation(self, batches: Any, steps: int | None, called: keras.callbacks.CallbackList) -> Logs:
         self.model.reset_metrics()
@@ -81,26 +86,30 @@ class Loop:
         called.on_test_end(logs)
         return {f"val_{name}": value for name, value in logs.items()}
 
-    def _run(
+    def _run(  # noqa: PLR0913, PLR0917
         self,
         several: Callable[..., tf.Tensor],
         batches: Any,
         steps: int | None,
         begin: Callable[[int], None],
         end: Callable[[int, Logs], None],
+        done: int = 0,
     ) -> Logs:
-        """All executions of an epoch; the metrics at its end. steps: None where the data's end says it."""
-        done, logs = 0, {}
+        """The executions of an epoch that are left; the metrics at its end. steps: None where the data's end tells."""
+        logs = self._metrics() if done else {}
         while not self.model.stop_training and (steps is None or done < steps):
             wanted = self.together if steps is None else min(self.together, steps - done)
             begin(done)
             made = int(several(batches, tf.constant(wanted)))
             if not made:
                 break
-            logs = {name: float(value) for name, value in self.model.get_metrics_result().items()}
+            logs = self._metrics()
             end(done + self.together - 1, logs)  # where a short execution would have ended, as Keras has it
             done += made
         return logs
+
+    def _metrics(self) -> Logs:
+        return {name: float(value) for name, value in self.model.get_metrics_result().items()}
 
     def _steps(self, step: Callable[..., None]) -> Callable[..., tf.Tensor]:
         """As one graph: up to so many steps, fewer where the data ends; how many it made."""

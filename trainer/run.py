@@ -21,6 +21,7 @@ from trainer.out_of_memory import out_of_memory_told
 from trainer.precision import check_float32, computing_in
 from trainer.sections import TrainerSections
 from trainer.strategy import Choice, choose, look, opened, place_to_write
+from trainer.work import checkpoints
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
@@ -44,6 +45,8 @@ def run_fn(fn_args: FnArgs) -> None:
         built = columns.build(sections.features)
         signatures.more["generate"] = generation.signature(built, sections.label.text, signatures, transform_output)
     export(fn_args.serving_model_dir, signatures, job.run_dir / WEIGHTS)
+    if kept := checkpoints(job):
+        kept.clear()
 
 
 def train(job: Job, choice: Choice) -> keras.Model:
@@ -53,13 +56,16 @@ def train(job: Job, choice: Choice) -> keras.Model:
     """
     sections, transform_output = job.sections, job.transformed
     strategy = opened(choice)
-    inputs = open_inputs(job.train_files, job.eval_files, transform_output, sections)
+    kept = checkpoints(job)
+    saved = kept.latest() if kept else None
+    start = saved.position.batches if saved else 0
+    inputs = open_inputs(job.train_files, job.eval_files, transform_output, sections, start=start)
     with strategy.scope():
         keras.utils.set_random_seed(sections.train.seed)
         model = build_model(sections, transform_output)
         adapt(model, inputs.train)
         with place_to_write(job.run_dir, choice) as directory:
-            fit(model, inputs, sections, directory, choice).write(directory)
+            fit(model, inputs, sections, directory, choice, kept, saved).write(directory)
     return model
 
 

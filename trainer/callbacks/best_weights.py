@@ -27,10 +27,18 @@ class BestWeights(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Keep the weights if they are the best so far."""
         if (loss := (logs or {})["val_loss"]) < self._lowest:
-            self._lowest, self.epoch = loss, epoch + 1
+            self._lowest, self.epoch = float(loss), epoch + 1
             self._weights = self.model.get_weights()
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Put the best weights back, and write them."""
         self.model.set_weights(self._weights)
         self.model.save_weights(self.path)
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"epoch": self.epoch, "lowest": self._lowest, "weights": self._weights}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.epoch, self._lowest, self._weights = state["epoch"], state["lowest"], state["weights"]

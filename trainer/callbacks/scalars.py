@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -25,9 +26,11 @@ class Scalars(keras.callbacks.Callback):
         super().__init__()
         self._directory = directory
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
+        self._written: list[dict[str, float]] = []
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Write the epoch's metrics, as `epoch_loss` and so on; the epochs count from 0, as Keras has it."""
+        self._written.append({name: float(value) for name, value in (logs or {}).items()})
         for name, value in (logs or {}).items():
             split = "validation" if name.startswith("val_") else "train"
             with self._writer(split).as_default():
@@ -39,6 +42,16 @@ class Scalars(keras.callbacks.Callback):
         """Close the files."""
         for writer in self._writers.values():
             writer.close()
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"epochs": self._written}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint: another run writes into a directory of its own, and shows the earlier epochs too."""
+        self._written = []
+        for epoch, logs in enumerate(state["epochs"]):
+            self.on_epoch_end(epoch, logs)
 
     def _writer(self, split: str) -> tf.summary.SummaryWriter:
         if split not in self._writers:

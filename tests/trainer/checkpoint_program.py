@@ -1,0 +1,43 @@
+"""A Trainer in a process of its own, for tests that kill it: python checkpoint_program.py JOB [BATCH].
+
+JOB: a file with the arguments of `run_fn` as JSON. BATCH: kill the process with SIGKILL after so many batches; with `t`
+in front, send it SIGTERM then; with `e` in front, in the evaluation after that many. PACE: seconds of each execution.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import keras
+
+from trainer.callbacks import checkpoint
+from trainer.run import run_fn
+
+
+class Killer(checkpoint.Checkpoint):
+    """Ends the process where it is told to."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        super().on_train_batch_end(batch, logs)
+        time.sleep(float(os.environ.get("PACE", "0")))
+        if not WHERE.startswith("e") and self._position.batches >= BATCH:
+            os.kill(os.getpid(), signal.SIGTERM if WHERE.startswith("t") else signal.SIGKILL)
+
+    def on_test_begin(self, logs=None):
+        super().on_test_begin(logs)
+        if WHERE.startswith("e") and self._position.batches >= BATCH:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+if len(sys.argv) > 2:
+    WHERE = sys.argv[2]
+    BATCH = int(WHERE.lstrip("te"))
+    import trainer.fitting
+
+    trainer.fitting.Checkpoint = Killer
+keras.utils.disable_interactive_logging()
+run_fn(SimpleNamespace(**json.loads(Path(sys.argv[1]).read_text())))
