@@ -15,10 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.example_gen.encode import is_list
-from components.example_gen.repeated import repeated
+from components.example_gen.repeated import Counted, numbers_of, repeated, valid_of
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: Knuth's multiplicative hashing
 _EXACT = 2**53
+_SHIFT, _FACTORS = np.uint64(33), (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
+_NAN = np.float64(np.nan).view(np.uint64)
 _MISSING, _EMPTY = np.uint64(0x6D697373696E6721), np.uint64(0x656D7074796C7374)
 
 
@@ -26,15 +28,25 @@ def row_hash(batch: pa.RecordBatch, columns: Sequence[str], seed: int) -> np.nda
     """uint64 [rows]: rows that agree in `columns` have the same hash."""
     total = np.full(batch.num_rows, _salt(str(seed)), np.uint64)
     for name in columns:
-        total += mix(_column_hash(batch.column(name)) ^ _salt(name))
+        column, salt = batch.column(name), _salt(name)
+        few = repeated(column)
+        if few is None:
+            total += mix(_column_hash(column) ^ salt)
+        else:
+            values, which = few
+            hashes = _column_hash(values.values if isinstance(values, Counted) else values)
+            total += mix(hashes ^ salt).take(which)
     return mix(total)
 
 
 def mix(numbers: np.ndarray) -> np.ndarray:
     """MurmurHash3's finalizer: every bit of the input reaches every bit of the output."""
-    numbers = (numbers ^ (numbers >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    numbers = (numbers ^ (numbers >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return numbers ^ (numbers >> np.uint64(33))
+    out = numbers >> _SHIFT
+    out ^= numbers
+    for factor in _FACTORS:
+        out *= factor
+        out ^= out >> _SHIFT
+    return out
 
 
 def _salt(text: str) -> np.uint64:
@@ -44,18 +56,14 @@ def _salt(text: str) -> np.uint64:
 def _column_hash(column: pa.Array) -> np.ndarray:
     if pa.types.is_null(column.type):
         return np.full(len(column), _MISSING, np.uint64)
-    few = repeated(column)
-    if few is not None:
-        return _column_hash(few[0])[few[1].to_numpy()]
     if is_list(column.type):
         hashes = _list_hash(column)
     elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        hashes = mix(_number_bits(column.fill_null(0).to_numpy(zero_copy_only=False)) + _ODD)
+        hashes = mix(_number_bits(numbers_of(column)) + _ODD)
     else:
         hashes = _text_hash(column.cast(pa.binary()).fill_null(b""))
-    if column.null_count:
-        hashes[~np.asarray(column.is_valid())] = _MISSING
-    return hashes
+    valid = valid_of(column)
+    return hashes if valid is None else np.where(valid, hashes, _MISSING)
 
 
 def _list_hash(column: pa.Array) -> np.ndarray:
@@ -73,10 +81,12 @@ def _list_hash(column: pa.Array) -> np.ndarray:
 
 def _number_bits(numbers: np.ndarray) -> np.ndarray:
     """The bits of the number as a double, the same for 3 and 3.0; an integer too large for one keeps its own."""
-    doubles = numbers.astype(np.float64) + 0.0  # makes -0.0 the same as 0.0
-    doubles[np.isnan(doubles)] = np.nan
+    doubles = numbers.astype(np.float64)
+    doubles += 0.0  # makes -0.0 the same as 0.0
     bits = doubles.view(np.uint64)
-    if numbers.dtype.kind == "i":
+    if numbers.dtype.kind == "f":
+        bits[np.isnan(doubles)] = _NAN
+    elif len(numbers) and (numbers.max() > _EXACT or numbers.min() < -_EXACT):
         wide = (numbers > _EXACT) | (numbers < -_EXACT)
         bits[wide] = numbers[wide].view(np.uint64)
     return bits

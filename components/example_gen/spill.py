@@ -9,6 +9,8 @@ from types import TracebackType
 import numpy as np
 import pyarrow as pa
 
+from components.example_gen.side_by_side import side_by_side
+
 SMALLEST, LARGEST = 16 << 20, 64 << 20
 """Bytes that a part holds in memory before they go to disk."""
 
@@ -46,9 +48,10 @@ class Spill:
 
     def add(self, batch: pa.RecordBatch, piles: np.ndarray) -> None:
         """Rows, and the number of each one's pile."""
-        self._held.append(batch)
+        rows = side_by_side(batch)
+        self._held.append(rows)
         self._numbers.append(piles)
-        self._size += batch.nbytes
+        self._size += rows.nbytes
         if self._size >= self._room:
             self._to_disk()
 
@@ -69,7 +72,7 @@ class Spill:
 
 
 def read_chunks(path: Path, chunks: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Some record batches of a part's file, by their numbers."""
+    """Some record batches of a part's file, by their numbers: rows as `side_by_side` makes them."""
     with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
         yield from (reader.get_batch(chunk) for chunk in chunks)
 

@@ -7,14 +7,18 @@ A record on disk: its length (uint64, little endian), the masked CRC32C of those
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from google_crc32c import value as crc32c
+from numpy.typing import NDArray
 
-from components.example_gen.encode import Piece, concatenate, distinct, pieces
+from components.example_gen import checksum
+from components.example_gen.encode import distinct, examples, start
+from components.example_gen.piece_checksums import states
+from components.example_gen.pieces import Coded, Field, Fixed, Piece, Varied, join, merged
 
 BEFORE, AFTER = 12, 4
 """Bytes around a record."""
@@ -22,24 +26,35 @@ BEFORE, AFTER = 12, 4
 
 def framed_examples(batch: pa.RecordBatch) -> pa.BinaryArray:
     """Each row of `batch` as a tf.Example (see `encode`) with its length and checksums around it."""
-    return _framed(*pieces(batch))
+    if not batch.num_rows:
+        return pa.array([], pa.binary())
+    features, own = examples(batch)
+    return _framed(features, own, start)
 
 
 def frame(records: pa.BinaryArray) -> pa.BinaryArray:
     """Each record with its length and checksums around it."""
-    return _framed([records], pc.binary_length(records).to_numpy().astype(np.int64))
-
-
-def _framed(parts: Sequence[Piece], sizes: np.ndarray) -> pa.BinaryArray:
-    """Records of the given sizes, each the parts of a row one after the other: joined in one go, with room for the
-    checksums, which are put there afterwards.
-    """
-    if not len(sizes):
+    if not len(records):
         return pa.array([], pa.binary())
+    return _framed(pc.binary_length(records).to_numpy().astype(np.int64), [Varied(records)], lambda _: b"")
+
+
+def _framed(sizes: NDArray[np.int64], own: Sequence[Piece], start: Callable[[int], bytes]) -> pa.BinaryArray:
+    """Records of pieces, which make so many bytes, behind a start that depends on how many these are."""
+    rows, pieces = len(sizes), merged(own)
     present, which = distinct(sizes)
-    headers = pa.array([_header(int(size)) for size in present], pa.binary()).take(pa.array(which))
-    joined = concatenate([headers, *parts, pa.scalar(bytes(AFTER), pa.binary())], len(sizes))
-    edges, data = np.frombuffer(joined.buffers()[1], np.int32)[: len(sizes) + 1], joined.buffers()[2]
+    starts = [start(int(size)) for size in present]
+    headers = [_header(len(text) + int(size)) + text for text, size in zip(starts, present, strict=True)]
+    state = states([Coded.of(starts, which), *pieces], rows)
+    if state is None:
+        return _checked(join([Coded.of(headers, which), *pieces, Coded.same(bytes(AFTER), rows)], rows))
+    check = Fixed((Field(b"", checksum.masked(state).view(np.uint8).reshape(-1, AFTER)),))
+    return join([Coded.of(headers, which), *merged([*pieces, check])], rows)
+
+
+def _checked(joined: pa.BinaryArray) -> pa.BinaryArray:
+    """The framed records with their checksums where room was left for them."""
+    edges, data = np.frombuffer(joined.buffers()[1], np.int32)[: len(joined) + 1], joined.buffers()[2]
     room, into = edges[1:] - AFTER, np.frombuffer(data, np.uint8)
     checksums = _masked(_records(data, edges)).view(np.uint8).reshape(-1, AFTER)
     for place in range(AFTER):
@@ -47,13 +62,13 @@ def _framed(parts: Sequence[Piece], sizes: np.ndarray) -> pa.BinaryArray:
     return joined
 
 
-def intact(data: bytes, edges: np.ndarray) -> bool:
+def intact(data: bytes, edges: NDArray[np.integer]) -> bool:
     """Whether each record of `data`, framed from one edge to the next, has the checksum that stands behind it."""
     letters, ends = np.frombuffer(data, np.uint8), edges[1:, None] - np.arange(AFTER, 0, -1)
     return bool(np.array_equal(_masked(_records(pa.py_buffer(data), edges)), letters[ends].view("<u4")[:, 0]))
 
 
-def _records(data: pa.Buffer, edges: np.ndarray) -> list[bytes]:
+def _records(data: pa.Buffer, edges: NDArray[np.integer]) -> list[bytes]:
     """The records inside their frames. Arrow makes bytes of runs that follow each other, so what stands between the
     records is taken for such a run too.
     """
@@ -69,7 +84,7 @@ def _header(size: int) -> bytes:
     return length + _masked([length]).tobytes()
 
 
-def _masked(texts: Sequence[bytes]) -> np.ndarray:
+def _masked(texts: Sequence[bytes]) -> NDArray[np.uint32]:
     """The masked CRC32C of each text: uint32 [n], little endian."""
     crc = np.fromiter(map(crc32c, texts), np.uint32, len(texts))
-    return (((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(0xA282EAD8)).astype("<u4")
+    return checksum.masked(crc ^ np.uint32(checksum.START))

@@ -22,13 +22,14 @@ import numpy as np
 import pyarrow as pa
 
 from components.example_gen.packing import Packing
+from components.example_gen.side_by_side import columns
 from components.example_gen.sources.base import Spread, for_work
 from components.example_gen.spill import Spill, read_chunks, together
 from components.example_gen.split import Dealer, Layout, Shard, random
 from components.example_gen.tfrecord import framed_examples
 
-ENCODED = 2 << 20
-"""Bytes of columns that are encoded at a time: they stay in a core's cache from the encoder to the compressor."""
+ENCODED = 4 << 20
+"""Bytes of columns that are encoded at a time: so many rows that calls cost little, and little against a pile."""
 
 Read = Callable[[int, object], Iterator[pa.RecordBatch]]
 """The rows of a part of the data, given its number and itself, as batches of one schema."""
@@ -94,7 +95,7 @@ class Writer:
         stream = self.packing.stream()
         with open(self._packed_path(pile.number), "wb", buffering=0) as file:
             for start in range(0, len(rows), step):
-                records = framed_examples(rows.take(pa.array(order[start : start + step])))
+                records = framed_examples(columns(rows.take(pa.array(order[start : start + step]))))
                 file.write(stream.compress(memoryview(records.buffers()[2])))
             file.write(stream.flush())
             return file.tell()

@@ -13,7 +13,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from components.example_gen.encode import BYTES, FLOAT, INT64, varint
+from components.example_gen.wire import BYTES, FLOAT, INT64, varint
 
 _SPARE = 64
 """Bytes that the fixed parts of a feature, but for its name, may reach beyond the end of a damaged row."""

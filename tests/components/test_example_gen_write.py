@@ -153,3 +153,19 @@ def test_packed_bytes_are_the_same_in_every_thread_and_on_every_run() -> None:
     with ThreadPoolExecutor(4) as pool:
         assert all(again == first[number % 16] for number, again in enumerate(pool.map(packed, range(800))))
     assert [gzip.decompress(text) for text in first] == [*texts, *texts]
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_packed_bytes_are_the_same_each_time_wherever_they_lie(level: int) -> None:
+    random = np.random.default_rng(0)
+    text = b"".join(str(number).encode() for number in random.integers(0, 10**6, 400_000).tolist())
+
+    def packed() -> bytes:
+        stream, moved = Packing("gzip", level).stream(), memoryview(bytes(random.integers(100)) + text)[-len(text) :]
+        return b"".join(bytes(stream.compress(moved[i : i + 700_000])) for i in range(0, len(text), 700_000)) + bytes(
+            stream.flush()
+        )
+
+    first = packed()
+    assert gzip.decompress(first) == text
+    assert all(packed() == first for _ in range(5))

@@ -12,7 +12,7 @@ from components.example_gen.types import Kind
 from configs.errors import DataError
 
 MOST_ROWS = 1 << 16
-BATCH = 1 << 21
+BATCH = 1 << 23
 """Rows and bytes of a batch, about."""
 
 Bad = dict[int, tuple[str, str]]

@@ -1,0 +1,136 @@
+"""Framed tf.Examples against TensorFlow's encoder and google_crc32c, and rows laid side by side against their columns.
+
+Batches are so long that values repeat: then columns are encoded value by value, and neighbours are put together.
+"""
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from google_crc32c import value as crc32c
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.example_gen import checksum
+from components.example_gen.encode import encode
+from components.example_gen.side_by_side import columns, side_by_side
+from components.example_gen.tfrecord import frame, framed_examples
+
+ROWS = 2500
+KINDS = {
+    "few ints": lambda random: random.integers(0, 30, ROWS),
+    "far ints": lambda random: random.choice([-(2**63), -1, 0, 127, 128, 2**40, 2**63 - 1], ROWS),
+    "many ints": lambda random: random.integers(0, 1 << 20, ROWS),
+    "long ints": lambda random: random.integers(1 << 29, 1 << 30, ROWS),
+    "floats": lambda random: random.choice([np.nan, np.inf, -0.0, 1e300, 1.5], ROWS) * random.random(ROWS),
+    "texts": lambda random: random.choice(["", "a", "é" * 70, "x" * 200], ROWS),
+    "short texts": lambda random: [str(number) for number in random.integers(0, 1 << 30, ROWS)],
+    "long texts": lambda random: [str(number) * 5 for number in random.integers(0, 1 << 30, ROWS)],
+    "missing": lambda _: [None] * ROWS,
+}
+
+
+def column(kind: str, nulls: float, random: np.random.Generator) -> pa.Array:
+    values = KINDS[kind](random)
+    return pa.array(values, mask=random.random(ROWS) < nulls) if kind != "missing" else pa.nulls(ROWS)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> pa.RecordBatch:
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    kinds = draw(st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=8))
+    arrays = [column(kind, draw(st.sampled_from([0, 0, 0.1, 1])), random) for kind in kinds]
+    return pa.RecordBatch.from_arrays(arrays, names=[f"{i} {kind}" for i, kind in enumerate(kinds)]).slice(
+        draw(st.integers(0, 20))
+    )
+
+
+def one_by_one(batch: pa.RecordBatch) -> list[tf.train.Example]:
+    found = []
+    for row in batch.to_pylist():
+        example = tf.train.Example()
+        for name, value in row.items():
+            feature = example.features.feature[name]
+            if isinstance(value, int):
+                feature.int64_list.value.append(value)
+            elif isinstance(value, float):
+                with np.errstate(over="ignore"):
+                    feature.float_list.value.append(np.float32(value))
+            elif value is not None:
+                feature.bytes_list.value.append(value.encode())
+        found.append(example)
+    return found
+
+
+def records_of(framed: pa.BinaryArray) -> list[bytes]:
+    """The records, after a look at every length and checksum."""
+    records = []
+    for text in framed.to_pylist():
+        (size,), record = struct.unpack("<Q", text[:8]), text[12:-4]
+        assert size == len(record)
+        assert text[8:12] == masked(text[:8])
+        assert text[-4:] == masked(record)
+        records.append(record)
+    return records
+
+
+def masked(text: bytes) -> bytes:
+    crc = crc32c(text)
+    return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+@settings(max_examples=25, deadline=None)
+@given(batches())
+def test_long_batches_are_framed_as_a_row_at_a_time_is(batch: pa.RecordBatch) -> None:
+    records = records_of(framed_examples(batch))
+    assert records == encode(batch).to_pylist()
+    for record, expected in zip(records, one_by_one(batch), strict=True):
+        found = tf.train.Example.FromString(record)
+        assert found.SerializeToString(deterministic=True) == expected.SerializeToString(deterministic=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.binary(max_size=40) | st.binary(min_size=200, max_size=300), min_size=1, max_size=20))
+def test_records_of_any_bytes_are_framed(records: list[bytes]) -> None:
+    assert records_of(frame(pa.array(records, pa.binary()))) == records
+
+
+@given(st.binary(max_size=40), st.binary(max_size=300))
+def test_a_checksum_moves_on_over_what_follows(before: bytes, behind: bytes) -> None:
+    state = np.array([checksum.START ^ crc32c(before)], np.uint32)
+    moved = checksum.moved(state, len(behind)) ^ np.uint32(checksum.of_text(behind))
+    assert int(moved[0]) ^ checksum.START == crc32c(before + behind)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 5000)), min_size=1, max_size=20))
+def test_checksums_move_on_by_lengths_of_their_own(pairs: list[tuple[int, int]]) -> None:
+    states = np.array([state for state, _ in pairs], np.uint32)
+    counts = np.array([count for _, count in pairs])
+    alone = [int(checksum.moved(states[i : i + 1], count)[0]) for i, (_, count) in enumerate(pairs)]
+    assert checksum.moved_by(states, counts, np.arange(len(pairs))).tolist() == alone
+
+
+@settings(max_examples=25, deadline=None)
+@given(batches(), st.integers(0, 2**32))
+def test_rows_side_by_side_are_the_same_examples(batch: pa.RecordBatch, seed: int) -> None:
+    order = pa.array(np.random.default_rng(seed).permutation(len(batch))[:100])
+    taken = columns(side_by_side(batch).take(order).slice(3))
+    assert encode(taken).to_pylist() == encode(batch.take(order).slice(3)).to_pylist()
+
+
+def test_columns_of_other_types_stay_beside_the_numbers() -> None:
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([[1], None]), pa.array([1, None]), pa.nulls(2), pa.array(["a", None]), pa.array([2.5, None])],
+        names=["list", "int", "none", "text", "float"],
+    )
+    rows = side_by_side(batch)
+    assert len(rows.schema) == 4
+    assert columns(rows).select(batch.schema.names).to_pylist() == batch.to_pylist()
+
+
+@pytest.mark.parametrize("names", [["a"], []])
+def test_a_batch_with_less_than_two_columns_of_numbers_stays_as_it_is(names: list[str]) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 2]) for _ in names] + [pa.array(["x", "y"])], names=[*names, "s"])
+    assert columns(side_by_side(batch)).equals(batch)
