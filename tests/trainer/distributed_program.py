@@ -42,14 +42,24 @@ def build(settings: dict[str, Any]) -> keras.Model:
         parts = [inputs["numbers"], keras.layers.Embedding(7, 4)(inputs["category"])]
         if settings.get("ragged"):
             inputs["tags"] = keras.Input([None], dtype="int64", ragged=True)
-            pooled = keras.layers.Lambda(lambda ids: tf.reduce_sum(tf.one_hot(ids.to_tensor(-1), 5), 1), output_shape=(5,))
+            pooled = keras.layers.Lambda(
+                lambda ids: tf.reduce_sum(tf.one_hot(ids.to_tensor(-1), 5), 1), output_shape=(5,)
+            )
             parts.append(pooled(inputs["tags"]))
         x = keras.layers.Concatenate()(parts)
         x = keras.layers.Dense(16, activation="relu", kernel_regularizer=keras.regularizers.L2(0.01))(x)
         x = keras.layers.Activation("sigmoid", dtype="float32")(keras.layers.Dense(1)(x))
         model = keras.Model(inputs, x)
-    optimizer = keras.optimizers.get({"class_name": settings.get("optimizer", "adam"), "config": settings.get("arguments", {"learning_rate": 0.01})})
-    model.compile(optimizer, keras.losses.BinaryCrossentropy(), metrics=[keras.metrics.AUC(name="auc"), keras.metrics.BinaryAccuracy(name="binary_accuracy")], steps_per_execution=settings.get("together", 1), jit_compile=False)
+    optimizer = keras.optimizers.get(
+        {"class_name": settings.get("optimizer", "adam"), "config": settings.get("arguments", {"learning_rate": 0.01})}
+    )
+    model.compile(
+        optimizer,
+        keras.losses.BinaryCrossentropy(),
+        metrics=[keras.metrics.AUC(name="auc"), keras.metrics.BinaryAccuracy(name="binary_accuracy")],
+        steps_per_execution=settings.get("together", 1),
+        jit_compile=False,
+    )
     model.optimizer.build(model.trainable_variables)
     return model
 
@@ -88,11 +98,21 @@ def main(settings: dict[str, Any]) -> None:
         if distributed:
             with strategy.scope():
                 model = build(settings)
-                Loop(model, strategy, settings.get("together", 1)).fit(train, evaluation, epochs=epochs, callbacks=[log, stop], steps_per_epoch=settings.get("steps"))
+                Loop(model, strategy, settings.get("together", 1)).fit(
+                    train, evaluation, epochs=epochs, callbacks=[log, stop], steps_per_epoch=settings.get("steps")
+                )
                 weights = model.get_weights()
         else:
             model = build(settings)
-            model.fit(train, validation_data=evaluation, epochs=epochs, callbacks=[log, stop], steps_per_epoch=settings.get("steps"), verbose=0, shuffle=False)
+            model.fit(
+                train,
+                validation_data=evaluation,
+                epochs=epochs,
+                callbacks=[log, stop],
+                steps_per_epoch=settings.get("steps"),
+                verbose=0,
+                shuffle=False,
+            )
             weights = model.get_weights()
         runs.append((weights, log))
     (one, one_log), (many, many_log) = runs

@@ -1,0 +1,183 @@
+"""Training over several devices and over several processes, against training on one device."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from configs.errors import TrainingError
+from trainer.fitting import WEIGHTS
+from trainer.job import Job
+from trainer.launch import SHARED
+from trainer.run import run_fn
+from trainer.strategy import VIRTUAL
+
+pytestmark = pytest.mark.slow
+
+PROJECT = Path(__file__).resolve().parents[2]
+TOLERANCE = 1e-5
+"""Largest difference of a weight, of sums in another order: weights move by up to 1 in these trainings."""
+TRAIN = {"epochs": 3, "batch_size": 96, "input": {"cache": "memory"}}
+
+Prepare = Callable[[str], Any]
+
+
+def weights(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a file of weights, by their names in it."""
+    found: dict[str, np.ndarray] = {}
+    with h5py.File(path) as file:
+        file.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def compare(one: Path, many: Path) -> None:
+    """The same weights, epochs and metrics, in the folders of two runs."""
+    expected, found = weights(one / "run" / WEIGHTS), weights(many / "run" / WEIGHTS)
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=0, atol=TOLERANCE, err_msg=name)
+    records = [json.loads((folder / "run" / "training.json").read_text()) for folder in (one, many)]
+    for before, after in zip(*(record["epochs"] for record in records), strict=True):
+        assert after["metrics"] == pytest.approx(before["metrics"], abs=1e-4)
+    assert records[0]["best_epoch"] == records[1]["best_epoch"]
+    assert records[0]["examples"] == records[1]["examples"]
+
+
+def exported(folder: Path) -> set[str]:
+    """What the export consists of."""
+    return {path.name for path in (folder / "Format-Serving").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def alone(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training on one device."""
+    folder = tmp_path_factory.mktemp("alone")
+    run_fn(prepared("binary").fn_args(folder, strategy="cpu", **TRAIN))
+    return folder
+
+
+def test_mirrored_training_gives_the_weights_of_one_device(
+    prepared: Prepare, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(VIRTUAL, "3")
+    run_fn(prepared("binary").fn_args(tmp_path, strategy="mirrored", **TRAIN))
+    compare(alone, tmp_path)
+    assert exported(tmp_path) == exported(alone)
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert record["chosen"]["strategy"] == "mirrored over 3 CPU devices: `train.strategy: mirrored` says so"
+    assert "epoch 3/3: loss" in capfd.readouterr().out
+
+
+def test_workers_of_a_cluster_give_the_weights_of_one_device_and_the_chief_alone_writes(
+    prepared: Prepare, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports = free_ports(2)
+    shared = tmp_path / "shared" / "job.json"
+    monkeypatch.setenv(SHARED, str(shared))
+    monkeypatch.setenv("TF_CONFIG", cluster(ports, 0))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "trainer.launch"],
+        cwd=PROJECT,
+        env={**os.environ, "TF_CONFIG": cluster(ports, 1), "TMPDIR": str(scratch)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        run_fn(prepared("binary").fn_args(tmp_path, strategy="auto", **TRAIN))
+        said, _ = worker.communicate(timeout=60)
+    finally:
+        worker.kill()
+    assert worker.returncode == 0, said
+    compare(alone, tmp_path)
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert record["chosen"]["strategy"].startswith("multi_worker over 2 workers of 1 CPU device each")
+    assert "epoch 3/3: loss" in said
+    assert not list(scratch.rglob(WEIGHTS))
+    assert not shared.exists()
+
+
+def test_the_processes_own_error_reaches_the_trainer_as_it_is(
+    prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VIRTUAL, "2")
+    with pytest.raises(TrainingError, match=r"^the loss became (nan|inf) in step"):
+        run_fn(prepared("binary").fn_args(tmp_path, strategy="mirrored", **{**TRAIN, "learning_rate": 1e38}))
+
+
+def test_killing_the_trainer_ends_the_process_of_its_training(
+    prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VIRTUAL, "2")
+    job = Job.of(
+        prepared("binary").fn_args(
+            tmp_path, strategy="mirrored", **{**TRAIN, "epochs": 100_000, "early_stopping": None}
+        )
+    )
+    (tmp_path / "job.json").write_text(job.to_json())
+    program = (
+        "import sys; from pathlib import Path; from trainer.job import Job; from trainer.launch import launch;"
+        " launch(Job.from_json(Path(sys.argv[1]).read_text()))"
+    )
+    log = tmp_path / "log"
+    with log.open("w") as stream:
+        trainer = subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path / "job.json")], cwd=PROJECT, stdout=stream, stderr=stream
+        )
+    try:
+        wait_until(lambda: "epoch 2/" in log.read_text(), 90)
+        (child,) = children(trainer.pid)
+    finally:
+        trainer.send_signal(signal.SIGKILL)
+        trainer.wait()
+    wait_until(lambda: not alive(child), 5)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def cluster(ports: list[int], index: int) -> str:
+    """TF_CONFIG of one of the workers."""
+    return json.dumps(
+        {"cluster": {"worker": [f"127.0.0.1:{port}" for port in ports]}, "task": {"type": "worker", "index": index}}
+    )
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs: one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(done: Callable[[], bool], seconds: float) -> None:
+    """Look until it is so; fail when it takes longer."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
