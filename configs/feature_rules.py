@@ -92,7 +92,7 @@ def declared_types_fit_features(features: Features, data: DataConfig) -> Iterato
     for name, feature in features.items():
         fitting = FITTING_TYPES.get(feature.column)
         column = getattr(feature, "key", None) or name
-        declared = data.types.get(column)
+        declared: str | None = data.types.get(column)
         if declared is not None and getattr(feature, "multivalued", False):
             declared = declared.removesuffix(" list")
         if fitting is not None and declared is not None and declared not in fitting:
@@ -118,7 +118,9 @@ def next_word_follows_a_text(features: Features, label: LabelConfig) -> Iterator
 
 def crossed_features_have_one_value(features: Features) -> Iterator[Finding]:
     for where, name, key in _crossed_keys(features):
-        if key != name and (isinstance(features.get(key), TextFeature) or getattr(features.get(key), "multivalued", 0)):
+        if key != name and (
+            isinstance(features.get(key), TextFeature) or getattr(features.get(key), "multivalued", False)
+        ):
             what = f'"{key}" may have several values in an example, and a cross takes one of each key; cross a feature'
             yield where, f"{what} of the same column without `multivalued`, which takes the first"
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from configs.config import PipelineConfig
 from configs.data import DataConfig
 from configs.errors import DataError, Problem
-from configs.features import CrossedFeature, CustomFeature, Feature, VocabularyFeature
+from configs.features import CrossedFeature, CustomFeature, Feature, TextFeature, VocabularyFeature
 from configs.loader import Loaded
 from configs.models import OwnModel
 from configs.sources import CsvSource, SourceConfig
@@ -122,7 +122,7 @@ def _files(config: PipelineConfig) -> Iterator[Finding]:
     """Files that the config names and that are not there."""
     named: list[tuple[Where, str | None]] = [(("data", "schema"), config.data.schema_file)]
     for name, feature in config.features.items():
-        if isinstance(feature, VocabularyFeature):
+        if isinstance(feature, VocabularyFeature | TextFeature):
             named.append((("features", name, "file"), feature.file))
     for where, file in named:
         if file is not None and not Path(file).is_file():

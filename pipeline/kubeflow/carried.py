@@ -11,7 +11,7 @@ from typing import Any
 
 from configs.config import PipelineConfig
 from configs.errors import ConfigError, Problem, RunError
-from configs.features import VocabularyFeature
+from configs.features import TextFeature, VocabularyFeature
 from pipeline.folders import Folders
 
 HOME = "/headrace-home"
@@ -39,7 +39,9 @@ def pod_folders() -> PodFolders:
 
 def named_files(config: PipelineConfig) -> dict[str, str]:
     """Path to content of each file that the config names: the schema and the vocabularies."""
-    vocabularies = (feature for feature in config.features.values() if isinstance(feature, VocabularyFeature))
+    vocabularies = (
+        feature for feature in config.features.values() if isinstance(feature, VocabularyFeature | TextFeature)
+    )
     named = [config.data.schema_file, *(feature.file for feature in vocabularies)]
     return {path: Path(path).read_text(encoding="utf-8") for path in named if path is not None}
 

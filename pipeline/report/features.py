@@ -13,6 +13,7 @@ from configs.features import (
     HashedFeature,
     IdentityFeature,
     NumericFeature,
+    TextFeature,
     VocabularyFeature,
     data_columns,
 )
@@ -42,7 +43,20 @@ def describe_features(config: PipelineConfig) -> list[FeatureRow]:
     ]
 
 
-def _what(feature: Feature) -> str:  # noqa: PLR0911 - one line for each kind
+def _what(feature: Feature) -> str:
+    if isinstance(feature, TextFeature):
+        return _text(feature)
+    return _computed(feature) + (" (all values)" if getattr(feature, "multivalued", False) else "")
+
+
+def _text(feature: TextFeature) -> str:
+    words = "words" if feature.max_tokens is None else f"the {feature.keep} {feature.max_tokens} words"
+    if feature.hash_buckets is not None:
+        return f"{words} in {feature.hash_buckets:,} hash buckets"
+    return f"{words} in {_vocabulary(feature)}, {feature.oov_buckets} for unknown"
+
+
+def _computed(feature: Feature) -> str:  # noqa: PLR0911 - one line for each kind
     match feature:
         case NumericFeature():
             return f"{_SCALES.get(feature.normalize, 'as it is')}; missing: {feature.missing}"
@@ -68,7 +82,7 @@ def _missing(value: object) -> str:
     return "" if value is None else f"; missing: {value}"
 
 
-def _vocabulary(feature: VocabularyFeature) -> str:
+def _vocabulary(feature: VocabularyFeature | TextFeature) -> str:
     if feature.values is not None:
         return f"{len(feature.values)} given values"
     if feature.file is not None:

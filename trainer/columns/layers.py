@@ -6,7 +6,7 @@ model take time per variable and per layer, and a table per feature makes four t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from trainer.columns.base import PADDING
 
-Several = keras.KerasTensor
+Several: TypeAlias = keras.KerasTensor
 """Any number of categories of each example: int64, a tf.RaggedTensor [batch, values], or [batch, values] filled up with
 PADDING."""
 

@@ -23,11 +23,14 @@ def build(features: ModelInputs, label: LabelConfig, model: TextModel) -> keras.
     """The model, not compiled."""
     text = read_text(features, label, model)
     words = Words(name="words")(features.inputs[text])
-    states = encoded(words, features.num_categories[text], model)
+    vectors = keras.layers.Embedding(features.num_categories[text] + 1, model.word_embedding, name="word_embedding")
+    states = encoded(vectors(words), model)
     if (others := features.deep(but={text})) is not None:
         states = Beside(name="joined")([states, others])
     state = keras.Input((states.shape[-1],), name="state")
-    scorer = keras.Model(state, logits(tower(state, model), label), name="scorer")
+    top = tower(state, model)
+    scores = WordScores(vectors, label.num_classes)(top) if label.kind == "next_word" else logits(top, label)
+    scorer = keras.Model(state, scores, name="scorer")
     predictions = head(scorer(LastState(name="last_state")([states, words])), label)
     if label.kind != "next_word":
         return keras.Model(features.inputs, predictions, name="text")
@@ -42,9 +45,10 @@ def read_text(features: ModelInputs, label: LabelConfig, model: TextModel) -> st
     return model.text or label.text or texts[0]
 
 
-def encoded(words: keras.KerasTensor, num_words: int, model: TextModel) -> keras.KerasTensor:
-    """States, float32 [batch, words, width]."""
-    vectors = keras.layers.Embedding(num_words + 1, model.word_embedding, name="word_embedding")(words)
+def encoded(vectors: keras.KerasTensor, model: TextModel) -> keras.KerasTensor:
+    """The words' vectors to states, float32 [batch, words, width] both."""
+    if model.dropout:
+        vectors = keras.layers.Dropout(model.dropout, name="word_dropout")(vectors)
     if model.encoder == "pooling":
         return RunningMean(name="pooling")(vectors)
     states = keras.layers.GRU(model.units, return_sequences=True, name="recurrent")(vectors)
@@ -108,6 +112,28 @@ def following(words: tf.Tensor, label: tf.Tensor, unknown: int) -> tf.Tensor:
 def lengths(words: tf.Tensor) -> tf.Tensor:
     """Number of words of each text, int32 [batch]."""
     return tf.reduce_sum(tf.cast(words > 0, tf.int32), axis=1)
+
+
+@keras.saving.register_keras_serializable("headrace")
+class WordScores(keras.layers.Layer):
+    """A score for each word: how well a linear function of the state fits the word's own vector (as in Press and Wolf
+    2017, arXiv:1608.05859). [batch, width] → [batch, classes].
+    """
+
+    def __init__(self, vectors: keras.layers.Embedding, classes: int, name: str = "logits") -> None:
+        super().__init__(name=name)
+        self.vectors, self.classes = vectors, classes
+        self.guess = keras.layers.Dense(vectors.output_dim, name="guess")
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """One more weight for each word."""
+        self.guess.build(input_shape)
+        self.bias = self.add_weight(shape=(self.classes,), initializer="zeros", name="bias")
+
+    def call(self, state: keras.KerasTensor) -> keras.KerasTensor:
+        """state: behind the dense layers."""
+        vectors = self.vectors.embeddings[1 : self.classes + 1]  # of the words, then of the first unknown one
+        return keras.ops.matmul(self.guess(state), keras.ops.transpose(vectors)) + self.bias
 
 
 @keras.saving.register_keras_serializable("headrace")
