@@ -165,9 +165,11 @@ def _told(error: Exception) -> str:
     """What is wrong with an example. A feature's own check speaks of the feature; what TensorFlow's operations say
     stands behind the places that it names.
     """
-    own = re.search(r"features\.\w+: [^\n]*", str(error))
-    if own or isinstance(error, TrainingError):
-        return own[0] if own else str(error)
+    if isinstance(error, TrainingError):
+        return str(error)
+    own = re.search(r"features\.\w+: [^\n\]]*", str(error))
+    if own:
+        return own[0].replace("\\'", "'").strip()
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if not re.match(r"Graph execution|Detected at|File |\[\[|\(\d+\)|def |\d+ ", line)]
     return f"an example cannot be transformed: {said[0] if said else error}"

@@ -95,7 +95,7 @@ class ImageColumn(Column[ImageFeature]):
         height, width, channels = self.shape
         image = _with_channels(tf.cast(pixels, tf.float32), channels)
         if self.feature.fit == "pad":
-            image = tf.image.resize_with_pad(image, height, width, antialias=True)
+            image = _padded(image, height, width)
         elif self.feature.fit == "crop":
             image = tf.image.resize(_middle(image, height, width), (height, width), antialias=True)
         else:
@@ -151,6 +151,16 @@ def _with_channels(image: tf.Tensor, channels: int) -> tf.Tensor:
             lambda: image[:, :, :1],
         )
     return tf.cond(colored, lambda: image[:, :, :3], lambda: tf.repeat(image[:, :, :1], 3, axis=2))
+
+
+def _padded(image: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    """All of the image in the middle, black beside it; tf.image.resize_with_pad puts it up to a pixel out of place."""
+    size = tf.cast(tf.shape(image)[:2], tf.float32)
+    shrink = tf.reduce_max(size / (height, width))
+    inside = tf.maximum(tf.cast(tf.round(size / shrink), tf.int32), 1)
+    top, left = (height - inside[0]) // 2, (width - inside[1]) // 2
+    image = tf.image.resize(image, inside, antialias=True)
+    return tf.image.pad_to_bounding_box(image, top, left, height, width)
 
 
 def _middle(image: tf.Tensor, height: int, width: int) -> tf.Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import keras
 
 from configs.errors import TrainingError
@@ -24,11 +27,29 @@ def build(features: ModelInputs, label: LabelConfig, model: ImageModel) -> keras
     return keras.Model(features.inputs, head(logits(tower(x, model), label), label), name="image")
 
 
-def augmented(image: keras.KerasTensor, augment: AugmentConfig, prefix: str = "") -> keras.KerasTensor:
-    """The image as training sees it: changed at random on the device; as it is where the model is not training."""
-    for layer in _changes(augment, prefix):
-        image = layer(image)
-    return image
+@keras.saving.register_keras_serializable("headrace")
+class Augmented(keras.layers.Layer):
+    """Images as training sees them: changed at random, on the device that the model runs on. As they are elsewhere."""
+
+    def __init__(self, augment: dict[str, Any], **settings: Any) -> None:
+        """augment: `model.augment`, as plain values."""
+        super().__init__(**settings)
+        self.augment = AugmentConfig.model_validate_json(json.dumps(augment))
+        self.changes = _changes(self.augment)
+
+    def get_config(self) -> dict[str, Any]:
+        """What the layer is rebuilt from."""
+        return {**super().get_config(), "augment": self.augment.model_dump()}
+
+    def call(self, images: keras.KerasTensor, training: bool = False) -> keras.KerasTensor:
+        """images: float32 [batch, height, width, channels], from 0 to 1."""
+        for change in self.changes if training else ():
+            images = change(images, training=True)
+        return images
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """The same."""
+        return input_shape
 
 
 def _prefix(name: str, images: dict[str, keras.KerasTensor]) -> str:
@@ -38,7 +59,8 @@ def _prefix(name: str, images: dict[str, keras.KerasTensor]) -> str:
 
 def _vector(image: keras.KerasTensor, model: ImageModel, prefix: str) -> keras.KerasTensor:
     """[batch, n] of an image."""
-    image = augmented(image, model.augment, prefix)
+    if model.augment != AugmentConfig():
+        image = Augmented(model.augment.model_dump(), name=f"{prefix}augmented")(image)
     if model.backbone is None:
         return _convolutions(image, model, prefix)
     low, high = model.backbone.pixels
@@ -63,22 +85,21 @@ def _convolutions(x: keras.KerasTensor, model: ImageModel, prefix: str) -> keras
     return pooling(name=f"{prefix}pooled")(x)
 
 
-def _changes(augment: AugmentConfig, prefix: str) -> list[keras.layers.Layer]:
-    """Keras' own layers, which compute with the model, where it computes."""
+def _changes(augment: AugmentConfig) -> list[keras.layers.Layer]:
+    """Keras' own layers, in the order in which they are applied."""
     empty = {"fill_mode": "constant", "fill_value": 0.0}
     made: list[keras.layers.Layer] = []
     if augment.flip is not None:
         mode = "horizontal_and_vertical" if augment.flip == "both" else augment.flip
-        made.append(keras.layers.RandomFlip(mode, name=f"{prefix}flip"))
+        made.append(keras.layers.RandomFlip(mode))
     if augment.rotate:
-        made.append(keras.layers.RandomRotation(augment.rotate / 360, **empty, name=f"{prefix}rotate"))
+        made.append(keras.layers.RandomRotation(augment.rotate / 360, **empty))
     if augment.zoom:
-        made.append(keras.layers.RandomZoom(augment.zoom, **empty, name=f"{prefix}zoom"))
+        made.append(keras.layers.RandomZoom(augment.zoom, **empty))
     if augment.translate:
-        shift = augment.translate
-        made.append(keras.layers.RandomTranslation(shift, shift, **empty, name=f"{prefix}translate"))
+        made.append(keras.layers.RandomTranslation(augment.translate, augment.translate, **empty))
     if augment.contrast:
-        made.append(keras.layers.RandomContrast(augment.contrast, value_range=(0, 1), name=f"{prefix}contrast"))
+        made.append(keras.layers.RandomContrast(augment.contrast, value_range=(0, 1)))
     if augment.brightness:
-        made.append(keras.layers.RandomBrightness(augment.brightness, value_range=(0, 1), name=f"{prefix}brightness"))
+        made.append(keras.layers.RandomBrightness(augment.brightness, value_range=(0, 1)))
     return made

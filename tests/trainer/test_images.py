@@ -1,0 +1,349 @@
+"""Images through Transform, training and export: against Pillow and NumPy, and serving against training, row by row."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_transform as tft
+from google.protobuf import text_format
+from PIL import Image
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.types import artifact_utils, standard_artifacts
+
+from components import transform
+from configs.errors import TrainingError
+from trainer import columns
+from trainer.columns.stored import from_stored, loader
+from trainer.run import build_model, run_fn
+from trainer.sections import TrainerSections
+
+pytestmark = pytest.mark.slow
+
+ROWS = 64
+FEATURES: dict[str, dict[str, Any]] = {
+    "small": {"column": "image", "key": "picture", "height": 8, "width": 8, "channels": 1},
+    "color": {"column": "image", "key": "picture", "height": 10, "width": 6},
+    "exact": {"column": "image", "key": "picture", "height": 10, "width": 6, "stored": "float32"},
+    "padded": {"column": "image", "key": "picture", "height": 9, "width": 9, "fit": "pad", "missing": 128},
+    "cropped": {"column": "image", "key": "picture", "height": 8, "width": 4, "fit": "crop"},
+    "large": {"column": "image", "key": "picture", "height": 40, "width": 50},
+    "raw": {
+        "column": "image", "size_keys": ["high", "wide", "deep"], "height": 6, "width": 6, "stored": "float32",
+        "missing": 51,
+    },
+}  # fmt: skip
+SCHEMA = """
+    feature { name: "picture" type: BYTES } feature { name: "raw" type: BYTES }
+    feature { name: "high" type: INT } feature { name: "wide" type: INT } feature { name: "deep" type: INT }
+    feature { name: "dark" type: INT }
+"""
+KINDS = ["gray", "rgb", "rgba", "gray with alpha", "16 bits", "palette", "jpeg", None]
+
+
+def encoded(kind: str | None, rng: np.random.Generator, dark: bool) -> bytes | None:
+    """An image file of that kind, of a shape of its own."""
+    if kind is None:
+        return None
+    height, width = (int(side) for side in rng.integers(5, 30, 2))
+    shape = {"gray": (), "rgba": (4,), "gray with alpha": (2,), "16 bits": (), "palette": ()}.get(kind, (3,))
+    pixels = rng.integers(0, 120 if dark else 256, (height, width, *shape)).astype(np.uint8)
+    if kind == "jpeg":  # smooth, as photographs are, or decoders would differ
+        pixels = np.asarray(Image.fromarray(pixels[:3, :3] // 4 + 60).resize((width, height), Image.Resampling.BICUBIC))
+    image = Image.fromarray(pixels.astype(np.uint16) * 256 + 7) if kind == "16 bits" else Image.fromarray(pixels)
+    if kind == "palette":
+        image = image.convert("RGB").quantize(16)
+    file = io.BytesIO()
+    image.save(file, "jpeg" if kind == "jpeg" else "png", **({"quality": 95} if kind == "jpeg" else {}))
+    return file.getvalue()
+
+
+def make_rows() -> list[dict[str, Any]]:
+    rng = np.random.default_rng(5)
+    rows = []
+    for number in range(ROWS):
+        dark = number % 2 == 0
+        height, width, depth = int(rng.integers(3, 20)), int(rng.integers(3, 20)), (1, 3, 4)[number % 3]
+        raw = rng.integers(0, 120 if dark else 256, (height, width, depth)).astype(np.uint8)
+        row = {"picture": encoded(KINDS[number // 2 % len(KINDS)], rng, dark), "dark": int(dark)}
+        row |= {"raw": raw.tobytes(), "high": height, "wide": width, "deep": depth} if number % 9 else {}
+        rows.append(row)
+    return rows
+
+
+def serialized(row: dict[str, Any]) -> bytes:
+    example = tf.train.Example()
+    for name, value in row.items():
+        if isinstance(value, bytes):
+            example.features.feature[name].bytes_list.value.append(value)
+        elif value is not None:
+            example.features.feature[name].int64_list.value.append(value)
+    return example.SerializeToString()
+
+
+class Done(NamedTuple):
+    """What Transform and Trainer made of the rows."""
+
+    rows: list[dict[str, Any]]
+    stored: dict[str, list[bytes]]
+    """The bytes of each feature as Transform wrote them, row by row."""
+    sections: TrainerSections
+    output: tft.TFTransformOutput
+    model: keras.Model
+    exported: str
+
+    @property
+    def serialized(self) -> list[bytes]:
+        return [serialized(row) for row in self.rows]
+
+    def pixels(self, name: str) -> np.ndarray:
+        """A feature as training sees it."""
+        read = loader(columns.build(self.sections.features))
+        return np.asarray(read({one: tf.constant(values) for one, values in self.stored.items()})[name])
+
+    def predicted(self) -> np.ndarray:
+        """What the trained model gives for the features as Transform wrote them."""
+        return np.asarray(self.model({name: self.pixels(name) for name in FEATURES}, training=False))
+
+    def signature(self, name: str) -> Any:
+        return tf.saved_model.load(self.exported).signatures[name]
+
+
+def all_features() -> TrainerSections:
+    return TrainerSections.from_json(json.dumps({"label": {"key": "dark", "kind": "binary"}, "features": FEATURES}))
+
+
+def transformed(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """Run the Transform component over the rows, as train and as eval split."""
+    for split in ("train", "eval"):
+        (folder / "examples" / f"Split-{split}").mkdir(parents=True)
+        path = folder / "examples" / f"Split-{split}" / "data_tfrecord-00000-of-00001.gz"
+        with tf.io.TFRecordWriter(str(path), "GZIP") as file:
+            for row in rows:
+                file.write(serialized(row))
+    (folder / "schema").mkdir()
+    schema = text_format.Parse(SCHEMA, schema_pb2.Schema())
+    (folder / "schema" / "schema.pbtxt").write_text(text_format.MessageToString(schema))
+    examples, schemas = standard_artifacts.Examples(), standard_artifacts.Schema()
+    examples.uri, schemas.uri = str(folder / "examples"), str(folder / "schema")
+    examples.split_names = artifact_utils.encode_split_names(["train", "eval"])
+    examples.set_string_custom_property("payload_format", "FORMAT_TF_EXAMPLE")
+    graph, written = standard_artifacts.TransformGraph(), standard_artifacts.Examples()
+    graph.uri, written.uri = str(folder / "graph"), str(folder / "transformed")
+    context = transform.Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"]))
+    transform.Executor(context).Do(
+        {"examples": [examples], "schema": [schemas]},
+        {"transform_graph": [graph], "transformed_examples": [written]},
+        {
+            "preprocessing_fn": "trainer.preprocessing.preprocessing_fn",
+            "custom_config": json.dumps({"config": all_features().to_json()}),
+            "disable_statistics": 1,
+            "force_tf_compat_v1": 0,
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder, rows = tmp_path_factory.mktemp("images"), make_rows()
+    transformed(folder, rows)
+    (path,) = (folder / "transformed" / "Split-eval").iterdir()
+    written = [tf.train.Example.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(path), "GZIP")]
+    stored = {name: [row.features.feature[name].bytes_list.value[0] for row in written] for name in FEATURES}
+    config = {
+        "label": {"key": "dark", "kind": "binary"},
+        "features": FEATURES,
+        "model": {"kind": "image", "filters": [2], "hidden": [8], "augment": {"flip": "both", "rotate": 20}},
+        "train": {"epochs": 3, "batch_size": 16},
+    }
+    sections = TrainerSections.from_json(json.dumps(config))
+    run_fn(
+        SimpleNamespace(
+            custom_config={"config": sections.to_json()},
+            transform_output=str(folder / "graph"),
+            train_files=[str(folder / "transformed" / "Split-train" / "*")],
+            eval_files=[str(folder / "transformed" / "Split-eval" / "*")],
+            serving_model_dir=str(folder / "model"),
+            model_run_dir=str(folder / "run"),
+        )
+    )
+    output = tft.TFTransformOutput(str(folder / "graph"))
+    model = build_model(sections, output)
+    model.load_weights(folder / "run" / "best.weights.h5")
+    return Done(rows, stored, sections, output, model, str(folder / "model"))
+
+
+def opened(row: dict[str, Any], name: str) -> np.ndarray | None:
+    """The image of a row as float64 [height, width, 1, 3 or 4], decoded by Pillow."""
+    if name == "raw":
+        shape = [row.get(key, 0) for key in ("high", "wide", "deep")]
+        return np.frombuffer(row["raw"], np.uint8).reshape(shape).astype(np.float64) if "raw" in row else None
+    if row["picture"] is None:
+        return None
+    image = Image.open(io.BytesIO(row["picture"]))
+    if image.mode.startswith("I"):
+        return (np.asarray(image).astype(np.int64) // 256)[:, :, np.newaxis].astype(np.float64)
+    image = image.convert("RGB") if image.mode == "P" else image
+    pixels = np.asarray(image, np.float64)
+    return pixels[:, :, np.newaxis] if pixels.ndim == 2 else pixels
+
+
+def resized(pixels: np.ndarray, height: int, width: int) -> np.ndarray:
+    """By Pillow, whose bilinear filter smooths where an image becomes smaller."""
+    channels = [
+        Image.fromarray(pixels[:, :, channel].astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
+        for channel in range(pixels.shape[2])
+    ]
+    return np.stack([np.asarray(channel, np.float64) for channel in channels], axis=2)
+
+
+def expected(row: dict[str, Any], name: str) -> np.ndarray:
+    """Pixels from 0 to 255, without rounding."""
+    feature = FEATURES[name]
+    height, width, channels = feature["height"], feature["width"], feature.get("channels", 3)
+    pixels = opened(row, name)
+    if pixels is None:
+        return np.full((height, width, channels), feature.get("missing", 0), np.float64)
+    colored = pixels.shape[2] >= 3
+    if channels == 1:
+        pixels = pixels[:, :, :3] @ np.array([[0.2989], [0.587], [0.114]]) if colored else pixels[:, :, :1]
+    else:
+        pixels = pixels[:, :, :3] if colored else np.repeat(pixels[:, :, :1], 3, axis=2)
+    high, wide = pixels.shape[:2]
+    if feature.get("fit") == "pad":
+        ratio = max(high / height, wide / width)
+        inside = resized(pixels, round(high / ratio), round(wide / ratio))
+        frame = np.zeros((height, width, channels))
+        top, left = (height - inside.shape[0]) // 2, (width - inside.shape[1]) // 2
+        frame[top : top + inside.shape[0], left : left + inside.shape[1]] = inside
+        return frame
+    if feature.get("fit") == "crop":
+        kept_high, kept_wide = min(high, wide * height // width), min(wide, high * width // height)
+        top, left = (high - kept_high) // 2, (wide - kept_wide) // 2
+        pixels = pixels[top : top + kept_high, left : left + kept_wide]
+    return resized(pixels, height, width)
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_the_pixels_are_those_of_pillow(done: Done, name: str) -> None:
+    scale, rounding = (255, 0.01) if FEATURES[name].get("stored") else (1, 0.51)
+    pixels = done.pixels(name).astype(np.float64) * scale
+    assert pixels.shape == (ROWS, FEATURES[name]["height"], FEATURES[name]["width"], FEATURES[name].get("channels", 3))
+    for number, row in enumerate(done.rows):
+        jpeg = name != "raw" and (row["picture"] or b"").startswith(b"\xff\xd8")
+        least = 6 if jpeg else rounding  # decoders of JPEG differ by a few levels
+        np.testing.assert_allclose(pixels[number], expected(row, name), atol=least, err_msg=f"row {number}")
+
+
+def test_an_image_of_the_wanted_size_is_kept_to_the_bit() -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, (10, 6, 3)).astype(np.uint8)
+    column = columns.build(all_features().features)["color"]
+    batch = columns.Batch({"picture": tf.constant([[tf.io.encode_png(pixels).numpy()]])}, {})
+    assert column.transform(batch).numpy()[0] == pixels.tobytes()
+
+
+def test_the_kept_bytes_are_as_many_as_the_pixels(done: Done) -> None:
+    assert {name: {len(one) for one in values} for name, values in done.stored.items()} == {
+        "small": {64}, "color": {180}, "exact": {720}, "padded": {243}, "cropped": {96}, "large": {6000}, "raw": {432},
+    }  # fmt: skip
+
+
+def test_no_example_gives_no_image(done: Done) -> None:
+    assert done.signature("serving_default")(examples=tf.zeros([0], tf.string))["predictions"].shape == (0, 1)
+    empty = from_stored(done.model, columns.build(done.sections.features))
+    assert empty({name: tf.zeros([0], tf.string) for name in FEATURES}).shape == (0, 1)
+
+
+def test_serving_sees_the_pixels_of_training_for_each_row(done: Done) -> None:
+    features = done.signature("transform_features")(examples=tf.constant(done.serialized))
+    for name in FEATURES:
+        assert features[name].numpy().tolist() == done.stored[name], name
+
+
+def test_serialized_examples_predict_as_training_does(done: Done) -> None:
+    serve = done.signature("serving_default")
+    served = serve(examples=tf.constant(done.serialized))["predictions"]
+    np.testing.assert_allclose(served, done.predicted(), rtol=1e-5, atol=1e-6)
+    each = [serve(examples=tf.constant([one]))["predictions"] for one in done.serialized]
+    np.testing.assert_allclose(np.concatenate(each), done.predicted(), rtol=1e-5, atol=1e-6)
+
+
+def test_raw_bytes_and_sizes_by_name_predict_the_same(done: Done) -> None:
+    absent = np.iinfo(np.int64).min
+    tensors = {
+        "picture": tf.constant([row["picture"] or b"" for row in done.rows]),
+        "raw": tf.constant([row.get("raw", b"") for row in done.rows]),
+        **{key: tf.constant([row.get(key, absent) for row in done.rows], tf.int64) for key in ("high", "wide", "deep")},
+    }
+    served = done.signature("serving_raw")(**tensors)["predictions"]
+    np.testing.assert_allclose(served, done.predicted(), rtol=1e-5, atol=1e-6)
+
+
+def test_kept_bytes_predict_the_same(done: Done) -> None:
+    tensors = {name: tf.constant(done.stored[name]) for name in FEATURES}
+    served = done.signature("serving_transformed")(**tensors)["predictions"]
+    np.testing.assert_allclose(served, done.predicted(), rtol=1e-5, atol=1e-6)
+
+
+def test_v1_loader_as_in_cpp_predicts_the_same(done: Done) -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        signature = tf.compat.v1.saved_model.loader.load(session, ["serve"], done.exported).signature_def[
+            "serving_default"
+        ]
+        served = session.run(
+            signature.outputs["predictions"].name, {signature.inputs["examples"].name: done.serialized}
+        )
+    np.testing.assert_allclose(served, done.predicted(), rtol=1e-5, atol=1e-6)
+
+
+NO_IMAGE = "features.small: data column 'picture' holds something that is no JPEG or PNG image"
+
+
+def test_a_run_over_something_else_than_an_image_tells_the_feature(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError) as caught:
+        transformed(tmp_path, [{"dark": 0, "picture": b"hello"}])
+    assert str(caught.value) in (NO_IMAGE, NO_IMAGE.replace("small", "color"), NO_IMAGE.replace("small", "exact"))
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "message"),
+    [
+        ("small", {"picture": b"\x00"}, NO_IMAGE),
+        ("small", {"picture": tf.io.encode_png(np.zeros((2, 2, 1), np.uint8)).numpy()[:30]}, "Invalid PNG"),
+        (
+            "raw",
+            {"raw": b"12345", "high": 2, "wide": 2, "deep": 1},
+            "features.raw: the bytes in data column 'raw' are not as many as high times wide times deep",
+        ),
+    ],
+    ids=["no image", "cut off", "wrong size"],
+)
+def test_what_cannot_be_decoded_is_told_on_one_line(name: str, row: dict[str, Any], message: str) -> None:
+    column = columns.build(all_features().features)[name]
+    tensors = {key: tf.constant([[value]], tf.int64 if isinstance(value, int) else None) for key, value in row.items()}
+    compute = tf.function(lambda raw: column.transform(columns.Batch(raw, {})))
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        compute(tensors)
+    told = transform._told(caught.value)
+    assert message in told
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ({"picture": tf.constant([1.0])}, "data column 'picture' holds numbers, and an image is bytes"),
+        ({}, "no data column 'picture'"),
+    ],
+)
+def test_columns_of_another_type_are_refused(tensors: dict[str, tf.Tensor], message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        columns.build(all_features().features)["small"].transform(columns.Batch(tensors, {}))
