@@ -11,6 +11,7 @@ when the Trainer is gone, however that ended: its standard input is a pipe that 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from configs.errors import HeadraceError, TrainingError
+from configs.errors import HeadraceError, TrainingError, TrainingStoppedError
 
 if TYPE_CHECKING:
     from trainer.job import Job
@@ -45,7 +46,9 @@ def launch(job: Job) -> None:
         with _published(job):
             code = _run([str(request), str(result)])
         if result.is_file():
-            raise TrainingError(result.read_text())
+            told = json.loads(result.read_text())
+            stopped = told["kind"] == TrainingStoppedError.__name__
+            raise (TrainingStoppedError if stopped else TrainingError)(told["message"])
     if code:
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
         memory = ". The machine may have run out of memory: lower `train.batch_size`" if code == -signal.SIGKILL else ""
@@ -116,7 +119,7 @@ def main(arguments: list[str]) -> int:
         traceback.print_exc()
         told = str(error) if isinstance(error, HeadraceError) else _unexpected(error)
         if arguments:
-            Path(arguments[1]).write_text(told)
+            Path(arguments[1]).write_text(json.dumps({"kind": type(error).__name__, "message": told}))
         return 1
     return 0
 

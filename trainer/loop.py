@@ -77,36 +77,37 @@ class Loop:
         called.on_train_end(logs)
 
     def _epoch(self, batches: Any, steps: int | None, called: keras.callbacks.CallbackList, done: int) -> Logs:
-        return self._run(self._train, batches, steps, called.on_train_batch_begin, called.on_train_batch_end, done)
+        """The executions of an epoch that are left; the metrics at its end. steps: None where the data's end tells."""
+        logs = self._metrics() if done else {}
+        while not self.model.stop_training and (steps is None or done < steps):
+            called.on_train_batch_begin(done)
+            made = self._execution(self._train, batches, steps, done)
+            if not made:
+                break
+            logs = self._metrics()
+            called.on_train_batch_end(done + self.together - 1, logs)  # where a short one would have ended, as in Keras
+            done += made
+        return logs
 
     def _evaluation(self, batches: Any, steps: int | None, called: keras.callbacks.CallbackList) -> Logs:
         self.model.reset_metrics()
         called.on_test_begin()
-        logs = self._run(self._evaluate, batches, steps, called.on_test_batch_begin, called.on_test_batch_end)
-        called.on_test_end(logs)
-        return {f"val_{name}": value for name, value in logs.items()}
-
-    def _run(  # noqa: PLR0913, PLR0917
-        self,
-        several: Callable[..., tf.Tensor],
-        batches: Any,
-        steps: int | None,
-        begin: Callable[[int], None],
-        end: Callable[[int, Logs], None],
-        done: int = 0,
-    ) -> Logs:
-        """The executions of an epoch that are left; the metrics at its end. steps: None where the data's end tells."""
-        logs = self._metrics() if done else {}
-        while not self.model.stop_training and (steps is None or done < steps):
-            wanted = self.together if steps is None else min(self.together, steps - done)
-            begin(done)
-            made = int(several(batches, tf.constant(wanted)))
+        done, logs = 0, {}
+        while steps is None or done < steps:
+            called.on_test_batch_begin(done)
+            made = self._execution(self._evaluate, batches, steps, done)
             if not made:
                 break
             logs = self._metrics()
-            end(done + self.together - 1, logs)  # where a short execution would have ended, as Keras has it
+            called.on_test_batch_end(done + self.together - 1, logs)
             done += made
-        return logs
+        called.on_test_end(logs)
+        return {f"val_{name}": value for name, value in logs.items()}
+
+    def _execution(self, several: Callable[..., tf.Tensor], batches: Any, steps: int | None, done: int) -> int:
+        """Make one execution; the number of its steps."""
+        wanted = self.together if steps is None else min(self.together, steps - done)
+        return int(several(batches, tf.constant(wanted)))
 
     def _metrics(self) -> Logs:
         return {name: float(value) for name, value in self.model.get_metrics_result().items()}

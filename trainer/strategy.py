@@ -21,6 +21,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from configs.device_rules import unfit
 from configs.devices import DISTRIBUTED
 from configs.errors import TrainingError
 from configs.train import TrainConfig
@@ -103,11 +104,8 @@ def choose(train: TrainConfig, hardware: Hardware) -> Choice:
     lacking = _lacking(strategy, hardware)
     if lacking:
         raise TrainingError(f"train.strategy: {strategy} {lacking}")
-    if strategy in DISTRIBUTED and train.jit == "on":
-        raise TrainingError(
-            f"train.jit: on goes with a single device, and the strategy here is {strategy} ({why}). Set `train.jit:"
-            " auto`, or `train.strategy: one_gpu`"
-        )
+    for where, what in unfit(strategy, train):
+        raise TrainingError(f"{'.'.join(map(str, where))}: {what}. The strategy is {strategy}: {why}")
     return Choice(strategy, f"{_described(strategy, hardware)}: {why}", hardware)
 
 

@@ -166,9 +166,11 @@ class Checkpoint(keras.callbacks.Callback):
 
     def _save(self, metrics: list[np.ndarray] | None = None) -> None:
         self._kept = self._position.batches
-        if self._writer is None or not self._writes:
+        if self._writer is None:
             return
-        tree = captured(self.model)
+        tree = captured(self.model)  # of a cluster's workers all read, since reading metrics adds them up over all
+        if not self._writes:
+            return
         tree["metrics"] = tree["metrics"] if metrics is None else metrics
         tree |= {
             "callbacks": of_callbacks(self._others),

@@ -1,0 +1,128 @@
+"""Which strategy is chosen, and which settings it refuses."""
+
+import json
+from typing import Any
+
+import pytest
+
+from configs.device_rules import executions_divide_an_epoch, strategy_can_do_the_rest
+from configs.errors import TrainingError
+from configs.train import TrainConfig
+from trainer.job import Job
+from trainer.strategy import Choice, Cluster, Hardware, choose, look
+
+CLUSTER = Cluster(3, "worker 0", chief=True)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "strategy", "words"),
+    [
+        (Hardware(), "cpu", "cpu: there is no TPU, no GPU and no TF_CONFIG of several workers"),
+        (Hardware(gpus=1), "one_gpu", "one_gpu: it is in this machine"),
+        (Hardware(gpus=4), "mirrored", "mirrored over 4 GPUs: they are in this machine"),
+        (Hardware(gpus=4, cluster=CLUSTER), "multi_worker",
+         "multi_worker over 3 workers of 4 GPUs each: TF_CONFIG names 3 workers"),
+        (Hardware("local", 4, cluster=CLUSTER), "tpu", "tpu: there is a TPU, local"),
+        (Hardware(virtual=4), "cpu", "cpu: there is no TPU, no GPU and no TF_CONFIG of several workers"),
+    ],
+)  # fmt: skip
+def test_auto_takes_the_tpu_then_the_cluster_then_the_gpus(hardware: Hardware, strategy: str, words: str) -> None:
+    choice = choose(TrainConfig(), hardware)
+    assert (choice.strategy, choice.words) == (strategy, words)
+    assert choice.distributed == (strategy in {"mirrored", "multi_worker", "tpu"})
+
+
+@pytest.mark.parametrize("strategy", ["one_gpu", "mirrored", "multi_worker", "tpu"])
+def test_a_strategy_without_its_devices_is_refused_with_what_to_use_instead(strategy: str) -> None:
+    with pytest.raises(TrainingError, match=f"train.strategy: {strategy} (finds no|needs TF_CONFIG).*(cpu|local)"):
+        choose(TrainConfig(strategy=strategy), Hardware())
+
+
+def test_a_strategy_that_was_asked_for_wins_over_what_is_there() -> None:
+    assert choose(TrainConfig(strategy="cpu"), Hardware("local", 8)).words == "cpu: `train.strategy: cpu` says so"
+
+
+def test_what_auto_finds_is_refused_with_settings_that_it_cannot_go_with() -> None:
+    with pytest.raises(TrainingError, match=r"^train\.jit: XLA is for a single device.*mirrored: they are in"):
+        choose(TrainConfig(jit="on"), Hardware(gpus=2))
+    assert choose(TrainConfig(jit="on"), Hardware(gpus=1)).strategy == "one_gpu"
+
+
+@pytest.mark.parametrize(
+    ("settings", "where"),
+    [
+        ({"strategy": "mirrored", "jit": "on"}, "train.jit"),
+        ({"strategy": "multi_worker", "gradient_accumulation": 2}, "train.gradient_accumulation"),
+        ({"strategy": "tpu", "precision": "mixed_float16"}, "train.precision"),
+        ({"strategy": "multi_worker", "input": {"deterministic": False}}, "train.input.deterministic"),
+        ({"strategy": "mirrored", "input": {"deterministic": False}}, None),
+        ({"strategy": "tpu", "jit": "on"}, None),
+        ({"strategy": "one_gpu", "jit": "on", "precision": "mixed_float16", "gradient_accumulation": 2}, None),
+    ],
+)
+def test_settings_that_a_strategy_cannot_go_with_are_refused(settings: dict[str, Any], where: str | None) -> None:
+    found = list(strategy_can_do_the_rest(TrainConfig.model_validate(settings)))
+    assert [".".join(map(str, place)) for place, _ in found] == ([where] if where else [])
+
+
+@pytest.mark.parametrize(
+    ("together", "steps", "fine"), [(7, 70, True), (8, 70, False), (8, None, True), ("auto", 70, True)]
+)
+def test_steps_of_an_execution_have_to_divide_those_of_an_epoch(together: Any, steps: int | None, fine: bool) -> None:
+    train = TrainConfig(steps_per_execution=together, steps_per_epoch=steps)
+    assert (not list(executions_divide_an_epoch(train))) == fine
+
+
+@pytest.mark.parametrize(("written", "meant"), [(True, "on"), (False, "off"), ("auto", "auto"), ("on", "on")])
+def test_yamls_booleans_are_on_and_off(written: object, meant: str) -> None:
+    assert TrainConfig.model_validate({"jit": written}).jit == meant
+
+
+def tf_config(cluster: dict[str, list[str]], kind: str, index: int) -> dict[str, str]:
+    return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})}
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, None),
+        (tf_config({"worker": ["a:1"]}, "worker", 0), None),
+        (tf_config({"worker": ["a:1", "b:1"]}, "worker", 0), Cluster(2, "worker 0", True)),
+        (tf_config({"worker": ["a:1", "b:1"]}, "worker", 1), Cluster(2, "worker 1", False)),
+        (tf_config({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "worker", 0), Cluster(3, "worker 0", False)),
+        (tf_config({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "chief", 0), Cluster(3, "chief 0", True)),
+    ],
+)
+def test_one_worker_of_a_cluster_is_its_chief(environment: dict[str, str], expected: Cluster | None) -> None:
+    assert look(environment).cluster == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"TF_CONFIG": "{"}, "TF_CONFIG cannot be read"),
+        ({"TF_CONFIG": '{"cluster": {}}'}, "TF_CONFIG cannot be read.*'task'"),
+        (tf_config({"worker": ["a:1", "b:1"]}, "worker", 2), "says that this is worker 2.*2 of worker"),
+        ({"HEADRACE_VIRTUAL_CPUS": "two"}, "HEADRACE_VIRTUAL_CPUS is 'two'"),
+    ],
+)
+def test_an_environment_that_makes_no_sense_is_told(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(TrainingError, match=message):
+        look(environment)
+
+
+def test_a_tpu_is_named_by_the_environment() -> None:
+    assert look({"TPU_NAME": "local"}).tpu == "local"
+    assert look({}).tpu is None
+
+
+def test_workers_that_are_not_the_chief_write_elsewhere() -> None:
+    other = Hardware(cluster=Cluster(2, "worker 1", chief=False))
+    assert not Choice("multi_worker", "", other).writes
+    assert Choice("multi_worker", "", Hardware(cluster=CLUSTER)).writes
+    assert Choice("cpu", "", other).writes
+
+
+def test_a_job_comes_back_from_text_as_it_was() -> None:
+    job = Job({"config": "{}", "checkpoints": "/c"}, "/t", ["/a*"], ["/e*"], "/r", "/b")
+    assert Job.from_json(job.to_json()) == job
