@@ -15,6 +15,7 @@ from configs.label import LabelConfig
 from configs.models import ModelConfig, WideAndDeepModel
 from configs.section import Name, Section
 from configs.train import TrainConfig
+from configs.tune import TuneConfig
 
 
 class PipelineSection(Section):
@@ -51,6 +52,8 @@ class PipelineConfig(Section):
     """What is trained."""
     train: TrainConfig = TrainConfig()
     """How it is trained."""
+    tune: TuneConfig | None = None
+    """Which settings are tried out before the training; null: none."""
     evaluate: EvaluateConfig = EvaluateConfig()
     """What "good enough" means."""
     deploy: DeployConfig = DeployConfig()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow_transform as tft
 
 from trainer.sections import TrainerSections
+from trainer.trials import Search, in_words
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
@@ -32,17 +33,31 @@ class Job:
     """Gets training.json, the best weights and TensorBoard logs."""
     base_model: str | None = None
     """The folder of a model to start from."""
+    tuned: dict[str, Any] = field(default_factory=dict)
+    """What a Tuner found: `values`, by the dotted names of the settings, and its whole `search`."""
 
     @classmethod
     def of(cls, fn_args: FnArgs) -> Job:
         """What `run_fn` was given."""
         known = {name: getattr(fn_args, name) for name in _FIELDS if getattr(fn_args, name, None) is not None}
-        return cls(**known)
+        hyperparameters = getattr(fn_args, "hyperparameters", None) or {}
+        return cls(**known, tuned=hyperparameters.get("headrace", {}))
 
     @cached_property
     def sections(self) -> TrainerSections:
-        """The config's sections."""
-        return TrainerSections.from_json(self.custom_config["config"])
+        """The config's sections, with the values that a Tuner found."""
+        return TrainerSections.from_json(self.custom_config["config"]).tuned(self.tuned.get("values", {}))
+
+    @property
+    def tuned_words(self) -> dict[str, str]:
+        """For the training's record: which values came from the Tuner, and how good they were; empty without one."""
+        if not self.tuned:
+            return {}
+        search = Search.from_plain(self.tuned["search"])
+        told = ", ".join(f"{name}: {in_words(value)}" for name, value in self.tuned["values"].items())
+        score = f"val_{search.objective} {search.best.score:.5f}" if search.best else "no score"
+        number = search.best.number if search.best else 0
+        return {"tuned": f"{told} (trial {number} of {len(search.trials)}, {search.algorithm}: {score})"}
 
     @property
     def transformed(self) -> tft.TFTransformOutput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import keras
@@ -65,7 +66,8 @@ def train(job: Job, choice: Choice) -> keras.Model:
         model = build_model(sections, transform_output)
         adapt(model, inputs.train)
         with place_to_write(job.run_dir, choice) as directory:
-            fit(model, inputs, sections, directory, choice, kept, saved).write(directory)
+            history = fit(model, inputs, sections, directory, choice, kept, saved)
+            dataclasses.replace(history, chosen={**history.chosen, **job.tuned_words}).write(directory)
     return model
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from configs.config import PipelineConfig
 from configs.features import Feature
@@ -12,6 +14,7 @@ from configs.label import LabelConfig
 from configs.models import ModelConfig, WideAndDeepModel
 from configs.section import Section
 from configs.train import TrainConfig
+from configs.tune import with_values
 
 _OF_THE_MODEL = ("embedding", "deep", "wide", "combiner")
 
@@ -40,6 +43,11 @@ class TrainerSections(Section):
     def for_transform(cls, config: PipelineConfig) -> TrainerSections:
         """What Transform computes from: a change of any other setting leaves its output valid."""
         return cls(label=config.label, features={name: _computed(one) for name, one in config.features.items()})
+
+    def tuned(self, values: Mapping[str, JsonValue]) -> TrainerSections:
+        """The same with other values of the settings of these dotted names, such as `train.learning_rate`."""
+        changed = with_values(json.loads(self.to_json()), values)
+        return TrainerSections.from_json(json.dumps(changed))
 
     def to_json(self) -> str:
         """One line of JSON; equal sections give equal text."""

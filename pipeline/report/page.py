@@ -22,6 +22,7 @@ from pipeline.report.profile import read_profile
 from pipeline.report.run_folder import RunFolder
 from pipeline.report.timings import read_timings
 from pipeline.report.training import read_training
+from pipeline.report.tuning import read_search
 from pipeline.report.verdict import Verdict, read_verdict
 from pipeline.report.versions import read_versions
 from pipeline.terminal.logs import last_lines
@@ -80,6 +81,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "training": training,
         "curves": draw_curves(training) if training else [],
         "profile": read_profile(folder),
+        "tuning": read_search(folder.directory("Tuner", "best_hyperparameters")),
         "judgement": read_judgement(folder.evaluation, verdict, config) if folder.evaluation else None,
         "config_text": _with_marked_keys(folder.config_text),
         "versions": read_versions(),

@@ -1,0 +1,75 @@
+"""`tune:` parameters are checked against the settings that they stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from configs.errors import ConfigError
+from configs.loader import load
+
+REST = """
+pipeline: {name: taxi}
+data: {source: {kind: csv, path: a.csv}}
+label: {key: tip, kind: binary}
+features: {fare: {column: numeric}}
+model: {kind: dnn}
+train: {optimizer: {kind: adamw, weight_decay: 0.01}}
+"""
+
+
+def told(folder: Path, tune: str) -> str:
+    """What is said of a config with that `tune:`."""
+    file = folder / "c.yaml"
+    file.write_text(f"tune: {tune}\n{REST}")
+    with pytest.raises(ConfigError) as error:
+        load(str(file))
+    return str(error.value)
+
+
+WRONG = {
+    "train.learning_rat: {min: 0.1, max: 1}": 'no setting "train.learning_rat" in model or train; did you mean "train.',
+    "train.input.shuffle: {min: 1, max: 9}": "train.input is not tuned: it changes how fast examples come",
+    "train.epochs: {min: 1, max: 9}": "train.epochs is not tuned: how long a trial is trained is `tune.epochs`",
+    "data.splits: {min: 1, max: 9}": 'no setting "data.splits" in model or train',
+    "train.clip.norm: {min: 1, max: 9}": "train.clip has no settings of its own as the config stands",
+    "train.learning_rate: {min: -1, max: 1}": "-1.0 is no value for it: Input should be greater than 0",
+    "train.batch_size: {min: 0, max: 64}": "0 is no value for it: Input should be greater than 0",
+    "train.batch_size: {min: 1.5, max: 64}": "1.5 is no value for it: Input should be a valid integer",
+    "model.hidden: {choices: [[64], [64, x]]}": '[64, "x"] is no value for it: Input should be a valid integer',
+    "train.optimizer: {choices: [adam, adamm]}": '"adamm" is no value for it: Keras has no optimizer "adamm"',
+    "model.activation: {choices: [relu, relo]}": '"relo" is no value for it: Keras has no activation "relo"',
+    "train.optimizer.weight_decai: {min: 0.1, max: 1}": "is no value for it: adamw has no such argument",
+    "model.dropout: {min: 0.5, max: 0.1}": "min 0.5 is not below max 0.1",
+    "model.dropout: {min: 0, max: 0.5, scale: log}": "`scale: log` needs a min above 0; found 0",
+    "model.dropout: {max: 0.5}": "give `min` and `max`, or `choices`",
+    "model.dropout: {max: 0.5, choices: [0, 0.1]}": "`choices` stand alone",
+    "model.dropout: {choices: [0.1]}": "one choice leaves nothing to choose",
+}
+
+
+@pytest.mark.parametrize("parameter", WRONG)
+def test_wrong_parameter_is_told(tmp_path: Path, parameter: str) -> None:
+    message = told(tmp_path, f"{{parameters: {{{parameter}}}}}")
+    assert WRONG[parameter] in message
+    assert message.startswith(f"{tmp_path}/c.yaml:1: tune.parameters.")
+    assert "\n" not in message
+
+
+def test_objective_that_no_training_reports_is_told(tmp_path: Path) -> None:
+    message = told(tmp_path, "{objective: acu, parameters: {model.dropout: {min: 0, max: 0.5}}}")
+    assert 'a training for a binary label reports no "acu"; did you mean "auc"?' in message
+
+
+def test_sound_parameters_pass(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    parameters = (
+        "train.learning_rate: {min: 0.0001, max: 0.1, scale: log}, model.hidden: {choices: [[64], [128, 64]]},"
+        " train.batch_size: {min: 64, max: 1024, scale: log, step: 2}, train.optimizer: {choices: [adam, sgd]},"
+        " train.optimizer.weight_decay: {min: 0.0, max: 0.1}, model.dropout: {min: 0, max: 0.5}"
+    )
+    file.write_text(f"tune: {{parameters: {{{parameters}}}}}\n{REST}")
+    tune = load(str(file)).tune
+    assert tune is not None
+    assert len(tune.parameters) == 6
