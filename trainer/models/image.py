@@ -89,9 +89,9 @@ def _changes(augment: AugmentConfig) -> list[keras.layers.Layer]:
     """Keras' own layers, in the order in which they are applied."""
     empty = {"fill_mode": "constant", "fill_value": 0.0}
     made: list[keras.layers.Layer] = []
-    if augment.flip is not None:
-        mode = "horizontal_and_vertical" if augment.flip == "both" else augment.flip
-        made.append(keras.layers.RandomFlip(mode))
+    # one layer for each side: Keras' "horizontal_and_vertical" mirrors both or none
+    sides = ("horizontal", "vertical") if augment.flip == "both" else (augment.flip,) if augment.flip else ()
+    made += [keras.layers.RandomFlip(side) for side in sides]
     if augment.rotate:
         made.append(keras.layers.RandomRotation(augment.rotate / 360, **empty))
     if augment.zoom:
