@@ -1,0 +1,164 @@
+"""Layers that compute in half precision, steps compiled by XLA, and a device whose memory does not suffice."""
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from configs.errors import TrainingError
+from configs.train import TrainConfig
+from trainer.callbacks.jit import JitChoice
+from trainer.gradients import add_up_repeats
+from trainer.inputs import open_inputs
+from trainer.objective import compile_model
+from trainer.out_of_memory import out_of_memory_told
+from trainer.precision import check_float32, computing_in
+from trainer.run import build_model, run_fn
+
+Prepare = Callable[[str], Any]
+
+
+@pytest.mark.parametrize(("precision", "computed"), [("mixed_bfloat16", "bfloat16"), ("mixed_float16", "float16")])
+def test_layers_compute_in_half_precision_with_float32_weights_and_head(
+    prepared: Prepare, precision: str, computed: str
+) -> None:
+    data = prepared("binary")
+    model = build_model(data.sections(precision=precision), data.output)
+    assert model.get_layer("hidden_1").compute_dtype == computed
+    assert model.get_layer("predictions").compute_dtype == "float32"
+    assert {weight.dtype for weight in model.weights} == {"float32"}
+    assert keras.config.dtype_policy().name == "float32"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_learns_as_well_and_exports_float32(prepared: Prepare, tmp_path: Path, precision: str) -> None:
+    run_fn(prepared("binary").fn_args(tmp_path, precision=precision))
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert max(epoch["metrics"]["val_auc"] for epoch in record["epochs"]) > 0.9
+    assert record["chosen"]["precision"].startswith(f"{precision}: layers compute in")
+    signature = tf.saved_model.load(str(tmp_path / "Format-Serving")).signatures["serving_transformed"]
+    assert {tensor.dtype for tensor in signature.structured_input_signature[1].values()} == {tf.float32, tf.int64}
+    assert signature.structured_outputs["predictions"].dtype == tf.float32
+
+
+def test_float16_scales_the_loss_and_passes_over_steps_that_overflow(prepared: Prepare) -> None:
+    data = prepared("binary")
+    sections = data.sections(precision="mixed_float16")
+    model = build_model(sections, data.output)
+    compile_model(model, sections.label, sections.train, 1)
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    before = model.get_weights()
+    model.optimizer.dynamic_scale.assign(3e38)
+    inputs = open_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections)
+    model.fit(inputs.train.dataset.take(1), verbose=0, shuffle=False)
+    assert float(model.optimizer.dynamic_scale) == pytest.approx(1.5e38)
+    assert all(np.array_equal(one, other) for one, other in zip(before, model.get_weights(), strict=True))
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_other_precisions_do_not_scale_the_loss(prepared: Prepare, precision: str) -> None:
+    data = prepared("binary")
+    sections = data.sections(precision=precision)
+    model = build_model(sections, data.output)
+    compile_model(model, sections.label, sections.train, 1)
+    assert isinstance(model.optimizer, keras.optimizers.Adam)
+
+
+def test_a_model_of_the_users_that_predicts_half_precision_is_refused() -> None:
+    with computing_in("mixed_bfloat16"):
+        inputs = keras.Input([2])
+        model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
+    with pytest.raises(TrainingError, match=r'mine\.build returned a model that predicts bfloat16.*dtype="float32"'):
+        check_float32(model, "mine.build")
+
+
+def trained(data: Any, *callbacks: keras.callbacks.Callback, dropout: float = 0.2) -> keras.Model:
+    """A model after two epochs."""
+    sections = data.sections({"dropout": dropout}, epochs=2)
+    inputs = open_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections)
+    keras.utils.set_random_seed(0)
+    model = build_model(sections, data.output)
+    compile_model(model, sections.label, sections.train, 2)
+    model.fit(inputs.train.dataset, epochs=2, verbose=0, callbacks=list(callbacks), shuffle=False)
+    return model
+
+
+def choice(data: Any, clock: Callable[[], float], steps: int = 32_000) -> JitChoice:
+    """What measures, in a training that is said to be long."""
+    sections = data.sections()
+    inputs = open_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections)
+    return JitChoice(inputs.train.peek, 2, steps, 2, clock)
+
+
+def ticking(first: float, factor: float) -> Callable[[], float]:
+    """A clock whose ticks grow or shrink."""
+    times = itertools.accumulate(first * factor**number for number in range(10_000))
+    return lambda: next(times)
+
+
+def test_measuring_changes_nothing_where_xla_is_not_faster(prepared: Prepare) -> None:
+    data = prepared("binary")
+    jit = choice(data, ticking(6.0, 1.01))
+    measured = trained(data, jit)
+    assert jit.words.startswith("off: a step takes")
+    assert measured.jit_compile is False
+    for one, other in zip(trained(data).get_weights(), measured.get_weights(), strict=True):
+        np.testing.assert_array_equal(other, one)
+
+
+def test_training_goes_on_with_xla_where_it_is_faster(prepared: Prepare) -> None:
+    data = prepared("binary")
+    jit = choice(data, ticking(60.0, 0.7))
+    measured = trained(data, jit, dropout=0.0)
+    assert jit.words.startswith("on: a step takes")
+    assert measured.jit_compile is True
+    for one, other in zip(trained(data, dropout=0.0).get_weights(), measured.get_weights(), strict=True):
+        np.testing.assert_allclose(other, one, atol=1e-4)
+
+
+def test_a_short_training_is_not_measured(prepared: Prepare) -> None:
+    data = prepared("binary")
+    jit = choice(data, ticking(6.0, 1.0), steps=20)
+    trained(data, jit)
+    assert jit.words.startswith("off: the rest of the training takes about")
+    never = choice(data, ticking(0.001, 1.0))
+    trained(data, never)
+    assert never.words == "off: the training is short, and measuring pays from 60 s"
+
+
+def test_xla_is_used_where_it_is_asked_for(prepared: Prepare, tmp_path: Path) -> None:
+    run_fn(prepared("binary").fn_args(tmp_path, jit="on", epochs=1))
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert record["chosen"]["jit"] == "on: `train.jit` says so"
+
+
+def test_rows_of_a_table_that_come_up_twice_are_added_before_they_are_squared() -> None:
+    table = keras.Variable(np.zeros((3, 2), np.float32))
+    optimizer = keras.optimizers.Adagrad(1.0, initial_accumulator_value=0.0)
+    add_up_repeats(optimizer)
+    optimizer.build([table])
+    rows = tf.IndexedSlices(tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([1, 1]), tf.constant([3, 2]))
+    optimizer.apply([rows], [table])
+    np.testing.assert_allclose(table.numpy(), [[0, 0], [-1, -1], [0, 0]], atol=1e-5)
+    np.testing.assert_allclose(optimizer.variables[-1].numpy(), [[0, 0], [16, 36], [0, 0]])
+
+
+def test_a_device_out_of_memory_is_told_with_what_to_change() -> None:
+    train = TrainConfig(batch_size=2048)
+    with (
+        pytest.raises(
+            TrainingError, match=r"memory of .*CPU:0 did not suffice at a float tensor of shape \["
+        ) as caught,
+        out_of_memory_told(train),
+    ):
+        tf.zeros([1 << 24, 1 << 24])
+    said = str(caught.value)
+    assert "Lower `train.batch_size` 2,048, say to 1,024, with `train.gradient_accumulation: 2`" in said
+    assert "`train.precision: mixed_bfloat16`" in said
