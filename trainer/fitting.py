@@ -77,12 +77,13 @@ def fit(  # noqa: PLR0913, PLR0917
     keeping = Checkpoint(checkpoints, train, inputs.train, watching, saved, writes=choice.writes)
     with keeping, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
+        dataset, steps_per_epoch = _epochs(inputs.train, train, together, begins=saved is None, choice=choice)
         _loop(model, choice, together, keeping.begin)(
-            inputs.train.dataset,
+            dataset,
             validation_data=inputs.eval.dataset,
             epochs=train.epochs,
             initial_epoch=train.epochs if keeping.was_stopped else keeping.begin.epoch,
-            steps_per_epoch=train.steps_per_epoch,
+            steps_per_epoch=steps_per_epoch,
             callbacks=[
                 *watching,
                 keeping,
@@ -106,6 +107,17 @@ def _loop(model: keras.Model, choice: Choice, together: int, begin: Position) ->
     if choice.distributed:
         return Loop(model, tf.distribute.get_strategy(), together, begin).fit
     return functools.partial(model.fit, verbose=0, shuffle=False)
+
+
+def _epochs(
+    split: Split, train: TrainConfig, together: int, *, begins: bool, choice: Choice
+) -> tuple[tf.data.Dataset, int | None]:
+    """What is trained on, and the steps of an epoch where it is endless: a training that begins has one iterator for
+    all epochs, if whole executions make an epoch.
+    """
+    if begins and not choice.distributed and split.endless and split.steps and split.steps % together == 0:
+        return split.endless(), split.steps
+    return split.dataset, train.steps_per_epoch
 
 
 def _jit(train: TrainConfig, split: Split, together: int, choice: Choice) -> JitChoice | str:

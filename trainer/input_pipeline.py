@@ -60,6 +60,9 @@ class Split:
     """Examples in the split; None where they are not kept."""
     seen: Callable[[], int]
     """Examples that have gone through until now, where they are not kept."""
+    endless: Callable[[], tf.data.Dataset] | None = None
+    """Makes a dataset of the same epochs one after another, each with its smaller last batch. One iterator then serves
+    a whole training; a new one for each epoch takes as long to begin as dozens of small steps."""
 
 
 @dataclass(frozen=True)
@@ -161,15 +164,27 @@ class InputPipeline:
 
         steps = self.steps_per_epoch or -(-size // self.batch_size)
         together = self._together(everything, packing)
-        dataset = epochs(begin, self.endless).map(order).rebatch(self.batch_size * together).map(gather)
-        if together > 1:
-            dataset = dataset.prefetch(GATHERED_AHEAD).rebatch(self.batch_size)
-        dataset = self._loaded(dataset)
+        reading = self.reading.from_memory() if self.load is dict else self.reading
+
+        def whole_epochs() -> tf.data.Dataset:
+            places = epochs(begin, endless=True).map(order).flat_map(pieces(self.batch_size * together))
+            if together == 1:
+                return reading.finished(self._loaded(places.map(gather)))
+            batches = places.map(gather).prefetch(GATHERED_AHEAD).flat_map(pieces(self.batch_size))
+            return reading.finished(self._loaded(batches))
+
+        if not self.shuffle and not begin.examples and not packing.varying:
+            dataset = tf.data.Dataset.from_tensors(self._batch(everything, packing))
+            dataset = self._loaded((dataset.repeat() if self.endless else dataset).rebatch(self.batch_size))
+        else:
+            dataset = epochs(begin, self.endless).map(order).rebatch(self.batch_size * together).map(gather)
+            dataset = dataset.prefetch(GATHERED_AHEAD).rebatch(self.batch_size) if together > 1 else dataset
+            dataset = self._loaded(dataset)
         if not self.endless and not begin.examples:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
         peek = self._loaded(tf.data.Dataset.range(size).batch(self.batch_size).map(gather))
-        reading = self.reading.from_memory() if self.load is dict else self.reading
-        return Split(reading.finished(dataset), peek, steps, size, lambda: size)
+        endless = None if self.endless else whole_epochs
+        return Split(reading.finished(dataset), peek, steps, size, lambda: size, endless)
 
     def _together(self, everything: Packed, packing: Packing) -> int:
         """Batches that are fetched at once: small ones take less time to fetch than the calls that it needs."""
@@ -237,6 +252,11 @@ class InputPipeline:
         columns = packing.unpack(packed)
         label = columns.pop(self.label_key)
         return columns, label
+
+
+def pieces(size: int) -> Callable[..., tf.data.Dataset]:
+    """What cuts tensors of many rows into some of that many, the last with what is left."""
+    return plain(lambda *parts: tf.data.Dataset.from_tensors(parts if len(parts) > 1 else parts[0]).rebatch(size))
 
 
 def _count(batches: tf.data.Dataset, packing: Packing) -> int:

@@ -141,6 +141,37 @@ def test_endless_split_in_memory_runs_through_all_examples_before_repeating_any(
     assert flat(batches)[:TOTAL] != flat(batches)[TOTAL : 2 * TOTAL]
 
 
+@pytest.mark.parametrize("batch_size", [64, 1700, 10_000])
+def test_epochs_of_one_iterator_are_those_of_an_iterator_each(shards: list[str], batch_size: int) -> None:
+    split = pipeline(batch_size=batch_size).open("train", shards)
+    assert split.endless is not None
+    assert split.steps == -(-TOTAL // batch_size)
+    one = epoch(split.endless().take(3 * split.steps))
+    assert one == [batch for _ in range(3) for batch in epoch(split.dataset)]
+
+
+@pytest.mark.parametrize("cache", ["memory", "disk", "none"])
+@pytest.mark.parametrize("endless", [False, True], ids=["epochs", "endless"])
+@pytest.mark.parametrize("shuffle", [0, 500])
+def test_a_split_opened_at_a_batch_goes_on_as_if_it_had_not_stopped(
+    shards: list[str], cache: str, endless: bool, shuffle: int
+) -> None:
+    settings = {"cache": cache, "shuffle": shuffle, "steps_per_epoch": 10 if endless else None}
+
+    def batches(start: int, count: int) -> list[list[int]]:
+        split = pipeline(**settings).open("train", shards, start)
+        if endless:
+            return epoch(split.dataset.take(count))
+        read: list[list[int]] = []
+        while len(read) < count:
+            read += epoch(split.dataset)
+        return read[:count]
+
+    whole = batches(0, 100)  # two and a half epochs
+    for start in (1, 39, 40, 57, 81):
+        assert batches(start, 100 - start) == whole[start:]
+
+
 def test_endless_split_from_files_has_full_batches_and_leaves_no_example_out(shards: list[str]) -> None:
     split = pipeline(cache="none", steps_per_epoch=10).open("train", shards)
     batches = epoch(split.dataset.take(3 * TOTAL // 64))
