@@ -28,7 +28,7 @@ def Baseline(  # noqa: N802
 
     label: LabelConfig as JSON; registry: path of `blessed.json`.
     """
-    data = MadeFor(label=label, columns=_columns(schema.uri))
+    data = MadeFor(label=label, columns=columns_of(schema.uri))
     found, why_not = choose(Registry.read(Path(registry)), model.uri, data)
     if found is None:
         Path(baseline.uri).mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         entry.value = json.dumps({})
         return
     read = set(json.loads(columns))
-    types = {column: type_ for column, type_ in _columns(schema.uri).items() if column in read}
+    types = {column: type_ for column, type_ in columns_of(schema.uri).items() if column in read}
     made_for = MadeFor(label=label, columns=types)
     entry.value = record(Path(registry), model.uri, datetime.now(UTC), made_for).model_dump_json()
 
@@ -69,15 +69,16 @@ def choose(registry: Registry, candidate: str, data: MadeFor | None = None) -> t
     """
     first = ""
     for uri in registry.predecessors(candidate):
-        why_not = _why_not(uri, registry.find(uri), data)
-        if not why_not:
+        reason = why_not(uri, registry.find(uri), data)
+        if not reason:
             return uri, first
-        print(why_not)
-        first = first or why_not
+        print(reason)
+        first = first or reason
     return None, first
 
 
-def _why_not(uri: str, entry: Entry | None, data: MadeFor | None) -> str:
+def why_not(uri: str, entry: Entry | None, data: MadeFor | None) -> str:
+    """Why this blessed model cannot be used with such data; empty if it can."""
     if not Path(uri).is_dir():
         return f"the blessed model {uri} is gone"
     if entry and entry.made_for and data and not entry.made_for.fits(data):
@@ -85,7 +86,7 @@ def _why_not(uri: str, entry: Entry | None, data: MadeFor | None) -> str:
     return ""
 
 
-def _columns(schema: str) -> dict[str, str]:
+def columns_of(schema: str) -> dict[str, str]:
     """The data columns with their types, from a Schema artifact."""
     return dict(column_types(read_schema(Path(schema) / "schema.pbtxt")))
 

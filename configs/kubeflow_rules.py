@@ -19,6 +19,7 @@ COMPONENTS = (
     "ExampleValidator",
     "DataGate",
     "Transform",
+    "WarmStart",
     "Trainer",
     "Baseline",
     "Evaluator",

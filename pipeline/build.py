@@ -23,9 +23,11 @@ from components.schema import read_schema
 from components.schema_gen import SchemaGen
 from components.statistics.component import StatisticsGen
 from components.transform import Transform
+from components.warm_start import WarmStart
 from configs.config import PipelineConfig
 from configs.features import CustomFeature, data_columns
-from configs.models import OwnModel
+from configs.models import ImageModel, OwnModel
+from configs.optimizer import optimizer_config
 from pipeline.digest import digest_path
 from pipeline.folders import Folders
 from pipeline.sources import sources_digest
@@ -48,13 +50,15 @@ def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> P
     examples, schema = example_gen.outputs["examples"], schema_gen.outputs["schema"]
     transform = _transform(config, folders, examples, schema)
     transform.add_upstream_node(gate)
-    trainer = _trainer(config, transform, schema)
+    tuners = _tuner(config, transform, schema)
+    hyperparameters = next((tuner.outputs["best_hyperparameters"] for tuner in tuners), None)
+    bases, trainer = _trainer(config, folders, transform, schema, hyperparameters)
     judged = _judge_and_push(config, folders, examples, schema, trainer.outputs["model"])
     profiled = _profile(config, trainer)
     for node in judged:
         if profiled and node.id in AFTER_PROFILE:
             node.add_upstream_node(profiled[0])
-    nodes += [transform, trainer, *profiled, *judged]
+    nodes += [transform, *tuners, *bases, trainer, *profiled, *judged]
     return Pipeline(config.pipeline.name, str(folders.artifacts), components=nodes, enable_cache=True)
 
 
@@ -127,21 +131,67 @@ def _transform(
     )
 
 
-def _trainer(config: PipelineConfig, transform: Transform, schema: channel.BaseChannel) -> stock.Trainer:
-    hooks = [config.model.kind] if isinstance(config.model, OwnModel) else []
-    return stock.Trainer(
+def _tuner(config: PipelineConfig, transform: Transform, schema: channel.BaseChannel) -> list[stock.Tuner]:
+    """What tries out settings before the training, where the config asks for it."""
+    if config.tune is None:
+        return []
+    tuner = stock.Tuner(
+        tuner_fn="trainer.tuner.tuner_fn",
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+        schema=schema,
+        custom_config={
+            "config": TrainerSections.of(config).to_json(),
+            "tune": config.tune.model_dump_json(),
+            "sources": sources_digest("trainer.tuner", *map(_module, _hooks(config))),
+            "files": _file_digests(config, *_model_files(config)),
+        },
+    )
+    return [tuner]
+
+
+def _trainer(
+    config: PipelineConfig,
+    folders: Folders,
+    transform: Transform,
+    schema: channel.BaseChannel,
+    hyperparameters: channel.BaseChannel | None,
+) -> tuple[list[base_node.BaseNode], stock.Trainer]:
+    """The Trainer, and what finds the model that it begins with, where the config asks for it."""
+    custom_config = {
+        "config": TrainerSections.of(config).to_json(),
+        "sources": sources_digest("trainer.run", *map(_module, _hooks(config))),
+        "files": _file_digests(config, *_model_files(config)),
+    }
+    bases = []
+    if config.train.warm_start:
+        bases.append(
+            WarmStart(
+                transform_graph=transform.outputs["transform_graph"],
+                schema=schema,
+                training=json.dumps(custom_config),
+                label=config.label.model_dump_json(),
+                registry=str(folders.registry),
+            )
+        )
+    trainer = stock.Trainer(
         run_fn="trainer.run.run_fn",
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
         schema=schema,
+        base_model=bases[0].outputs["base"] if bases else None,
+        hyperparameters=hyperparameters,
         train_args=trainer_pb2.TrainArgs(),
         eval_args=trainer_pb2.EvalArgs(),
-        custom_config={
-            "config": TrainerSections.of(config).to_json(),
-            "sources": sources_digest("trainer.run", *map(_module, hooks)),
-            "files": _file_digests(config),
-        },
+        custom_config={**custom_config, "checkpoints": str(folders.checkpoints)},
     )
+    return bases, trainer
+
+
+def _hooks(config: PipelineConfig) -> list[str]:
+    """The dotted paths of what training uses of the user's own."""
+    optimizer = optimizer_config(config.train.optimizer)
+    return [config.model.kind] * isinstance(config.model, OwnModel) + [optimizer.kind] * optimizer.is_own
 
 
 def _profile(config: PipelineConfig, trainer: stock.Trainer) -> list[base_node.BaseNode]:
@@ -183,9 +233,15 @@ def _module(dotted_path: str) -> str:
     return dotted_path.rpartition(".")[0]
 
 
-def _file_digests(config: PipelineConfig) -> str:
-    """Of the vocabulary files: Transform and Trainer read them, so an edit to one must run both again."""
-    files = [getattr(feature, "file", None) for feature in config.features.values()]
-    return json.dumps(
-        {file: digest_path(Path(file)) for file in files if file and Path(file).is_file()}, sort_keys=True
-    )
+def _file_digests(config: PipelineConfig, *more: str) -> str:
+    """Of the vocabulary files, which Transform and Trainer read, and of more files and folders: an edit to one must run
+    again what reads it.
+    """
+    files = [*(getattr(feature, "file", None) for feature in config.features.values()), *more]
+    return json.dumps({file: digest_path(Path(file)) for file in files if file and Path(file).exists()}, sort_keys=True)
+
+
+def _model_files(config: PipelineConfig) -> list[str]:
+    """What the model is made from, beside its settings."""
+    backbone = config.model.backbone if isinstance(config.model, ImageModel) else None
+    return [backbone.saved_model] if backbone else []

@@ -41,6 +41,11 @@ class Folders:
         """What is kept of spans between runs."""
         return self.home / "spans"
 
+    @property
+    def checkpoints(self) -> Path:
+        """Of trainings that are not done."""
+        return self.home / "checkpoints"
+
     def pushed(self, directory: str) -> Path:
         """Where `deploy.push` is."""
         return Path(directory).absolute()

@@ -14,6 +14,7 @@ from tfx.types import Artifact
 
 from components.baseline import Baseline, RecordBlessing
 from components.example_gen.spans import Spans
+from components.warm_start import WarmStart
 from pipeline.digest import digest_text
 from pipeline.sources import sources_digest, stack_versions
 
@@ -22,14 +23,16 @@ UNCACHED = frozenset(
         Spans.EXECUTOR_SPEC.executor_class,
         Baseline.EXECUTOR_SPEC.executor_class,
         RecordBlessing.EXECUTOR_SPEC.executor_class,
+        WarmStart.EXECUTOR_SPEC.executor_class,
         import_schema_gen.Executor,
     }
 )
 """Executors that look at the world outside the pipeline, so that only running them tells what they give."""
 
 
-UNKEYED = frozenset({"store"})
-"""Properties that say where something is kept between runs, and so nothing of what comes out."""
+UNKEYED = frozenset({"store", "checkpoints"})
+"""Properties, and entries of `custom_config`, that say where something is kept between runs, and so nothing of what
+comes out."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,18 @@ class Node:
     def digest(self) -> str:
         """Of all that decides what it computes, but for its inputs."""
         name = f"{self.executor.__module__}.{self.executor.__qualname__}"
-        keyed = {name: value for name, value in self.exec_properties.items() if name not in UNKEYED}
-        properties = json.dumps(keyed, sort_keys=True, default=str)
+        properties = json.dumps(_keyed(self.exec_properties), sort_keys=True, default=str)
         return digest_text(
             name, properties, sources_digest(self.executor.__module__), json.dumps(stack_versions(), sort_keys=True)
         )
+
+
+def _keyed(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties that have a say in what comes out."""
+    keyed = {name: value for name, value in properties.items() if name not in UNKEYED}
+    if isinstance(keyed.get("custom_config"), str):
+        keyed["custom_config"] = _keyed(json.loads(keyed["custom_config"]) or {})
+    return keyed
 
 
 def plan(pipeline: Pipeline) -> dict[str, Node]:

@@ -19,6 +19,7 @@ from configs.errors import DataError, Problem
 from configs.features import CrossedFeature, CustomFeature, Feature, TextFeature, VocabularyFeature
 from configs.loader import Loaded
 from configs.models import OwnModel
+from configs.optimizer import optimizer_config
 from configs.sources import CsvSource, SourceConfig
 from configs.suggest import did_you_mean, listed
 from configs.tree import Where
@@ -136,6 +137,10 @@ def _functions(config: PipelineConfig) -> Iterator[Finding]:
     named: list[tuple[Where, str]] = []
     if isinstance(config.model, OwnModel):
         named.append((("model", "kind"), config.model.kind))
+    optimizer = optimizer_config(config.train.optimizer)
+    if optimizer.is_own:
+        where: Where = ("train", "optimizer")
+        named.append((where if isinstance(config.train.optimizer, str) else (*where, "kind"), optimizer.kind))
     for name, feature in config.features.items():
         if isinstance(feature, CustomFeature):
             named.append((("features", name, "function"), feature.function))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow_transform as tft
 
+from trainer.origin import piece_of_work
 from trainer.sections import TrainerSections
 from trainer.trials import Search, in_words
 
@@ -68,6 +69,17 @@ class Job:
     def run_dir(self) -> Path:
         """`model_run_dir` as a path."""
         return Path(self.model_run_dir)
+
+    @property
+    def work(self) -> str:
+        """A digest of what it was told, but for the model to start from."""
+        return piece_of_work(self.custom_config, self.transform_output)
+
+    @property
+    def base_uri(self) -> str | None:
+        """URI of the Model artifact to start from; None if there is none."""
+        there = self.base_model is not None and Path(self.base_model).is_dir()
+        return str(Path(self.base_model or "").parent) if there else None
 
     def to_json(self) -> str:
         """As text, for another process."""

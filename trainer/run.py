@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import keras
@@ -18,10 +19,13 @@ from trainer.job import Job
 from trainer.label import with_vocabulary
 from trainer.label_scale import adapt
 from trainer.launch import launch
+from trainer.layout import Layout
+from trainer.origin import Origin
 from trainer.out_of_memory import out_of_memory_told
 from trainer.precision import check_float32, computing_in
 from trainer.sections import TrainerSections
 from trainer.strategy import Choice, choose, look, opened, place_to_write
+from trainer.warm_start import start_from
 from trainer.work import checkpoints
 
 if TYPE_CHECKING:
@@ -46,6 +50,9 @@ def run_fn(fn_args: FnArgs) -> None:
         built = columns.build(sections.features)
         signatures.more["generate"] = generation.signature(built, sections.label.text, signatures, transform_output)
     export(fn_args.serving_model_dir, signatures, job.run_dir / WEIGHTS)
+    serving = Path(fn_args.serving_model_dir)
+    Layout.of(model, sections, transform_output).write(serving)
+    Origin(job.work, job.base_uri).write(serving)
     if kept := checkpoints(job):
         kept.clear()
 
@@ -65,10 +72,20 @@ def train(job: Job, choice: Choice) -> keras.Model:
         keras.utils.set_random_seed(sections.train.seed)
         model = build_model(sections, transform_output)
         adapt(model, inputs.train)
+        begun = warm_started(model, job)
         with place_to_write(job.run_dir, choice) as directory:
             history = fit(model, inputs, sections, directory, choice, kept, saved)
-            dataclasses.replace(history, chosen={**history.chosen, **job.tuned_words}).write(directory)
+            dataclasses.replace(history, chosen={**history.chosen, **job.tuned_words, **begun}).write(directory)
     return model
+
+
+def warm_started(model: keras.Model, job: Job) -> dict[str, str]:
+    """Begin with the weights of an earlier model, if the config says so; what came of it, for the training's record."""
+    if not job.sections.train.warm_start:
+        return {}
+    words = start_from(model, Layout.of(model, job.sections, job.transformed), job.base_model)
+    print(f"warm start: {words}", flush=True)
+    return {"warm_start": words}
 
 
 def _trained_apart(job: Job) -> keras.Model:

@@ -16,6 +16,10 @@ from typing import Any
 from components.registry import Registry
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.store import Store
+from trainer import origin
+
+ORIGIN = f"Format-Serving/{origin.FILE}"
+"""In a model: what the component that looks for a model to begin with reads of it."""
 
 
 @contextlib.contextmanager
@@ -41,6 +45,7 @@ def _registry(path: Path, places: Places, store: Store) -> Iterator[None]:
         model = places.remote(entry.uri)
         if model is not None and store.exists(model):
             Path(entry.uri).mkdir(parents=True, exist_ok=True)
+            store.get(f"{model}/{ORIGIN}", Path(entry.uri, ORIGIN))
     before = path.read_bytes() if path.exists() else None
     yield
     if path.exists() and path.read_bytes() != before:

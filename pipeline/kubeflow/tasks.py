@@ -10,6 +10,7 @@ from tfx.components.schema_gen.import_schema_gen import executor as import_schem
 from tfx.types import standard_artifacts
 
 from components.baseline import Baseline
+from components.warm_start import WarmStart
 from configs.config import PipelineConfig
 from configs.kubeflow import KubeflowConfig
 from pipeline.build import create_pipeline
@@ -25,6 +26,9 @@ SYSTEM_TYPES = {
     standard_artifacts.PushedModel: "system.Model",
 }
 """Kubeflow's names for what its interface shows in a way of its own; the others are `system.Artifact`."""
+
+_POINTERS = (Baseline.EXECUTOR_SPEC.executor_class, WarmStart.EXECUTOR_SPEC.executor_class)
+"""Executors whose output is a model that was made before."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ def _outputs(node: Node) -> dict[str, Port]:
 def _how(node: Node, type_: type) -> str:
     if type_ is standard_artifacts.String:
         return VALUE
-    return REFERENCE if node.executor is Baseline.EXECUTOR_SPEC.executor_class else ARTIFACT
+    return REFERENCE if node.executor in _POINTERS else ARTIFACT
 
 
 def _system_type(port: Port) -> str:

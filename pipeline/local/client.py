@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -61,6 +62,15 @@ class WarmProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._wait_for_children()
+
+    def stop(self, running: int, seconds: float) -> None:
+        """Ask so many components to end, and wait for them, at most that long: a Trainer keeps what it has."""
+        deadline = time.monotonic() + seconds
+        with contextlib.suppress(RunError, OSError):
+            if running:
+                self._line.send(stop=True)
+            while running > 0 and select.select([self._line], [], [], max(deadline - time.monotonic(), 0))[0]:
+                running -= sum(message["event"] == "ended" for message in self.events())
 
     def _wait_for_children(self) -> None:
         """Until the group is empty; not for ever, as nobody reaps orphans in some containers."""

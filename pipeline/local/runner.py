@@ -37,6 +37,8 @@ from pipeline.local.wire import Stored
 from pipeline.terminal import Display
 
 Outputs = dict[str, Stored]
+GRACE_SECONDS = 30.0
+"""How long a component may take to end by itself: a Trainer writes a checkpoint. As Kubernetes has it."""
 
 
 def run(config: PipelineConfig, config_file: str, display: Display, *, reuse: bool = True) -> tuple[RunRecord, Path]:
@@ -226,7 +228,8 @@ class _Run:
         self._outputs[node.id] = outputs
 
     def _interrupt(self) -> None:
-        """Kill what runs, and leave nothing half-written."""
+        """End what runs, and leave nothing half-written."""
+        self._warm.stop(len(self._running), GRACE_SECONDS)
         self._warm.kill()
         for id_, execution in self._running.items():
             abandoned.remove_outputs(self._folders, id_, self._record.run_id)

@@ -68,6 +68,10 @@ class Server:
                     os.killpg(0, signal.SIGKILL)
 
     def _start(self, request: dict[str, Any]) -> None:
+        if request.get("stop"):
+            for pid in self._children:
+                os.kill(pid, signal.SIGTERM)
+            return
         alive, child_end = os.pipe()  # its closing tells that the child has ended, however it ended
         pid = os.fork()
         if pid == 0:

@@ -28,7 +28,7 @@ STEPS = 32
 
 def job(data: Any, folder: Path, run: str, model: dict[str, Any] = MODEL, **train: Any) -> dict[str, Any]:
     """The arguments of `run_fn`; all runs in the folder share their checkpoints."""
-    arguments = vars(data.fn_args(folder / run, model, **{**SETTINGS, **train}))
+    arguments: dict[str, Any] = vars(data.fn_args(folder / run, model, **{**SETTINGS, **train}))
     arguments["custom_config"]["checkpoints"] = str(folder / "checkpoints")
     return arguments
 

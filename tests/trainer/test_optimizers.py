@@ -15,7 +15,7 @@ from configs.errors import TrainingError
 from configs.schedules import Schedule
 from configs.train import TrainConfig
 from trainer.optimizers import optimizer
-from trainer.schedules import learning_rate
+from trainer.schedules import LearningRate, learning_rate
 
 FORMULAS: list[tuple[dict[str, Any], Callable[[int], float]]] = [
     ({"schedule": "constant", "initial": 0.3}, lambda _: 0.3),
@@ -42,6 +42,7 @@ IDS = [f"{config['schedule']}-{number}" for number, (config, _) in enumerate(FOR
 def schedule(config: dict[str, Any], accumulation: int = 1, batches: int | None = None) -> Callable[[int], float]:
     parsed = TypeAdapter(Schedule).validate_json(json.dumps(config))
     rate = learning_rate(parsed, accumulation, batches)
+    assert isinstance(rate, LearningRate)
     return lambda step: float(rate(np.int64(step)))
 
 
@@ -131,7 +132,7 @@ def test_momentum_and_schedule_are_a_hand_written_step() -> None:
 
 def test_adamw_is_a_hand_written_step() -> None:
     found = steps(train(optimizer={"kind": "adamw", "weight_decay": 0.1, "beta_2": 0.9}, learning_rate=0.01))
-    weight, mean, square = np.ones((4, 3)), 0.0, 0.0
+    weight, mean, square = np.ones((4, 3)), np.zeros((4, 3)), np.zeros((4, 3))
     for step, gradient in enumerate(GRADIENTS, start=1):
         weight = weight - 0.01 * 0.1 * weight
         mean, square = 0.9 * mean + 0.1 * gradient, 0.9 * square + 0.1 * gradient**2
@@ -140,8 +141,8 @@ def test_adamw_is_a_hand_written_step() -> None:
 
 
 def clipped(kind: str, limit: float, gradient: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    def shorten(array: np.ndarray, length: float) -> np.ndarray:
-        return array * min(1, limit / length)
+    def shorten(array: np.ndarray, length: Any) -> np.ndarray:
+        return np.asarray(array * min(1, limit / float(length)))
 
     if kind == "value":
         return np.clip(gradient, -limit, limit), np.clip(bias, -limit, limit)

@@ -1,0 +1,45 @@
+"""Which model a training begins with, so that an unchanged run finds the base of the first time."""
+
+from pathlib import Path
+
+from components.registry import Entry, MadeFor, Registry
+from components.warm_start import choose
+from trainer.origin import Origin
+
+DATA = MadeFor(label="l", columns={"a": "INT", "b": "INT"})
+
+
+def model(folder: Path, name: str, work: str | None = None, base: str | None = None) -> str:
+    """A Model artifact that says where it comes from."""
+    (folder / name / "Format-Serving").mkdir(parents=True)
+    if work is not None:
+        Origin(work, base).write(folder / name / "Format-Serving")
+    return str(folder / name)
+
+
+def registry(*uris: str, made_for: MadeFor = DATA) -> Registry:
+    return Registry(models=tuple(Entry(uri=uri, blessed_at="2026-01-01", made_for=made_for) for uri in uris))
+
+
+def test_latest_blessed_model_is_the_base_of_other_work(tmp_path: Path) -> None:
+    old, new = model(tmp_path, "old", "w1"), model(tmp_path, "new", "w2", str(tmp_path / "old"))
+    assert choose(registry(old, new), "w3", DATA) == new
+    assert choose(registry(), "w3", DATA) is None
+    assert choose(registry(old, model(tmp_path, "silent")), "w3", DATA) == str(tmp_path / "silent")
+
+
+def test_unchanged_work_finds_what_it_began_with_the_first_time(tmp_path: Path) -> None:
+    first = model(tmp_path, "first", "w1", None)
+    assert choose(registry(first), "w1", DATA) is None
+    second = model(tmp_path, "second", "w2", first)
+    assert choose(registry(first, second), "w2", DATA) == first
+    assert choose(registry(first, second), "w1", DATA) == second  # a change, and back: that is a new training
+
+
+def test_model_that_is_gone_or_for_other_data_is_passed_over(tmp_path: Path) -> None:
+    old = model(tmp_path, "old", "w1")
+    assert choose(registry(old, str(tmp_path / "gone")), "w2", DATA) == old
+    foreign = MadeFor(label="other", columns={"a": "INT"})
+    assert choose(registry(old, made_for=foreign), "w2", DATA) is None
+    gone = model(tmp_path, "orphan", "w2", str(tmp_path / "gone"))
+    assert choose(registry(gone), "w2", DATA) is None
