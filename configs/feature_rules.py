@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from configs.data import DataConfig
 from configs.features import CrossedFeature, CustomFeature, Feature, NumericFeature, TextFeature, data_columns
+from configs.image import ImageFeature
 from configs.label import LabelConfig
 from configs.suggest import meant
 from configs.tree import Where
@@ -70,6 +71,8 @@ def crosses_are_of_categories(features: Features) -> Iterator[Finding]:
         elif isinstance(other, CrossedFeature):
             keys = ", ".join(other.keys)
             yield where, f'"{key}" is a cross itself, and crosses do not nest; list its keys here instead: {keys}'
+        elif isinstance(other, ImageFeature):
+            yield where, f'"{key}" is an image, and a cross takes categories; remove it from keys'
         elif isinstance(other, CustomFeature) and other.num_categories is None:
             yield where, f'"{key}" gives a number, and a cross takes categories; set its num_categories'
 

@@ -91,7 +91,11 @@ def _kinds(name: str, schema: Schema) -> Iterator[str]:
         for kind, section in tags(branch).items():
             yield f"### {name} with {branch['discriminator']['propertyName']}: {kind}\n"
             yield documentation(section) + "\n"
-            yield from _table("", section)
+            yield from _table(name, section)
+            for setting, value in section["properties"].items():
+                if inner := _inner(value):
+                    yield f"### {name}.{setting}\n"
+                    yield from _section(f"{name}.{setting}", inner)
 
 
 def _twin(section: Schema, setting: str, inner: Schema) -> str | None:

@@ -19,7 +19,7 @@ SECTIONS = {
     "label": "label: {key: tip, kind: binary}",
     "features": "features: {fare: {column: numeric}}",
 }
-KINDS = "numeric, bucketized, identity, vocabulary, hashed, crossed or custom"
+KINDS = either(tags(json_schema()["properties"]["features"]["additionalProperties"]))
 MODELS = either(tags(json_schema()["properties"]["model"]))
 DOTTED = "a dotted path, such as my_package.my_module.my_function"
 SECTION_NAMES = "pipeline, data, label, features, model, train, evaluate, deploy, beam, kubeflow"
@@ -133,10 +133,10 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
             "features: {fare: {column: numric}}",
             f'features.fare.column: found the text "numric"; allowed: {KINDS}; did you mean "numeric"?',
         ),
-        ("features: {fare: {hash_buckets: 9, top_k: 1}}", f"features.fare.column: missing; allowed: {KINDS}"),
+        ("features: {fare: {hash_buckets: 9, num_buckets: 1}}", f"features.fare.column: missing; allowed: {KINDS}"),
         (
-            "features: {fare: {top_k: 1}}",
-            f'features.fare.column: missing; allowed: {KINDS}; did you mean "column: vocabulary"?',
+            "features: {fare: {boundaries: [1]}}",
+            f'features.fare.column: missing; allowed: {KINDS}; did you mean "column: bucketized"?',
         ),
         (
             "features: {fare: {kind: numeric}}",
@@ -189,6 +189,14 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
             "model: {kind: my.build, optionz: {}}",
             "model.optionz: no such setting; model has: hidden, activation, dropout, embedding, kind, options; did you "
             'mean "options"?',
+        ),
+        (
+            "model: {kind: image, augment: {flip: sideways}}",
+            'model.augment.flip: found the text "sideways"; allowed: horizontal, vertical or both, or null',
+        ),
+        (
+            "model: {kind: image, backbone: {saved_model: net}, filters: [8]}",
+            "model: a `backbone` takes the place of the convolutions; remove `filters`",
         ),
         ("model: {kind: [dnn]}", f"model.kind: found a list of 1; allowed: {MODELS}"),
         ("model: {kind: DNN}", f'model.kind: found the text "DNN"; allowed: {MODELS}; did you mean "dnn"?'),

@@ -146,6 +146,11 @@ BROKEN = {
             "fare_bucket: {column: bucketized, key: fare, buckets: 10}",
         ),
         (
+            "model: {kind: image}\n"
+            + features(photo="image, height: 8, width: 8", a="crossed, keys: [b, photo], hash_buckets: 9"),
+            '4: features.a.keys[1]: "photo" is an image, and a cross takes categories; remove it from keys',
+        ),
+        (
             features(a="crossed, keys: [a, b], hash_buckets: 9"),
             '2: features.a.keys[0]: "a" crosses itself; give the cross a name that is none of its keys',
         ),
@@ -195,6 +200,17 @@ BROKEN = {
         (
             f"data: {{{SOURCE}, types: {{tip: string}}}}\nlabel: {{key: tip, kind: regression}}",
             "1: data.types.tip: the label of a regression is a number; found string; declare int or float",
+        ),
+    ],
+    "images_are_seen": [
+        (
+            features(photo="image, height: 8, width: 8"),
+            "2: features.photo.column: `kind: wide_and_deep` does not see images; use `model: {kind: image}`, or a "
+            "builder of your own",
+        ),
+        (
+            "model: {kind: image}",
+            "1: model.kind: `kind: image` needs a feature with `column: image`; add one, or use another kind",
         ),
     ],
     "placeholders_are_right": [
@@ -357,6 +373,9 @@ def test_every_rule_has_a_config_that_breaks_it() -> None:
         "evaluate: {split: train, thresholds: {recall: {min: 0.5}}}",
         "evaluate: {metrics: [mean_squared_error]}\nlabel: {key: tip, kind: regression}",
         "model: {kind: my.builder, options: {a: 1}}",
+        "model: {kind: my.builder}\n" + features(photo="image, height: 8, width: 8"),
+        "model: {kind: image, augment: {flip: both, rotate: 10}, backbone: {saved_model: net, pixels: [-1, 1]}}\n"
+        + features(photo="image, height: 8, width: 8", size="numeric"),
         "model: {kind: dnn}\n" + features(a="crossed, keys: [b, c], hash_buckets: 9", fare="numeric"),
         features(lat="bucketized, buckets: 9", a="crossed, keys: [lat, b], hash_buckets: 9"),
         f"data: {{{SOURCE}, types: {{lat: float}}}}\n"
