@@ -145,6 +145,35 @@ def test_killing_the_trainer_ends_the_process_of_its_training(
     wait_until(lambda: not alive(child), 5)
 
 
+def test_clipping_ragged_features_empty_parts_and_loss_scaling_are_as_on_one_device() -> None:
+    settings = [
+        {"together": 4, "adam": {"clipnorm": 0.05}},
+        {"precision": "mixed_float16", "steps": 10, "together": 5},
+    ]
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(Path(__file__).with_name("distributed_program.py")),
+            "mirrored",
+            "5",
+            json.dumps(settings),
+        ],
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    whole, half = json.loads(done.stdout.splitlines()[-1])
+    assert whole["moved"] > 0.1
+    assert whole["difference"] < 1e-6
+    assert half["difference"] < 2e-3  # sums of parts are rounded to float16 elsewhere than those of the whole
+    for run, tolerance in ((whole, 1e-5), (half, 2e-2)):
+        assert run["batches"][0] == run["batches"][1]
+        for alone, over_several in zip(*run["epochs"], strict=True):
+            assert over_several == pytest.approx(alone, abs=tolerance)
+
+
 def free_ports(count: int) -> list[int]:
     """Ports of the loopback that nobody listens on."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
