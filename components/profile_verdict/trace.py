@@ -86,7 +86,7 @@ def read_trace(file: Path, building: bool = False) -> Trace | None:
         for plane in space.planes
         if plane.name.startswith(DEVICES)
     }
-    busy = union(*devices.values()) or _host_work(lines)
+    busy = union(*devices.values()) or both(markers, _host_work(lines))
     time = [(markers[0][0], markers[-1][1])]
     waits = union((event.begin, event.end) for _, events in lines for event in events if _waits(event.name))
     return Trace(

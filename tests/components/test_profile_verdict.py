@@ -21,18 +21,19 @@ from components.profile_verdict.advice import Situation, advise
 from components.profile_verdict.component import ProfileVerdict
 from components.profile_verdict.result import Split, Verdict
 from components.profile_verdict.stages import PARSING, READING, STARTING, stage_of
-from components.profile_verdict.trace import Event, own_times
+from components.profile_verdict.trace import Event, own_times, read_trace
 from components.profile_verdict.verdict import judge
 from configs.errors import GateError
 from configs.train import TrainConfig
 from pipeline.local.contents import listing
+from trainer.callbacks.profile import Profile, Window
 from trainer.profile_facts import ProfileFacts
 from trainer.profiling import profiling
 
 BATCH, WIDTH, STEPS = 512, 64, 48
 FEATURES = np.random.default_rng(0).normal(size=(BATCH * STEPS, WIDTH)).astype(np.float32)
 LABEL = FEATURES[:, :1] * 2
-SLEEP = 0.006
+SLEEP = 0.015
 """Seconds that the slow map takes for a batch."""
 
 
@@ -97,20 +98,33 @@ def fed(tmp_path_factory: pytest.TempPathFactory) -> Profiled:
     return train_with_profile(healthy(), tmp_path_factory.mktemp("healthy"), 1, BATCH * STEPS)
 
 
-def waited_by_the_clock(dataset: tf.data.Dataset) -> float:
-    """The share of the time in `next(iterator)`, by Python's clock, in a loop of the same steps."""
+def profiled_by_the_clock(dataset: tf.data.Dataset, folder: Path) -> tuple[float, float]:
+    """The share of the time in `next(iterator)`: by Python's clock, and as the trace has it, of the same steps.
+
+    A plain loop, which fetches a batch and then trains on it, under the markers of the callback.
+    """
     model = network()
     model.compile("adam", "mse", jit_compile=False)
     step = tf.function(lambda features, label: model.train_step((features, label)), autograph=False)
-    for features, label in dataset.take(2):
-        step(features, label)
-    iterator, waits, begun = iter(dataset), 0.0, time.perf_counter()
-    for _ in range(STEPS - 2):
+    model.optimizer.build(model.trainable_variables)
+    profile = Profile((3, STEPS), Window(3, STEPS), folder, 1, lambda *_: None)
+    profile.set_model(model)
+    profile.set_params({"steps": STEPS})
+    profile.on_train_begin()
+    waits, begun = 0.0, 0.0
+    for number, iterator in enumerate([iter(dataset)] * STEPS):
+        begun = begun or (time.perf_counter() if number == 2 else 0.0)
+        profile.on_train_batch_begin(number)
         before = time.perf_counter()
         features, label = next(iterator)
-        waits += time.perf_counter() - before
-        step(features, label)
-    return waits / (time.perf_counter() - begun)
+        waits += time.perf_counter() - before if begun else 0.0
+        logs = step(features, label)
+        ended = time.perf_counter()
+        profile.on_train_batch_end(number, {"loss": float(logs["loss"])})
+    (file,) = folder.rglob("*.xplane.pb")
+    trace = read_trace(file)
+    assert trace is not None
+    return waits / (ended - begun), trace.split.input
 
 
 def test_a_starved_training_is_told_from_a_healthy_one(starving: Profiled, fed: Profiled) -> None:
@@ -138,9 +152,17 @@ def test_the_starved_one_names_the_slow_map_and_the_settings_to_change(starving:
     assert all(change.setting != "train.input.cache" for change in verdict.changes[1:])
 
 
-def test_the_share_agrees_with_a_clock_around_next(starving: Profiled, fed: Profiled) -> None:
-    for profiled, dataset, tolerance in ((starving, starved(), 0.12), (fed, healthy(), 0.08)):
-        assert profiled.verdict.input_bound == pytest.approx(waited_by_the_clock(dataset), abs=tolerance)
+def test_the_share_agrees_with_a_clock_around_next(tmp_path: Path) -> None:
+    by_the_clock, by_the_trace = profiled_by_the_clock(starved(), tmp_path)
+    assert by_the_trace == pytest.approx(by_the_clock, abs=0.08)
+    assert by_the_trace > 0.4
+
+
+def test_what_the_clock_has_more_is_the_call_of_next(tmp_path: Path) -> None:
+    """A healthy input has its batch ready; Python's call for it is the host's time, which the clock cannot tell apart."""
+    by_the_clock, by_the_trace = profiled_by_the_clock(healthy(), tmp_path)
+    assert by_the_trace <= by_the_clock + 0.02
+    assert by_the_trace < 0.3
 
 
 def test_xprof_agrees_with_us_where_the_steps_run_one_by_one(starving: Profiled, fed: Profiled) -> None:
@@ -167,14 +189,13 @@ def test_the_expensive_operations_are_those_of_the_model(fed: Profiled) -> None:
 
 
 @pytest.mark.slow
-def test_several_steps_in_one_graph_have_markers_that_xprof_finds(starving: Profiled, tmp_path: Path) -> None:
+def test_several_steps_in_one_graph_have_markers_that_xprof_finds(tmp_path: Path) -> None:
     together = train_with_profile(starved(), tmp_path / "starved", 16, None, input={"cache": "none"})
     assert [(one.step, one.steps) for one in ProfileFacts.read(together.model_run).executions] == [(49, 16), (65, 16)]
     assert together.verdict.executions == 2
     assert together.verdict.xprof_input is not None  # else it says "No step time measured"
     assert together.verdict.words == "input-bound"
-    # Here a batch is fetched while the step before it computes, and only what is left of that is a wait.
-    assert together.verdict.input_bound == pytest.approx(starving.verdict.input_bound, abs=0.25)
+    # xprof counts waits too during which the step before computes.
     assert together.verdict.xprof_input >= together.verdict.input_bound - 0.02
 
 

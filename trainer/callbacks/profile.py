@@ -18,6 +18,9 @@ import tensorflow as tf
 from trainer.profile_facts import LOGS, MARKER, Execution, ProfileFacts
 from trainer.profile_markers import keep_markers
 
+PAUSE = 1.0
+"""Seconds between two executions in which more was done than belongs to training, such as trying XLA."""
+
 
 @dataclass(frozen=True)
 class Window:
@@ -74,7 +77,9 @@ class Profile(keras.callbacks.Callback):
         self._before = 0  # steps in earlier epochs
         self._reached = 0  # steps in this epoch
         self._epochs = 0
-        self._begun = 0.0
+        self._offset: int | None = None  # of the epoch's first step, where training goes on inside an epoch
+        self._begun = self._ended = 0.0
+        self._pause = ""
         self._iterations = 0  # of the optimizer when training began
 
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
@@ -83,8 +88,13 @@ class Profile(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Start the profiler where the range begins; open the marker."""
+        self._offset = batch if self._offset is None else self._offset
         first = self._before + self._reached + 1
         if self._over or first + self._together <= self._window.first:
+            return
+        if self._active and self._executions and time.perf_counter() - self._ended > PAUSE:
+            self._stop()
+            self._pause = f"after step {first - 1:,} training paused, so the profile ends there"
             return
         if not self._active:
             tf.profiler.experimental.start(str(self._directory / LOGS))
@@ -96,7 +106,8 @@ class Profile(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Close the marker; stop the profiler where the range ends."""
         self._close()
-        seconds = time.perf_counter() - self._begun
+        self._ended = time.perf_counter()
+        seconds = self._ended - self._begun
         begun, self._reached = self._reached, self._steps(batch)
         if not self._active:
             return
@@ -113,12 +124,12 @@ class Profile(keras.callbacks.Callback):
         """Count the epoch's steps."""
         self._stop()
         self._before, self._reached = self._before + self._reached, 0
-        self._epochs += 1
+        self._offset, self._epochs = None, self._epochs + 1
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Hand over what is known."""
         self._stop()
-        note = self._window.note
+        note = "; ".join(filter(None, (self._window.note, self._pause)))
         if not self._executions:
             note = f"training ended after {self._before:,} steps, before step {self._window.first:,}"
         self._done(
@@ -135,7 +146,8 @@ class Profile(keras.callbacks.Callback):
         """Steps of this epoch until now. An epoch's last execution may be short, and Keras does not say how short."""
         known = (self.params or {}).get("steps")
         if known is not None:
-            return int(min(batch + 1, known))
+            return int(min(batch + 1, known)) - (self._offset or 0)
+        batch -= self._offset or 0
         made = int(self.model.optimizer._iterations) - self._iterations - self._before
         return made if self._reached < made <= batch + 1 else batch + 1
 
@@ -149,5 +161,5 @@ class Profile(keras.callbacks.Callback):
         if self._active:
             self._active = False
             self._over = bool(self._executions)
-            tf.profiler.experimental.stop()
+            tf.profiler.experimental.stop(save=self._over)
             keep_markers(self._directory, {execution.step for execution in self._executions})
