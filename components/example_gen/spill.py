@@ -60,8 +60,9 @@ class Spill:
             return
         numbers = np.concatenate(self._numbers)
         order = np.argsort(numbers.astype(np.min_scalar_type(self._piles)), kind="stable")
-        rows = together(self._held).take(pa.array(order))
+        rows = together(self._held)
         self._held, self._numbers, self._size = [], [], 0
+        rows = rows.take(pa.array(order))
         if self._writer is None:
             self._writer = pa.ipc.new_file(str(self._path), rows.schema)
         counts = np.bincount(numbers, minlength=self._piles)
