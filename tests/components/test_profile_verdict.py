@@ -159,7 +159,7 @@ def test_the_share_agrees_with_a_clock_around_next(tmp_path: Path) -> None:
 
 
 def test_what_the_clock_has_more_is_the_call_of_next(tmp_path: Path) -> None:
-    """A healthy input has its batch ready; Python's call for it is the host's time, which the clock cannot tell apart."""
+    """A healthy input has its batch ready. Python's call for it is the host's time, which a clock cannot tell apart."""
     by_the_clock, by_the_trace = profiled_by_the_clock(healthy(), tmp_path)
     assert by_the_trace <= by_the_clock + 0.02
     assert by_the_trace < 0.3
