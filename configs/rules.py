@@ -10,7 +10,16 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from configs import device_rules, feature_rules, kubeflow_rules, model_rules, span_rules, train_rules, tune_rules
+from configs import (
+    device_rules,
+    feature_rules,
+    kubeflow_rules,
+    model_rules,
+    service_rules,
+    span_rules,
+    train_rules,
+    tune_rules,
+)
 from configs.data import DataConfig
 from configs.evaluate import METRICS, EvaluateConfig
 from configs.features import Feature
@@ -143,6 +152,7 @@ RULES: tuple[Rule, ...] = (
     *model_rules.RULES,
     *span_rules.RULES,
     *train_rules.RULES,
+    *service_rules.RULES,
     *device_rules.RULES,
     *tune_rules.RULES,
     *kubeflow_rules.RULES,

@@ -22,8 +22,8 @@ class ServiceConfig(Section):
     worker reads everything in an order of its own, endlessly, which needs `train.steps_per_epoch`. The eval split is
     always read dynamically."""
     coordinated: bool = False
-    """Coordinated reads: the workers make whole batches, and the trainers of a `multi_worker` training take turns, each
-    getting its batch of a step from the same worker. Needs `sharding: off`."""
+    """Coordinated reads: the workers shuffle and make whole batches, and the trainer takes them from each worker in
+    turn. Needs `sharding: off`."""
     timeout: Annotated[float, Field(gt=0)] = 30.0
     """Seconds to wait for an answer at the start; and later for a batch, before the trainer reads the rest itself."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tensorflow as tf
 
-from configs.input import InputConfig
 from configs.service import service
+from configs.train import TrainConfig
 from trainer.memory import Cache
 from trainer.packing import Packing
 from trainer.service import Service
+from trainer.service_endless import endless, endless_batches
 from trainer.snapshot import Snapshots
 
 Stream = Callable[[tf.Tensor | None], tf.data.Dataset]
@@ -28,27 +29,49 @@ class Sources:
 
     service: Service | None = None
     snapshots: Snapshots | None = None
-    deterministic: bool = True
+    train: TrainConfig = field(default_factory=TrainConfig)
     words: str = ""
     """Of the service; empty without one."""
 
     @classmethod
-    def of(cls, config: InputConfig, transform_graph: Path) -> Sources:
+    def of(cls, train: TrainConfig, transform_graph: Path) -> Sources:
         """Raises TrainingError if the service does not answer."""
+        config = train.input
         settings = service(config.service)
         reader = Service(settings) if settings else None
         words = reader.check() if reader else ""
         kept = Snapshots(Path(config.snapshot).absolute(), transform_graph) if config.snapshot else None
-        return cls(reader, kept, config.deterministic, words)
+        return cls(reader, kept, train, words)
 
     def stream(self, split: str, files: Sequence[str], packing: Packing, read: Stream) -> Stream:
         """The split's examples. read: from the files, in this process."""
         if self.service:
-            read = self.service.stream(files, packing, in_order=self.deterministic)
+            read = self._served(self.service, split, files, packing)
         return self.snapshots.stream(split, files, read) if self.snapshots else read
 
+    def _served(self, served: Service, split: str, files: Sequence[str], packing: Packing) -> Stream:
+        """The split through the service. Without sharding, each worker reads all of the train split, without an end;
+        its single passes, which are looked at beside the training, are sharded all the same.
+        """
+        one_pass = served.stream(files, packing, in_order=self.train.input.deterministic)
+        if split != "train" or served.settings.sharding != "off":
+            return one_pass
+        if served.settings.coordinated:
+            batches = endless_batches(files, packing, self.train.input.shuffle, self.train.batch_size)
+            return lambda _: served.endless(batches)
+        read = endless(files, packing)  # made here, as the lambda is called while a graph is
+        return lambda seed: one_pass(None) if seed is None else served.endless(read)
+
+    @property
+    def shuffle(self) -> int:
+        """Examples in the trainer's shuffle: none where the workers shuffle."""
+        coordinated = self.service is not None and self.service.settings.coordinated
+        return 0 if coordinated else self.train.input.shuffle
+
     def cache(self, chosen: Cache) -> Cache:
-        """Without a cache on disk where there is a snapshot, which is one."""
+        """Without a cache where there is no end; without one on disk where there is a snapshot, which is one."""
+        if self.service and self.service.settings.sharding == "off":
+            return Cache("none", "each worker of the service reads everything, without an end")
         if chosen.where != "disk" or self.snapshots is None:
             return chosen
         return Cache("none", f"{chosen.why}; the snapshot serves as the cache on disk")

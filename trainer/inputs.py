@@ -49,7 +49,7 @@ def open_inputs(  # noqa: PLR0913
     packing = Packing(spec)
     with told_by_file(train_files, packing):
         sample = Sample.of(train_files, packing)
-    sources = Sources.of(train.input, Path(transform_output.transform_savedmodel_dir).parent)
+    sources = Sources.of(train, Path(transform_output.transform_savedmodel_dir).parent)
     cache = sources.cache(choose_cache(train.input.cache, train_files + eval_files, Room.here(sample.bytes_each)))
     buckets, why = choose_buckets(train.input.length_buckets, sample.lengths, train.batch_size)
     training = InputPipeline(
@@ -57,7 +57,7 @@ def open_inputs(  # noqa: PLR0913
         sections.label.key,
         train.batch_size,
         cache.where,
-        train.input.shuffle,
+        sources.shuffle,
         train.seed,
         train.steps_per_epoch,
         buckets,

@@ -10,8 +10,11 @@ or, where it does not come back, by the trainer itself; what comes twice is drop
 
 from __future__ import annotations
 
+import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +27,8 @@ from trainer.service_tags import Seen, tagged
 
 PASSES = 3
 """Times that the service is asked for what is missing, before the trainer reads it itself."""
+REQUESTS = 16
+"""Batches that are asked of the workers at the same time."""
 _PROBE = 5.0
 """Seconds to wait for the dispatcher's answer before an epoch."""
 
@@ -63,7 +68,8 @@ class Service:
         """Who reads, in words. Raises TrainingError if nobody answers in time."""
         found = wait_for_workers(self.address, self.settings.timeout)
         many = f"{len(found)} workers" if len(found) > 1 else "one worker"
-        return f"read through {self.settings.address} by {many} ({self.settings.sharding} sharding)"
+        how = "coordinated reads" if self.settings.coordinated else f"sharding {self.settings.sharding}"
+        return f"read through {self.settings.address} by {many} ({how})"
 
     def stream(
         self, files: Sequence[str], packing: Packing, *, in_order: bool = False
@@ -89,6 +95,29 @@ class Service:
             return tf.data.Dataset.from_generator(generate, args=args, output_signature=spec)
 
         return stream
+
+    def endless(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """What the workers make of the dataset, each for itself, without an end; from then on on this machine."""
+
+        def generate() -> Iterator[Packed]:
+            while True:
+                here = not alive_workers(self.address, _PROBE)
+                until = time.monotonic() + self.settings.timeout
+                if here:
+                    self.tally.read_here += 1
+                    print(f"input: {self.settings.address} does not answer: the trainer reads itself", flush=True)
+                elements = (
+                    iter(dataset) if here else arrivals(dataset.apply(self._every_worker()), self.settings.timeout)
+                )
+                try:
+                    for packed in elements:
+                        yield tuple(packed)
+                        if here and time.monotonic() > until:
+                            break
+                except StalledError as error:
+                    print(f"input: {self.settings.address}: {error}", flush=True)
+
+        return tf.data.Dataset.from_generator(generate, output_signature=tuple(dataset.element_spec))
 
     def _deliver(self, files: list[str], packing: Packing) -> Iterator[tuple[int, int, Packed]]:
         """Every batch of the files once, with its place."""
@@ -120,9 +149,18 @@ class Service:
         for place, number, *packed in elements:
             yield int(place), int(number), tuple(packed)
 
+    def _every_worker(self) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
+        """Each worker gives the whole dataset; coordinated, they take turns."""
+        turns: dict[str, Any] = {"max_outstanding_requests": REQUESTS}
+        if self.settings.coordinated:
+            turns = {"job_name": uuid.uuid4().hex, "consumer_index": 0, "num_consumers": 1}
+        service = tf.data.experimental.service
+        return service.distribute(service.ShardingPolicy.OFF, self.settings.address, **turns)
+
     def _distributed(self) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
-        return tf.data.experimental.service.distribute(
-            tf.data.experimental.service.ShardingPolicy.DYNAMIC, self.settings.address, max_outstanding_requests=16
+        service = tf.data.experimental.service
+        return service.distribute(
+            service.ShardingPolicy.DYNAMIC, self.settings.address, max_outstanding_requests=REQUESTS
         )
 
 

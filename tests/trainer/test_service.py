@@ -10,21 +10,27 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from numbered_shards import SPEC, ids, pipeline, write_shards
 
 from configs.errors import TrainingError
 from configs.service import ServiceConfig
+from configs.train import TrainConfig
+from trainer.input_sources import Sources
+from trainer.memory import Cache
 from trainer.packing import Packing
 from trainer.service import Service
+from trainer.service_endless import endless
 from trainer.service_local import LocalService
 from trainer.service_probe import wait_for_workers
 from trainer.service_roles import free_port
 
-FILES, EACH = 40, 3000
+FILES, EACH = 60, 1100
 TOTAL = FILES * EACH
-BATCHES = FILES * 3
+BATCHES_EACH = 2
+BATCHES = FILES * BATCHES_EACH
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +45,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
         yield service
 
 
-def reader(running: LocalService, timeout: float = 20.0) -> Service:
+def reader(running: LocalService, timeout: float = 8.0) -> Service:
     return Service(ServiceConfig(address=running.address, timeout=timeout))
 
 
@@ -50,7 +56,7 @@ def through(service: Service, **settings: object) -> object:
 @pytest.mark.slow
 def test_epoch_gives_each_example_once_and_another_order_each_time(shards: list[str], running: LocalService) -> None:
     service = reader(running)
-    assert service.check() == f"read through {running.address} by 2 workers (dynamic sharding)"
+    assert service.check() == f"read through {running.address} by 2 workers (sharding dynamic)"
     split = through(service).open("train", shards)
     first, second = ids(split.dataset), ids(split.dataset)
     assert sorted(first) == sorted(second) == list(range(TOTAL))
@@ -75,7 +81,8 @@ def test_cache_in_memory_reads_once_and_keeps_the_order_of_the_seed(shards: list
 def test_kill_in_the_middle_of_an_epoch_loses_no_example_and_repeats_none(
     shards: list[str], running: LocalService, victims: list[str]
 ) -> None:
-    service = reader(running)
+    patience = 60.0 if victims == ["dispatcher"] else 8.0  # a worker that is gone for good has lost what it had taken
+    service = reader(running, patience)
     batches = iter(service.stream(shards, Packing(SPEC))(tf.constant([1, 2], tf.int64)))
     packing, seen = Packing(SPEC), []
     for number, packed in enumerate(batches):
@@ -88,9 +95,37 @@ def test_kill_in_the_middle_of_an_epoch_loses_no_example_and_repeats_none(
         time.sleep(0.02)  # so that the epoch outlasts the new start
     assert len(seen) == TOTAL
     assert sorted(seen) == list(range(TOTAL))
-    if victims == ["dispatcher"]:
+    if victims == ["dispatcher"]:  # its journal alone makes up for it
         assert service.tally.words() == ""
+    else:  # batches of the files that were read again had come before, and were dropped
+        assert service.tally.repeats <= BATCHES_EACH * service.tally.read_again
     running.wait_until_ready(60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("coordinated", [False, True])
+def test_unsharded_workers_each_read_everything(shards: list[str], running: LocalService, coordinated: bool) -> None:
+    settings = {"address": running.address, "sharding": "off", "coordinated": coordinated}
+    train = TrainConfig.model_validate(
+        {"batch_size": 500, "steps_per_epoch": 100, "input": {"shuffle": 2000, "service": settings}}
+    )
+    sources = Sources.of(train, Path())
+    assert sources.cache(Cache("memory", "")).where == "none"
+    split = pipeline(source=sources.stream, shuffle=sources.shuffle, batch_size=500, steps_per_epoch=100).open(
+        "train", shards
+    )
+    batches = [features["id"].numpy() for features, _ in split.dataset.take(TOTAL // 500)]
+    assert {len(batch) for batch in batches} == {500}
+    read = np.concatenate(batches)
+    assert 0.5 * TOTAL < len(set(read.tolist())) < TOTAL  # two passes at the same time, each by half
+    assert len(set((read[:500] // EACH).tolist())) > 1
+
+
+def test_unsharded_workers_shuffle_each_for_itself(shards: list[str], running: LocalService) -> None:
+    service = Service(ServiceConfig(address=running.address, sharding="off"))
+    packing = Packing(SPEC)
+    first = [packing.unpack(packed)["id"].numpy()[0] for packed in service.endless(endless(shards, packing)).take(40)]
+    assert len(set(first)) > 30  # one order in both workers would give each batch twice
 
 
 def test_address_where_nothing_listens_is_told_in_time() -> None:

@@ -1,0 +1,50 @@
+"""A run with `tune:`: its trials, what they give the Trainer, the report, and what runs again after which change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from command import headrace
+
+SMALL = ["--set", "train.epochs=2", "--set", "evaluate.thresholds={}", "--set", "deploy.push=null"]
+TUNE = """
+tune:
+  max_trials: 3
+  epochs: 1
+  parameters:
+    train.learning_rate: {min: 0.0005, max: 0.02, scale: log}
+    model.hidden: {choices: [[8], [32, 16]]}
+"""
+
+
+@pytest.mark.slow
+def test_best_values_reach_the_trainer_and_only_what_changed_runs_again(new_folder: Callable[[str], Path]) -> None:
+    folder = new_folder("tuned")
+    (folder / "taxi.yaml").write_text((Path(__file__).parents[2] / "configs" / "taxi.yaml").read_text() + TUNE)
+
+    first = headrace(folder, "run", "taxi.yaml", *SMALL)
+    assert first.code == 0, first.out + first.err
+    told = json.loads((first.uri("Tuner", "best_hyperparameters") / "best_hyperparameters.txt").read_text())["headrace"]
+    trials = told["search"]["trials"]
+    assert len(trials) == 3
+    best = min(trials, key=lambda trial: trial["score"])
+    assert told["values"] == best["values"]
+    record = json.loads((first.uri("Trainer", "model_run") / "training.json").read_text())
+    assert record["chosen"]["tuned"].endswith(f"(trial {best['number']} of 3, random: val_loss {best['score']:.5f})")
+    assert first.run_dir is not None
+    report = (first.run_dir / "report.html").read_text()
+    assert report.count('<tr class="best"><th scope="row" class="n">') >= 1
+    assert "3 trials (random), judged by the loss on the eval split" in report
+    log = (first.run_dir / "logs" / "Tuner.log").read_text()
+    assert "trial     loss  seconds  epochs  train.learning_rate" in log
+
+    judged = headrace(folder, "run", "taxi.yaml", *SMALL, "--set", "evaluate.metrics=[auc]")
+    statuses = judged.statuses()
+    assert (statuses["Tuner"], statuses["Trainer"], statuses["Evaluator"]) == ("cached", "cached", "done")
+
+    searched = headrace(folder, "run", "taxi.yaml", *SMALL, "--set", "tune.seed=4", "--set", "evaluate.metrics=[auc]")
+    assert searched.statuses()["Transform"] == "cached"
+    assert searched.statuses()["Tuner"] == "done"
