@@ -19,6 +19,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from configs.errors import TrainingError
 from trainer.checkpoints import Position
 from trainer.packing import plain
 
@@ -30,15 +31,23 @@ class Loop:
     """Callbacks, metrics, early stopping and logs are as in `keras.Model.fit`."""
 
     def __init__(
-        self, model: keras.Model, strategy: tf.distribute.Strategy, together: int = 1, begin: Position | None = None
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        together: int = 1,
+        begin: Position | None = None,
+        whole: int | None = None,
     ) -> None:
-        """together: steps that run as one graph; begin: where a training goes on that was interrupted."""
+        """together: steps that run as one graph; begin: where a training goes on that was interrupted; whole: examples
+        of a batch where shapes must not change: smaller batches are then left out.
+        """
         self.model, self.strategy, self.together, self.begin = model, strategy, together, begin or Position()
+        self.whole = whole
         own = type(model).train_step is not keras.Model.train_step
         if not own:
             _expect_sums(model.optimizer)
-        self._train = self._steps(self._own_step if own else self._train_step)
-        self._evaluate = self._steps(self._eval_step)
+        self._train = self._as_graph(self._own_step if own else self._train_step)
+        self._evaluate = self._as_graph(self._eval_step)
 
     def fit(  # noqa: PLR0913 - the names of keras.Model.fit
         self,
@@ -67,9 +76,9 @@ class Loop:
             model.reset_metrics()
             called.on_epoch_begin(epoch)
             done = self.begin.step if epoch == self.begin.epoch else 0
-            steps = done if done and self.begin.evaluating else steps_per_epoch or _steps(dataset)
+            steps = done if done and self.begin.evaluating else steps_per_epoch or self._known_steps(dataset)
             logs = self._epoch(endless or iter(parts), steps, called, done)
-            logs |= self._evaluation(iter(evaluation), _steps(validation_data), called)
+            logs |= self._evaluation(iter(evaluation), self._known_steps(validation_data), called)
             called.on_epoch_end(epoch, logs)
             if model.stop_training:
                 break
@@ -101,8 +110,15 @@ class Loop:
             logs = self._metrics()
             called.on_test_batch_end(done + self.together - 1, logs)
             done += made
+        if not logs:
+            raise TrainingError(
+                f"the eval split has no batch of {self.whole} examples, as a TPU needs it. Lower `train.batch_size`"
+            )
         called.on_test_end(logs)
         return {f"val_{name}": value for name, value in logs.items()}
+
+    def _known_steps(self, dataset: tf.data.Dataset) -> int | None:
+        return None if self.whole is not None else _steps(dataset)
 
     def _execution(self, several: Callable[..., tf.Tensor], batches: Any, steps: int | None, done: int) -> int:
         """Make one execution; the number of its steps."""
@@ -112,7 +128,7 @@ class Loop:
     def _metrics(self) -> Logs:
         return {name: float(value) for name, value in self.model.get_metrics_result().items()}
 
-    def _steps(self, step: Callable[..., None]) -> Callable[..., tf.Tensor]:
+    def _as_graph(self, step: Callable[..., None]) -> Callable[..., tf.Tensor]:
         """As one graph: up to so many steps, fewer where the data ends; how many it made."""
 
         def several(batches: Any, most: tf.Tensor) -> tf.Tensor:
@@ -167,6 +183,9 @@ class Loop:
     def _parts(self, dataset: tf.data.Dataset) -> Any:
         """The global batches, in a part for each replica."""
         replicas = self.strategy.num_replicas_in_sync
+        if self.whole is not None:
+            dataset = _of_one_shape(dataset, self.whole, replicas)
+        size = None if self.whole is None else self.whole // replicas
 
         def of_this_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
             here = replicas // context.num_input_pipelines
@@ -175,7 +194,7 @@ class Loop:
             @plain
             def split(*batch: Any) -> tf.data.Dataset:
                 numbers = tf.data.Dataset.range(first, first + here)
-                return numbers.map(plain(lambda number: part(batch, number, replicas)))
+                return numbers.map(plain(lambda number: _sized(part(batch, number, replicas), size)))
 
             return dataset.flat_map(split).prefetch(2 * here)
 
@@ -196,6 +215,30 @@ def part(batch: Batch, number: tf.Tensor, parts: int) -> Batch:
     features, label = tf.nest.map_structure(lambda tensor: _slice(tensor, begin, end), tuple(batch))
     share = tf.cast(count * parts, tf.float32) / tf.cast(size, tf.float32)
     return features, label, share, tf.cast(count, tf.int32)
+
+
+def _of_one_shape(dataset: tf.data.Dataset, size: int, replicas: int) -> tf.data.Dataset:
+    """The batches of the full size. Raises TrainingError where there can be none of one shape."""
+    if size % replicas:
+        raise TrainingError(f"train.batch_size: {size} is not divisible by {replicas} cores, as a TPU needs it")
+    ragged = [name for name, spec in dataset.element_spec[0].items() if not isinstance(spec, tf.TensorSpec)]
+    if ragged:
+        raise TrainingError(
+            f"train.strategy: tpu needs examples of one shape, and {', '.join(ragged)} may have several values. Use"
+            " another strategy, or leave these features out"
+        )
+    return dataset.filter(plain(lambda _, label: tf.equal(tf.shape(label)[0], size)))
+
+
+def _sized(batch: Batch, size: int | None) -> Batch:
+    """The part of a batch, whose number of examples is known beforehand."""
+    if size is None:
+        return batch
+    features, label, share, count = batch
+    features, label = tf.nest.map_structure(
+        lambda tensor: tf.ensure_shape(tensor, [size, *tensor.shape[1:]]), (features, label)
+    )
+    return features, label, share, count
 
 
 def _slice(tensor: Any, begin: tf.Tensor, end: tf.Tensor) -> Any:

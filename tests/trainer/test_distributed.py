@@ -145,10 +145,11 @@ def test_killing_the_trainer_ends_the_process_of_its_training(
     wait_until(lambda: not alive(child), 5)
 
 
-def test_clipping_ragged_features_empty_parts_and_loss_scaling_are_as_on_one_device() -> None:
+def test_clipping_ragged_features_empty_parts_loss_scaling_and_full_batches_are_as_on_one_device() -> None:
     settings = [
         {"together": 4, "adam": {"clipnorm": 0.05}},
         {"precision": "mixed_float16", "steps": 10, "together": 5},
+        {"whole": True, "together": 3},
     ]
     done = subprocess.run(
         [
@@ -164,11 +165,12 @@ def test_clipping_ragged_features_empty_parts_and_loss_scaling_are_as_on_one_dev
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    whole, half = json.loads(done.stdout.splitlines()[-1])
-    assert whole["moved"] > 0.1
-    assert whole["difference"] < 1e-6
+    clipped, half, whole = json.loads(done.stdout.splitlines()[-1])
+    for run in (clipped, whole):
+        assert run["moved"] > 0.1
+        assert run["difference"] < 1e-6
     assert half["difference"] < 2e-3  # sums of parts are rounded to float16 elsewhere than those of the whole
-    for run, tolerance in ((whole, 1e-5), (half, 2e-2)):
+    for run, tolerance in ((clipped, 1e-5), (whole, 1e-5), (half, 2e-2)):
         assert run["batches"][0] == run["batches"][1]
         for alone, over_several in zip(*run["epochs"], strict=True):
             assert over_several == pytest.approx(alone, abs=tolerance)
