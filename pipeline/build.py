@@ -24,6 +24,7 @@ from components.schema_gen import SchemaGen
 from components.statistics.component import StatisticsGen
 from components.transform import Transform
 from components.warm_start import WarmStart
+from configs.checkpoint import CheckpointConfig
 from configs.config import PipelineConfig
 from configs.features import CustomFeature, data_columns
 from configs.models import ImageModel, OwnModel
@@ -135,13 +136,16 @@ def _tuner(config: PipelineConfig, transform: Transform, schema: channel.BaseCha
     """What tries out settings before the training, where the config asks for it."""
     if config.tune is None:
         return []
+    sections = TrainerSections.of(config)
+    without = {"profile": None, "checkpoint": CheckpointConfig(), "warm_start": False}  # of no account for a trial
+    sections = sections.model_copy(update={"train": sections.train.model_copy(update=without)})
     tuner = stock.Tuner(
         tuner_fn="trainer.tuner.tuner_fn",
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
         schema=schema,
         custom_config={
-            "config": TrainerSections.of(config).to_json(),
+            "config": sections.to_json(),
             "tune": config.tune.model_dump_json(),
             "sources": sources_digest("trainer.tuner", *map(_module, _hooks(config))),
             "files": _file_digests(config, *_model_files(config)),

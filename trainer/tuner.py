@@ -117,7 +117,7 @@ class Tuner(base_tuner.BaseTuner):
 
     def _train(self, chosen: dict[str, Any], epochs: int, directory: Path) -> float:
         """The objective in the best epoch."""
-        sections = self.job.sections.tuned({**chosen, "train.epochs": epochs, "train.profile": None})
+        sections = self.job.sections.tuned({**chosen, "train.epochs": epochs})
         config = {**self.job.custom_config, "config": sections.to_json()}
         job = dataclasses.replace(self.job, custom_config=config, model_run_dir=str(directory), base_model=None)
         keras.backend.clear_session()
