@@ -18,7 +18,7 @@ from configs.data import DataConfig
 from configs.errors import DataError, Problem
 from configs.features import CrossedFeature, CustomFeature, Feature, TextFeature, VocabularyFeature
 from configs.loader import Loaded
-from configs.models import OwnModel
+from configs.models import ImageModel, OwnModel
 from configs.optimizer import optimizer_config
 from configs.sources import CsvSource, SourceConfig
 from configs.suggest import did_you_mean, listed
@@ -125,11 +125,21 @@ def _files(config: PipelineConfig) -> Iterator[Finding]:
     for name, feature in config.features.items():
         if isinstance(feature, VocabularyFeature | TextFeature):
             named.append((("features", name, "file"), feature.file))
+    yield from _backbone(config)
     for where, file in named:
         if file is not None and not Path(file).is_file():
             folder = Path(file).parent
             there = [str(folder / other.name) for other in folder.iterdir()] if folder.is_dir() else []
             yield where, f"no file {file} (looked for from {Path.cwd()}){did_you_mean(file, there)}"
+
+
+def _backbone(config: PipelineConfig) -> Iterator[Finding]:
+    """A trained network that is not there; one behind an address is looked for by the Trainer."""
+    backbone = config.model.backbone if isinstance(config.model, ImageModel) else None
+    if backbone is None or "://" in backbone.saved_model or Path(backbone.saved_model, "saved_model.pb").is_file():
+        return
+    what = f"no SavedModel in {backbone.saved_model}: there is no file saved_model.pb (looked for from {Path.cwd()})"
+    yield ("model", "backbone", "saved_model"), what
 
 
 def _functions(config: PipelineConfig) -> Iterator[Finding]:

@@ -13,6 +13,8 @@ _SPLIT = "Split-"
 _TYPES = {0: "int", 1: "float", 2: "string", 3: "bytes", 4: "struct"}
 _TOP_VALUES = 10
 _CROWDED = 0.95
+_NO_TEXT = "__BYTES_VALUE__"
+"""What TFDV writes in the place of a value that is not UTF-8, such as an image."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,12 @@ def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> Column:
     kind = feature.WhichOneof("stats")
     common = getattr(feature, kind).common_stats if kind else statistics_pb2.CommonStatistics(num_missing=rows)
     categorical = feature.string_stats if kind == "string_stats" else None
-    top = tuple(Bar(_text(value.value), value.frequency) for value in categorical.top_values) if categorical else ()
+    values = [value for value in categorical.top_values if value.value != _NO_TEXT] if categorical else []
+    top = tuple(Bar(_text(value.value), value.frequency) for value in values)
+    of_bytes = categorical is not None and not values and len(categorical.top_values) > 0
     return Column(
         name=name,
-        type=_TYPES.get(feature.type, "unknown") if kind else "no values",
+        type=("bytes" if of_bytes else _TYPES.get(feature.type, "unknown")) if kind else "no values",
         present=common.num_non_missing,
         missing=rows - common.num_non_missing,
         numbers=_numbers(feature.num_stats) if kind == "num_stats" and common.num_non_missing else None,

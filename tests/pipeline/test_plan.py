@@ -129,6 +129,16 @@ def test_edited_vocabulary_file_changes_transform_and_trainer(here: Path) -> Non
     assert changed(before, nodes()) == {"Transform", "Trainer"}
 
 
+def test_edited_trained_network_changes_the_trainer_alone(here: Path) -> None:
+    (here / "network").mkdir()
+    (here / "network" / "saved_model.pb").write_bytes(b"old")
+    photo = "features.photo={column: image, height: 8, width: 8}"
+    settings = (photo, "model={kind: image, backbone: {saved_model: network}}")
+    before = nodes(*settings)
+    (here / "network" / "saved_model.pb").write_bytes(b"new")
+    assert changed(before, nodes(*settings)) == {"Trainer"}
+
+
 def test_curated_schema_stands_for_the_inferred_one_and_is_read_each_time(here: Path) -> None:
     (here / "trips.pbtxt").write_text(SCHEMA)
     found = nodes("data.schema=trips.pbtxt")

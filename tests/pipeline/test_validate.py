@@ -134,6 +134,12 @@ def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
             "  fare: {column: numeric}\nmodel: {kind: configs.loader.laod}",
             'c.yaml:7: model.kind: "configs.loader.laod": {loader} defines no laod; did you mean "load"?',
         ),
+        (
+            "  fare: {column: numeric}",
+            "  fare: {column: image, height: 8, width: 8}\nmodel: {kind: image, backbone: {saved_model: net}}",
+            "c.yaml:7: model.backbone.saved_model: no SavedModel in net: there is no file saved_model.pb (looked for "
+            "from {here})",
+        ),
     ],
 )
 def test_what_does_not_exist_is_told_at_its_line(here: Path, old: str, new: str, message: str) -> None:

@@ -75,7 +75,7 @@ def _convolutions(x: keras.KerasTensor, model: ImageModel, prefix: str) -> keras
         x = keras.layers.Conv2D(
             filters, model.kernel, padding="same", use_bias=False, name=f"{prefix}convolution_{position}"
         )(x)
-        x = keras.layers.BatchNormalization(name=f"{prefix}normalized_{position}")(x)
+        x = keras.layers.BatchNormalization(momentum=0.9, name=f"{prefix}normalized_{position}")(x)
         x = keras.layers.Activation(model.activation, name=f"{prefix}activation_{position}")(x)
         if min(x.shape[1:3]) > 1:
             x = keras.layers.MaxPooling2D(name=f"{prefix}halved_{position}")(x)
