@@ -17,7 +17,7 @@ from trainer.callbacks.averages import Averages
 from trainer.callbacks.best_weights import BestWeights
 from trainer.callbacks.checkpoint import Checkpoint
 from trainer.callbacks.epoch_log import EpochLog
-from trainer.callbacks.finite_loss import FiniteLoss
+from trainer.callbacks.finite_loss import Batches, FiniteLoss
 from trainer.callbacks.jit import JitChoice
 from trainer.callbacks.scalars import Scalars
 from trainer.checkpoints import Checkpoints, Position, Saved
@@ -44,11 +44,13 @@ def fit(  # noqa: PLR0913, PLR0917
     choice: Choice = ONE_CPU,
     checkpoints: Checkpoints | None = None,
     saved: Saved | None = None,
+    reopen: Batches | None = None,
 ) -> History:
     """Train the model until the config's end or early stopping, and leave it with the weights of the best epoch.
 
     directory: gets the best weights and TensorBoard logs; choice: what it runs on, with its strategy's scope entered;
-    checkpoints: where they are written; saved: the one to go on from, behind which the inputs begin.
+    checkpoints: where they are written; saved: the one to go on from, behind which the inputs begin;
+    reopen: the train split's batches behind so many, to look for what spoilt the loss.
     Raises TrainingError at a loss that is not a number, and TrainingStoppedError at SIGTERM.
     """
     train = sections.train
@@ -65,26 +67,21 @@ def fit(  # noqa: PLR0913, PLR0917
         "steps_per_execution": f"{together}: {_why_together(train, inputs.train.steps)}",
     }
     print(*(f"{name}: {words}" for name, words in {"input": inputs.words, **chosen}.items()), sep="\n", flush=True)
-    watching = [
-        *profiling(train, inputs.train, together, directory),
-        FiniteLoss(together),
-        best,
-        Averages(),
-        *_early_stopping(train),
-        Scalars(directory),
-        log,
-    ]
+    watching = [best, Averages(), *_early_stopping(train), Scalars(directory), log]
     keeping = Checkpoint(checkpoints, train, inputs.train, watching, saved, writes=choice.writes)
+    again = None if choice.distributed else reopen
     with keeping, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
         dataset, steps_per_epoch = _epochs(inputs.train, train, together, begins=saved is None, choice=choice)
-        _loop(model, choice, together, keeping.begin)(
+        _loop(model, choice, together, keeping.begin, train.batch_size)(
             dataset,
             validation_data=inputs.eval.dataset,
             epochs=train.epochs,
             initial_epoch=train.epochs if keeping.was_stopped else keeping.begin.epoch,
             steps_per_epoch=steps_per_epoch,
             callbacks=[
+                *profiling(train, inputs.train, together, directory),
+                FiniteLoss(together, keeping, again, inputs.eval.peek),
                 *watching,
                 keeping,
                 *([jit] if isinstance(jit, JitChoice) else []),  # last: what it measures counts for no other
@@ -102,10 +99,11 @@ def fit(  # noqa: PLR0913, PLR0917
     )
 
 
-def _loop(model: keras.Model, choice: Choice, together: int, begin: Position) -> Callable[..., object]:
+def _loop(model: keras.Model, choice: Choice, together: int, begin: Position, batch_size: int) -> Callable[..., object]:
     """What trains the model: Keras' `fit`, or over several devices a loop of ours."""
     if choice.distributed:
-        return Loop(model, tf.distribute.get_strategy(), together, begin).fit
+        whole = batch_size if choice.strategy == "tpu" else None
+        return Loop(model, tf.distribute.get_strategy(), together, begin, whole).fit
     return functools.partial(model.fit, verbose=0, shuffle=False)
 
 

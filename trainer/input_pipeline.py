@@ -91,6 +91,8 @@ class InputPipeline:
     """From the features as they are written to those that the model takes, a batch at a time."""
     source: Callable[[str, Sequence[str], Packing, Stream], Stream] | None = None
     """Where a split's examples come from, by its name, if not from its files."""
+    check: Callable[[tf.Tensor], tf.Tensor] = tf.identity
+    """From labels to the same labels; fails where one is none."""
 
     @property
     def endless(self) -> bool:
@@ -251,7 +253,7 @@ class InputPipeline:
     def _batch(self, packed: Packed, packing: Packing) -> Batch:
         columns = packing.unpack(packed)
         label = columns.pop(self.label_key)
-        return columns, label
+        return columns, self.check(label)
 
 
 def pieces(size: int) -> Callable[..., tf.data.Dataset]:

@@ -17,6 +17,7 @@ from trainer.columns.stored import loader
 from trainer.input_errors import told_by_file
 from trainer.input_pipeline import InputPipeline, Split
 from trainer.input_sources import Sources
+from trainer.label_check import checked
 from trainer.memory import Room, Sample, choose_cache
 from trainer.packing import Packing
 from trainer.reading import Reading
@@ -64,6 +65,7 @@ def open_inputs(  # noqa: PLR0913
         Reading.of(train.input, device),
         loader(columns.build(sections.features)),
         sources.stream,
+        checked(sections.label),
     )
     evaluation = dataclasses.replace(training, shuffle=0, steps_per_epoch=None, buckets=None)
     opened = training.open("train", train_files, start)

@@ -56,7 +56,7 @@ class Layout:
         learned = {
             name: _vocabulary(name, feature, transform_output)
             for name, feature in sections.features.items()
-            if isinstance(feature, VocabularyFeature | TextFeature)
+            if isinstance(feature, VocabularyFeature) or (isinstance(feature, TextFeature) and not feature.hash_buckets)
         }
         meanings = {name: _meaning(name, sections.features, learned) for name in sections.features}
         return cls(tables, reads, rows, {name: learned[name] for name in rows if name in learned}, meanings)

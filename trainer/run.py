@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from trainer.fitting import WEIGHTS, fit
 from trainer.inputs import open_inputs
 from trainer.job import Job
 from trainer.label import with_vocabulary
+from trainer.label_check import labels_told
 from trainer.label_scale import adapt
 from trainer.launch import launch
 from trainer.layout import Layout
@@ -67,14 +69,18 @@ def train(job: Job, choice: Choice) -> keras.Model:
     kept = checkpoints(job)
     saved = kept.latest() if kept else None
     start = saved.position.batches if saved else 0
-    inputs = open_inputs(job.train_files, job.eval_files, transform_output, sections, start=start)
-    with strategy.scope():
+    reading = functools.partial(open_inputs, job.train_files, job.eval_files, transform_output, sections)
+    with labels_told(sections.label):
+        inputs = reading(start=start)
+    with strategy.scope(), labels_told(sections.label):
         keras.utils.set_random_seed(sections.train.seed)
         model = build_model(sections, transform_output)
         adapt(model, inputs.train)
         begun = warm_started(model, job)
         with place_to_write(job.run_dir, choice) as directory:
-            history = fit(model, inputs, sections, directory, choice, kept, saved)
+            history = fit(
+                model, inputs, sections, directory, choice, kept, saved, lambda n: reading(start=n).train.dataset
+            )
             dataclasses.replace(history, chosen={**history.chosen, **job.tuned_words, **begun}).write(directory)
     return model
 

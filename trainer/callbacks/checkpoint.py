@@ -78,6 +78,20 @@ class Checkpoint(keras.callbacks.Callback):
         """The latest checkpoint that was written."""
         return self._writer.last() if self._writer else None
 
+    def last_saved(self) -> Saved | None:
+        """The same, read; None if there is none of this training."""
+        return self._writer.last_saved() if self._writer and self._writer.last() else None
+
+    @property
+    def batches(self) -> int:
+        """Batches that are trained on."""
+        return self._position.batches
+
+    @property
+    def batches_before(self) -> int:
+        """Those of the epochs before."""
+        return self._at_begin.batches
+
     @property
     def was_stopped(self) -> bool:
         """Whether training had stopped early before."""
@@ -222,6 +236,11 @@ class Writer:
         """The latest that was written."""
         self.wait()
         return next(iter(self._checkpoints.files()), None)
+
+    def last_saved(self) -> Saved | None:
+        """The same, read."""
+        self.wait()
+        return self._checkpoints.latest()
 
     def close(self) -> None:
         """Until all is written, and the thread has ended."""

@@ -1,0 +1,129 @@
+"""What must not be trained on, or cannot go on, is told with the place and the way out."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from configs.errors import TrainingError
+from trainer.run import run_fn
+
+Prepare = Callable[[str], Any]
+SHARDS = 3
+
+
+def changed(pattern: str, folder: Path, change: Callable[[int, Any], None]) -> str:
+    """A copy of the transformed examples of which `change` has altered some, by their number."""
+    number = 0
+    for file in sorted(tf.io.gfile.glob(pattern)):
+        target = folder / Path(file).name
+        with tf.io.TFRecordWriter(str(target), tf.io.TFRecordOptions(compression_type="GZIP")) as writer:
+            for record in tf.data.TFRecordDataset(file, compression_type="GZIP").as_numpy_iterator():
+                example = tf.train.Example.FromString(record)
+                change(number, example.features.feature)
+                writer.write(example.SerializeToString())
+                number += 1
+    return str(folder / "*.gz")
+
+
+def put(name: str, value: float, at: int) -> Callable[[int, Any], None]:
+    def change(number: int, features: Any) -> None:
+        if number == at:
+            kind = features[name].WhichOneof("kind")
+            getattr(features[name], kind).value[:] = [value if kind == "float_list" else int(value)]
+
+    return change
+
+
+def fails(data: Any, folder: Path, split: str = "train", change: Any = None, **train: Any) -> str:
+    """The message that a training ends with."""
+    arguments = data.fn_args(folder, **train)
+    if change is not None:
+        (folder / "changed").mkdir(parents=True)
+        setattr(arguments, f"{split}_files", [changed(data.patterns[split], folder / "changed", change)])
+    arguments.custom_config["checkpoints"] = str(folder / "checkpoints")
+    with pytest.raises(TrainingError) as caught:
+        run_fn(arguments)
+    assert not (folder / "Format-Serving").exists()
+    return str(caught.value)
+
+
+FILES = {"input": {"shuffle": 0}, "early_stopping": None, "steps_per_execution": 8}
+"""Examples in the order of the files, so that it is known in which batch one is."""
+
+
+def test_infinite_feature_is_named_with_the_step_that_meets_it(prepared: Prepare, tmp_path: Path) -> None:
+    told = fails(prepared("regression"), tmp_path, "train", put("amount", float("inf"), at=64 * 9 + 5), **FILES)
+    assert "the loss became nan in steps 9 to 16 of epoch 1. Step 10 of that epoch is the first bad one: " in told
+    assert "feature 'amount' holds inf in 1 of 64 values of that batch" in told
+
+
+def test_feature_of_huge_numbers_is_found_by_blanking_it(prepared: Prepare, tmp_path: Path) -> None:
+    told = fails(
+        prepared("regression"),
+        tmp_path,
+        "train",
+        put("amount", 1e30, at=64 * 20),
+        **FILES,
+        checkpoint={"every_steps": 8},
+    )
+    assert "Step 21 of that epoch is the first bad one: feature 'amount' makes it so: it reaches 1e+30" in told
+    assert "without it the loss is a number" in told
+    assert f"The last good checkpoint is {tmp_path / 'checkpoints'}" in told
+    kept = told.partition("checkpoint is ")[2]
+    assert "batch-000000000016" in kept  # the one before step 21
+
+
+def test_learning_rate_that_is_too_high_is_told_from_a_bad_feature(prepared: Prepare, tmp_path: Path) -> None:
+    told = fails(prepared("regression"), tmp_path, optimizer="sgd", learning_rate=1e12)
+    assert "of that epoch is the first bad one: no single feature of that batch makes it so" in told
+    assert "the largest weight was" in told
+    assert "Lower `train.learning_rate` or set `train.clip`" in told
+
+
+def test_infinite_feature_of_the_eval_split_is_named_with_its_batch(prepared: Prepare, tmp_path: Path) -> None:
+    told = fails(prepared("regression"), tmp_path, "eval", put("amount", float("inf"), at=70), **FILES)
+    assert "on the eval split after epoch 1. In its batch 2, feature 'amount' holds inf in 1 of 64" in told
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "value", "message"),
+    [
+        ("binary", "bought", -1, "label 'bought': it is none of its classes (0, 1), or missing, in 1 of "),
+        ("multiclass", "size", 7, "examples that are read together: class number 7. Nothing is trained on such"),
+        ("regression", "price", float("nan"), "label 'price': it is missing or infinite in 1 of "),
+    ],
+)
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_label_out_of_range_stops_the_training(  # noqa: PLR0917
+    prepared: Prepare, tmp_path: Path, kind: str, label: str, value: float, message: str, split: str
+) -> None:
+    assert message in fails(prepared(kind), tmp_path, split, put(label, value, at=100), epochs=1)
+
+
+def test_empty_split_is_refused(prepared: Prepare, tmp_path: Path) -> None:
+    data = prepared("binary")
+    with tf.io.TFRecordWriter(str(tmp_path / "none.gz"), tf.io.TFRecordOptions(compression_type="GZIP")):
+        pass
+    for split in ("train", "eval"):
+        arguments = data.fn_args(tmp_path)
+        setattr(arguments, f"{split}_files", [str(tmp_path / "none.gz")])
+        with pytest.raises(TrainingError, match=f"the {split} split holds no examples"):
+            run_fn(arguments)
+
+
+def test_checkpoint_that_cannot_be_written_is_told(prepared: Prepare, tmp_path: Path) -> None:
+    arguments = prepared("binary").fn_args(tmp_path, checkpoint={"every_steps": 1}, steps_per_execution=1)
+    (tmp_path / "a-file").write_text("")
+    arguments.custom_config["checkpoints"] = str(tmp_path / "a-file")
+    with pytest.raises(TrainingError, match=r"the checkpoint in .*a-file.* could not be written"):
+        run_fn(arguments)
+
+
+def test_batch_larger_than_the_split_is_said_in_the_record(prepared: Prepare, tmp_path: Path) -> None:
+    run_fn(prepared("binary").fn_args(tmp_path, epochs=1, batch_size=4096))
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert "batch_size 4,096 is more than the 2,000 examples: an epoch is a single step" in record["input"]
