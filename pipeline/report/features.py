@@ -44,9 +44,8 @@ def describe_features(config: PipelineConfig) -> list[FeatureRow]:
 
 
 def _what(feature: Feature) -> str:
-    if isinstance(feature, TextFeature):
-        return _text(feature)
-    return _computed(feature) + (" (all values)" if getattr(feature, "multivalued", False) else "")
+    several = getattr(feature, "multivalued", False) and not isinstance(feature, TextFeature)
+    return _computed(feature) + (" (all values)" if several else "")
 
 
 def _text(feature: TextFeature) -> str:
@@ -76,6 +75,8 @@ def _computed(feature: Feature) -> str:  # noqa: PLR0911 - one line for each kin
             return feature.function
         case ImageFeature():
             return f"{feature.height} x {feature.width} pixels, {'grey' if feature.channels == 1 else 'in color'}"
+        case TextFeature():
+            return _text(feature)
 
 
 def _missing(value: object) -> str:

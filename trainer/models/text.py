@@ -145,7 +145,7 @@ class Words(keras.layers.Layer):
     def call(self, places: Several) -> keras.KerasTensor:
         """places: from 0."""
         padded = dense(places)
-        if padded.shape[1] is None:
+        if not padded.shape[1]:  # none, or not known yet
             padded = tf.pad(padded, [[0, 0], [0, tf.cast(tf.shape(padded)[1] == 0, tf.int32)]], constant_values=PADDING)
         return padded + 1
 
