@@ -16,6 +16,7 @@ VERBS = {
     "compile": "compile_",
     "verify": "verify",
     "tfdata-service": "tfdata_service",
+    "tune-input": "tune_input",
     "doctor": "doctor",
 }
 """Each verb, in the order of `--help`, with the name of its function in the file of its name."""
