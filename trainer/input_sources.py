@@ -47,7 +47,7 @@ class Sources:
         """The split's examples. read: from the files, in this process."""
         if self.service:
             read = self._served(self.service, split, files, packing)
-        return self.snapshots.stream(split, files, read) if self.snapshots else read
+        return self.snapshots.stream(split, files, packing, read) if self.snapshots else read
 
     def _served(self, served: Service, split: str, files: Sequence[str], packing: Packing) -> Stream:
         """The split through the service. Without sharding, each worker reads all of the train split, without an end;

@@ -1,4 +1,4 @@
-"""Snapshots of parsed examples: read back where the upstream is the same, written anew where it is not, or was harmed."""
+"""Snapshots of parsed examples: read back where the upstream is the same, else written anew, as where they were harmed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from numbered_shards import ids, pipeline, write_shards
 
 from configs.errors import TrainingError
-from trainer.input_pipeline import Split
+from trainer.input_pipeline import Split, Stream
+from trainer.packing import Packing
 from trainer.snapshot import ABANDONED, KEPT, Snapshots
 
 SIZES = [1500, 700, 1]
@@ -34,8 +35,8 @@ def opened(folder: Path, graph: Path, shards: list[str], **settings: object) -> 
     """The split, and what the snapshots say."""
     snapshots = Snapshots(folder, graph)
 
-    def source(split: str, files: list[str], _: object, read: object) -> object:
-        return snapshots.stream(split, files, read)
+    def source(split: str, files: list[str], packing: Packing, read: Stream) -> Stream:
+        return snapshots.stream(split, files, packing, read)
 
     return pipeline(source=source, **settings).open("train", shards), snapshots.words().partition(": ")[2]
 
