@@ -1,4 +1,4 @@
-"""Snapshots of parsed examples: read back where the upstream is the same, else written anew, as where they were harmed."""
+"""Snapshots of parsed examples: read back where the upstream is the same, else, or where harmed, written anew."""
 
 from __future__ import annotations
 
