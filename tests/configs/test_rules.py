@@ -67,7 +67,7 @@ BROKEN = {
         ),
         (
             "evaluate: {metrics: [auc, accuracy]}",
-            '1: evaluate.metrics[1]: "accuracy" is for multiclass labels, and this label is binary; for binary: '
+            '1: evaluate.metrics[1]: "accuracy" is for multiclass or next_word labels, and this label is binary; for binary: '
             f'{BINARY}; did you mean "binary_accuracy"?',
         ),
         ("evaluate: {metrics: [auc, auc]}", '1: evaluate.metrics[1]: "auc" stands here twice; remove one'),
@@ -202,6 +202,35 @@ BROKEN = {
             "1: data.types.tip: the label of a regression is a number; found string; declare int or float",
         ),
     ],
+    "next_word_follows_a_text": [
+        (
+            "label: {key: tip, kind: next_word, text: fare}\nmodel: {kind: text}\n"
+            + features(fare="numeric", story="text"),
+            '1: label.text: "fare" is no feature with `column: text`; such are: story',
+        ),
+        (
+            "label: {key: tip, kind: next_word, text: sayd}\nmodel: {kind: text}\n" + features(said="text"),
+            '1: label.text: "sayd" is no feature with `column: text`; did you mean "said"?',
+        ),
+        (
+            "label: {key: tip, kind: next_word, text: said}\nmodel: {kind: text}\n"
+            + features(said="text, hash_buckets: 9"),
+            '1: label.text: "said" hashes its words, and which word is meant cannot be told; drop its hash_buckets',
+        ),
+        (
+            "label: {key: tip, kind: next_word, text: said}\nmodel: {kind: text}\n"
+            + features(said="text, max_tokens: 9"),
+            "4: features.said.max_tokens: of a longer text the first words would be kept, and not those that the label "
+            "follows; say `keep: last`",
+        ),
+    ],
+    "crossed_features_have_one_value": [
+        (
+            features(tags="vocabulary, multivalued: true", pair="crossed, keys: [tags, b], hash_buckets: 9"),
+            '3: features.pair.keys[0]: "tags" may have several values in an example, and a cross takes one of each key;'
+            " cross a feature of the same column without `multivalued`, which takes the first",
+        ),
+    ],
     "images_are_seen": [
         (
             features(photo="image, height: 8, width: 8"),
@@ -211,6 +240,24 @@ BROKEN = {
         (
             "model: {kind: image}",
             "1: model.kind: `kind: image` needs a feature with `column: image`; add one, or use another kind",
+        ),
+    ],
+    "texts_are_read": [
+        (
+            "model: {kind: text}",
+            "1: model.kind: `kind: text` needs a feature with `column: text`; add one, or use another kind",
+        ),
+        (
+            "model: {kind: text, text: sad}\n" + features(said="text"),
+            '1: model.text: "sad" is no feature with `column: text`; did you mean "said"?',
+        ),
+        (
+            "model: {kind: text}\n" + features(said="text", title="text"),
+            "1: model.kind: which text is it to read? Say `text:` said or title",
+        ),
+        (
+            "label: {key: tip, kind: next_word, text: said}\n" + features(said="text"),
+            "1: model.kind: `label.kind: next_word` needs `kind: text`; found wide_and_deep",
         ),
     ],
     "placeholders_are_right": [
