@@ -62,7 +62,7 @@ def _run(arguments: list[str]) -> int:
     process = subprocess.Popen(  # noqa: S603 - our own module
         [sys.executable, "-P", "-m", "trainer.launch", *arguments],
         stdin=subprocess.PIPE,
-        env={**os.environ, **SETTINGS, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+        env={**SETTINGS, **os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
     )
     try:
         with _handing_on_sigterm(process):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from configs.devices import DISTRIBUTED
 from configs.errors import TrainingError
 from configs.train import TrainConfig
 
@@ -28,7 +29,7 @@ def _message(said: str, train: TrainConfig) -> str:
     halves = f"`train.batch_size` {train.batch_size:,}"
     if train.batch_size > 1:
         halves = f"Lower {halves}, say to {train.batch_size // 2:,}"
-        if train.gradient_accumulation == 1:
+        if train.gradient_accumulation == 1 and train.strategy not in DISTRIBUTED:
             halves += ", with `train.gradient_accumulation: 2` for the same steps of the optimizer"
     else:
         halves = f"{halves} cannot be lower"
