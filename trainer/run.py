@@ -68,6 +68,8 @@ def train(job: Job, choice: Choice) -> keras.Model:
     strategy = opened(choice)
     kept = checkpoints(job)
     saved = kept.latest() if kept else None
+    if kept and choice.writes:
+        kept.clear_others()
     start = saved.position.batches if saved else 0
     reading = functools.partial(open_inputs, job.train_files, job.eval_files, transform_output, sections)
     with labels_told(sections.label):

@@ -43,7 +43,7 @@ def digest(job: Job) -> str:
     graph = _files([f"{job.transform_output}/*/*", f"{job.transform_output}/*/*/*"])
     examples = _files([*job.train_files, *job.eval_files])
     libraries = [f"{name} {version(name)}" for name in ("tensorflow", "keras", "numpy")]
-    parts = [settings, told, graph, examples, job.base_model, libraries]
+    parts = [settings, told, graph, examples, job.base_uri, libraries]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
