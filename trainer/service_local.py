@@ -8,6 +8,7 @@ with LocalService(port=5050, workers=2, work_dir=folder) as service:
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -19,8 +20,9 @@ from typing import Self
 
 from configs.errors import RunError
 from trainer.service_probe import alive_workers
-from trainer.service_roles import free_port
+from trainer.service_roles import JOURNAL, free_port
 
+PROJECT = Path(__file__).resolve().parents[1]
 GRACE = 5.0
 """Seconds that a process has to end by itself."""
 TOO_SOON = 5
@@ -62,6 +64,7 @@ class LocalService:
 
     def __enter__(self) -> Self:
         self.work_dir.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self.work_dir / JOURNAL, ignore_errors=True)  # it tells of workers that are no more
         for process in self._processes:
             self._start(process)
         return self
@@ -112,8 +115,11 @@ class LocalService:
             self._start(process)
 
     def _start(self, process: _Process) -> None:
-        command = [sys.executable, "-m", "pipeline", "tfdata-service", *process.arguments]
-        environment = {**os.environ, "HEADRACE_PARENT_PIPE": str(self._pipe[0]), "CUDA_VISIBLE_DEVICES": "-1"}
+        # -P: a folder `pipeline` of the user's in the current one is not meant
+        command = [sys.executable, "-P", "-m", "pipeline", "tfdata-service", *process.arguments]
+        paths = os.pathsep.join([str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        own = {"HEADRACE_PARENT_PIPE": str(self._pipe[0]), "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": paths}
+        environment = {**os.environ, **own}
         with self._log(process).open("ab") as log:
             process.popen = subprocess.Popen(  # noqa: S603 - ourselves
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, pass_fds=[self._pipe[0]],

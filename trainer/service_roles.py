@@ -13,6 +13,10 @@ import sys
 import threading
 from pathlib import Path
 
+from configs.errors import RunError
+
+JOURNAL = "journal"
+"""In the work directory, where the dispatcher keeps what it needs to go on."""
 ENDS = {signal.SIGTERM, signal.SIGINT}
 CHECK = 2000
 """Milliseconds between the dispatcher's looks for workers that are gone and jobs that nobody reads."""
@@ -27,21 +31,25 @@ PATIENCE = 3600000
 
 
 def dispatch(port: int, work_dir: Path) -> None:
-    """Be the dispatcher until told to end. Raises RuntimeError where the port is taken."""
+    """Be the dispatcher until told to end. Raises RunError where it cannot start, as on a port that is taken."""
     _heed()
     import tensorflow as tf
 
     service = tf.data.experimental.service
-    work_dir.mkdir(parents=True, exist_ok=True)
+    journal = work_dir / JOURNAL
+    journal.mkdir(parents=True, exist_ok=True)
     config = service.DispatcherConfig(
         port=port,
-        work_dir=str(work_dir),
+        work_dir=str(journal),
         fault_tolerant_mode=True,
         job_gc_check_interval_ms=CHECK,
         job_gc_timeout_ms=UNREAD,
         worker_timeout_ms=GONE,
     )
-    server = service.DispatchServer(config)
+    try:
+        server = service.DispatchServer(config)
+    except (RuntimeError, tf.errors.OpError) as error:
+        raise RunError(f"the dispatcher cannot start at port {port}: {error}") from error
     _serve(f"dispatcher at {server.target}")
 
 

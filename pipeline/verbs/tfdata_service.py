@@ -33,7 +33,7 @@ def tfdata_service(  # noqa: PLR0913, PLR0917 - one for each option
     elif role == "dispatcher":
         from trainer.service_roles import dispatch
 
-        dispatch(port, work_dir / "journal")
+        dispatch(port, work_dir)
     else:
         _serve(port, workers, work_dir, host)
 

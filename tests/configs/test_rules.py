@@ -348,6 +348,43 @@ BROKEN = {
             "so this does not go with train.gradient_accumulation; remove one of them",
         )
     ],
+    "coordinated_reads_are_unsharded": [
+        (
+            "train: {input: {service: {address: 'grpc://a:1', coordinated: true}}}",
+            "1: train.input.service.coordinated: workers that take turns each read everything; set `sharding: off` beside"
+            " it",
+        )
+    ],
+    "unsharded_reads_have_no_end": [
+        (
+            "train: {input: {service: {address: 'grpc://a:1', sharding: off}}}",
+            "1: train.input.service.sharding: `off` reads without an end, so an epoch needs `train.steps_per_epoch`; or"
+            " use `dynamic`",
+        ),
+        (
+            "train: {steps_per_epoch: 64, input: {snapshot: a, service: {address: 'grpc://a:1', sharding: off}}}",
+            "1: train.input.service.sharding: `off` reads without an end, and train.input.snapshot stores one pass; remove"
+            " one of them",
+        ),
+        (
+            "train: {steps_per_epoch: 64, input: {cache: disk, service: {address: 'grpc://a:1', sharding: off}}}",
+            "1: train.input.service.sharding: `off` reads without an end, so there is nothing for `cache: disk`; remove"
+            " one",
+        ),
+    ],
+    "objective_is_reported": [
+        (
+            "tune: {objective: acu, parameters: {model.dropout: {min: 0, max: 0.5}}}",
+            '1: tune.objective: a training for a binary label reports no "acu"; did you mean "auc"?',
+        )
+    ],
+    "parameters_are_settings": [
+        (
+            "tune: {parameters: {model.droput: {min: 0, max: 0.5}}}",
+            '1: tune.parameters.model.droput: there is no setting "model.droput" in model or train; did you mean'
+            ' "model.dropout"?',
+        )
+    ],
     "components_are_known": [
         (
             "kubeflow: {components: {Trainor: {cpu: 1}}}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from command import ROOT, processes_in, wait_until
 from numbered_shards import SPEC, ids, pipeline, write_shards
 
-from configs.errors import TrainingError
+from configs.errors import RunError, TrainingError
 from configs.service import ServiceConfig
 from configs.train import TrainConfig
 from trainer.input_sources import Sources
@@ -136,14 +138,27 @@ def test_address_where_nothing_listens_is_told_in_time() -> None:
 
 
 @pytest.mark.slow
-def test_command_ends_with_all_its_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_command_leaves_no_process_behind_however_it_ends(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "pipeline", "tfdata-service", "--workers", "1", "--work-dir", str(tmp_path)]
-    popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
+    popen = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=tmp_path, env=paths
+    )
     assert popen.stdout is not None
-    address = popen.stdout.readline().strip()
-    assert address.startswith("grpc://localhost:")
-    assert len(wait_for_workers(address.removeprefix("grpc://"), 30)) == 1
-    popen.terminate()
-    assert "ended" in popen.communicate(timeout=30)[0]
-    with pytest.raises(TrainingError):
-        wait_for_workers(address.removeprefix("grpc://"), 0.5)
+    address = popen.stdout.readline().strip().removeprefix("grpc://")
+    assert len(wait_for_workers(address, 30)) == 1
+    assert len(processes_in(tmp_path)) == 3
+    popen.send_signal(number)
+    said = popen.communicate(timeout=30)[0]
+    assert ("ended" in said) == (number == signal.SIGTERM)
+    assert wait_until(lambda: processes_in(tmp_path) == [], 20)
+
+
+def test_taken_port_is_told(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with LocalService(port, 1, tmp_path) as service, pytest.raises(RunError, match=f"cannot start at port {port}"):
+            service.wait_until_ready(60)
