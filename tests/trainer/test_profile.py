@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from components.profile_verdict.verdict import judge
 from configs.config import PipelineConfig
 from configs.profile import ProfileConfig
+from configs.train import TrainConfig
 from trainer.callbacks.profile import window
 from trainer.profile_facts import SESSIONS, ProfileFacts
 from trainer.run import run_fn
@@ -75,11 +77,25 @@ def test_short_last_executions_are_counted_right_without_a_cache(
         input={"cache": "none"},
         profile={"batches": [EPOCH + 25, EPOCH + 25]},
         steps_per_execution=12,
+        precision="mixed_float16",  # its optimizer counts inside another
     )
     facts = ProfileFacts.read(run)
     assert [(one.step, one.steps) for one in facts.executions] == [(EPOCH + 25, 8)]
     assert not facts.cached
     assert facts.examples == 2000
+
+
+@pytest.mark.slow
+def test_a_training_over_several_devices_is_profiled_too(
+    prepared: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_VIRTUAL_CPUS", "2")
+    run = trained(prepared, tmp_path, epochs=2, strategy="mirrored", profile={"batches": [50, 60]})
+    assert [(one.step, one.steps) for one in ProfileFacts.read(run).executions] == [(EPOCH + 1, EPOCH)]
+    verdict = judge(run, TrainConfig(batch_size=64))
+    assert verdict.xprof_input is not None
+    assert verdict.split is not None
+    assert verdict.split.compute > 0
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ class Profile(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Remember where the optimizer's count stands, in a training that goes on from a checkpoint."""
-        self._iterations = int(self.model.optimizer._iterations)
+        self._iterations = self._made()
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Start the profiler where the range begins; open the marker."""
@@ -148,8 +148,13 @@ class Profile(keras.callbacks.Callback):
         if known is not None:
             return int(min(batch + 1, known)) - (self._offset or 0)
         batch -= self._offset or 0
-        made = int(self.model.optimizer._iterations) - self._iterations - self._before
+        made = self._made() - self._iterations - self._before
         return made if self._reached < made <= batch + 1 else batch + 1
+
+    def _made(self) -> int:
+        """Batches that the optimizer has seen; with a scaled loss it is inside another."""
+        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+        return int(tf.convert_to_tensor(optimizer._iterations.value))
 
     def _close(self) -> None:
         if self._marker is not None:
