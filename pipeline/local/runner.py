@@ -34,6 +34,7 @@ from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from pipeline.local.rows import rows_in, rows_out
 from pipeline.local.signals import stoppable, undisturbed
 from pipeline.local.wire import Stored
+from pipeline.report.versions import write_versions
 from pipeline.terminal import Display
 
 Outputs = dict[str, Stored]
@@ -51,6 +52,7 @@ def run(config: PipelineConfig, config_file: str, display: Display, *, reuse: bo
     with _writable(folders), locked(folders.home):
         run_id, run_dir = _new_run(folders)
         (run_dir / "config.yaml").write_text(to_yaml(config))
+        write_versions(run_dir)
         record = RunRecord(run_id, config.pipeline.name, config_file, time.time())
         metadata = Metadata(folders.metadata, config.pipeline.name, run_id)
         abandoned.clear(folders, metadata)

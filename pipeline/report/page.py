@@ -84,7 +84,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "tuning": read_search(folder.directory("Tuner", "best_hyperparameters")),
         "judgement": read_judgement(folder.evaluation, verdict, config) if folder.evaluation else None,
         "config_text": _with_marked_keys(folder.config_text),
-        "versions": read_versions(),
+        "versions": read_versions(folder.path),
     }
 
 

@@ -192,6 +192,8 @@ def test_tensorboard_logs_hold_every_epochs_metrics(prepared: Prepare, tmp_path:
         written: dict[str, list[float]] = {}
         for event in tf.compat.v1.train.summary_iterator(str(file)):
             for value in event.summary.value:
+                if value.tag.startswith("weights/"):
+                    continue
                 assert value.metadata.plugin_data.plugin_name == "scalars" or event.step > 0
                 written.setdefault(value.tag, []).append(float(tf.make_ndarray(value.tensor)))
         for name in ("loss", "auc"):
