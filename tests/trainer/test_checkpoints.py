@@ -1,19 +1,27 @@
 """A training that is killed or stopped goes on as if nothing had happened."""
 
+import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
+from trainer.callbacks.averages import Averages
+from trainer.checkpoints import OTHERS, Checkpoints, Position
+from trainer.job import Job
 from trainer.run import build_model
+from trainer.work import checkpoints
 
 Prepare = Callable[[str], Any]
 ROOT = Path(__file__).parents[2]
@@ -89,3 +97,117 @@ def test_training_killed_at_random_batches_comes_to_the_same_weights(
     assert "checkpoint: going on from" in last.stdout
     assert_same(outcome(data, tmp_path, "last"), whole)
     assert not list((tmp_path / "checkpoints").glob("*/*"))  # it is done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "settings", "said"),
+    [
+        ("t41", {"checkpoint": {"every_steps": None}}, "after batch 44, in epoch 2"),
+        ("e64", {"input": {"cache": "none"}}, "after batch 64, in epoch 2"),
+    ],
+)
+def test_training_stopped_by_sigterm_goes_on_where_it_stopped(
+    prepared: Prepare, tmp_path: Path, where: str, settings: dict[str, Any], said: str
+) -> None:
+    data = prepared("binary")
+    expected = start(job(data, tmp_path / "undisturbed", "whole", **settings))
+    assert expected.returncode == 0, expected.stderr
+    stopped = start(job(data, tmp_path, "stopped", **settings), where)
+    assert stopped.returncode == 1
+    assert "TrainingStoppedError: training was stopped by SIGTERM " + said in stopped.stderr
+    assert not (tmp_path / "stopped" / "Format-Serving").exists()
+    last = start(job(data, tmp_path, "last", **settings))
+    assert "checkpoint: going on from" in last.stdout, last.stderr
+    assert_same(outcome(data, tmp_path, "last"), outcome(data, tmp_path / "undisturbed", "whole"))
+
+
+def test_checkpoint_holds_what_was_put_in_and_only_the_latest_stay(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "work", keep=2)
+    assert kept.latest() is None
+    for number in range(1, 5):
+        arrays = [np.full((2, 3), number, np.float32), np.array(number, np.int64)]
+        half = np.arange(3).astype("bfloat16")
+        tree = {"weights": arrays, "half": half, "lowest": float("inf"), "deep": {"a": [1, "x"]}}
+        kept.write(Position(epoch=number, step=2, batches=10 * number), tree)
+    assert len(kept.files()) == 2
+    saved = kept.latest()
+    assert saved is not None
+    assert saved.position == Position(epoch=4, step=2, batches=40)
+    np.testing.assert_array_equal(saved.tree["weights"][0], np.full((2, 3), 4, np.float32))
+    assert (saved.tree["weights"][1], saved.tree["lowest"], saved.tree["deep"]) == (4, float("inf"), {"a": [1, "x"]})
+    np.testing.assert_array_equal(saved.tree["half"].astype(np.float32), [0, 1, 2])
+
+
+def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = Checkpoints(tmp_path)
+    for number in (1, 2):
+        kept.write(Position(batches=number), {"weights": [np.zeros(1000)]})
+    newest = kept.files()[0]
+    newest.write_bytes(newest.read_bytes()[:-500])
+    saved = kept.latest()
+    assert saved is not None
+    assert saved.position.batches == 1
+    assert f"{newest} cannot be read" in capsys.readouterr().out
+    (tmp_path / "batch-000000000009-1000000.partial").write_bytes(b"half")  # left by a kill
+    assert len(kept.files()) == 2
+
+
+def test_other_work_finds_no_checkpoint(prepared: Prepare, tmp_path: Path) -> None:
+    data = prepared("binary")
+
+    def folder(**changed: Any) -> Path:
+        given = job(data, tmp_path, "x", **changed.pop("train", {}))
+        given["custom_config"] |= changed.pop("custom", {})
+        found = checkpoints(Job.of(SimpleNamespace(**{**given, **changed})))
+        assert found is not None
+        return found.folder
+
+    same = folder()
+    assert folder() == same
+    assert folder(train={"checkpoint": {"every_steps": 9, "keep": 5}}) == same
+    copied = tmp_path / "copied"
+    shutil.copytree(Path(data.patterns["train"]).parent, copied)
+    assert folder(train_files=[str(copied / "*")]) == same  # the same content
+    first = sorted(copied.iterdir())[0]
+    with gzip.open(first) as stream:
+        content = stream.read()
+    first.write_bytes(gzip.compress(content[: len(content) // 2]))
+    others = [
+        folder(train_files=[str(copied / "*")]),
+        folder(train={"learning_rate": 0.5}),
+        folder(train={"seed": 4}),
+        folder(custom={"sources": "of another version"}),
+        folder(eval_files=[data.patterns["train"]]),
+    ]
+    assert len({same, *others}) == 1 + len(others)
+
+
+def test_abandoned_work_is_removed_but_for_the_last_ones_used(tmp_path: Path) -> None:
+    folders = [tmp_path / f"work-{number}" for number in range(5)]
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        os.utime(folder, (number, number))
+    Checkpoints(folders[0]).clear_others()
+    assert sorted(path for path in folders if path.exists()) == [folders[0], *folders[-OTHERS:]]
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_moving_averages_are_evaluated_and_the_weights_go_on(kind: str) -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, use_bias=False)])
+    model.compile(keras.optimizers.get({"class_name": kind, "config": {"use_ema": True, "ema_momentum": 0.5}}), "mse")
+    model.optimizer.build(model.trainable_variables)
+    weight, average = model.trainable_variables[0], model.optimizer._model_variables_moving_average[0]
+    weight.assign([[1.0], [2.0]])
+    average.assign([[3.0], [4.0]])
+    callback = Averages()
+    callback.set_model(model)
+    callback.on_test_begin()
+    assert np.ravel(weight).tolist() == [3, 4]
+    again = Averages()
+    again.set_model(model)
+    again.restore(callback.state())  # a checkpoint in the evaluation
+    assert np.ravel(weight).tolist() == [1, 2]
+    again.on_test_begin()
+    again.on_epoch_end(0)
+    assert (np.ravel(weight).tolist(), np.ravel(average).tolist()) == ([1, 2], [3, 4])
