@@ -13,7 +13,8 @@ of a cluster has to make the same global batches, in the same order; it moves it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -43,9 +44,12 @@ class Loop:
         """
         self.model, self.strategy, self.together, self.begin = model, strategy, together, begin or Position()
         self.whole = whole
+        self._replica = threading.local()
         own = type(model).train_step is not keras.Model.train_step
-        if not own:
-            _expect_sums(model.optimizer)
+        _add_up_first(model.optimizer)
+        if own:
+            scale = model.optimizer.scale_loss
+            model.optimizer.scale_loss = lambda loss: scale(loss * self._replica.share)
         self._train = self._as_graph(self._own_step if own else self._train_step)
         self._evaluate = self._as_graph(self._eval_step)
 
@@ -152,16 +156,13 @@ class Loop:
             loss = model.compute_loss(features, label, predictions, None, training=True)  # 1 / replicas of the mean
             scaled = model.optimizer.scale_loss(loss * share)
         gradients = tape.gradient(scaled, model.trainable_variables)
-        pairs = [pair for pair in zip(gradients, model.trainable_variables, strict=True) if pair[0] is not None]
-        context = tf.distribute.get_replica_context()
-        # Sparse gradients have another shape in each step, which devices that add up in a loop do not take.
-        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [tf.convert_to_tensor(gradient) for gradient, _ in pairs])
-        model.optimizer.apply_gradients(zip(sums, (variable for _, variable in pairs), strict=True))
+        model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         self._count(features, label, predictions, loss * replicas, count)
 
     @plain
     def _own_step(self, features: Any, label: tf.Tensor, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002
-        """A model with a step of its own: Keras adds up the gradients of the replicas in the optimizer."""
+        """A model with a step of its own, whose loss gets the part's share where it asks the optimizer to scale it."""
+        self._replica.share = share  # replicas are traced in a thread each
         self.model.train_step((features, label))
 
     @plain
@@ -250,10 +251,18 @@ def _slice(tensor: Any, begin: tf.Tensor, end: tf.Tensor) -> Any:
     return tensor[begin:end]
 
 
-def _expect_sums(optimizer: keras.optimizers.Optimizer) -> None:
-    """Keep a Keras optimizer from adding up gradients over the replicas, which has been done before."""
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    inner._all_reduce_sum_gradients = list
+def _add_up_first(optimizer: keras.optimizers.Optimizer) -> None:
+    """Make an optimizer add up the gradients of the replicas before it does anything else with them."""
+    apply, inner = optimizer.apply, getattr(optimizer, "inner_optimizer", optimizer)
+
+    def apply_sums(gradients: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        # Dense: the shape of sparse ones changes from step to step, which devices that add up in a loop do not take.
+        known = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
+        sums = iter(tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, known))
+        apply([None if gradient is None else next(sums) for gradient in gradients], trainable_variables)
+
+    optimizer.apply = apply_sums
+    inner._all_reduce_sum_gradients = list  # which is where Keras does it, and no public way to tell it
 
 
 def _steps(dataset: tf.data.Dataset) -> int | None:
