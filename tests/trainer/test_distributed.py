@@ -145,11 +145,12 @@ def test_killing_the_trainer_ends_the_process_of_its_training(
     wait_until(lambda: not alive(child), 5)
 
 
-def test_clipping_ragged_features_empty_parts_loss_scaling_and_full_batches_are_as_on_one_device() -> None:
+def test_clipping_ragged_features_loss_scaling_empty_parts_and_own_steps_are_as_on_one_device() -> None:
     settings = [
         {"together": 4, "adam": {"clipnorm": 0.05}},
         {"precision": "mixed_float16", "steps": 10, "together": 5},
         {"whole": True, "together": 3},
+        {"own": True, "together": 7, "adam": {"clipnorm": 0.05}},
     ]
     done = subprocess.run(
         [
@@ -165,10 +166,10 @@ def test_clipping_ragged_features_empty_parts_loss_scaling_and_full_batches_are_
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    clipped, half, whole = json.loads(done.stdout.splitlines()[-1])
-    for run in (clipped, whole):
+    clipped, half, whole, own = json.loads(done.stdout.splitlines()[-1])
+    for run in (clipped, whole, own):
         assert run["moved"] > 0.1
-        assert run["difference"] < 1e-6
+        assert run["difference"] < TOLERANCE
     assert half["difference"] < 2e-3  # sums of parts are rounded to float16 elsewhere than those of the whole
     for run, tolerance in ((clipped, 1e-5), (whole, 1e-5), (half, 2e-2)):
         assert run["batches"][0] == run["batches"][1]
