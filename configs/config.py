@@ -47,7 +47,8 @@ class PipelineConfig(Section):
     """What is predicted."""
     features: Annotated[dict[str, Feature], Field(min_length=1)]
     """Which columns mean what: a name, and the kind of feature column (`column:`) with its settings. Missing is a value
-    that is absent, NaN, an empty text or the least int64; of several values of one example the first counts."""
+    that is absent, NaN, an empty text or the least int64. Of several values of one example the first counts, or all
+    with `multivalued: true`."""
     model: ModelConfig = WideAndDeepModel()
     """What is trained."""
     train: TrainConfig = TrainConfig()

@@ -104,10 +104,10 @@ def test_model_is_far_better_than_the_most_frequent_word_and_than_the_words_shar
     entropy = -np.mean([np.log(((shares[word] if word in known else unknown) + 1) / total) for word in test])
     metrics = story.evaluation.metrics
     assert story.evaluation.example_count == len(test) > 500
-    assert metrics["accuracy"] > 1.6 * always
-    assert metrics["accuracy"] > 0.14
+    assert metrics["accuracy"] > 1.8 * always
+    assert metrics["accuracy"] > 0.12
     assert metrics["top_5_accuracy"] > 0.28
-    assert metrics["perplexity"] < 0.6 * np.exp(entropy)
+    assert metrics["perplexity"] < 0.5 * np.exp(entropy)
     assert np.exp(entropy) < classes
     assert story.evaluation.blessed
 

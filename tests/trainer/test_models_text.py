@@ -16,6 +16,7 @@ from trainer.generation import Generator
 from trainer.label import with_vocabulary
 from trainer.models.text import NextWord
 from trainer.objective import compile_model
+from trainer.precision import computing_in
 from trainer.sections import TrainerSections
 
 VALUES = list("abcdefgh")
@@ -126,6 +127,22 @@ def test_model_learns_a_label_from_a_word_and_another_feature() -> None:
     model.compile(keras.optimizers.Adam(0.03), "binary_crossentropy", metrics=["accuracy"])
     model.fit(data, epochs=25, verbose=0)
     assert model.evaluate(data, verbose=0, return_dict=True)["accuracy"] > 0.95
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_padded_texts_train_in_mixed_precision_compiled_by_xla(precision: str) -> None:
+    text = {**TEXT, "max_tokens": 6, "padded": True, "keep": "last"}
+    with computing_in(precision):
+        model = built(NEXT, {**FEATURES, "said": text}, encoder="attention")
+    features = batch(ROWS)
+    features["said"] = features["said"].to_tensor(-1, shape=[5, 6])
+    optimizer = keras.optimizers.Adam(0.01)
+    if precision == "mixed_float16":
+        optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
+    model.compile(optimizer, "sparse_categorical_crossentropy", jit_compile=True)
+    data = tf.data.Dataset.from_tensor_slices((features, tf.constant([5, 8, 0, 2, 1]))).repeat(8)
+    losses = model.fit(data.batch(20, drop_remainder=True), epochs=5, verbose=0).history["loss"]
+    assert losses[-1] < 0.95 * losses[0]
 
 
 TABLE = np.random.default_rng(5).dirichlet(np.full(9, 0.3), size=9)
