@@ -67,8 +67,8 @@ BROKEN = {
         ),
         (
             "evaluate: {metrics: [auc, accuracy]}",
-            '1: evaluate.metrics[1]: "accuracy" is for multiclass or next_word labels, and this label is binary; for binary: '
-            f'{BINARY}; did you mean "binary_accuracy"?',
+            '1: evaluate.metrics[1]: "accuracy" is for multiclass or next_word labels, and this label is binary; for'
+            f' binary: {BINARY}; did you mean "binary_accuracy"?',
         ),
         ("evaluate: {metrics: [auc, auc]}", '1: evaluate.metrics[1]: "auc" stands here twice; remove one'),
     ],
@@ -351,8 +351,8 @@ BROKEN = {
     "coordinated_reads_are_unsharded": [
         (
             "train: {input: {service: {address: 'grpc://a:1', coordinated: true}}}",
-            "1: train.input.service.coordinated: workers that take turns each read everything; set `sharding: off` beside"
-            " it",
+            "1: train.input.service.coordinated: workers that take turns each read everything; set `sharding: off`"
+            " beside it",
         )
     ],
     "unsharded_reads_have_no_end": [
@@ -363,14 +363,28 @@ BROKEN = {
         ),
         (
             "train: {steps_per_epoch: 64, input: {snapshot: a, service: {address: 'grpc://a:1', sharding: off}}}",
-            "1: train.input.service.sharding: `off` reads without an end, and train.input.snapshot stores one pass; remove"
-            " one of them",
+            "1: train.input.service.sharding: `off` reads without an end, and train.input.snapshot stores one pass;"
+            " remove one of them",
         ),
         (
             "train: {steps_per_epoch: 64, input: {cache: disk, service: {address: 'grpc://a:1', sharding: off}}}",
             "1: train.input.service.sharding: `off` reads without an end, so there is nothing for `cache: disk`; remove"
             " one",
         ),
+    ],
+    "strategy_can_do_the_rest": [
+        (
+            "train: {strategy: mirrored, jit: true}",
+            "1: train.jit: XLA is for a single device here, not for `strategy: mirrored`; use `auto`, or `strategy:"
+            " one_gpu`",
+        )
+    ],
+    "executions_divide_an_epoch": [
+        (
+            "train: {steps_per_execution: 7, steps_per_epoch: 64}",
+            "1: train.steps_per_execution: 7 does not divide the 64 of train.steps_per_epoch; use `auto`, or a number"
+            " that does",
+        )
     ],
     "objective_is_reported": [
         (
