@@ -38,7 +38,11 @@ from components.span_analysis import AnalyzeBySpan, KeptAnalysis
 from configs.errors import TrainingError
 
 BATCH = 2048
-"""Examples that pass the graph at once."""
+"""Examples that pass the graph at once, at most."""
+BATCH_BYTES = 1 << 26
+"""Bytes of examples that pass the graph at once, about: images are long."""
+PEEKED = 16
+"""Examples of a file that tell how long they are."""
 
 Artifacts = dict[str, list[types.Artifact]]
 
@@ -213,7 +217,9 @@ def _check_lengths(features: dict[str, tf.Tensor], examples: int) -> None:
 
 def records(file: str) -> Iterator[tf.Tensor]:
     """The records of a TFRecord file, plain or gzip, in batches: string [batch]."""
-    yield from tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "").batch(BATCH)
+    every = tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "")
+    longest = max((len(record.numpy()) for record in every.take(PEEKED)), default=1)
+    yield from every.batch(max(1, min(BATCH, BATCH_BYTES // longest)))
 
 
 def read(file: str, schema: bytes) -> Iterator[pa.RecordBatch]:

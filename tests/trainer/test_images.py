@@ -347,3 +347,10 @@ def test_what_cannot_be_decoded_is_told_on_one_line(name: str, row: dict[str, An
 def test_columns_of_another_type_are_refused(tensors: dict[str, tf.Tensor], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         columns.build(all_features().features)["small"].transform(columns.Batch(tensors, {}))
+
+
+def test_long_examples_pass_the_graph_in_smaller_batches(tmp_path: Path) -> None:
+    with tf.io.TFRecordWriter(str(tmp_path / "long")) as file:
+        for _ in range(20):
+            file.write(bytes(transform.BATCH_BYTES // 8))
+    assert [len(batch) for batch in transform.records(str(tmp_path / "long"))] == [8, 8, 4]
