@@ -129,6 +129,8 @@ class Service:
                     last = not _some(packed, packing)
                     if seen.is_new(wanted[place], batch, last=last):
                         yield wanted[place], batch, packed
+                    if seen.complete:  # TensorFlow's client would find that out a second later
+                        break
             except StalledError as error:
                 print(f"input: {self.settings.address}: {error}", flush=True)
             wanted = seen.missing()

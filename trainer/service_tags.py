@@ -53,6 +53,7 @@ class Seen:
     """Batches that came again and were dropped."""
     _batches: dict[int, set[int]] = field(default_factory=dict)
     _ends: dict[int, int] = field(default_factory=dict)
+    _whole: set[int] = field(default_factory=set)
 
     def is_new(self, place: int, number: int, *, last: bool) -> bool:
         """Note a batch; whether it had not come before."""
@@ -63,9 +64,15 @@ class Seen:
         batches.add(number)
         if last:
             self._ends[place] = number
+        if len(batches) == self._ends.get(place, -2) + 1:
+            self._whole.add(place)
         return True
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything has come."""
+        return len(self._whole) == self.files
 
     def missing(self) -> list[int]:
         """The files of which something has not come."""
-        whole = {place for place, end in self._ends.items() if len(self._batches[place]) == end + 1}
-        return [place for place in range(self.files) if place not in whole]
+        return [place for place in range(self.files) if place not in self._whole]
