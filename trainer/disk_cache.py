@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from trainer.packing import Packing, plain
+from trainer.shuffle import by_seed
 
 SHARDS = 16
 """Files that the examples are dealt to, batch by batch; they are read in random order."""
@@ -64,7 +65,7 @@ class DiskCache:
         def ordered(files: tf.data.Dataset) -> tf.data.Dataset:
             if seed is not None:
                 mixture = seed[0] * 1_000_003 + seed[1]
-                files = files.shuffle(SHARDS, seed=mixture, reshuffle_each_iteration=False)
+                files = by_seed(files, SHARDS, mixture)
             return files.interleave(
                 plain(lambda file: file), cycle_length=TOGETHER, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
             )

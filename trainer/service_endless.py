@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from trainer.packing import Packing, plain
 from trainer.service_tags import OPEN_FILES, READ_BATCH, READ_BUFFER
-from trainer.shuffle import exact, mixed
+from trainer.shuffle import by_seed, exact, mixed
 
 NEAR = 16
 """Read batches that change places with each other."""
@@ -27,7 +27,7 @@ def endless(files: Sequence[str], packing: Packing) -> tf.data.Dataset:
             cycle_length=min(OPEN_FILES, len(files)),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
-        return records.shuffle(NEAR, seed=moment, reshuffle_each_iteration=False)
+        return by_seed(records, NEAR, moment)
 
     passes = tf.data.Dataset.from_tensors(0).repeat().flat_map(one_pass)
     return passes.map(plain(packing.parse), num_parallel_calls=tf.data.AUTOTUNE)

@@ -22,6 +22,20 @@ def permutation(size: tf.Tensor | int, seed: tf.Tensor) -> tf.Tensor:
     return tf.random.experimental.stateless_shuffle(tf.range(tf.cast(size, tf.int64)), seed=seed)
 
 
+def by_seed(dataset: tf.data.Dataset, buffer: int, seed: tf.Tensor) -> tf.data.Dataset:
+    """`dataset.shuffle`, in the same order for the same seed, int64 [], which may be a tensor of a graph.
+
+    Where the global seed is 0, TensorFlow compares this one with 0 in Python, which such a tensor refuses; so the graph
+    has another global seed meanwhile.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    kept, graph.seed = graph.seed, 1
+    try:
+        return dataset.shuffle(buffer, seed=seed, reshuffle_each_iteration=False)
+    finally:
+        graph.seed = kept
+
+
 def mixed(  # noqa: PLR0913
     batches: tf.data.Dataset,
     packing: Packing,

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from trainer.packing import Packing, plain
-from trainer.shuffle import gathered
+from trainer.shuffle import by_seed, gathered
 from trainer.snapshot_key import Key
 from trainer.snapshot_manifest import Manifest
 
@@ -117,7 +117,7 @@ def _load(place: Path, spec: tuple[tf.TypeSpec, ...], seed: tf.Tensor | None) ->
 
     def ordered(files: tf.data.Dataset) -> tf.data.Dataset:
         if seed is not None:
-            files = files.shuffle(SHARDS, seed=seed[0] * 1_000_003 + seed[1], reshuffle_each_iteration=False)
+            files = by_seed(files, SHARDS, seed[0] * 1_000_003 + seed[1])
         return files.interleave(
             plain(lambda file: file), cycle_length=TOGETHER, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
         )
