@@ -160,3 +160,14 @@ def test_parameters_of_transform_do_not_hold_the_place_of_the_folder(here: Path)
     custom = json.loads(nodes()["Transform"].exec_properties["custom_config"])
     assert set(custom) == {"config", "sources", "files"}
     assert str(here) not in json.dumps(custom)
+
+
+def test_search_runs_again_for_what_its_trials_see_alone() -> None:
+    tune = "tune={parameters: {train.learning_rate: {min: 0.001, max: 0.1}}}"
+    before = nodes(tune)
+    assert set(before) == {*NODES, "Tuner"}
+    assert before["Trainer"].inputs["hyperparameters"] == (("Tuner", "best_hyperparameters"),)
+    assert changed(before, nodes(tune, "evaluate.thresholds={auc: {min: 0.7}}")) == {"Evaluator"}
+    assert changed(before, nodes(tune, "tune.seed=1")) == {"Tuner"}
+    assert changed(before, nodes(tune, "train.checkpoint.keep=5")) == {"Trainer"}
+    assert changed(before, nodes(tune, "train.batch_size=64")) == {"Tuner", "Trainer"}
