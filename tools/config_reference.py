@@ -73,6 +73,8 @@ def _section(name: str, schema: Schema) -> Iterator[str]:
     yield documentation(section) + "\n"
     yield from _kinds(name, section)
     if "properties" not in section:
+        inner = _inner(section)  # a section that may be null
+        yield from _section(name, inner) if inner else ()
         return
     yield from _table(name, section)
     for setting, value in section["properties"].items():

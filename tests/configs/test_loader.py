@@ -22,7 +22,7 @@ SECTIONS = {
 KINDS = either(tags(json_schema()["properties"]["features"]["additionalProperties"]))
 MODELS = either(tags(json_schema()["properties"]["model"]))
 DOTTED = "a dotted path, such as my_package.my_module.my_function"
-SECTION_NAMES = "pipeline, data, label, features, model, train, evaluate, deploy, beam, kubeflow"
+SECTION_NAMES = "pipeline, data, label, features, model, train, tune, evaluate, deploy, beam, kubeflow"
 TRAIN, TRAIN_8 = listed(TrainConfig.model_fields, 16), listed(TrainConfig.model_fields, 8)
 
 
@@ -81,8 +81,8 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
         ("epochs: 5", f'epochs: no such setting; a config has: {SECTION_NAMES}; did you mean "train.epochs"?'),
         (
             "train:\n  input:",
-            "train.input: found nothing (null); allowed: settings (cache, shuffle); write its settings under it, or "
-            "remove the line",
+            "train.input: found nothing (null); allowed: settings (cache, shuffle, deterministic, threads, prefetch, "
+            "length_buckets, read_batch, open_files and 2 more); write its settings under it, or remove the line",
         ),
         (
             "train: {early_stopping: false}",
@@ -95,12 +95,13 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
         ),
         (
             "label: {kind: bin, key: tip}",
-            'label.kind: found the text "bin"; allowed: binary, multiclass or regression; did you mean "binary"?',
+            'label.kind: found the text "bin"; allowed: binary, multiclass, regression or next_word; did you mean '
+            '"binary"?',
         ),
         ("label: {kind: binary}", "label.key: missing; needed is a non-empty text (The data column)"),
         (
             "label: {kye: tip, kind: binary}",
-            'label.kye: no such setting; label has: key, kind, classes; did you mean "key"?',
+            'label.kye: no such setting; label has: key, kind, classes, text; did you mean "key"?',
         ),
         (
             "label: {key: tip, kind: multiclass}",
