@@ -64,7 +64,7 @@ def cause(situation: Situation) -> str:
 
 def keep_parsed(now: Situation) -> Iterator[Change]:
     """Parse once and not in every epoch."""
-    if now.facts.cached:
+    if now.facts.cached and now.setting("cache") != "disk":
         return
     size, free = now.facts.parsed_bytes, now.facts.free_bytes
     said = now.setting("cache")
@@ -122,7 +122,7 @@ def shuffle_less(now: Situation) -> Iterator[Change]:
 def start_seldom(now: Situation) -> Iterator[Change]:
     """The iterator of each epoch costs tens of milliseconds, which short epochs feel."""
     share = now.stage_share(STARTING)
-    if not now.facts.cached and share > 0.3 and now.train.steps_per_epoch is None and now.facts.steps:
+    if share > 0.3 and now.train.steps_per_epoch is None and now.facts.steps:
         why = f"starting each epoch's iterator is {share:.0%} of the input's work, and epochs are short"
         longer = 10 * max(now.facts.steps, 1)
         yield Change("train.steps_per_epoch", f"{longer:,} or so", why, 0.9 * share * now.split.input)

@@ -27,7 +27,7 @@ from configs.errors import GateError
 from configs.train import TrainConfig
 from pipeline.local.contents import listing
 from trainer.callbacks.profile import Profile, Window
-from trainer.profile_facts import ProfileFacts
+from trainer.profile_facts import Execution, ProfileFacts
 from trainer.profiling import profiling
 
 BATCH, WIDTH, STEPS = 512, 64, 48
@@ -248,9 +248,7 @@ WAITING = Split(input=0.6, host=0.1, compute=0.3, idle=0.0)
 def settings(facts: ProfileFacts = FACTS, split: Split = WAITING, stages: Any = None, **train: Any) -> dict[str, str]:
     """The changes advised, in their order."""
     config = TrainConfig.model_validate_json(json.dumps(train))
-    situation = Situation(
-        split, facts, stages or {}, config, accelerated=train.pop("accelerated", False), step_seconds=0.01
-    )
+    situation = Situation(split, facts, stages or {}, config, accelerated=False, step_seconds=0.01)
     return {change.setting: change.to for change in advise(situation)}
 
 
@@ -260,6 +258,7 @@ def test_what_fits_goes_to_memory_and_what_does_not_to_disk() -> None:
     assert settings(large, input={"cache": "none"})["train.input.cache"] == "disk"
     assert "train.input.cache" not in settings(large, input={"cache": "disk"})
     cached = FACTS.model_copy(update={"cached": True})
+    assert settings(cached, input={"cache": "disk"})["train.input.cache"] == "memory"
     assert not any(name.startswith("train.input") for name in settings(cached))
 
 
@@ -268,6 +267,13 @@ def test_settings_that_hold_the_input_back_are_named() -> None:
     assert list(held)[:2] == ["train.input.cache", "train.input.threads"]
     assert held["train.input.prefetch"] == "auto"
     assert "train.input.threads" not in settings(input={"cache": "none", "threads": 4})
+
+
+def test_short_epochs_ask_for_longer_ones() -> None:
+    short = FACTS.model_copy(update={"cached": True, "executions": (Execution(step=33, steps=32, seconds=0.1),)})
+    stages = {STARTING: 0.9, PARSING: 0.1}
+    assert settings(short, stages=stages)["train.steps_per_epoch"] == "320 or so"
+    assert "train.steps_per_epoch" not in settings(short, stages=stages, steps_per_epoch=32)
 
 
 def test_calls_from_python_ask_for_more_steps_in_one_graph() -> None:
