@@ -13,6 +13,7 @@ VERBS = {
     "run": "run",
     "report": "report",
     "tensorboard": "tensorboard",
+    "share": "share",
     "compile": "compile_",
     "verify": "verify",
     "tfdata-service": "tfdata_service",

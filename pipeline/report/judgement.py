@@ -119,14 +119,19 @@ def _metric_row(name: str, evaluation: Evaluation, verdict: Verdict) -> MetricRo
 
 
 def _slicings(evaluation: Evaluation, metric: str, config: PipelineConfig | None) -> list[Slicing]:
+    overall = evaluation.metrics.get(metric)
+    return [_slicing(title, metric, overall, slices) for title, slices in grouped(evaluation, config).items()]
+
+
+def grouped(evaluation: Evaluation, config: PipelineConfig | None) -> dict[str, list[tuple[str, SliceMetrics]]]:
+    """The slices by what they are cut along, such as `hour`, each with its value, such as `5`."""
     asked = config.evaluate.slices if config else ()
     columns = [tuple(sorted([slicing] if isinstance(slicing, str) else slicing)) for slicing in asked]
     groups: dict[tuple[str, ...], list[tuple[str, SliceMetrics]]] = {}
     for found in evaluation.slices:
         names, label = _taken_apart(found.name, columns)
         groups.setdefault(names, []).append((label, found))
-    overall = evaluation.metrics.get(metric)
-    return [_slicing(_TIMES.join(names), metric, overall, slices) for names, slices in groups.items()]
+    return {_TIMES.join(names): slices for names, slices in groups.items()}
 
 
 def _taken_apart(name: str, known: list[tuple[str, ...]]) -> tuple[tuple[str, ...], str]:

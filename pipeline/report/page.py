@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,16 +52,27 @@ class Headline:
 
 def render_page(folder: RunFolder) -> str:
     """The whole HTML page of a run."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+    return environment().get_template("report.html").render(style=style(), **gather(folder))
+
+
+def environment(*more: Path, finalize: Callable[[Any], Any] | None = None) -> Environment:
+    """Where templates come from: ours, and those of `more` folders. `finalize` has every value before it is written."""
+    made = Environment(
+        loader=FileSystemLoader([TEMPLATES, *more]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=finalize,
     )
-    environment.filters.update(FILTERS)
-    style = Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
-    return environment.get_template("report.html").render(style=style, **gather(folder))
+    made.filters.update(FILTERS)
+    made.globals["prefix"] = ""  # of the ids on the page, which may show several runs
+    return made
+
+
+def style() -> Markup:
+    """The style sheet."""
+    return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
 
 
 def gather(folder: RunFolder) -> dict[str, Any]:
@@ -71,7 +83,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
     return {
         "record": record,
         "config": config,
-        "headline": _headline(record, verdict),
+        "headline": headline(record, verdict),
         "verdict": verdict,
         "failures": _failures(folder),
         "timings": read_timings(record),
@@ -83,12 +95,13 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "profile": read_profile(folder),
         "tuning": read_search(folder.directory("Tuner", "best_hyperparameters")),
         "judgement": read_judgement(folder.evaluation, verdict, config) if folder.evaluation else None,
-        "config_text": _with_marked_keys(folder.config_text),
+        "config_text": with_marked_keys(folder.config_text),
         "versions": read_versions(folder.path),
     }
 
 
-def _headline(record: RunRecord, verdict: Verdict) -> Headline:
+def headline(record: RunRecord, verdict: Verdict) -> Headline:
+    """The run's end."""
     failed = [node.id for node in record.nodes if node.status is Status.FAILED]
     if record.status is Status.FAILED or failed:
         return Headline(f"Failed in {', '.join(failed)}" if failed else "Failed", "bad")
@@ -116,5 +129,6 @@ def _failure(node: NodeRecord, run_dir: Path) -> Failure:
     return Failure(node, [] if node.expected else last_lines(log, _LOG_LINES), link)
 
 
-def _with_marked_keys(text: str) -> Markup:
+def with_marked_keys(text: str) -> Markup:
+    """YAML with its keys in colour."""
     return Markup(_YAML_KEY.sub(r'\1<span class="key">\2</span>', str(escape(text))))  # noqa: S704 - escaped just now

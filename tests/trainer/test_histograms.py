@@ -28,7 +28,7 @@ def test_each_epoch_has_a_histogram_of_each_weight(tmp_path: Path) -> None:
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, name="first"), keras.layers.Dense(1)])
     model.compile("adam", "mse")
     kept: list[list[np.ndarray]] = []
-    keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: kept.append(model.get_weights()))
+    keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: kept.append(model.get_weights()))
     model.fit(np.ones((16, 4)), np.ones(16), epochs=2, callbacks=[Scalars(tmp_path), keep], verbose=0)
     found = written(tmp_path / "train")
     for step, weights in enumerate(kept):

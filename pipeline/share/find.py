@@ -1,0 +1,57 @@
+"""Which run is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from configs.errors import RunError
+from pipeline.folders import Folders
+from pipeline.local.record import FILE_NAME
+from pipeline.report.run_folder import RunFolder
+from pipeline.share.events import log_files
+
+RUNS = "runs"
+
+
+def find(given: Path) -> RunFolder:
+    """A run by its folder; by the folder of its pipeline, or a config, the latest run that came to a training.
+
+    Raises RunError where there is none, and ConfigError for a config that is none.
+    """
+    if (given / FILE_NAME).is_file():
+        return _trained(_read(given))
+    if given.is_dir():
+        return _latest(given / RUNS if (given / RUNS).is_dir() else given, given)
+    from configs.loader import load
+
+    return _latest(Folders.of(load(given)).runs, given)
+
+
+def logs_of(folder: RunFolder) -> Path | None:
+    """Where the run's TensorBoard logs lie; of one that reused a training, those of that training."""
+    logs = folder.directory("Trainer", "model_run")
+    return logs if logs is not None and log_files(logs) else None
+
+
+def _latest(runs: Path, given: Path) -> RunFolder:
+    there = sorted((path.parent for path in runs.glob(f"*/{FILE_NAME}")), reverse=True)
+    for path in there:
+        folder = _read(path)
+        if logs_of(folder) is not None:
+            return folder
+    if there:
+        raise RunError(f"{given}: none of the {len(there)} runs in {runs} came to a training")
+    raise RunError(f"{given}: no run in {runs}; start one with `headrace run`, or name a run's folder")
+
+
+def _trained(folder: RunFolder) -> RunFolder:
+    if logs_of(folder) is None:
+        raise RunError(f"{folder.path}: the run is {folder.record.status}, and came to no training to share")
+    return folder
+
+
+def _read(path: Path) -> RunFolder:
+    try:
+        return RunFolder.read(path)
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunError(f"{path / FILE_NAME} is damaged, or of another version ({error}); remove {path}") from error

@@ -1,0 +1,111 @@
+"""The page: everything on it in one file, and the same as JSON for its script and for programs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from pipeline.report.page import environment, headline, style, with_marked_keys
+from pipeline.report.profile import read_profile
+from pipeline.report.tuning import read_search
+from pipeline.report.versions import locked, read_versions
+from pipeline.share.credentials import stripped, without
+from pipeline.share.differences import differing, hyperparameters, telling
+from pipeline.share.logs import LogFile
+from pipeline.share.runs import SharedRun
+
+TEMPLATES = Path(__file__).parent / "templates"
+FORMAT = 1
+
+
+def page_data(name: str, description: str, runs: Sequence[SharedRun]) -> dict[str, Any]:
+    """What the page shows, without credentials."""
+    plain: dict[str, Any] = stripped(
+        {
+            "format": FORMAT,
+            "name": name,
+            "description": description,
+            "written": time.time(),
+            "runs": [run.plain() for run in runs],
+        }
+    )
+    return plain
+
+
+def render(data: dict[str, Any], runs: Sequence[SharedRun], logs: Sequence[Sequence[LogFile]]) -> str:
+    """The HTML. logs: of each run, the files that lie beside it."""
+    script = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in ("plot.js", "share.js"))
+    settings = [run.settings for run in runs]
+    differences = differing(settings) if len(runs) > 1 else []
+    made = environment(TEMPLATES, finalize=_public)
+    panels = [
+        Markup(made.get_template("run.html").render(**_panel(run, files)))  # noqa: S704 - rendered, escaped
+        for run, files in zip(runs, logs, strict=True)
+    ]
+    text: str = made.get_template("share.html").render(
+        data=data,
+        json=_embedded(data),
+        style=style() + _own("share.css"),
+        script=Markup(script),  # noqa: S704 - our own file
+        policy=_policy(script),
+        runs=runs,
+        headlines=[headline(run.folder.record, run.verdict) for run in runs],
+        about=[telling(differences, run.number) for run in runs],
+        metrics=list(dict.fromkeys(name for run in runs if run.judgement for name in run.judgement.names)),
+        differences=differences,
+        hyperparameters=hyperparameters(settings),
+        panels=panels,
+        version=read_versions(runs[0].folder.path).get("headrace", ""),
+    )
+    return text
+
+
+def _panel(run: SharedRun, files: Sequence[LogFile]) -> dict[str, Any]:
+    folder = run.folder
+    return {
+        "run": run,
+        "files": files,
+        "prefix": f"{run.anchor}-",
+        "record": folder.record,
+        "headline": headline(folder.record, run.verdict),
+        "judgement": run.judgement,
+        "training": run.training,
+        "curves": [],
+        "profile": read_profile(folder),
+        "tuning": read_search(folder.directory("Tuner", "best_hyperparameters")),
+        "config_text": with_marked_keys(folder.config_text),
+        "versions": read_versions(folder.path),
+        "locked": locked(folder.path),
+    }
+
+
+def _embedded(data: dict[str, Any]) -> Markup:
+    """JSON that can stand in a script element: nothing in it ends the element or begins another."""
+    text = json.dumps(data, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # noqa: S704 - escaped just now
+
+
+def _policy(script: str) -> str:
+    """The Content-Security-Policy: this one script runs, and nothing is loaded from anywhere."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline';"
+        " base-uri 'none'; form-action 'none'"
+    )
+
+
+def _own(name: str) -> Markup:
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))  # noqa: S704 - our own file
+
+
+def _public(value: Any) -> Any:
+    return without(value) if isinstance(value, str) and not isinstance(value, Markup) else value

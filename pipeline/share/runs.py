@@ -1,0 +1,156 @@
+"""What the page knows of each run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.report.judgement import Judgement, grouped, read_judgement
+from pipeline.report.run_folder import RunFolder
+from pipeline.report.training import Training, read_training
+from pipeline.report.verdict import Verdict, read_verdict
+from pipeline.share.credentials import stripped, without
+from pipeline.share.differences import flattened
+from pipeline.share.events import Logs, read_logs
+from pipeline.share.find import logs_of
+
+
+@dataclass(frozen=True)
+class PublicFolder(RunFolder):
+    """A run's folder of which the config has lost what looks like a password or a key."""
+
+    @cached_property
+    def config_text(self) -> str:
+        """As it was loaded, YAML; as it lies there if there is nothing to hide."""
+        text = RunFolder(self.path, self.record).config_text
+        try:
+            tree = yaml.safe_load(text)
+        except yaml.YAMLError:
+            return without(text)
+        clean = stripped(tree)
+        if clean == tree:
+            return text
+        return yaml.safe_dump(clean, sort_keys=False, default_flow_style=None, allow_unicode=True, width=120)
+
+
+@dataclass(frozen=True)
+class SharedRun:
+    """One of the runs on the page. `label`: its id, with the pipeline's name where there are several pipelines."""
+
+    folder: PublicFolder
+    label: str
+    number: int
+
+    @property
+    def anchor(self) -> str:
+        """Of its part of the page, and the name of its folder of logs."""
+        return f"run-{self.number + 1}"
+
+    @cached_property
+    def logs_at(self) -> Path:
+        """The Trainer's logs."""
+        found = logs_of(self.folder)
+        assert found is not None, self.folder.path  # noqa: S101 - `find` has seen to it
+        return found
+
+    @cached_property
+    def logs(self) -> Logs:
+        return read_logs(self.logs_at)
+
+    @cached_property
+    def training(self) -> Training | None:
+        return read_training(self.logs_at)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        return read_verdict(self.folder)
+
+    @cached_property
+    def judgement(self) -> Judgement | None:
+        evaluation = self.folder.evaluation
+        return read_judgement(evaluation, self.verdict, self.folder.config) if evaluation else None
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """All settings by their dotted names, with defaults where the config can be read."""
+        config = self.folder.config
+        if config is not None:
+            return flattened(config.model_dump(mode="json"))
+        try:
+            tree = yaml.safe_load(self.folder.config_text)
+        except yaml.YAMLError:
+            return {}
+        return flattened(tree) if isinstance(tree, dict) else {}
+
+    def plain(self) -> dict[str, Any]:
+        """For the script of the page, and for programs: what of the run is numbers, and its settings."""
+        record = self.folder.record
+        return {
+            "label": self.label,
+            "pipeline": record.pipeline,
+            "run": record.run_id,
+            "started": record.started,
+            "status": str(record.status),
+            "settings": self.settings,
+            "scalars": [
+                {
+                    "split": one.split,
+                    "tag": one.tag,
+                    "steps": [step for step, _, _ in one.points],
+                    "times": [time for _, time, _ in one.points],
+                    "values": [value for _, _, value in one.points],
+                }
+                for one in self.logs.scalars
+            ],
+            "histograms": [
+                {
+                    "split": one.split,
+                    "tag": one.tag,
+                    "steps": [{"step": step, **_buckets(buckets)} for step, buckets in one.steps],
+                }
+                for one in self.logs.histograms
+            ],
+            "evaluation": self._evaluation(),
+        }
+
+    def _evaluation(self) -> dict[str, Any] | None:
+        judgement = self.judgement
+        if judgement is None:
+            return None
+        evaluation = judgement.evaluation
+        slices = [
+            {"by": by, "value": value, "examples": one.example_count, "metrics": one.metrics}
+            for by, found in grouped(evaluation, self.folder.config).items()
+            for value, one in found
+        ]
+        return {
+            "split": evaluation.split,
+            "examples": evaluation.example_count,
+            "metrics": {name: evaluation.metrics[name] for name in judgement.names},
+            "slices": slices,
+        }
+
+
+def shared(folders: Sequence[RunFolder]) -> list[SharedRun]:
+    """The runs in the order given, each once."""
+    once = {folder.path.resolve(): PublicFolder(folder.path, folder.record) for folder in folders}
+    several = len({folder.record.pipeline for folder in once.values()}) > 1
+    labels = [
+        f"{folder.record.pipeline} {folder.record.run_id}" if several else folder.record.run_id
+        for folder in once.values()
+    ]
+    return [
+        SharedRun(folder, label if labels.count(label) == 1 else f"{label} ({number + 1})", number)
+        for number, (folder, label) in enumerate(zip(once.values(), labels, strict=True))
+    ]
+
+
+def _buckets(buckets: list[tuple[float, float, float]]) -> dict[str, list[float]]:
+    """Edges, to six digits, and counts: one edge more than counts."""
+    edges = [left for left, _, _ in buckets] + [right for _, right, _ in buckets[-1:]]
+    return {"edges": [float(f"{edge:.6g}") for edge in edges], "counts": [count for _, _, count in buckets]}

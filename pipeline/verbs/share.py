@@ -1,0 +1,82 @@
+"""`headrace share`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pipeline.verbs.options import short, told
+
+if TYPE_CHECKING:
+    from pipeline.share.upload import BucketUpload
+    from pipeline.share.vertex import VertexUpload
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN [RUN ...]")
+@click.option("--name", help="The page's title; the pipeline's name if left out.")
+@click.option("--description", default="", help="What the page is about, in plain text, under the title.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder to write; shared/<name> if left out.",
+)
+@click.option("--logs/--no-logs", default=True, help="Whether TensorBoard's logs and profiles are copied beside.")
+@click.option("--to", metavar="URL", help="Copy the folder to a bucket too: gs://bucket/path or s3://bucket/path.")
+@click.option(
+    "--vertex",
+    metavar="PROJECT/LOCATION/TENSORBOARD",
+    help="Upload the logs to a Vertex AI TensorBoard too, by its project, region and id.",
+)
+@told
+def share(  # noqa: PLR0913, PLR0917
+    runs: tuple[Path, ...],
+    name: str | None,
+    description: str,
+    output: Path | None,
+    logs: bool,
+    to: str | None,
+    vertex: str | None,
+) -> None:
+    """Write a page of one or several trainings, to show to others. Prints its path.
+
+    RUN is a run's folder (<root>/<pipeline>/runs/<id>). A pipeline's folder, or a config, stands for the latest run
+    that came to a training. The first run given gets the first colour.
+
+    The page is a folder with an index.html: it opens from disk, and from any static host or bucket, and asks no server
+    for anything. Passwords and what looks like a key or a token are left out of it.
+    """
+    from pipeline.share import write_share
+    from pipeline.share.find import find
+
+    destinations = _destinations(to, vertex)
+    folders = [find(run) for run in runs]
+    title = name or ", ".join(dict.fromkeys(folder.record.pipeline for folder in folders))
+    page = write_share(
+        folders, output or Path("shared", _file_name(title)), name=title, description=description, logs=logs
+    )
+    click.echo(short(page.absolute()))
+    for destination in destinations:
+        click.echo(destination.send(page.parent, folders, title, description))
+
+
+def _destinations(to: str | None, vertex: str | None) -> list[BucketUpload | VertexUpload]:
+    """Where the page goes too; RunError before anything is written where that is no such place."""
+    from pipeline.share.upload import BucketUpload
+    from pipeline.share.vertex import VertexUpload
+
+    found: list[BucketUpload | VertexUpload] = []
+    if to is not None:
+        found.append(BucketUpload.of(to))
+    if vertex is not None:
+        found.append(VertexUpload.of(vertex))
+    return found
+
+
+def _file_name(title: str) -> str:
+    """The title as a name that every file system takes."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] or "page"
