@@ -13,6 +13,8 @@ from trainer.shuffle import permutation
 POOL = 64
 """Batches whose examples are sorted by length together. An example meets others of its length out of so many batches,
 other ones each epoch."""
+PARTS = 4
+"""Such pools in a split, at least: sorted as a whole, it would give nearly the same batches in each epoch."""
 PADDING = 0.25
 """The share of a batch that may be padding before `auto` sorts by length."""
 LONG = 8
@@ -37,7 +39,8 @@ class Buckets:
         """
         size = tf.size(lengths, tf.int64)
         keys = self.keys(lengths)
-        pool = tf.range(size) // (POOL * batch_size)
+        pooled = tf.clip_by_value(size // PARTS, batch_size, POOL * batch_size)
+        pool = tf.range(size) // pooled
         order = tf.argsort(pool * (tf.reduce_max(keys) + 1) + keys, stable=True)
         whole = size // batch_size
         batches = tf.reshape(order[: whole * batch_size], [whole, batch_size])

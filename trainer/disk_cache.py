@@ -9,17 +9,21 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from contextlib import ExitStack
+from itertools import cycle
 
 import tensorflow as tf
 
 from configs.errors import TrainingError
-from trainer.packing import Packing, plain
-from trainer.shuffle import by_seed
+from trainer.packing import Packed, Packing, plain
+from trainer.shuffle import gathered, permutation
 
 SHARDS = 16
-"""Files that the examples are dealt to, batch by batch; they are read in random order."""
+"""Files that the examples are dealt to, some thousands at a time; they are read in random order."""
 TOGETHER = 8
 """Files that are read at the same time."""
+BLOCK = 4096
+"""Examples that are written and read at a time."""
 
 
 class DiskCache:
@@ -33,42 +37,47 @@ class DiskCache:
     def __init__(self, batches: tf.data.Dataset, packing: Packing) -> None:
         self._folder = tempfile.mkdtemp(prefix="headrace-input-")
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        with tf.device("CPU"):
-            counted = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._spec = batches.element_spec
-
-        def count(*packed: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            counted.assign_add(packing.rows(packed))
-            return packed
-
-        numbered = batches.map(plain(count)).enumerate()
+        self._packing, self.size = packing, 0
         try:
-            numbered.save(self._folder, shard_func=plain(lambda number, _: number % SHARDS))
-        except tf.errors.OpError as error:
-            self.remove()
+            self._write(gathered(batches, packing, BLOCK))
+        except BaseException as error:
+            self._remove()
             if isinstance(error, tf.errors.ResourceExhaustedError) or "No space left" in str(error):
                 raise TrainingError(
                     f"the parsed examples do not fit on the disk that holds {tempfile.gettempdir()}. Set"
                     " `train.input.cache: none`, or TMPDIR to a folder on a larger disk"
                 ) from error
             raise
-        self.size = int(counted)
 
-    def remove(self) -> None:
-        """Remove the files; otherwise they go with this object, or with the process."""
-        self._remove()
+    def _write(self, blocks: tf.data.Dataset) -> None:
+        with ExitStack() as stack:
+            files = [stack.enter_context(tf.io.TFRecordWriter(self._file(number))) for number in range(SHARDS)]
+            for file, packed in zip(cycle(files), blocks, strict=False):
+                self.size += int(self._packing.rows(packed))
+                for part in packed:
+                    file.write(tf.io.serialize_tensor(part).numpy())
+
+    def _file(self, number: int) -> str:
+        return f"{self._folder}/{number:05d}"
 
     def stream(self, seed: tf.Tensor | None) -> tf.data.Dataset:
         """The batches; seed: int64 [2]."""
-        spec = (tf.TensorSpec([], tf.int64), self._spec)
+        empty = self._packing.none()
+        order = tf.range(SHARDS, dtype=tf.int64) if seed is None else permutation(SHARDS, seed)
+        files = tf.data.Dataset.from_tensor_slices(tf.gather([self._file(number) for number in range(SHARDS)], order))
 
-        def ordered(files: tf.data.Dataset) -> tf.data.Dataset:
-            if seed is not None:
-                mixture = seed[0] * 1_000_003 + seed[1]
-                files = by_seed(files, SHARDS, mixture)
-            return files.interleave(
-                plain(lambda file: file), cycle_length=TOGETHER, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+        @plain
+        def parsed(parts: tf.Tensor) -> Packed:
+            return tuple(
+                tf.ensure_shape(tf.io.parse_tensor(parts[number], part.dtype), [None, *part.shape[1:]])
+                for number, part in enumerate(empty)
             )
 
-        read = tf.data.Dataset.load(self._folder, spec, reader_func=plain(ordered))
-        return read.map(plain(lambda _, packed: packed))
+        # Blocks were dealt out in turn: taken in turn, they come as they were written.
+        blocks = files.interleave(
+            plain(lambda file: tf.data.TFRecordDataset(file, buffer_size=8 << 20).batch(len(empty))),
+            cycle_length=SHARDS if seed is None else TOGETHER,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+        return blocks.map(parsed, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)

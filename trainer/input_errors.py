@@ -10,7 +10,8 @@ import tensorflow as tf
 from configs.errors import TrainingError
 from trainer.packing import Packing
 
-READ_ERRORS = (tf.errors.DataLossError, tf.errors.InvalidArgumentError, tf.errors.NotFoundError)
+_NO_EXAMPLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)  # the second where its words quote the bytes
+READ_ERRORS = (tf.errors.DataLossError, tf.errors.NotFoundError, *_NO_EXAMPLE)
 """What a damaged, foreign or vanished file raises, in a dataset and in the training step that reads from it."""
 
 
@@ -37,6 +38,8 @@ def _damage(file: str, packing: Packing) -> str | None:
         return f"{file} is gone: something removed it during the training. {_AGAIN}"
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
         return f"{file} is damaged: {records:,} records are sound, what follows is not. {_AGAIN}"
+    except UnicodeDecodeError:
+        return f"{file}, record {records:,} is no tf.Example. {_AGAIN}"
     except tf.errors.InvalidArgumentError as error:
         return f"{file}, record {records:,}: {error.message.split('[[')[0].strip()}. {_AGAIN}"
     return None
