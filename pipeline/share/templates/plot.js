@@ -92,7 +92,7 @@ class Plot {
     wide.addEventListener('click', () => wide.setAttribute('aria-pressed', String(this.element.classList.toggle('wide-plot'))));
     this.picture.addEventListener('pointermove', (event) => this.pointed(event));
     this.picture.addEventListener('pointerdown', (event) => this.pointed(event));
-    this.picture.addEventListener('pointerleave', () => this.leave());
+    this.picture.addEventListener('pointerleave', (event) => { if (event.pointerType !== 'touch') this.leave(); }); // a finger that tapped is gone at once
     this.picture.addEventListener('blur', () => this.leave());
     this.picture.addEventListener('keydown', (event) => this.key(event));
     new ResizeObserver(() => this.draw()).observe(this.element);
@@ -218,10 +218,10 @@ class Ridges {
     this.color = color;
     this.picture = svg('svg', {class: 'plot ridges', role: 'img', 'aria-label': `Distribution of ${title}`});
     this.note = html('span', {class: 'soft'});
-    this.element = html('figure', {class: 'card plotted'}, html('figcaption', {}, html('h3', {}, title), this.note), html('div', {class: 'stage'}, this.picture));
+    this.element = html('figure', {class: 'card plotted ridged'}, html('figcaption', {}, html('h3', {}, title), this.note), html('div', {class: 'stage'}, this.picture));
     this.picture.addEventListener('pointermove', (event) => this.pointed(event));
     this.picture.addEventListener('pointerdown', (event) => this.pointed(event));
-    this.picture.addEventListener('pointerleave', () => this.name(this.steps[this.steps.length - 1]));
+    this.picture.addEventListener('pointerleave', (event) => { if (event.pointerType !== 'touch') this.name(this.steps[this.steps.length - 1]); });
     new ResizeObserver(() => this.draw()).observe(this.element);
   }
 
@@ -277,6 +277,6 @@ class Ridges {
     if (!one) return;
     for (const row of this.rows) row.ridge.classList.toggle('chosen', row.one === one && this.rows.length > 1);
     const sum = one.counts.reduce((total, count) => total + count, 0);
-    this.note.textContent = `epoch ${one.step + 1}: ${figure(one.edges[0], 3)} to ${figure(one.edges[one.edges.length - 1], 3)}, ${sum.toLocaleString('en')} values`;
+    this.note.textContent = `epoch ${one.step + 1}: ${figure(one.edges[0], 3)} to ${figure(one.edges[one.edges.length - 1], 3)}, ${sum.toLocaleString('en')} value${sum === 1 ? '' : 's'}`;
   }
 }

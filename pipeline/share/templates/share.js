@@ -20,7 +20,7 @@ function toggle(words, on, change, mark) {
 
 // A choice of one of several: [[value, words]].
 function choice(label, options, change) {
-  const select = html('select', {}, ...options.map(([value, words]) => html('option', {value}, words)));
+  const select = html('select', {'aria-label': label}, ...options.map(([value, words]) => html('option', {value}, words)));
   select.addEventListener('change', () => change(select.value));
   return html('label', {class: 'choice'}, html('span', {}, label), select);
 }

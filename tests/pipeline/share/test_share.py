@@ -1,0 +1,209 @@
+"""What the shared folder holds, against the logs and configs it was made from."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner
+
+from configs.errors import RunError
+from pipeline.report.versions import installed
+from pipeline.share import write_share
+from pipeline.share.differences import differing, flattened, telling
+from pipeline.share.find import find
+from pipeline.verbs.share import share
+
+EVIL = "</script><script>alert(1)</script>"
+EVIL_VALUE = "\"><img src=x onerror=alert(2)> it's"
+CONFIG = """\
+pipeline: {{name: taxi, root: {root}}}
+data: {{source: {{kind: csv, path: trips.csv}}}}
+label: {{key: tip, kind: binary}}
+features: {{fare: {{column: numeric}}}}
+"""
+Two = Callable[[], list[Path]]
+
+
+def written(target: Path, *runs: Path, **given: Any) -> dict[str, Any]:
+    """The data on the page, as its script reads it."""
+    page = write_share([find(run) for run in runs], target, **{"name": "Taxi", **given}).read_text()
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    data: dict[str, Any] = json.loads(found)
+    assert data == json.loads((target / "share.json").read_text())
+    return data
+
+
+def independent(directory: Path) -> dict[tuple[str, str], list[tuple[int, float, np.ndarray]]]:
+    """What TensorFlow itself reads: (log, tag) to (step, wall time, tensor)."""
+    found: dict[tuple[str, str], list[tuple[int, float, np.ndarray]]] = {}
+    for file in sorted(directory.rglob("events.out.tfevents*")):
+        for event in tf.compat.v1.train.summary_iterator(str(file)):
+            for value in event.summary.value:
+                told = (event.step, event.wall_time, tf.make_ndarray(value.tensor))
+                found.setdefault((file.parent.name, value.tag), []).append(told)
+    return found
+
+
+def test_the_page_holds_the_numbers_of_the_logs(two: Two, tmp_path: Path) -> None:
+    data = written(tmp_path / "page", *two())
+    assert [run["run"] for run in data["runs"]] == ["20260101-000000", "20260102-000000"]
+    for path, run in zip(two(), data["runs"], strict=True):
+        logs = independent(path.parents[1] / "artifacts" / "Trainer" / "model_run" / path.name)
+        for one in run["scalars"]:
+            steps, times, values = zip(*logs.pop((one["split"], one["tag"])), strict=True)
+            assert (one["steps"], one["times"]) == (list(steps), list(times))
+            assert one["values"] == [float(value) for value in values]
+        for one in run["histograms"]:
+            for told, (step, _, expected) in zip(one["steps"], logs.pop((one["split"], one["tag"])), strict=True):
+                assert told["step"] == step
+                assert told["counts"] == expected[:, 2].tolist()
+                np.testing.assert_allclose(told["edges"], [*expected[:, 0], expected[-1, 1]], rtol=1e-5)
+        assert logs == {}
+    assert {(one["split"], one["tag"]) for one in data["runs"][0]["scalars"]} == {
+        ("train", "epoch_loss"), ("train", "epoch_auc"), ("train", f"epoch_{EVIL}"),
+        ("validation", "epoch_loss"), ("validation", "epoch_auc"),
+    }  # fmt: skip
+
+
+def test_metrics_and_settings_are_those_of_the_runs(two: Two, tmp_path: Path) -> None:
+    first, second = written(tmp_path / "page", *two())["runs"]
+    assert first["evaluation"]["metrics"] == {"auc": 0.9, "binary_crossentropy": 0.4, "precision": None}
+    assert first["evaluation"]["slices"][0] == {
+        "by": "hour", "value": "1", "examples": 40, "metrics": {"auc": 0.8, "binary_crossentropy": 0.5},
+    }  # fmt: skip
+    assert [one["value"] for one in first["evaluation"]["slices"] if one["by"] == "company"] == [EVIL_VALUE]
+    differences = {name for name, value in first["settings"].items() if second["settings"].get(name) != value}
+    assert differences == {"model.hidden", "train.learning_rate"}
+    assert second["settings"]["model.hidden"] == "[32]"
+    assert first["settings"]["train.batch_size"].isdigit()  # a default
+
+
+def test_logs_and_profiles_lie_beside_unless_unwanted(two: Two, tmp_path: Path) -> None:
+    written(tmp_path / "page", *two())
+    for number, path in enumerate(two(), 1):
+        there = path.parents[1] / "artifacts" / "Trainer" / "model_run" / path.name
+        copied = tmp_path / "page" / "logs" / f"run-{number}"
+        files = {file.relative_to(there) for file in there.rglob("*") if file.is_file()}
+        assert {file.relative_to(copied) for file in copied.rglob("*") if file.is_file()} == files
+        assert len(files) == 3
+        assert all((copied / file).read_bytes() == (there / file).read_bytes() for file in files)
+    written(tmp_path / "without", *two(), logs=False)
+    assert sorted(file.name for file in (tmp_path / "without").iterdir()) == ["index.html", "share.json"]
+
+
+def test_the_page_says_what_may_run_and_names_no_other_place(two: Two, tmp_path: Path) -> None:
+    written(tmp_path / "page", *two(), name=EVIL, description=EVIL_VALUE)
+    page = (tmp_path / "page" / "index.html").read_text()
+    assert EVIL not in page
+    assert EVIL_VALUE not in page
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'sha256-{digest}'".replace("'", "&#39;") in page
+    assert set(re.findall(r"https?://[^\s\"'<)]+", page)) == {"http://www.w3.org/2000/svg"}
+    for name, version in installed().items():
+        assert f"{name}=={version}\n" in page
+
+
+def test_a_value_that_is_no_number_is_a_gap(pipeline: Any, tmp_path: Path) -> None:
+    losses = [1.0, float("nan"), float("inf"), 0.25]
+    run = pipeline.add("r-1", logs=[{"loss": loss} for loss in losses], evaluated=False)
+    (curve,) = written(tmp_path / "page", run)["runs"][0]["scalars"]
+    assert curve["values"] == [1.0, None, None, 0.25]
+
+
+def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(pipeline: Any, tmp_path: Path) -> None:
+    run = pipeline.add("r-1", logs=[{"loss": 1.0}, {"loss": 0.5}], evaluated=False)
+    (file,) = pipeline.home.rglob("events.out.tfevents*")
+    file.write_bytes(file.read_bytes()[:-7])  # into the last histogram
+    told = written(tmp_path / "page", run)["runs"][0]
+    assert told["scalars"][0]["values"] == [1.0, 0.5]
+    assert [len(one["steps"]) for one in told["histograms"]] == [2, 2, 2, 1]
+
+
+SECRETS = {
+    "password": "hunter2hunter2",
+    "url": "postgresql://me:opensesame@db/trips",
+    "key": "AKIAABCDEFGHIJKLMNOP",
+    "hub": "hf_" + "a1B2" * 9,
+    "nested": [{"api_key": "0123-4567-89"}, "-----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----"],
+}
+
+
+def test_no_credential_leaves_with_the_page(pipeline: Any, tmp_path: Path) -> None:
+    model = {"kind": "mine.models.build", "options": {**SECRETS, "tokens": "512", "monkey": "bars"}}
+    run = pipeline.add("r-1", {"model": model})
+    told = written(tmp_path / "page", run, description="see https://me:opensesame@example.org")
+    everything = "".join(file.read_text() for file in (tmp_path / "page").glob("*.*"))
+    for secret in ("hunter2", "opensesame", SECRETS["key"], SECRETS["hub"], "0123-4567", "MIIabc"):
+        assert secret not in everything
+    settings = told["runs"][0]["settings"]
+    assert settings["model.options.url"] == "postgresql://me:***@db/trips"
+    assert (settings["model.options.tokens"], settings["model.options.monkey"]) == ("512", "bars")
+    assert "opensesame" in (run / "config.yaml").read_text()
+
+
+def test_a_run_is_found_by_its_folder_its_pipeline_and_its_config(pipeline: Any, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no run in"):
+        find(tmp_path)
+    first = pipeline.add("20260101-000000")
+    pipeline.add("20260102-000000", trained=False)
+    assert find(first).path == first
+    assert find(pipeline.home).path == first  # the latest that came to a training
+    assert find(pipeline.home / "runs").path == first
+    config = tmp_path / "taxi.yaml"
+    config.write_text(CONFIG.format(root=pipeline.root))
+    assert find(config).path == first
+    with pytest.raises(RunError, match="the run is done, and came to no training to share"):
+        find(first.parent / "20260102-000000")
+
+
+def test_a_folder_is_replaced_if_it_is_one_of_ours(two: Two, tmp_path: Path) -> None:
+    written(tmp_path / "page", *two())
+    (tmp_path / "page" / "left.txt").write_text("over")
+    written(tmp_path / "page", two()[0])
+    assert not (tmp_path / "page" / "left.txt").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["page"]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
+    with pytest.raises(RunError, match=r"mine is there already, and is no folder of `headrace share`"):
+        write_share([find(two()[0])], tmp_path / "mine", name="Taxi")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
+
+
+def test_a_run_given_twice_is_shown_once(two: Two, tmp_path: Path) -> None:
+    assert len(written(tmp_path / "page", two()[0], two()[0])["runs"]) == 1
+
+
+def test_the_command_prints_the_page(two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(share, [str(two()[0]), "--name", "Tips & rides"])
+    assert (ended.exit_code, ended.output) == (0, "shared/tips-rides/index.html\n")
+    ended = CliRunner().invoke(share, [str(two()[0]), "--to", "ftp://there", "-o", "other"])
+    assert ended.exit_code == 1
+    assert "write gs://bucket/path or s3://bucket/path" in ended.output
+    assert not (tmp_path / "other").exists()
+
+
+def test_differences_keep_the_order_of_the_config_and_tell_the_runs_apart() -> None:
+    first = flattened({"data": {"path": "a"}, "model": {"hidden": [1], "kind": "dnn"}, "train": {"epochs": 1}})
+    second = flattened(
+        {"data": {"path": "b"}, "model": {"hidden": [2], "depth": 3, "kind": "dnn"}, "train": {"epochs": 2}}
+    )
+    found = differing([first, second])
+    assert [(row.name, row.values) for row in found] == [
+        ("data.path", ("a", "b")),
+        ("model.hidden", ("[1]", "[2]")),
+        ("model.depth", (None, "3")),
+        ("train.epochs", ("1", "2")),
+    ]
+    assert telling(found, 0) == "hidden [1], epochs 1, …"
+    assert telling(found, 1) == "hidden [2], depth 3, …"
