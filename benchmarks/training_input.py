@@ -155,9 +155,10 @@ def section(result: Mapping[str, Any]) -> Section:
         f" {result['rounds']} rounds.",
         "NumPy's gather is what the machine could do at best with one thread and no TensorFlow; ours is"
         f" {best:.0%} of it.",
-        f"The worked example's step waits {max(wait['wait'], 0):.1%} of its time for input, beside a control that repeats"
-        f" one batch, and {max(wait['wait_beside_cached'], 0):.1%} beside one that repeats an epoch's batches: the fastest"
-        f" of {wait['rounds']} trainings each, in turn, {wait['steps_per_execution']} steps as one graph in all.",
+        f"The worked example's step waits {max(wait['wait'], 0):.1%} of its time for input, beside a control that"
+        f" repeats one batch, and {max(wait['wait_beside_cached'], 0):.1%} beside one that repeats an epoch's batches:"
+        f" the fastest of {wait['rounds']} trainings each, in turn, {wait['steps_per_execution']} steps as one graph in"
+        " all. Other work on the machine takes the core that the input would have, and shows as wait.",
     )
     return Section(
         "Training input",

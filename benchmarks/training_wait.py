@@ -17,9 +17,9 @@ from configs.config import PipelineConfig
 from trainer.run import build_model
 from trainer.sections import TrainerSections
 
-EPOCHS = 20
+EPOCHS = 10
 """In a training, which is measured as a whole."""
-MANY = 4
+MANY = 3
 """Trainings of each kind in a round: other work on the machine only ever adds time, so the fastest counts."""
 KINDS = {
     "real": "real epochs, cache: memory",
