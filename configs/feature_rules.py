@@ -6,7 +6,15 @@ import re
 from collections.abc import Callable, Iterator
 
 from configs.data import DataConfig
-from configs.features import CrossedFeature, CustomFeature, Feature, NumericFeature, TextFeature, data_columns
+from configs.features import (
+    CrossedFeature,
+    CustomFeature,
+    Feature,
+    IdentityFeature,
+    NumericFeature,
+    TextFeature,
+    data_columns,
+)
 from configs.image import ImageFeature
 from configs.label import LabelConfig
 from configs.suggest import meant
@@ -96,11 +104,21 @@ def declared_types_fit_features(features: Features, data: DataConfig) -> Iterato
         fitting = FITTING_TYPES.get(feature.column)
         column = getattr(feature, "key", None) or name
         declared: str | None = data.types.get(column)
-        if declared is not None and getattr(feature, "multivalued", False):
-            declared = declared.removesuffix(" list")
-        if fitting is not None and declared is not None and declared not in fitting:
+        one = declared.removesuffix(" list") if declared is not None else None  # of several values the first counts
+        if fitting is not None and one is not None and one not in fitting:
             what = f'column "{column}" is {declared} (data.types), and {feature.column} takes {" or ".join(fitting)}'
             yield ("features", name, "column"), f"{what}; {REMEDIES[feature.column]}, or change its type"
+
+
+def delimited_text_is_separated(features: Features, data: DataConfig) -> Iterator[Finding]:
+    """A field of a CSV file is one value unless it is cut."""
+    for name, feature in features.items():
+        if data.source.kind != "csv" or not getattr(feature, "multivalued", False) or isinstance(feature, TextFeature):
+            continue
+        if getattr(feature, "separator", None) is None:
+            what = "a field of a CSV file holds one text, which is cut into values only at a `separator`"
+            way = "use a vocabulary or hashed feature with" if isinstance(feature, IdentityFeature) else "say"
+            yield ("features", name, "multivalued"), f'{what}; {way} `separator: "|"`, or remove the line'
 
 
 def next_word_follows_a_text(features: Features, label: LabelConfig) -> Iterator[Finding]:
@@ -182,4 +200,5 @@ RULES: tuple[Callable[..., Iterator[Finding]], ...] = (
     declared_type_fits_label,
     next_word_follows_a_text,
     crossed_features_have_one_value,
+    delimited_text_is_separated,
 )

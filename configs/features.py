@@ -54,6 +54,18 @@ class _Multivalued(_FilledCategorical):
         return self
 
 
+class _Separated(_Multivalued):
+    separator: Name | None = None
+    """Multivalued only, for a column of texts: what stands between the values inside one text, such as `"|"` in
+    `Comedy|Drama` of a CSV file. White space around a value is taken away. null: a text is one value."""
+
+    @model_validator(mode="after")
+    def _separates_several(self) -> _Separated:
+        if self.separator is not None and not self.multivalued:
+            raise ValueError("`separator` is for features with `multivalued: true`; set that, or remove it")
+        return self
+
+
 class NumericFeature(_OneColumn):
     """A number, scaled: float32 of shape [batch]."""
 
@@ -113,7 +125,7 @@ class IdentityFeature(_Multivalued):
         return self
 
 
-class VocabularyFeature(_Multivalued):
+class VocabularyFeature(_Separated):
     """The place of a string or integer in a vocabulary: int64 of shape [batch].
 
     Known values are 0..n-1, then come the out-of-vocabulary buckets, then the missing value's category.
@@ -145,7 +157,7 @@ class VocabularyFeature(_Multivalued):
         return self
 
 
-class HashedFeature(_Multivalued):
+class HashedFeature(_Separated):
     """The hash bucket of a string or integer (FarmHash fingerprint64 of its text): int64 of shape [batch]."""
 
     column: Literal["hashed"]

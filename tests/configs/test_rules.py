@@ -226,9 +226,24 @@ BROKEN = {
     ],
     "crossed_features_have_one_value": [
         (
-            features(tags="vocabulary, multivalued: true", pair="crossed, keys: [tags, b], hash_buckets: 9"),
+            features(
+                tags='hashed, hash_buckets: 9, multivalued: true, separator: ","',
+                pair="crossed, keys: [tags, b], hash_buckets: 9",
+            ),
             '3: features.pair.keys[0]: "tags" may have several values in an example, and a cross takes one of each key;'
             " cross a feature of the same column without `multivalued`, which takes the first",
+        ),
+    ],
+    "delimited_text_is_separated": [
+        (
+            features(tags="vocabulary, multivalued: true"),
+            "2: features.tags.multivalued: a field of a CSV file holds one text, which is cut into values only at a "
+            '`separator`; say `separator: "|"`, or remove the line',
+        ),
+        (
+            features(tags="identity, num_buckets: 9, multivalued: true"),
+            "2: features.tags.multivalued: a field of a CSV file holds one text, which is cut into values only at a "
+            '`separator`; use a vocabulary or hashed feature with `separator: "|"`, or remove the line',
         ),
     ],
     "images_are_seen": [

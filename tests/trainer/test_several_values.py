@@ -22,7 +22,7 @@ from trainer.sections import TrainerSections
 
 SCHEMA = """
     feature { name: "tags" type: BYTES } feature { name: "codes" type: INT } feature { name: "said" type: BYTES }
-    feature { name: "amount" type: FLOAT } feature { name: "label" type: INT }
+    feature { name: "themes" type: BYTES } feature { name: "amount" type: FLOAT } feature { name: "label" type: INT }
 """
 several = {"multivalued": True}
 text = {"column": "text", "key": "said"}
@@ -36,6 +36,9 @@ FEATURES: dict[str, dict[str, Any]] = {
     "codes": {"column": "identity", **several, "num_buckets": 5, "combiner": "sqrtn", "embedding": 3},
     "codes_filled": {"column": "identity", **several, "key": "codes", "num_buckets": 5, "missing": 2, "deep": False},
     "codes_hashed": {"column": "hashed", **several, "key": "codes", "hash_buckets": 9, "wide": False, "embedding": 2},
+    "themes": {"column": "vocabulary", **several, "separator": "|", "embedding": 3},
+    "themes_hashed": {"column": "hashed", **several, "key": "themes", "separator": "|", "hash_buckets": 7,
+                      "missing": "?", "wide": False, "deep": False},
     "first_tag": {"column": "vocabulary", "key": "tags", "embedding": 3},
     "said": {**text, "split": "words", "min_frequency": 40, "embedding": 3},
     "said_marks": {**text, "split": "marks", "hash_buckets": 50, "max_tokens": 4, "keep": "last", "embedding": 2},
@@ -60,7 +63,7 @@ Row = dict[str, list[Any]]
 def make_rows(count: int, seed: int) -> list[Row]:
     """Rows with no value, one, several, the same twice, missing ones among others, and codes out of range."""
     rng = np.random.default_rng(seed)
-    rows = []
+    rows: list[Row] = []
     for number in range(count):
         tags = [str(tag) for tag in rng.choice(["a", "b", "c", "d", "東", ""], rng.integers(0, 5))]
         codes = [int(code) for code in rng.choice([0, 1, 2, 3, 4, 7, -1, LEAST], rng.integers(0, 4))]
@@ -68,7 +71,9 @@ def make_rows(count: int, seed: int) -> list[Row]:
             "".join(f"{rng.choice(WORDS)}{rng.choice(GAPS)}" for _ in range(rng.integers(0, 7)))
             for _ in range(rng.integers(0, 3))
         ]
-        rows.append({"tags": tags, "codes": codes, "said": pieces, "amount": [float(number % 3)],
+        themes = "|".join(rng.choice(["Comedy", " Film noir ", "ドラマ", "", " "], rng.integers(0, 4)))
+        rows.append({"tags": tags, "codes": codes, "said": pieces, "themes": [themes] * (number % 5 > 0),
+                     "amount": [float(number % 3)],
                      "label": [int(tags.count("a") > 0)]})  # fmt: skip
     return rows
 
@@ -133,6 +138,12 @@ def tokens(row: Row, how: str) -> list[str]:
     return re.sub(r"([^\w\s])", r" \1 ", first.lower()).split() if how == "marks" else first.lower().split()
 
 
+def themes(rows: list[Row]) -> list[list[str]]:
+    """What stands between the separators of the one text of each row."""
+    cut = [row["themes"][0].split("|") if row["themes"] else [] for row in rows]
+    return [[theme.strip() for theme in row if theme.strip()] for row in cut]
+
+
 def wanted(train: list[Row], rows: list[Row]) -> dict[str, Any]:
     """The features of some rows, in plain Python."""
     tags = [[tag for tag in row["tags"] if tag] for row in rows]
@@ -143,6 +154,7 @@ def wanted(train: list[Row], rows: list[Row]) -> dict[str, Any]:
     best = most_frequent([tag for row in train_tags for tag in row], 3)
     filled = most_frequent([tag for row in train_tags for tag in row or ["b"]])
     firsts = most_frequent([row["tags"][0] if row["tags"] else "" for row in train])
+    subjects = most_frequent([theme for row in themes(train) for theme in row])
     words = most_frequent([word for row in train for word in tokens(row, "words")], often=40)
     three = [[place(word, ["the", "cat."], 3) for word in tokens(row, "plain")[:3]] for row in rows]
     return {
@@ -151,6 +163,8 @@ def wanted(train: list[Row], rows: list[Row]) -> dict[str, Any]:
         "tags_filled": [[place(tag, filled, 1) for tag in row or ["b"]] for row in tags],
         "tags_given": [[place(tag, ["c", "a"], 1) for tag in row] or [3] for row in tags],
         "tags_hashed": [[fingerprint(tag, 7) for tag in row] or [7] for row in tags],
+        "themes": [[place(theme, subjects, 1) for theme in row] or [len(subjects) + 1] for row in themes(rows)],
+        "themes_hashed": [[fingerprint(theme, 7) for theme in row or ["?"]] for row in themes(rows)],
         "codes": [row or [5] for row in known],
         "codes_filled": [row or [2] for row in known],
         "codes_hashed": [[fingerprint(str(code), 9) for code in row] or [9] for row in codes],
@@ -238,7 +252,7 @@ def test_parts_of_the_model_are_pooled_embeddings_and_sums_of_weights(story: Sto
         "wide", "wide_terms", "wide_sums",
     }  # fmt: skip
     scale = {"mean": -1.0, "sum": 0.0, "sqrtn": -0.5}
-    for layer, names in {"pooled_3_mean": ["tags", "tags_filled", "said", "said_padded"],
+    for layer, names in {"pooled_3_mean": ["tags", "tags_filled", "themes", "said", "said_padded"],
                          "pooled_2_mean": ["codes_hashed", "said_marks"], "pooled_2_sum": ["tags_hashed"],
                          "pooled_3_sqrtn": ["codes"]}.items():  # fmt: skip
         parts = []
@@ -286,6 +300,7 @@ def test_every_signature_predicts_what_the_model_in_memory_does(story: Story) ->
     raw = {
         "tags": padded_raw([row["tags"] for row in rows], ""),
         "codes": padded_raw([row["codes"] for row in rows], LEAST),
+        "themes": padded_raw([row["themes"] for row in rows], ""),
         "said": padded_raw([row["said"] for row in rows], ""),
         "amount": np.array([row["amount"][0] for row in rows], np.float32),
     }
@@ -318,7 +333,8 @@ def padded_raw(rows: list[list[Any]], missing: Any) -> np.ndarray:
 
 def test_request_without_any_value_is_served(story: Story) -> None:
     nothing = {"tags": tf.constant([[]], tf.string, [1, 0]), "codes": tf.constant([[]], tf.int64, [1, 0]),
-               "said": tf.constant([[""]]), "amount": tf.constant([float("nan")])}  # fmt: skip
+               "themes": tf.constant([[" | "]]), "said": tf.constant([[""]]),
+               "amount": tf.constant([float("nan")])}  # fmt: skip
     found = story.signature("serving_raw")(**nothing)["predictions"]
     empty = story.signature("serving_default")(examples=tf.constant([b""]))["predictions"]
     np.testing.assert_allclose(found, empty, rtol=1e-6)

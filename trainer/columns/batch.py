@@ -122,7 +122,7 @@ class Values(Raw):
     of all examples, one after another. An example without any that is usable has a missing one in their place.
     """
 
-    def __init__(self, name: str, tensor: RawTensor, usable: Callable[[Raw], tf.Tensor]) -> None:
+    def __init__(self, name: str, tensor: RawTensor | tf.RaggedTensor, usable: Callable[[Raw], tf.Tensor]) -> None:
         """usable: which of some values count, bool [values]."""
         ragged = as_ragged(tensor)
         given = usable(Raw(name, ragged.flat_values))
@@ -159,7 +159,8 @@ class Batch:
     def values(self, column: CategoryColumn) -> Values:
         """All values of the data column that a feature reads."""
         if column.name not in self._values:
-            self._values[column.name] = Values(column.key, self.tensor(column.key), column.usable)
+            separator = getattr(column.feature, "separator", None)
+            self._values[column.name] = Values(column.key, pieces(self.tensor(column.key), separator), column.usable)
         return self._values[column.name]
 
     def words(self, column: TextColumn) -> tf.RaggedTensor:
@@ -199,11 +200,22 @@ class Batch:
         return {**analyze(numbers, by_span=self._by_span), **learn(texts, by_span=self._by_span)}
 
 
-def as_ragged(tensor: RawTensor) -> tf.RaggedTensor:
+def as_ragged(tensor: RawTensor | tf.RaggedTensor) -> tf.RaggedTensor:
     """All values of each example, [batch, values], the missing ones among them."""
+    if isinstance(tensor, tf.RaggedTensor):
+        return tensor
     if isinstance(tensor, tf.SparseTensor):
         return tf.RaggedTensor.from_sparse(tensor)
     return tf.RaggedTensor.from_tensor(tensor if tensor.shape.rank == 2 else tensor[:, tf.newaxis])
+
+
+def pieces(tensor: RawTensor, separator: str | None) -> RawTensor | tf.RaggedTensor:
+    """Texts cut at the separator, white space around the pieces taken away; other columns as they are."""
+    if separator is None or tensor.dtype != tf.string:
+        return tensor
+    ragged = as_ragged(tensor)
+    cut = tf.ragged.map_flat_values(tf.strings.strip, tf.strings.split(ragged.flat_values, separator))
+    return ragged.with_values(cut).merge_dims(1, 2)
 
 
 def _missing(dtype: tf.DType) -> tf.Tensor:
