@@ -47,7 +47,9 @@ def stripped(value: Any) -> Any:
     """The same of a tree of mappings and lists; also `***` for what stands under a name such as `api_key`."""
     if isinstance(value, dict):
         return {
-            without(str(key)): HIDDEN if item and isinstance(item, str) and _NAMES.search(str(key)) else stripped(item)
+            without(key) if isinstance(key, str) else key: HIDDEN
+            if item and isinstance(item, str) and _NAMES.search(str(key))
+            else stripped(item)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):

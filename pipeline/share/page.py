@@ -14,7 +14,6 @@ from markupsafe import Markup
 
 from pipeline.report.page import environment, headline, style, with_marked_keys
 from pipeline.report.profile import read_profile
-from pipeline.report.tuning import read_search
 from pipeline.report.versions import locked, read_versions
 from pipeline.share.credentials import stripped, without
 from pipeline.share.differences import differing, hyperparameters, telling
@@ -60,7 +59,7 @@ def render(data: dict[str, Any], runs: Sequence[SharedRun], logs: Sequence[Seque
         about=[telling(differences, run.number) for run in runs],
         metrics=list(dict.fromkeys(name for run in runs if run.judgement for name in run.judgement.names)),
         differences=differences,
-        hyperparameters=hyperparameters(settings),
+        hyperparameters=hyperparameters([run.used for run in runs]),
         panels=panels,
         version=read_versions(runs[0].folder.path).get("headrace", ""),
     )
@@ -79,7 +78,7 @@ def _panel(run: SharedRun, files: Sequence[LogFile]) -> dict[str, Any]:
         "training": run.training,
         "curves": [],
         "profile": read_profile(folder),
-        "tuning": read_search(folder.directory("Tuner", "best_hyperparameters")),
+        "tuning": run.search,
         "config_text": with_marked_keys(folder.config_text),
         "versions": read_versions(folder.path),
         "locked": locked(folder.path),

@@ -13,11 +13,13 @@ import yaml
 from pipeline.report.judgement import Judgement, grouped, read_judgement
 from pipeline.report.run_folder import RunFolder
 from pipeline.report.training import Training, read_training
+from pipeline.report.tuning import read_search
 from pipeline.report.verdict import Verdict, read_verdict
 from pipeline.share.credentials import stripped, without
 from pipeline.share.differences import flattened
 from pipeline.share.events import Logs, read_logs
 from pipeline.share.find import logs_of
+from trainer.trials import Search
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,21 @@ class SharedRun:
             return {}
         return flattened(tree) if isinstance(tree, dict) else {}
 
+    @cached_property
+    def search(self) -> Search | None:
+        return read_search(self.folder.directory("Tuner", "best_hyperparameters"))
+
+    @property
+    def tuned(self) -> dict[str, str]:
+        """The settings that a search found, which training had in the place of the config's."""
+        best = self.search.best if self.search else None
+        return best.words if best else {}
+
+    @property
+    def used(self) -> dict[str, str]:
+        """All settings as training had them."""
+        return self.settings | {name: f"{words} (tuned)" for name, words in self.tuned.items()}
+
     def plain(self) -> dict[str, Any]:
         """For the script of the page, and for programs: what of the run is numbers, and its settings."""
         record = self.folder.record
@@ -97,6 +114,7 @@ class SharedRun:
             "started": record.started,
             "status": str(record.status),
             "settings": self.settings,
+            "tuned": self.tuned,
             "scalars": [
                 {
                     "split": one.split,

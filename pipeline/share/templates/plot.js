@@ -255,7 +255,7 @@ class Ridges {
       const [begin, end] = [[points[0][0] - 0.5, ground], [points[points.length - 1][0] + 0.5, ground]];
       const path = [begin, ...points, end].map(([px, py], place) => `${place ? 'L' : 'M'}${px.toFixed(1)} ${py.toFixed(1)}`).join('');
       const ridge = svg('path', {d: `${path}Z`, class: `ridge run${this.color}`});
-      ridge.style.setProperty('--share', `${Math.round(18 + 62 * (count > 1 ? at / (count - 1) : 1))}%`);
+      ridge.style.setProperty('--share', `${Math.round(26 + 54 * (count > 1 ? at / (count - 1) : 1))}%`);
       this.picture.append(ridge);
       return {ground, ridge, one};
     });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from components.profile_verdict.result import Change, Split, Verdict
 from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from pipeline.report.versions import write_versions
 from trainer.callbacks.scalars import Scalars
+from trainer.trials import Search
 
 START = 1_700_000_000.0
 EVIL = "</script><script>alert(1)</script>"
@@ -54,6 +56,7 @@ class Pipeline:
         logs: list[dict[str, float]] | None = None,
         trained: bool = True,
         evaluated: bool = True,
+        search: Search | None = None,
     ) -> Path:
         """A run with three epochs (or those of `logs`); returns its folder."""
         folder = self.home / "runs" / run_id
@@ -66,6 +69,9 @@ class Pipeline:
         if evaluated:
             write_evaluation(self._output(record, "Evaluator", "evaluation"), evaluation(shift))
             (self._output(record, "ProfileVerdict", "verdict") / "value").write_text(VERDICT.model_dump_json())
+        if search is not None:
+            best = self._output(record, "Tuner", "best_hyperparameters") / "best_hyperparameters.txt"
+            best.write_text(json.dumps({"headrace": {"search": search.to_plain()}}))
         record.write(folder)
         return folder
 

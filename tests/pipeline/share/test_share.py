@@ -21,6 +21,7 @@ from pipeline.share import write_share
 from pipeline.share.differences import differing, flattened, telling
 from pipeline.share.find import find
 from pipeline.verbs.share import share
+from trainer.trials import Search, Trial
 
 EVIL = "</script><script>alert(1)</script>"
 EVIL_VALUE = "\"><img src=x onerror=alert(2)> it's"
@@ -181,6 +182,17 @@ def test_a_folder_is_replaced_if_it_is_one_of_ours(two: Two, tmp_path: Path) -> 
 
 def test_a_run_given_twice_is_shown_once(two: Two, tmp_path: Path) -> None:
     assert len(written(tmp_path / "page", two()[0], two()[0])["runs"]) == 1
+
+
+def test_what_a_search_found_stands_in_the_place_of_the_configs_value(pipeline: Any, tmp_path: Path) -> None:
+    trials = (
+        Trial(1, {"train.learning_rate": 0.02}, 3, 1.0, 0.5),
+        Trial(2, {"train.learning_rate": 0.03}, 3, 1.0, 0.4),
+    )
+    run = pipeline.add("r-1", search=Search("random", "loss", False, trials))
+    told = written(tmp_path / "page", run)["runs"][0]
+    assert (told["settings"]["train.learning_rate"], told["tuned"]) == ("0.001", {"train.learning_rate": "0.03"})
+    assert "0.03 (tuned)" in (tmp_path / "page" / "index.html").read_text()
 
 
 def test_the_command_prints_the_page(two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
