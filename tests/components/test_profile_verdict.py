@@ -199,6 +199,17 @@ def test_several_steps_in_one_graph_have_markers_that_xprof_finds(tmp_path: Path
     assert together.verdict.xprof_input >= together.verdict.input_bound - 0.02
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("known", [True, False])
+def test_an_epochs_short_last_execution_before_the_range_is_no_part_of_it(tmp_path: Path, known: bool) -> None:
+    """It has steps 41 to 48; a whole one from there would reach step 58, where the range begins."""
+    dataset = healthy() if known else healthy().filter(lambda *_: True)
+    profiled = train_with_profile(dataset, tmp_path / "run", 20, BATCH * STEPS if known else None)
+    assert [(one.step, one.steps) for one in ProfileFacts.read(profiled.model_run).executions] == [(49, 20), (69, 20)]
+    assert profiled.verdict.steps == 40
+    assert len(list(profiled.model_run.rglob("*.xplane.pb"))) == 1
+
+
 def test_judging_leaves_the_files_of_the_artifact_as_they_are(fed: Profiled) -> None:
     before = listing(fed.model_run)
     judge(fed.model_run, fed.train)

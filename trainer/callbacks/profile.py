@@ -90,7 +90,7 @@ class Profile(keras.callbacks.Callback):
         """Start the profiler where the range begins; open the marker."""
         self._offset = batch if self._offset is None else self._offset
         first = self._before + self._reached + 1
-        if self._over or first + self._together <= self._window.first:
+        if self._over or first + self._coming(batch) <= self._window.first:
             return
         if self._active and self._executions and time.perf_counter() - self._ended > PAUSE:
             self._stop()
@@ -142,6 +142,11 @@ class Profile(keras.callbacks.Callback):
             self._epochs,
         )
 
+    def _coming(self, batch: int) -> int:
+        """Steps of the execution that begins at this batch, at most: the epoch's last one may be short."""
+        known = (self.params or {}).get("steps")
+        return self._together if known is None else int(min(self._together, known - batch))
+
     def _steps(self, batch: int) -> int:
         """Steps of this epoch until now. An epoch's last execution may be short, and Keras does not say how short."""
         known = (self.params or {}).get("steps")
@@ -165,6 +170,8 @@ class Profile(keras.callbacks.Callback):
         self._close()  # open where the data ended in the middle of an execution
         if self._active:
             self._active = False
+            if self._executions and self._reached + self._before < self._window.first:
+                self._executions.clear()  # the epoch ended before the range, in an execution that was short
             self._over = bool(self._executions)
             tf.profiler.experimental.stop(save=self._over)
             keep_markers(self._directory, {execution.step for execution in self._executions})
