@@ -7,6 +7,7 @@ HeadraceError
 ├── TrainingError      training cannot start or go on: a hook that is no function, a loss that is not a number
 │   └── TrainingStoppedError  training was asked to end, and can go on from a checkpoint
 ├── RunError           a run could not be carried out: a component failed, another run holds the lock
+├── ServerError        a server cannot be reached, refuses, or fails
 └── MissingDependencyError  something is missing from the machine (what `headrace doctor` looks for)
 """
 
@@ -80,6 +81,14 @@ class TrainingStoppedError(TrainingError):
 
 class RunError(HeadraceError):
     """A run could not be carried out."""
+
+
+class ServerError(HeadraceError):
+    """A server did not do what it was asked to. `status`: of HTTP; None where there was no answer."""
+
+    def __init__(self, what: str, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(what)
 
 
 class MissingDependencyError(HeadraceError):

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from configs.kubeflow_server import ServerConfig
 from configs.section import Name, Section
 
 Count = Annotated[int, Field(gt=0)]
@@ -164,6 +165,8 @@ class KubeflowConfig(Section):
     """Release of the Kubeflow Pipelines server. Settings that it would drop without a word are refused."""
     image_pull_secrets: tuple[Name, ...] = ()
     """Secrets for the registries of the images."""
+    server: ServerConfig = ServerConfig()
+    """Where the API of Kubeflow Pipelines is, for `headrace submit` and the verbs that follow a run."""
     parameters: tuple[Parameter, ...] = ("spans", "epochs")
     """Settings that each run may be given anew: `spans` and `window` of `data`, `epochs` and `steps_per_epoch` of
     `train`."""

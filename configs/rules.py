@@ -14,6 +14,7 @@ from configs import (
     device_rules,
     feature_rules,
     kubeflow_rules,
+    kubeflow_server_rules,
     model_rules,
     service_rules,
     span_rules,
@@ -156,4 +157,5 @@ RULES: tuple[Rule, ...] = (
     *device_rules.RULES,
     *tune_rules.RULES,
     *kubeflow_rules.RULES,
+    *kubeflow_server_rules.RULES,
 )

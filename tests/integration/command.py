@@ -116,7 +116,8 @@ class Going:
 
 def _run_dir(folder: Path, out: str) -> Path | None:
     named = re.search(r"^\d\d:\d\d:\d\d (\S+)  run (\S+)", out, re.MULTILINE)
-    return folder / "runs" / named[1] / "runs" / named[2] if named else None
+    found = folder / "runs" / named[1] / "runs" / named[2] if named else None
+    return found if found and found.is_dir() else None  # a run on a server leaves none here
 
 
 def headrace(folder: Path, *arguments: str, **environment: str) -> Finished:

@@ -1,0 +1,45 @@
+"""`kubeflow.server:` where the API of Kubeflow Pipelines is, and how to enter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from configs.section import Name, Section
+
+Endpoint = Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$")]
+Seconds = Annotated[int, Field(gt=0, le=3600)]
+
+
+class ServerAuth(Section):
+    """What is shown to the server. The secret itself never stands in the config, and is never printed."""
+
+    kind: Literal["none", "in_cluster", "bearer", "cookie"] = "none"
+    """none: nothing. in_cluster: the token that Kubernetes puts into a pod for Kubeflow Pipelines. bearer: a token.
+    cookie: the session cookie of a Dex or OAuth2 proxy, `name=value`, as the browser sends it after the login."""
+    file: Name | None = None
+    """The file that holds the token or the cookie; read anew for every command. For `in_cluster` null is
+    `/var/run/secrets/kubeflow/pipelines/token`."""
+    env: Name | None = None
+    """The environment variable that holds the token or the cookie."""
+
+
+class ServerConfig(Section):
+    """Where the API of Kubeflow Pipelines is, for `headrace submit` and the verbs that follow a run."""
+
+    endpoint: Endpoint | None = None
+    """URL of the API server, or of Kubeflow's gateway with the path before `/apis`, such as
+    `https://kubeflow.example/pipeline`; in a pod `http://ml-pipeline.kubeflow:8888`."""
+    experiment: Name | None = None
+    """The experiment that runs belong to; null: one of the pipeline's name."""
+    auth: ServerAuth = ServerAuth()
+    """What is shown to the server."""
+    verify_tls: bool = True
+    """Whether the server's certificate must be valid."""
+    ca_file: Name | None = None
+    """PEM file with the certificates of the authority that the server's own is checked by; null: the public ones."""
+    timeout_seconds: Seconds = 60
+    """How long one answer may take."""
+    service_account: Name | None = None
+    """The Kubernetes account of the runs' pods; null: the server's default."""

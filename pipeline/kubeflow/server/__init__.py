@@ -1,0 +1,1 @@
+"""Runs on a Kubeflow Pipelines server: submitted, followed, scheduled through its API."""

@@ -1,0 +1,106 @@
+"""A connection to the API of Kubeflow Pipelines.
+
+    server = connect(config.kubeflow.server, config.kubeflow.namespace)
+    run = server.read("find the run", server.runs.run_service_get_run, run_id)
+
+Requests that only read are tried again where the server fails for a moment; requests that change something are sent
+once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import kfp_server_api as api
+
+from configs.errors import ConfigError, Problem, ServerError
+from configs.kubeflow_server import ServerConfig
+from pipeline.kubeflow.server import access
+from pipeline.kubeflow.server.faults import told, unclear
+
+WAITS = (0.5, 2.0)
+"""Seconds before each further try of a request that only reads."""
+
+
+class Connection:
+    """The services of the API, and the two ways to ask them."""
+
+    def __init__(self, endpoint: str, client: Any, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.endpoint, self._sleep = endpoint, sleep
+        self.runs = api.RunServiceApi(client)
+        self.experiments = api.ExperimentServiceApi(client)
+        self.pipelines = api.PipelineServiceApi(client)
+        self.uploads = api.PipelineUploadServiceApi(client)
+        self.recurring = api.RecurringRunServiceApi(client)
+        self.health = api.HealthzServiceApi(client)
+
+    def read(self, what: str, ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Ask, and ask again where the server failed. what: for the message of a ServerError."""
+        for wait in WAITS:
+            try:
+                return self.change(what, ask, *args, **kwargs)
+            except ServerError as error:
+                if not unclear(error) or "timeout_seconds" in str(error):
+                    raise
+                self._sleep(wait)
+        return self.change(what, ask, *args, **kwargs)
+
+    def change(self, what: str, ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Ask once."""
+        with told(self.endpoint, what), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ask(*args, **kwargs)
+
+    def namespace(self, chosen: str) -> str | None:
+        """The namespace to name in requests: only a server of many users wants to be told one."""
+        health = self.read("ask how it is", self.health.healthz_service_get_healthz)
+        return chosen if health.multi_user else None
+
+
+class _Client(api.ApiClient):
+    """Gives every request a time limit, and follows no server to a login page."""
+
+    def __init__(self, configuration: Any, cookie: str | None, timeout: int) -> None:
+        super().__init__(configuration, cookie=cookie)
+        self._timeout = timeout
+
+    def request(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs["_request_timeout"] = kwargs.get("_request_timeout") or (min(self._timeout, 10), self._timeout)
+        return super().request(*args, **kwargs)
+
+    def deserialize(self, response: Any, response_type: Any) -> Any:
+        """Refuse what is no JSON, of which the client would make an empty object: a login page, another server."""
+        json.loads(response.data)
+        return super().deserialize(response, response_type)
+
+
+def connect(settings: ServerConfig, environ: Mapping[str, str] = os.environ) -> Connection:
+    """Raises ConfigError if the address, the secret or the file of the authority is missing. Asks nothing yet."""
+    if settings.endpoint is None:
+        what = "name the address of the Kubeflow Pipelines server, such as https://kubeflow.example/pipeline"
+        raise ConfigError(Problem("kubeflow.server.endpoint", what))
+    found = access.secret(settings.auth, environ)
+    configuration = api.Configuration(host=settings.endpoint.rstrip("/"))
+    configuration.verify_ssl = settings.verify_tls
+    configuration.ssl_ca_cert = _authority(settings)
+    configuration.retries = False
+    cookie = found if settings.auth.kind == "cookie" else None
+    if found is not None and cookie is None:
+        configuration.api_key["authorization"] = found
+        configuration.api_key_prefix["authorization"] = "Bearer"
+    return Connection(configuration.host, _Client(configuration, cookie, settings.timeout_seconds))
+
+
+def _authority(settings: ServerConfig) -> str | None:
+    if settings.ca_file is None:
+        return None
+    file = Path(settings.ca_file).expanduser()
+    if not file.is_file():
+        raise ConfigError(Problem("kubeflow.server.ca_file", f"{file} is not there"))
+    return str(file)

@@ -1,0 +1,91 @@
+"""What goes wrong between here and the server, in words for users."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+
+import urllib3
+from kfp_server_api.exceptions import ApiException
+
+from configs.errors import ServerError
+
+NOT_FOUND = 404
+LONGEST = 600
+"""Characters of a server's own words that are passed on."""
+_ADVICE = {
+    401: "the token or cookie is missing, wrong or expired; see kubeflow.server.auth",
+    403: "this account may not do that; see kubeflow.server.auth, and the rights in the namespace",
+}
+
+
+@contextlib.contextmanager
+def told(endpoint: str, what: str) -> Iterator[None]:
+    """Turn every fault of a request into a ServerError. what: such as `submit the run`."""
+    try:
+        yield
+    except ApiException as error:
+        raise _answered(endpoint, what, error) from None
+    except urllib3.exceptions.HTTPError as error:
+        raise ServerError(f"{endpoint}: cannot {what}: {_cause(error)}") from None
+    except ValueError as error:  # an answer of another shape: not this API
+        raise ServerError(f"{endpoint}: cannot {what}: this is no answer of Kubeflow Pipelines ({error})") from None
+
+
+def unclear(error: ServerError) -> bool:
+    """Whether the server may have done what it was asked to all the same."""
+    return error.status is None or error.status >= 500
+
+
+def _answered(endpoint: str, what: str, error: ApiException) -> ServerError:
+    if not error.status:
+        return ServerError(f"{endpoint}: cannot {what}: {_tls(str(error.reason))}")
+    if 300 <= error.status < 400:
+        return ServerError(
+            f"{endpoint}: cannot {what}: the server sends to a login page (HTTP {error.status});"
+            " see kubeflow.server.auth",
+            error.status,
+        )
+    words = _words(error.body) or error.reason or ""
+    advice = _ADVICE.get(error.status)
+    told_by = f"HTTP {error.status}" + (f": {words}" if words else "")
+    return ServerError(f"{endpoint}: cannot {what}: {told_by}" + (f"\n  {advice}" if advice else ""), error.status)
+
+
+def _words(body: str | bytes | None) -> str:
+    """What the server says, without the stack of its code."""
+    if not body:
+        return ""
+    text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    with contextlib.suppress(ValueError):
+        fields = json.loads(text)
+        if isinstance(fields, dict):
+            text = str(fields.get("message") or fields.get("error_message") or fields.get("error") or "")
+    if text.lstrip().startswith("<"):
+        return ""
+    return re.sub(r"\s+", " ", text).strip()[:LONGEST]
+
+
+def _cause(error: urllib3.exceptions.HTTPError) -> str:
+    if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
+        return "it cannot be reached in time; is the address right, and the way to it open?"
+    if isinstance(error, urllib3.exceptions.TimeoutError):
+        return "no answer in kubeflow.server.timeout_seconds"
+    if isinstance(error, urllib3.exceptions.SSLError):
+        return _tls(str(error))
+    if isinstance(error, urllib3.exceptions.ProtocolError):
+        return "it broke off the connection"
+    return f"it cannot be reached ({_last_part(str(error)) or type(error).__name__})"
+
+
+def _last_part(text: str) -> str:
+    return text.rsplit(": ", 1)[-1].strip()
+
+
+def _tls(text: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        hint = "name the authority as kubeflow.server.ca_file"
+        return f"its certificate is not trusted ({_last_part(text)}); {hint}"
+    return f"no secure connection ({_last_part(text)})"

@@ -1,0 +1,30 @@
+"""Lists of the API: page by page, by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pipeline.kubeflow.server.connection import Connection
+
+PAGE = 100
+EQUALS = 1
+"""The number of the operation in the API's filters."""
+
+
+def every(server: Connection, what: str, ask: Callable[..., Any], key: str, *args: Any, **kwargs: Any) -> list[Any]:
+    """All that a list method finds, over its pages. key: of the list in the answer."""
+    found: list[Any] = []
+    token = ""
+    while True:
+        answer = server.read(what, ask, *args, **kwargs, page_size=PAGE, page_token=token)
+        found += getattr(answer, key) or []
+        token = answer.next_page_token or ""
+        if not token:
+            return found
+
+
+def named(name: str) -> str:
+    """The filter for one name."""
+    return json.dumps({"predicates": [{"operation": EQUALS, "key": "display_name", "stringValue": name}]})

@@ -1,0 +1,63 @@
+"""The server as one pipeline sees it: its connection, namespace and experiment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from configs.config import PipelineConfig
+from configs.errors import RunError
+from pipeline.kubeflow.server import runs
+from pipeline.kubeflow.server.connection import Connection, connect
+from pipeline.kubeflow.server.versions import tasks_of
+
+
+@dataclass(frozen=True)
+class Session:
+    """`namespace`: None on a server of one user."""
+
+    config: PipelineConfig
+    server: Connection
+    namespace: str | None
+
+    @classmethod
+    def of(cls, config: PipelineConfig) -> Session:
+        """Connect to the server that the config names."""
+        server = connect(config.kubeflow.server)
+        return cls(config, server, server.namespace(config.kubeflow.namespace))
+
+    @property
+    def pipeline(self) -> str:
+        return self.config.pipeline.name
+
+    @property
+    def experiment(self) -> str:
+        return self.config.kubeflow.server.experiment or self.pipeline
+
+    def experiment_id(self) -> str | None:
+        """None if there is no such experiment yet."""
+        return runs.find_experiment(self.server, self.experiment, self.namespace)
+
+    def run(self, name: str | None) -> Any:
+        """A run by its name or id; None: the newest. Raises RunError if there is none."""
+        return runs.find_run(self.server, self.experiment_id(), name)
+
+    def runs(self, limit: int) -> list[Any]:
+        """The experiment's runs, the newest first."""
+        experiment_id = self.experiment_id()
+        if experiment_id is None:
+            raise RunError(f"{self.server.endpoint}: there is no experiment {self.experiment}; nothing was submitted")
+        return runs.newest(self.server, experiment_id, limit)
+
+    def tasks(self, run: Any) -> dict[str, Any]:
+        """The tasks of a run's graph."""
+        chosen = run.pipeline_version_reference
+        if chosen is None:
+            specification = run.pipeline_spec or {}
+            tasks: dict[str, Any] = specification.get("root", {}).get("dag", {}).get("tasks", {})
+            return tasks
+        return tasks_of(self.server, chosen.pipeline_id, chosen.pipeline_version_id)
+
+    def link(self, run: Any) -> str:
+        """The run's page in Kubeflow's interface, where that is served at the endpoint."""
+        return f"{self.server.endpoint}/#/runs/details/{run.run_id}"

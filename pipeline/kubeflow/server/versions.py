@@ -1,0 +1,130 @@
+"""The pipeline on the server: a version for each content, uploaded once."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import kfp_server_api as api
+import yaml
+
+from configs.errors import ServerError
+from pipeline.kubeflow.server.connection import Connection
+from pipeline.kubeflow.server.faults import NOT_FOUND, unclear
+from pipeline.kubeflow.server.listing import every, named
+
+DIGITS = 16
+"""Of the content's SHA-256 in a version's name."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """What a run is started from. `uploaded`: it was not there before."""
+
+    pipeline_id: str
+    version_id: str
+    name: str
+    uploaded: bool
+
+
+def without_cache(text: str) -> str:
+    """The compiled pipeline with every task's cache off."""
+    documents = list(yaml.safe_load_all(text))
+    for task in documents[0]["root"]["dag"]["tasks"].values():
+        task["cachingOptions"] = {}
+    return yaml.safe_dump_all(documents, sort_keys=True)
+
+
+def version_name(pipeline: str, text: str) -> str:
+    """The name of the version with this content."""
+    return f"{pipeline}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
+
+
+def find_pipeline(server: Connection, name: str, namespace: str | None) -> str | None:
+    """The id of the pipeline of that name; None if there is none."""
+    found = every(
+        server,
+        "find the pipeline",
+        server.pipelines.pipeline_service_list_pipelines,
+        "pipelines",
+        **_in(namespace),
+        filter=named(name),
+    )
+    return found[0].pipeline_id if found else None
+
+
+def ensure_version(server: Connection, name: str, text: str, namespace: str | None) -> Version:
+    """The version with this content: the one that is there, else a new one."""
+    pipeline_id = find_pipeline(server, name, namespace) or _create(server, name, namespace)
+    wanted = version_name(name, text)
+    found = _find_version(server, pipeline_id, wanted)
+    if found is not None:
+        return Version(pipeline_id, found, wanted, uploaded=False)
+    return Version(pipeline_id, _upload(server, pipeline_id, wanted, text), wanted, uploaded=True)
+
+
+def tasks_of(server: Connection, pipeline_id: str, version_id: str) -> dict[str, Any]:
+    """The tasks of a version's graph, as compiled; empty where the version is no longer there."""
+    try:
+        version = server.read(
+            "read the pipeline version", server.pipelines.pipeline_service_get_pipeline_version, pipeline_id, version_id
+        )
+    except ServerError as error:
+        if error.status == NOT_FOUND:
+            return {}
+        raise
+    specification = version.pipeline_spec or {}
+    specification = specification.get("pipeline_spec", specification)
+    tasks: dict[str, Any] = specification.get("root", {}).get("dag", {}).get("tasks", {})
+    return tasks
+
+
+def _create(server: Connection, name: str, namespace: str | None) -> str:
+    body = api.V2beta1Pipeline(display_name=name, **_in(namespace))
+    try:
+        made = server.change("make the pipeline", server.pipelines.pipeline_service_create_pipeline, body)
+    except ServerError as error:
+        found = find_pipeline(server, name, namespace) if _may_be_there(error) else None
+        if found is None:
+            raise
+        return found
+    return str(made.pipeline_id)
+
+
+def _find_version(server: Connection, pipeline_id: str, name: str) -> str | None:
+    ask = server.pipelines.pipeline_service_list_pipeline_versions
+    found = every(server, "find the pipeline version", ask, "pipeline_versions", pipeline_id, filter=named(name))
+    return found[0].pipeline_version_id if found else None
+
+
+def _upload(server: Connection, pipeline_id: str, name: str, text: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "pipeline.yaml"
+        file.write_text(text, encoding="utf-8")
+        try:
+            made = server.change(
+                "upload the pipeline",
+                server.uploads.upload_pipeline_version,
+                str(file),
+                name=name,
+                display_name=name,
+                pipelineid=pipeline_id,
+            )
+        except ServerError as error:
+            found = _find_version(server, pipeline_id, name) if _may_be_there(error) else None
+            if found is None:
+                raise
+            return found
+    return str(made.pipeline_version_id)
+
+
+def _may_be_there(error: ServerError) -> bool:
+    """After a fault in which it was made, or because another command made it in the meantime."""
+    return unclear(error) or error.status in (400, 409)
+
+
+def _in(namespace: str | None) -> dict[str, str]:
+    return {} if namespace is None else {"namespace": namespace}

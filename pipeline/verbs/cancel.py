@@ -1,0 +1,29 @@
+"""`headrace cancel`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.environment import prepare, quiet
+from pipeline.verbs.options import config_options, load, told
+
+
+@click.command()
+@config_options
+@click.argument("run")
+@told
+def cancel(config: Path, profile: str | None, overrides: tuple[str, ...], run: str) -> None:
+    """End RUN (a name or id) of CONFIG's pipeline on Kubeflow."""
+    prepare()
+    loaded = load(config, profile, overrides, data=False)
+    with quiet():
+        from pipeline.kubeflow.server.runs import cancel as end
+        from pipeline.kubeflow.server.session import Session
+    session = Session.of(loaded.config)
+    found = session.run(run)
+    if end(session.server, found):
+        click.echo(f"run       {found.display_name}  is being cancelled")
+    else:
+        click.echo(f"run       {found.display_name}  had ended: {found.state.lower()}")

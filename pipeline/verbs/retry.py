@@ -1,0 +1,27 @@
+"""`headrace retry`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.environment import prepare, quiet
+from pipeline.verbs.options import config_options, load, told
+
+
+@click.command()
+@config_options
+@click.argument("run")
+@told
+def retry(config: Path, profile: str | None, overrides: tuple[str, ...], run: str) -> None:
+    """Go on with RUN (a name or id) of CONFIG's pipeline on Kubeflow, from the tasks that failed."""
+    prepare()
+    loaded = load(config, profile, overrides, data=False)
+    with quiet():
+        from pipeline.kubeflow.server.runs import retry as go_on
+        from pipeline.kubeflow.server.session import Session
+    session = Session.of(loaded.config)
+    found = session.run(run)
+    go_on(session.server, found)
+    click.echo(f"run       {found.display_name}  goes on from what failed")

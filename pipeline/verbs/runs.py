@@ -1,0 +1,34 @@
+"""`headrace runs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pipeline.environment import prepare, quiet
+from pipeline.verbs.options import config_options, load, told
+
+
+@click.command()
+@config_options
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="How many.")
+@told
+def runs(config: Path, profile: str | None, overrides: tuple[str, ...], limit: int) -> None:
+    """List the runs of CONFIG's pipeline on Kubeflow, the newest first."""
+    prepare()
+    loaded = load(config, profile, overrides, data=False)
+    with quiet():
+        from pipeline.kubeflow.server.session import Session
+    found = Session.of(loaded.config).runs(limit)
+    width = max((len(run.display_name) for run in found), default=0)
+    for run in found:
+        click.echo(_line(run, width))
+    if not found:
+        click.echo("no runs yet")
+
+
+def _line(run: Any, width: int) -> str:
+    state = str(run.state or "unknown").lower()
+    return f"{run.created_at:%Y-%m-%d %H:%M:%S}Z  {state:<9}  {run.display_name:<{width}}  {run.run_id}"

@@ -1,0 +1,61 @@
+"""`headrace status`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.environment import prepare, quiet
+from pipeline.verbs.options import config_options, load, told
+
+if TYPE_CHECKING:
+    from pipeline.kubeflow.server.session import Session
+    from pipeline.local.record import RunRecord
+
+
+@click.command()
+@config_options
+@click.argument("run", required=False)
+@click.option("--watch", is_flag=True, help="Stay until the run has ended.")
+@told
+def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: str | None, watch: bool) -> None:
+    """Show where RUN (a name or id; by default the newest) of CONFIG's pipeline stands on Kubeflow."""
+    prepare()
+    loaded = load(config, profile, overrides, data=False)
+    with quiet():
+        from pipeline.kubeflow.server.session import Session
+        from pipeline.kubeflow.server.watch import show
+    session = Session.of(loaded.config)
+    found = session.run(run)
+    if watch:
+        sys.exit(watch_to_the_end(session, found))
+    from pipeline.terminal import open_display
+
+    with open_display() as display:
+        shown = show(session, found, display)
+    sys.exit(last_words(shown))
+
+
+def watch_to_the_end(session: Session, run: Any) -> int:
+    """Follow the run; the status to exit with."""
+    from pipeline.kubeflow.server.watch import follow
+    from pipeline.terminal import open_display
+
+    with open_display() as display:
+        shown = follow(session, run, display)
+    return last_words(shown)
+
+
+def last_words(shown: RunRecord) -> int:
+    """How the run stands, in a word; 1 where it failed or was cancelled."""
+    from pipeline.local.record import Status
+
+    failed = [node.id for node in shown.nodes if node.status is Status.FAILED]
+    what = f": {', '.join(failed)}" if failed else ""
+    click.echo(f"run       {shown.run_id}  {shown.status}{what}")
+    if shown.error:
+        click.echo(shown.error, err=True)
+    return int(shown.status in (Status.FAILED, Status.INTERRUPTED))

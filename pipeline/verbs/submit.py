@@ -1,0 +1,53 @@
+"""`headrace submit`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pipeline.environment import prepare, quiet
+from pipeline.verbs.options import config_options, load, told
+
+if TYPE_CHECKING:
+    from pipeline.kubeflow.server.runs import Submitted
+    from pipeline.kubeflow.server.session import Session
+
+
+@click.command()
+@config_options
+@click.option(
+    "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="Give the run a setting of its own."
+)
+@click.option("--name", metavar="NAME", help="The run's name; by default one made of the pipeline's content.")
+@click.option("--again", is_flag=True, help="Make another run where there is one of the same content or name.")
+@click.option("--cache/--no-cache", default=True, help="Whether Kubeflow may reuse what earlier runs made.")
+@click.option("--watch", is_flag=True, help="Stay until the run has ended.")
+@told
+def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch: bool, **chosen: Any) -> None:
+    """Run the pipeline of CONFIG on Kubeflow. The same command never makes a second run."""
+    prepare()
+    loaded = load(config, profile, overrides, data=False)
+    with quiet():
+        from pipeline.kubeflow.server.session import Session
+        from pipeline.kubeflow.server.submission import submit as send
+    session = Session.of(loaded.config)
+    with quiet():
+        version, done = send(session, **chosen)
+    click.echo(f"version   {version.name}{' (new)' if version.uploaded else ''}")
+    _tell(session, done)
+    if watch:
+        from pipeline.verbs.status import watch_to_the_end
+
+        sys.exit(watch_to_the_end(session, done.run))
+
+
+def _tell(session: Session, done: Submitted) -> None:
+    run = done.run
+    click.echo(f"run       {run.display_name}  {run.run_id}")
+    click.echo(f"see       {session.link(run)}")
+    if not done.made:
+        more = "; `headrace retry` goes on from what failed" if run.state in ("FAILED", "CANCELED") else ""
+        click.echo(f"This run was there already ({str(run.state).lower()}){more}; --again makes another.")

@@ -1,0 +1,227 @@
+"""The verbs that submit and follow runs, against the API server of a stock Kubeflow Pipelines release."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from command import ROOT, Finished, headrace
+from kfp_server import BuildError, Server, build, serving
+
+CONFIG = "configs/taxi.yaml"
+IMAGE = "kubeflow.image=registry.example/headrace:1"
+experiments = (f"experiment-{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    try:
+        binary = build(tmp_path_factory.mktemp("kfp_backend"))
+    except BuildError as reason:
+        pytest.skip(str(reason))
+    with serving(binary) as server:
+        yield server
+
+
+class Kubeflow:
+    """The command against one experiment of the server."""
+
+    def __init__(self, server: Server, experiment: str) -> None:
+        self.server, self.experiment = server, experiment
+
+    def __call__(self, verb: str, *arguments: str, code: int = 0) -> Finished:
+        settings = (
+            IMAGE,
+            f"kubeflow.server.endpoint={self.server.url}",
+            f"kubeflow.server.experiment={self.experiment}",
+        )
+        options = [part for setting in settings for part in ("--set", setting)]
+        done = headrace(ROOT, verb, CONFIG, *arguments, *options)
+        assert done.code == code, done.out + done.err
+        return done
+
+    def runs(self) -> list[Any]:
+        found = self.server.get("/apis/v2beta1/runs?page_size=200").get("runs", [])
+        experiments = self.server.get("/apis/v2beta1/experiments?page_size=200")["experiments"]
+        ids = {one["experiment_id"] for one in experiments if one["display_name"] == self.experiment}
+        return [run for run in found if run["experiment_id"] in ids]
+
+    def versions(self) -> list[Any]:
+        (pipeline,) = self.server.get("/apis/v2beta1/pipelines")["pipelines"]
+        path = f"/apis/v2beta1/pipelines/{pipeline['pipeline_id']}/versions?page_size=200"
+        return list(self.server.get(path)["pipeline_versions"])
+
+
+@pytest.fixture
+def kubeflow(server: Server) -> Kubeflow:
+    return Kubeflow(server, next(experiments))
+
+
+def name_of(done: Finished) -> str:
+    return done.ending("run").split()[0]
+
+
+def post(server: Server, path: str, body: Any) -> None:
+    request = urllib.request.Request(
+        server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
+    )
+    urllib.request.urlopen(request, timeout=30).close()
+
+
+def report(server: Server, run_id: str, phase: str, nodes: dict[str, tuple[str, str, int, int]]) -> None:
+    """What the persistence agent tells of a workflow. nodes: by id: name shown, phase, first and last second."""
+    workflow = server.workflow(run_id)
+    now = int(time.time())
+    workflow["metadata"].setdefault("uid", run_id)
+    workflow["metadata"].setdefault("namespace", "kubeflow")
+    workflow["metadata"]["labels"]["pipeline/runid"] = run_id
+    workflow["status"] = {
+        "phase": phase,
+        "startedAt": stamp(now),
+        **({"finishedAt": stamp(now + 60)} if phase in ("Succeeded", "Failed") else {}),
+        "nodes": {
+            node: {
+                "id": node,
+                "name": f"{workflow['metadata']['name']}.root.{node}",
+                "displayName": shown,
+                "type": "Pod" if shown == "executor" else "DAG",
+                "phase": state,
+                "templateName": "system-container-executor",
+                "startedAt": stamp(now + first),
+                **({"finishedAt": stamp(now + last)} if state != "Running" else {}),
+            }
+            for node, (shown, state, first, last) in nodes.items()
+        },
+    }
+    post(server, "/apis/v2beta1/workflows", json.dumps(workflow))
+
+
+def stamp(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+@pytest.mark.slow
+def test_a_submitted_run_has_its_parameters_root_and_version(kubeflow: Kubeflow) -> None:
+    done = kubeflow("submit", "--parameter", "epochs=3", "--parameter", "spans=2..4")
+    (run,) = kubeflow.runs()
+    assert run["run_id"] in done.out
+    assert run["display_name"] == name_of(done)
+    assert run["runtime_config"] == {
+        "parameters": {"epochs": 3, "spans": "2..4"},
+        "pipeline_root": "minio://mlpipeline/v2/artifacts",
+    }
+    version = next(
+        one
+        for one in kubeflow.versions()
+        if one["pipeline_version_id"] == run["pipeline_version_reference"]["pipeline_version_id"]
+    )
+    assert done.ending("version").split()[0] == version["name"]
+
+
+@pytest.mark.slow
+def test_the_same_command_makes_no_second_run_and_no_second_version(kubeflow: Kubeflow) -> None:
+    first = kubeflow("submit")
+    versions = kubeflow.versions()
+    second = kubeflow("submit")
+    assert "was there already" in second.out
+    assert "(new)" not in second.out
+    assert name_of(second) == name_of(first)
+    assert kubeflow.versions() == versions
+    assert len(kubeflow.runs()) == 1
+
+
+@pytest.mark.slow
+def test_other_content_makes_another_version_and_run(kubeflow: Kubeflow) -> None:
+    kubeflow("submit")
+    before = len(kubeflow.versions())
+    done = kubeflow("submit", "--set", "train.epochs=9")
+    assert "(new)" in done.out
+    assert len(kubeflow.versions()) == before + 1
+    assert len(kubeflow.runs()) == 2
+
+
+@pytest.mark.slow
+def test_again_makes_another_run_of_the_same(kubeflow: Kubeflow) -> None:
+    names = [name_of(kubeflow("submit", *more)) for more in ((), ("--again",), ("--again",))]
+    assert names[1:] == [f"{names[0]}-2", f"{names[0]}-3"]
+    assert sorted(run["display_name"] for run in kubeflow.runs()) == names
+
+
+@pytest.mark.slow
+def test_a_name_taken_by_other_content_is_refused(kubeflow: Kubeflow) -> None:
+    kubeflow("submit", "--name", "nightly")
+    assert "was there already" in kubeflow("submit", "--name", "nightly").out
+    done = kubeflow("submit", "--name", "nightly", "--parameter", "epochs=7", code=1)
+    assert "there is a run nightly already, of other content" in done.err
+    assert len(kubeflow.runs()) == 1
+
+
+@pytest.mark.slow
+def test_without_cache_no_task_of_the_version_may_be_reused(kubeflow: Kubeflow) -> None:
+    done = kubeflow("submit", "--no-cache")
+    name = done.ending("version").split()[0]
+    specification = next(one for one in kubeflow.versions() if one["name"] == name)["pipeline_spec"]
+    tasks = specification.get("pipeline_spec", specification)["root"]["dag"]["tasks"]
+    assert tasks
+    assert all(not task.get("cachingOptions", {}).get("enableCache") for task in tasks.values())
+
+
+@pytest.mark.slow
+def test_status_tells_each_component_s_state(kubeflow: Kubeflow) -> None:
+    kubeflow("submit")
+    (run,) = kubeflow.runs()
+    assert "no run nowhere" in kubeflow("status", "nowhere", code=1).err
+    nodes = {
+        "a": ("spans", "Succeeded", 0, 9),
+        "b": ("executor", "Succeeded", 2, 9),
+        "c": ("examplegen", "Succeeded", 10, 11),
+        "d": ("executor", "Skipped", 10, 10),
+        "e": ("statisticsgen", "Running", 12, 0),
+    }
+    report(kubeflow.server, run["run_id"], "Running", nodes)
+    shown = [line.split()[1:] for line in kubeflow("status").lines]
+    assert ["Spans", "done", "9.0", "s"] in shown
+    assert ["ExampleGen", "cached", "1.0", "s"] in shown
+    assert ["StatisticsGen", "running"] in shown
+    nodes["e"] = ("statisticsgen", "Failed", 12, 20)
+    report(kubeflow.server, run["run_id"], "Failed", nodes)
+    done = kubeflow("status", run["run_id"], code=1)
+    assert done.lines[-1] == f"run       {run['display_name']}  failed: StatisticsGen"
+    assert any(line.split()[1:] == ["Trainer", "skipped"] for line in done.lines)
+
+
+@pytest.mark.slow
+def test_a_failed_run_goes_on_and_a_finished_one_does_not(kubeflow: Kubeflow) -> None:
+    name = name_of(kubeflow("submit"))
+    (run,) = kubeflow.runs()
+    assert "only what failed or was cancelled" in kubeflow("retry", name, code=1).err
+    report(kubeflow.server, run["run_id"], "Failed", {"a": ("spans", "Failed", 0, 9)})
+    assert "`headrace retry` goes on" in kubeflow("submit").out
+    kubeflow("retry", name)
+    (run,) = kubeflow.runs()
+    assert run["state"] == "RUNNING"
+
+
+@pytest.mark.slow
+def test_a_cancelled_run_is_ended_once(kubeflow: Kubeflow) -> None:
+    name = name_of(kubeflow("submit"))
+    assert "is being cancelled" in kubeflow("cancel", name).out
+    (run,) = kubeflow.runs()
+    assert run["state"] == "CANCELING"
+    assert kubeflow.server.workflow(run["run_id"])["spec"]["activeDeadlineSeconds"] == 0
+    assert [line.split()[2] for line in kubeflow("runs").lines] == ["canceling"]
+
+
+@pytest.mark.slow
+def test_a_run_deleted_underneath_is_told(kubeflow: Kubeflow) -> None:
+    kubeflow("submit")
+    (run,) = kubeflow.runs()
+    request = urllib.request.Request(f"{kubeflow.server.url}/apis/v2beta1/runs/{run['run_id']}", method="DELETE")
+    urllib.request.urlopen(request, timeout=30).close()
+    for verb in ("status", "cancel", "retry"):
+        assert f"no run {run['run_id']}" in kubeflow(verb, run["run_id"], code=1).err
