@@ -136,6 +136,7 @@ def test_slices_are_compared_by_any_metric(browser: Browser, folder: Path) -> No
 
 def test_weights_are_drawn_for_each_epoch_and_run(browser: Browser, folder: Path) -> None:
     with opened(browser, folder) as page:
+        page.page.wait_for_selector("#histogram-plots .ridge")
         first = page.page.locator("#histogram-plots figure").first
         assert page.page.locator("#histogram-plots figure").count() == 4
         assert first.locator(".ridge").count() == 3
@@ -144,6 +145,7 @@ def test_weights_are_drawn_for_each_epoch_and_run(browser: Browser, folder: Path
         first.locator("svg").hover(position={"x": 100, "y": 61})
         assert "epoch 1" in first.text_content()
         page.page.locator("#histogram-controls select").select_option("1")
+        page.page.wait_for_selector("#histogram-plots .ridge.run1")
         assert page.page.locator("#histogram-plots .ridge.run1").count() == 12
 
 
@@ -160,8 +162,8 @@ def test_names_from_data_are_shown_as_they_are(browser: Browser, folder: Path) -
 def test_all_parts_of_a_run_are_there(browser: Browser, folder: Path) -> None:
     with opened(browser, folder) as page:
         page.page.locator("#overview a", has_text="20260102-000000").click()
-        second = page.page.locator("#run-2")
-        assert second.get_attribute("open") is not None
+        second = page.page.locator("#run-2[open]")
+        second.wait_for()
         text = second.inner_text()
         for part in ("Evaluation", "Profile", "input-bound", "train.input.cache", "Config", "tensorflow"):
             assert part in text
