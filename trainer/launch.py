@@ -49,6 +49,8 @@ def launch(job: Job) -> None:
             told = json.loads(result.read_text())
             stopped = told["kind"] == TrainingStoppedError.__name__
             raise (TrainingStoppedError if stopped else TrainingError)(told["message"])
+    if code == -signal.SIGTERM:  # before it could heed that, or without a place for checkpoints
+        raise TrainingStoppedError("training was stopped by SIGTERM, and nothing new is kept of it")
     if code:
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
         memory = ". The machine may have run out of memory: lower `train.batch_size`" if code == -signal.SIGKILL else ""

@@ -10,19 +10,21 @@ import json
 import math
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
 import keras_tuner
 from keras_tuner.engine import base_tuner
-from keras_tuner.errors import FailedTrialError
+from keras_tuner.errors import FailedTrialError, FatalError
 
-from configs.errors import TrainingError
+from configs.errors import TrainingError, TrainingStoppedError
 from configs.tune import HIGHER_IS_BETTER, TuneConfig
 from trainer.history import FILE
 from trainer.job import Job
 from trainer.launch import launch
+from trainer.out_of_memory import out_of_memory_told
 from trainer.run import train
 from trainer.search_space import space, values
 from trainer.strategy import Choice, choose, look
@@ -76,15 +78,22 @@ class Tuner(base_tuner.BaseTuner):
         return Search(self.tune.algorithm, self.metric, self.better_is_higher, tuple(self.done))
 
     def run_trial(self, trial: Any, *_: Any, **__: Any) -> dict[str, float]:
-        """Train with the trial's values. Raises FailedTrialError where the training fails, or ends without a number."""
+        """Train with the trial's values. Raises FailedTrialError where the training fails or ends without a number, and
+        FatalError where it was asked to end.
+        """
         hyperparameters = trial.hyperparameters.values
         chosen = values(hyperparameters)
         epochs = int(hyperparameters.get("tuner/epochs", self.epochs))
         began, score, failure = time.perf_counter(), None, ""
         try:
             score = self._train(chosen, epochs, Path(self.get_trial_dir(trial.trial_id)) / "run")
+        except TrainingStoppedError as error:
+            raise FatalError(str(error)) from error  # all else KerasTuner takes for a failed trial
         except TrainingError as error:
             failure = str(error)
+        except Exception as error:  # these values do not go, or the user's own code has a mistake
+            traceback.print_exc()
+            failure = f"{type(error).__name__}: {error}"
         seconds = time.perf_counter() - began
         self.done.append(Trial(len(self.done) + 1, chosen, epochs, seconds, score, failure))
         self._tell(self.done[-1])
@@ -155,5 +164,6 @@ class Tuner(base_tuner.BaseTuner):
 def _run(job: Job, choice: Choice) -> None:
     if choice.distributed:
         launch(job)
-    else:
+        return
+    with out_of_memory_told(job.sections.train):
         train(job, choice)

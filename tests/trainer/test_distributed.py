@@ -15,7 +15,8 @@ import h5py
 import numpy as np
 import pytest
 
-from configs.errors import TrainingError
+from configs.errors import TrainingError, TrainingStoppedError
+from trainer import launch
 from trainer.fitting import WEIGHTS
 from trainer.job import Job
 from trainer.launch import SHARED
@@ -115,6 +116,17 @@ def test_the_processes_own_error_reaches_the_trainer_as_it_is(
     monkeypatch.setenv(VIRTUAL, "2")
     with pytest.raises(TrainingError, match=r"^the loss became (nan|inf) in step"):
         run_fn(prepared("binary").fn_args(tmp_path, strategy="mirrored", **{**TRAIN, "learning_rate": 1e38}))
+
+
+def test_training_that_sigterm_ends_before_it_could_keep_anything_counts_as_stopped(
+    prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_: list[str]) -> int:
+        return subprocess.run(["sh", "-c", "kill -TERM $$"], check=False).returncode
+
+    monkeypatch.setattr(launch, "_run", killed)
+    with pytest.raises(TrainingStoppedError, match="stopped by SIGTERM"):
+        launch.launch(Job.of(prepared("binary").fn_args(tmp_path)))
 
 
 def test_killing_the_trainer_ends_the_process_of_its_training(

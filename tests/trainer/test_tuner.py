@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
+from keras_tuner.errors import FatalError
 from tfx.components.tuner import executor
 from tfx.dsl.components.base import base_executor
 from tfx.types import standard_artifacts
 
-from configs.errors import TrainingError
+from configs.errors import TrainingError, TrainingStoppedError
 from configs.tune import TuneConfig
+from trainer import run
 from trainer.job import Job
-from trainer.run import run_fn
 from trainer.trials import Search
 
 Prepare = Callable[[str], Any]
@@ -107,6 +109,42 @@ def test_search_of_failures_alone_says_why(prepared: Prepare, tmp_path: Path) ->
         search(prepared("regression"), tmp_path, max_trials=2, parameters=parameters)
 
 
+def test_trial_that_fails_in_another_way_counts_as_failed_with_its_reason(
+    prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = "OOM when allocating tensor with shape[4,16] and type float on /device:GPU:0 by allocator"
+    reasons = [tf.errors.ResourceExhaustedError(None, None, full), ValueError("no such thing")]
+    real = run.train
+
+    def train(*args: Any) -> Any:
+        if reasons:
+            raise reasons.pop(0)
+        return real(*args)
+
+    monkeypatch.setattr(run, "train", train)  # TFX imports the tuner anew
+    found = trials(search(prepared("binary"), tmp_path, max_trials=3))
+    assert "[4,16]" in found.trials[0].failure
+    assert "train.batch_size" in found.trials[0].failure
+    assert found.trials[1].failure == "ValueError: no such thing"
+    assert found.best == found.trials[2]
+
+
+def test_search_ends_with_the_trial_that_is_asked_to(
+    prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def train(*_: Any) -> None:
+        made.append(1)
+        raise TrainingStoppedError("training was stopped by SIGTERM")
+
+    monkeypatch.setattr(run, "train", train)  # TFX imports the tuner anew
+    with pytest.raises(FatalError, match="stopped by SIGTERM") as told:
+        search(prepared("binary"), tmp_path, max_trials=3)
+    assert isinstance(told.value.__cause__, TrainingStoppedError)
+    assert len(made) == 1
+
+
 @pytest.mark.slow
 def test_trainer_takes_the_best_values_and_records_where_they_came_from(prepared: Prepare, tmp_path: Path) -> None:
     data = prepared("binary")
@@ -117,7 +155,7 @@ def test_trainer_takes_the_best_values_and_records_where_they_came_from(prepared
     fn_args = data.fn_args(tmp_path, epochs=1)
     fn_args.hyperparameters = {"values": {}, "headrace": {"values": best["values"], "search": told.to_plain()}}
     assert Job.of(fn_args).sections.model.hidden == (5,)
-    run_fn(fn_args)
+    run.run_fn(fn_args)
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     words = "train.learning_rate: 0.02, model.hidden: [5] (trial 1 of 1, random: val_loss 0.25000)"
     assert record["chosen"]["tuned"] == words
