@@ -10,6 +10,7 @@ from pydantic import JsonValue
 
 from configs.keras_names import OPTIMIZER_ARGUMENTS, OPTIMIZERS, SET_ELSEWHERE, SHARED_ARGUMENTS
 from configs.optimizer import OptimizerConfig, optimizer_config
+from configs.schedules import CosineSchedule, PolynomialSchedule
 from configs.suggest import did_you_mean, listed, meant
 from configs.train import TrainConfig
 from configs.tree import Where
@@ -66,4 +67,12 @@ def averages_count_optimizer_steps(train: TrainConfig) -> Iterator[Finding]:
         yield (*OPTIMIZER, "use_ema"), f"{what} with train.gradient_accumulation; remove one of them"
 
 
-RULES = (optimizer_is_known, optimizer_takes_its_arguments, averages_count_optimizer_steps)
+def schedule_knows_its_end(train: TrainConfig) -> Iterator[Finding]:
+    """Where examples are not kept, nobody knows how many there are before the first epoch is over."""
+    rate, known = train.learning_rate, train.steps_per_epoch is not None or train.input.cache != "none"
+    if isinstance(rate, CosineSchedule | PolynomialSchedule) and rate.decay_steps is None and not known:
+        what = f"a {rate.schedule} schedule needs decay_steps where `train.input.cache: none` leaves it open how many"
+        yield ("train", "learning_rate"), f"{what} steps the training has; give decay_steps, or train.steps_per_epoch"
+
+
+RULES = (optimizer_is_known, optimizer_takes_its_arguments, averages_count_optimizer_steps, schedule_knows_its_end)

@@ -159,10 +159,23 @@ def _invalid(name: str, value: JsonValue, sections: Mapping[str, BaseModel]) -> 
     try:
         _changed(name, value, sections)
     except ValidationError as error:
-        return [str(found["msg"]).removeprefix("Value error, ") for found in error.errors()][:1]
+        return [_said(error.errors()[0], name.partition(".")[0])]
     except KeyError:
         return ["it has no settings"]
     return []
+
+
+def _said(found: Any, section: str) -> str:
+    """What pydantic's error says, in the words for other settings."""
+    from configs.explain import follow
+    from configs.words import allowed
+
+    if reason := found.get("ctx", {}).get("error"):
+        return str(reason)
+    where = list(found["loc"])
+    while where and isinstance(where[-1], int):  # an item of a list: told is what the list may hold
+        where.pop()
+    return f"allowed is {allowed(follow((section, *where))[1])}"
 
 
 def _changed(name: str, value: JsonValue, sections: Mapping[str, BaseModel]) -> dict[str, Any]:

@@ -363,6 +363,13 @@ BROKEN = {
             "so this does not go with train.gradient_accumulation; remove one of them",
         )
     ],
+    "schedule_knows_its_end": [
+        (
+            "train: {input: {cache: none}, learning_rate: {schedule: cosine, initial: 0.1}}",
+            "1: train.learning_rate: a cosine schedule needs decay_steps where `train.input.cache: none` leaves it open"
+            " how many steps the training has; give decay_steps, or train.steps_per_epoch",
+        )
+    ],
     "coordinated_reads_are_unsharded": [
         (
             "train: {input: {service: {address: 'grpc://a:1', coordinated: true}}}",
