@@ -66,7 +66,8 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         schema_file = io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(input_dict["schema"]))
         schema = io_utils.parse_pbtxt_file(schema_file, schema_pb2.Schema())
         graph = artifact_utils.get_single_uri(output_dict["transform_graph"])
-        self._analyze(_files(examples, splits.analyze), schema, exec_properties, graph, _spans(examples))
+        with _example_told():
+            self._analyze(_files(examples, splits.analyze), schema, exec_properties, graph, _spans(examples))
         executor_utils.SetSplitNames(splits.transform, transformed)
         for source, target in zip(examples, transformed, strict=False):
             self._transform(_shards(source, target, splits.transform), schema, graph, target)
@@ -171,12 +172,27 @@ def _told(error: Exception) -> str:
     """
     if isinstance(error, TrainingError):
         return str(error)
-    own = re.search(r"features\.\w+: [^\n\]]*", str(error))
+    text = str(error)
+    own = re.search(r"features\.\w+: [^\n\]]*", text)
     if own:
         return own[0].replace("\\'", "'").strip()
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [
+        line.strip() for line in text.splitlines() if line.strip() and line.strip() != "<stack traces unavailable>"
+    ]
     said = [line for line in lines if not re.match(r"Graph execution|Detected at|File |\[\[|\(\d+\)|def |\d+ ", line)]
     return f"an example cannot be transformed: {said[0] if said else error}"
+
+
+@contextmanager
+def _example_told() -> Iterator[None]:
+    """Raise a TrainingError for an example that the analysis cannot take: TFT's own error shows the whole batch."""
+    try:
+        yield
+    except ValueError as error:
+        said = re.search(r'trying to apply the transformation: "(.*?)"\.\s+Batch instances', str(error), re.DOTALL)
+        if said is None:
+            raise
+        raise TrainingError(_told(ValueError(said[1]))) from error
 
 
 @contextmanager

@@ -117,12 +117,13 @@ class Done(NamedTuple):
         return tf.saved_model.load(self.exported).signatures[name]
 
 
-def all_features() -> TrainerSections:
-    return TrainerSections.from_json(json.dumps({"label": {"key": "dark", "kind": "binary"}, "features": FEATURES}))
+def all_features(**more: dict[str, Any]) -> TrainerSections:
+    config = {"label": {"key": "dark", "kind": "binary"}, "features": {**FEATURES, **more}}
+    return TrainerSections.from_json(json.dumps(config))
 
 
-def transformed(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """Run the Transform component over the rows, as train and as eval split."""
+def transformed(folder: Path, rows: list[dict[str, Any]], **more: dict[str, Any]) -> None:
+    """Run the Transform component over the rows, as train and as eval split. more: further features."""
     for split in ("train", "eval"):
         (folder / "examples" / f"Split-{split}").mkdir(parents=True)
         path = folder / "examples" / f"Split-{split}" / "data_tfrecord-00000-of-00001.gz"
@@ -144,7 +145,7 @@ def transformed(folder: Path, rows: list[dict[str, Any]]) -> None:
         {"transform_graph": [graph], "transformed_examples": [written]},
         {
             "preprocessing_fn": "trainer.preprocessing.preprocessing_fn",
-            "custom_config": json.dumps({"config": all_features().to_json()}),
+            "custom_config": json.dumps({"config": all_features(**more).to_json()}),
             "disable_statistics": 1,
             "force_tf_compat_v1": 0,
         },
@@ -311,6 +312,18 @@ def test_a_run_over_something_else_than_an_image_tells_the_feature(tmp_path: Pat
     with pytest.raises(TrainingError) as caught:
         transformed(tmp_path, [{"dark": 0, "picture": b"hello"}])
     assert str(caught.value) in (NO_IMAGE, NO_IMAGE.replace("small", "color"), NO_IMAGE.replace("small", "exact"))
+
+
+@pytest.mark.parametrize(
+    ("picture", "message"),
+    [(b"hello", r"^features\.\w+: data column 'picture' holds something that is no JPEG or PNG image$"),
+     (b"\x89PNG\r\n\x1a\n", r"^an example cannot be transformed: [^\n]*Invalid PNG[^\n]*$")],
+    ids=["no image", "cut off"],
+)  # fmt: skip
+def test_it_is_told_alike_where_the_analysis_meets_it(tmp_path: Path, picture: bytes, message: str) -> None:
+    """With a feature whose mean is computed, images pass the graph while it is analyzed."""
+    with pytest.raises(TrainingError, match=message):
+        transformed(tmp_path, [{"dark": 0, "high": 3, "picture": picture}], high={"column": "numeric"})
 
 
 @pytest.mark.parametrize(

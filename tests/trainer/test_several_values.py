@@ -17,6 +17,8 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
 from components.transform import Executor
+from configs.errors import TrainingError
+from trainer import columns
 from trainer.run import build_model, run_fn
 from trainer.sections import TrainerSections
 
@@ -329,6 +331,12 @@ def padded_raw(rows: list[list[Any]], missing: Any) -> np.ndarray:
     width = max(map(len, rows)) + 1
     kind = object if missing == "" else np.int64
     return np.array([row + [missing] * (width - len(row)) for row in rows], kind)
+
+
+def test_numbers_with_fractions_are_no_text() -> None:
+    column = columns.build(TrainerSections.from_json(json.dumps(CONFIG)).features)["said"]
+    with pytest.raises(TrainingError, match=r"features\.said: data column 'said' holds fractional numbers"):
+        column.transform(columns.Batch({"said": tf.constant([1.5])}, {"said": column}))
 
 
 def test_request_without_any_value_is_served(story: Story) -> None:

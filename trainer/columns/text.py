@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from configs.errors import TrainingError
 from configs.features import TextFeature
 from trainer.columns.base import PADDING, CategoryColumn
 from trainer.columns.batch import Batch, Categories, RawTensor, Wish, as_ragged
@@ -63,6 +64,11 @@ class TextColumn(CategoryColumn[TextFeature]):
     def words(self, tensor: RawTensor) -> tf.RaggedTensor:
         """The words of a data column, [batch, words], as they are kept."""
         pieces = as_ragged(tensor)
+        if pieces.dtype.is_floating:
+            raise TrainingError(
+                f"features.{self.name}: data column {self.key!r} holds fractional numbers, and a text has words. Make"
+                " the feature `column: numeric` or `column: bucketized`, or correct the type of the data column"
+            )
         if pieces.dtype != tf.string:
             pieces = tf.ragged.map_flat_values(tf.strings.as_string, pieces)
         pieces = pieces if self.feature.multivalued else pieces[:, :1]
