@@ -45,7 +45,9 @@ def describe_features(config: PipelineConfig) -> list[FeatureRow]:
 
 def _what(feature: Feature) -> str:
     several = getattr(feature, "multivalued", False) and not isinstance(feature, TextFeature)
-    return _computed(feature) + (" (all values)" if several else "")
+    separator = getattr(feature, "separator", None)
+    cut = "" if separator is None else f", cut at {separator!r}"
+    return _computed(feature) + (f" (all values{cut})" if several else "")
 
 
 def _text(feature: TextFeature) -> str:

@@ -82,7 +82,7 @@ def _tell(found: Found) -> None:
     for head in ("opened in s", "examples/s", "all epochs read in s"):
         table.add_column(head, justify="right")
     for trial in found.trials:
-        mark = "  ← fastest" if trial is found.best else ""
+        mark = "  ← chosen" if trial is found.best else ""
         table.add_row(
             trial.setting, f"{trial.opened:.2f}", f"{trial.examples_per_second:,.0f}", f"{trial.reading:.2f}{mark}"
         )
