@@ -17,7 +17,7 @@ TRUTH = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false"
 def for_value(tree: Tree, schema: Schema) -> str:
     """`; did you mean 100000?`, `; remove the quotes`, or nothing."""
     schemas = [resolved(branch) for branch in branches(resolved(schema))]
-    kinds = {str(branch.get("type", "")) for branch in schemas}
+    kinds = {str(branch.get("type", "")) for branch in schemas if "enum" not in branch and "const" not in branch}
     names = [str(name) for branch in schemas for name in branch.get("enum", [branch.get("const")]) if name is not None]
     for said in (
         _null(tree, schema),
@@ -118,13 +118,14 @@ def _group(tree: Tree, schemas: list[Schema]) -> str:
     if not isinstance(tree.value, str | int | float):
         return ""
     text = tree.text
+    texts = any(schema.get("type") == "string" for schema in schemas)
     for schema in schemas:
         if text in tags(schema):
             return f"; did you mean {{{schema['discriminator']['propertyName']}: {text}}}?"
         if "min" in schema.get("properties", {}) and not isinstance(tree.value, str):
             return f"; did you mean {{min: {text}}}?"
-        if schema.get("type") == "array":
+        if schema.get("type") == "array" and schema.get("minItems", 0) < 2:
             return f"; did you mean [{text}]?"
-        if schema.get("type") == "object" and re.match(r"^\w+:\S", text):
+        if schema.get("type") == "object" and not texts and re.match(r"^\w+:\S", text):
             return "; put a space after the colon"
     return ""

@@ -11,6 +11,7 @@ from configs.tree import Mistake, Place
 
 _STARTERS = {
     "%": "a text that starts with % needs quotes around it",
+    "|": "a text that starts with | needs quotes around it",
     "@": "a text that starts with @ needs quotes around it",
     "`": "a text that starts with ` needs quotes around it",
     "\t": "lines are indented with spaces, and here is a tab; replace it by spaces",

@@ -94,6 +94,19 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
             'first nor last, at most 63 characters; as a text it needs quotes: "2024"',
         ),
         (
+            "train: {input: {threads: 0}}",
+            "train.input.threads: found the number 0; allowed: auto, or a whole number above 0",
+        ),
+        (
+            "train: {profile: {batches: 50}}",
+            "train.profile.batches: found the number 50; allowed: a list of at least 2, each a whole number above 0",
+        ),
+        (
+            'train: {input: {service: "localhost:50"}}',
+            'train.input.service: found the text "localhost:50"; allowed: an address such as grpc://127.0.0.1:5050, or '
+            "settings (address, sharding, coordinated, timeout), or null",
+        ),
+        (
             "label: {kind: bin, key: tip}",
             'label.kind: found the text "bin"; allowed: binary, multiclass, regression or next_word; did you mean '
             '"binary"?',

@@ -152,6 +152,7 @@ QUOTES = 'needs quotes around it, as in "*.csv"'
     ("text", "told"),
     [
         ("a: *.csv", f"1:5: not YAML: a text that starts with * {QUOTES}"),
+        ("a: {b: |}", "1:8: not YAML: a text that starts with | needs quotes around it"),
         ("a: %x", "1:4: not YAML: a text that starts with % needs quotes around it"),
         ("a: @x", "1:4: not YAML: a text that starts with @ needs quotes around it"),
         ("a:\n\tb: 1", "2:1: not YAML: lines are indented with spaces, and here is a tab; replace it by spaces"),
