@@ -13,6 +13,7 @@ from configs.features import Feature
 from configs.kubeflow import KubeflowConfig
 from configs.label import LabelConfig
 from configs.models import ModelConfig, WideAndDeepModel
+from configs.schedule import ScheduleConfig
 from configs.section import Name, Section
 from configs.train import TrainConfig
 from configs.tune import TuneConfig
@@ -63,6 +64,8 @@ class PipelineConfig(Section):
     """How the Beam components run."""
     kubeflow: KubeflowConfig = KubeflowConfig()
     """How the pipeline runs on Kubeflow Pipelines."""
+    schedule: ScheduleConfig | None = None
+    """When the pipeline runs on Kubeflow by itself; null: never."""
 
     @property
     def push_directory(self) -> str | None:

@@ -84,10 +84,12 @@ class RunError(HeadraceError):
 
 
 class ServerError(HeadraceError):
-    """A server did not do what it was asked to. `status`: of HTTP; None where there was no answer."""
+    """A server did not do what it was asked to. `status`: of HTTP; None where there was no answer. `slow`: as it took
+    too long.
+    """
 
-    def __init__(self, what: str, status: int | None = None) -> None:
-        self.status = status
+    def __init__(self, what: str, status: int | None = None, *, slow: bool = False) -> None:
+        self.status, self.slow = status, slow
         super().__init__(what)
 
 

@@ -41,5 +41,7 @@ class ServerConfig(Section):
     """PEM file with the certificates of the authority that the server's own is checked by; null: the public ones."""
     timeout_seconds: Seconds = 60
     """How long one answer may take."""
+    time_zone: Name = "UTC"
+    """What the server counts the hours of schedules in: CRON_SCHEDULE_TIMEZONE of its scheduled-workflow controller."""
     service_account: Name | None = None
     """The Kubernetes account of the runs' pods; null: the server's default."""

@@ -16,6 +16,7 @@ from configs import (
     kubeflow_rules,
     kubeflow_server_rules,
     model_rules,
+    schedule_rules,
     service_rules,
     span_rules,
     train_rules,
@@ -158,4 +159,5 @@ RULES: tuple[Rule, ...] = (
     *tune_rules.RULES,
     *kubeflow_rules.RULES,
     *kubeflow_server_rules.RULES,
+    *schedule_rules.RULES,
 )

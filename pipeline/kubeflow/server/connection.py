@@ -22,7 +22,7 @@ import kfp_server_api as api
 from configs.errors import ConfigError, Problem, ServerError
 from configs.kubeflow_server import ServerConfig
 from pipeline.kubeflow.server import access
-from pipeline.kubeflow.server.faults import told, unclear
+from pipeline.kubeflow.server.faults import OK, told, unclear
 
 WAITS = (0.5, 2.0)
 """Seconds before each further try of a request that only reads."""
@@ -46,7 +46,7 @@ class Connection:
             try:
                 return self.change(what, ask, *args, **kwargs)
             except ServerError as error:
-                if not unclear(error) or "timeout_seconds" in str(error):
+                if not unclear(error) or error.status == OK or error.slow:
                     raise
                 self._sleep(wait)
         return self.change(what, ask, *args, **kwargs)

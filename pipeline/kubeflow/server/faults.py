@@ -12,6 +12,7 @@ from kfp_server_api.exceptions import ApiException
 
 from configs.errors import ServerError
 
+OK = 200
 NOT_FOUND = 404
 LONGEST = 600
 """Characters of a server's own words that are passed on."""
@@ -29,14 +30,15 @@ def told(endpoint: str, what: str) -> Iterator[None]:
     except ApiException as error:
         raise _answered(endpoint, what, error) from None
     except urllib3.exceptions.HTTPError as error:
-        raise ServerError(f"{endpoint}: cannot {what}: {_cause(error)}") from None
+        slow = isinstance(error, urllib3.exceptions.TimeoutError) and not _refused(error)
+        raise ServerError(f"{endpoint}: cannot {what}: {_cause(error)}", slow=slow) from None
     except ValueError as error:  # an answer of another shape: not this API
-        raise ServerError(f"{endpoint}: cannot {what}: this is no answer of Kubeflow Pipelines ({error})") from None
+        raise ServerError(f"{endpoint}: cannot {what}: this is no answer of Kubeflow Pipelines ({error})", OK) from None
 
 
 def unclear(error: ServerError) -> bool:
     """Whether the server may have done what it was asked to all the same."""
-    return error.status is None or error.status >= 500
+    return error.status is None or error.status >= 500 or error.status == OK
 
 
 def _answered(endpoint: str, what: str, error: ApiException) -> ServerError:
@@ -69,6 +71,8 @@ def _words(body: str | bytes | None) -> str:
 
 
 def _cause(error: urllib3.exceptions.HTTPError) -> str:
+    if _refused(error):
+        return f"it cannot be reached ({_last_part(str(error))})"
     if isinstance(error, urllib3.exceptions.ConnectTimeoutError):
         return "it cannot be reached in time; is the address right, and the way to it open?"
     if isinstance(error, urllib3.exceptions.TimeoutError):
@@ -77,7 +81,12 @@ def _cause(error: urllib3.exceptions.HTTPError) -> str:
         return _tls(str(error))
     if isinstance(error, urllib3.exceptions.ProtocolError):
         return "it broke off the connection"
-    return f"it cannot be reached ({_last_part(str(error)) or type(error).__name__})"
+    return f"it cannot be asked ({_last_part(str(error)) or type(error).__name__})"
+
+
+def _refused(error: BaseException) -> bool:
+    """In urllib3 1 a refused connection is a kind of timeout."""
+    return isinstance(error, urllib3.exceptions.NewConnectionError)
 
 
 def _last_part(text: str) -> str:

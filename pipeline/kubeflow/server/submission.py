@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from configs.schedule import ScheduleConfig
+from pipeline.environment import quiet
 from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.server import runs
+from pipeline.kubeflow.server import runs, schedules
+from pipeline.kubeflow.server.backfill import Filled
+from pipeline.kubeflow.server.backfill import backfill as fill
 from pipeline.kubeflow.server.session import Session
 from pipeline.kubeflow.server.values import parameters as parsed
 from pipeline.kubeflow.server.versions import Version, ensure_version, without_cache
@@ -23,15 +28,37 @@ def submit(
     values = parsed(session.config, parameters)
     version = upload(session, cache=cache)
     experiment_id = runs.ensure_experiment(session.server, session.experiment, session.namespace)
+    request = _request(session, values, name)
+    return version, runs.submit(session.server, experiment_id, version, request, again=again)
+
+
+def backfill(session: Session, wanted: list[str]) -> Iterator[Filled]:
+    """One run for each span that has none, as they are made."""
+    with quiet():
+        version = upload(session)
+    experiment_id = runs.ensure_experiment(session.server, session.experiment, session.namespace)
+    return fill(session.server, experiment_id, version, _request(session, {}, None), wanted)
+
+
+def _request(session: Session, values: Mapping[str, str | int], name: str | None) -> runs.Request:
     settings = session.config.kubeflow
-    request = runs.Request(
-        pipeline=session.pipeline,
-        parameters=values,
+    return runs.Request(session.pipeline, values, settings.pipeline_root, settings.server.service_account, name)
+
+
+def schedule(session: Session, wanted: ScheduleConfig) -> tuple[Version, Any, schedules.Outcome]:
+    """The version and the schedule, as the config has them."""
+    version = upload(session, cache=wanted.cache)
+    settings = session.config.kubeflow
+    plan = schedules.Wanted(
+        name=session.pipeline,
+        experiment_id=runs.ensure_experiment(session.server, session.experiment, session.namespace),
+        schedule=wanted,
+        server_zone=settings.server.time_zone,
+        version=version,
         pipeline_root=settings.pipeline_root,
         service_account=settings.server.service_account,
-        name=name,
     )
-    return version, runs.submit(session.server, experiment_id, version, request, again=again)
+    return version, *schedules.schedule(session.server, plan)
 
 
 def upload(session: Session, *, cache: bool = True) -> Version:

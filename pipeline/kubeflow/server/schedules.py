@@ -1,0 +1,147 @@
+"""The pipeline's schedule on the server, brought to what the config says.
+
+The API can make, end, pause and delete a schedule, but not change one: another one takes its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import kfp_server_api as api
+
+from configs.cron import translate
+from configs.errors import ServerError
+from configs.schedule import ScheduleConfig
+from pipeline.kubeflow.server.connection import Connection
+from pipeline.kubeflow.server.faults import NOT_FOUND, unclear
+from pipeline.kubeflow.server.listing import every, named
+from pipeline.kubeflow.server.versions import Version
+
+Outcome = Literal["made", "changed", "unchanged"]
+DIGITS = 10
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The schedule as it should be. `name`: the pipeline's; it has one schedule in each experiment."""
+
+    name: str
+    experiment_id: str
+    schedule: ScheduleConfig
+    server_zone: str
+    version: Version
+    pipeline_root: str
+    service_account: str | None = None
+
+    @property
+    def trigger(self) -> dict[str, Any]:
+        """As the API takes it, by its own names."""
+        if self.schedule.cron is None:
+            return {"periodic_schedule": {"interval_second": self.schedule.seconds}}
+        zone = self.schedule.time_zone
+        return {"cron_schedule": {"cron": translate(self.schedule.cron, zone, self.server_zone)}}
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        return {} if self.schedule.window is None else {"window": str(self.schedule.window)}
+
+    @property
+    def mark(self) -> str:
+        """Stands in the description, and tells a schedule of other content."""
+        version = self.version.name if self.schedule.pinned else None
+        parts: list[object] = [self.trigger, self.parameters, version, self.pipeline_root, self.service_account]
+        parts += [self.schedule.catch_up, self.schedule.concurrency]
+        return f"headrace schedule, content {hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:DIGITS]}"
+
+
+def schedule(server: Connection, wanted: Wanted) -> tuple[Any, Outcome]:
+    """Make the schedule, or put it in the place of one of other content, or leave it."""
+    there = find(server, wanted.experiment_id, wanted.name)
+    same = [one for one in there if one.description == wanted.mark]
+    if same:
+        kept = same[0]
+        delete(server, [one for one in there if one is not kept])
+        return kept, "changed" if _set_paused(server, kept, paused=wanted.schedule.paused) else "unchanged"
+    were_on = [one for one in there if one.status == "ENABLED"]
+    for one in were_on:
+        _set_paused(server, one, paused=True)
+    try:
+        made = _make(server, wanted)
+    except ServerError:
+        for one in were_on:
+            with contextlib.suppress(ServerError):
+                server.change(
+                    "go on with the schedule",
+                    server.recurring.recurring_run_service_enable_recurring_run,
+                    one.recurring_run_id,
+                )
+        raise
+    delete(server, there)
+    return made, "changed" if there else "made"
+
+
+def find(server: Connection, experiment_id: str, name: str) -> list[Any]:
+    """The schedules of that name, the oldest first."""
+    ask = server.recurring.recurring_run_service_list_recurring_runs
+    found = every(server, "find the schedule", ask, "recurring_runs", experiment_id=experiment_id, filter=named(name))
+    return sorted(found, key=lambda one: (one.created_at, one.recurring_run_id))
+
+
+def delete(server: Connection, found: Sequence[Any]) -> None:
+    """Delete schedules; one that is gone already is no fault. Runs that they made stay."""
+    for one in found:
+        try:
+            server.change(
+                "delete the schedule", server.recurring.recurring_run_service_delete_recurring_run, one.recurring_run_id
+            )
+        except ServerError as error:
+            if error.status != NOT_FOUND:
+                raise
+
+
+def _make(server: Connection, wanted: Wanted) -> Any:
+    try:
+        return server.change(
+            "make the schedule", server.recurring.recurring_run_service_create_recurring_run, _body(wanted)
+        )
+    except ServerError as error:
+        found = find(server, wanted.experiment_id, wanted.name) if unclear(error) else []
+        made = [one for one in found if one.description == wanted.mark]
+        if not made:
+            raise
+        return made[0]
+
+
+def _body(wanted: Wanted) -> Any:
+    chosen = {"pipeline_id": wanted.version.pipeline_id}
+    if wanted.schedule.pinned:
+        chosen["pipeline_version_id"] = wanted.version.version_id
+    return api.V2beta1RecurringRun(
+        display_name=wanted.name,
+        description=wanted.mark,
+        experiment_id=wanted.experiment_id,
+        pipeline_version_reference=api.V2beta1PipelineVersionReference(**chosen),
+        runtime_config=api.V2beta1RuntimeConfig(pipeline_root=wanted.pipeline_root, parameters=wanted.parameters),
+        trigger=wanted.trigger,
+        max_concurrency=str(wanted.schedule.concurrency),
+        no_catchup=not wanted.schedule.catch_up,
+        mode="DISABLE" if wanted.schedule.paused else "ENABLE",
+        service_account=wanted.service_account,
+    )
+
+
+def _set_paused(server: Connection, one: Any, *, paused: bool) -> bool:
+    """Whether that changed anything."""
+    if (one.status == "DISABLED") == paused:
+        return False
+    recurring = server.recurring
+    if paused:
+        server.change("pause the schedule", recurring.recurring_run_service_disable_recurring_run, one.recurring_run_id)
+    else:
+        server.change("resume the schedule", recurring.recurring_run_service_enable_recurring_run, one.recurring_run_id)
+    return True

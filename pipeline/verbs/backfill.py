@@ -1,0 +1,33 @@
+"""`headrace backfill`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.environment import prepare, quiet
+from pipeline.verbs.options import config_options, load, told
+
+
+@click.command()
+@config_options
+@click.option("--from", "first", required=True, metavar="SPAN", help="The first span, a number or a date.")
+@click.option("--to", "last", required=True, metavar="SPAN", help="The last span; it is among them.")
+@told
+def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], first: str, last: str) -> None:
+    """Run the pipeline of CONFIG on Kubeflow once for each span of a range that has no run yet."""
+    prepare()
+    loaded = load(config, profile, overrides, data=False)
+    with quiet():
+        from pipeline.kubeflow.server import submission
+        from pipeline.kubeflow.server.backfill import spans
+        from pipeline.kubeflow.server.session import Session
+    wanted = spans(loaded.config, first, last)
+    session = Session.of(loaded.config)
+    made = 0
+    for one in submission.backfill(session, wanted):
+        made += one.made
+        how = "submitted" if one.made else f"was there ({str(one.run.state).lower()})"
+        click.echo(f"span {one.span}  {one.run.display_name}  {how}")
+    click.echo(f"{made} of {len(wanted)} spans submitted")

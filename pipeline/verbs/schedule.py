@@ -1,0 +1,34 @@
+"""`headrace schedule`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.environment import prepare, quiet
+from pipeline.verbs.options import config_options, load, told
+
+
+@click.command()
+@config_options
+@told
+def schedule(config: Path, profile: str | None, overrides: tuple[str, ...]) -> None:
+    """Bring Kubeflow's schedule of CONFIG's pipeline to what CONFIG says under `schedule:`."""
+    prepare()
+    from configs.errors import ConfigError, Problem
+
+    loaded = load(config, profile, overrides, data=False)
+    wanted = loaded.config.schedule
+    if wanted is None:
+        raise ConfigError(Problem("schedule", 'say when: `schedule: {cron: "30 4 * * *"}`'))
+    with quiet():
+        from pipeline.kubeflow.server.session import Session
+        from pipeline.kubeflow.server.submission import schedule as bring
+    session = Session.of(loaded.config)
+    with quiet():
+        version, made, outcome = bring(session, wanted)
+    click.echo(f"version   {version.name}{' (new)' if version.uploaded else ''}")
+    when = made.trigger.cron_schedule.cron if wanted.cron else f"every {wanted.every}"
+    zone = f" {loaded.config.kubeflow.server.time_zone}" if wanted.cron else ""
+    click.echo(f"schedule  {made.display_name}  {when}{zone}{' (paused)' if wanted.paused else ''}  {outcome}")

@@ -1,0 +1,48 @@
+"""`schedule:` and `kubeflow.server:`: what is refused, and how it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from configs.errors import ConfigError
+from configs.loader import load
+
+TAXI = Path(__file__).parents[2] / "configs" / "taxi.yaml"
+
+
+def test_a_schedule_in_whole_is_taken() -> None:
+    config = load(str(TAXI), None, ("schedule.every=6h", 'kubeflow.parameters=["window"]', "schedule.window=all"))
+    assert config.schedule is not None
+    assert config.schedule.seconds == 21600
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (("schedule.paused=true",), "say when: either"),
+        (("schedule.every=6h", "schedule.cron=0 4 * * *"), "say when: either"),
+        (("schedule.cron=0 4 * *",), "4 fields; there are five"),
+        (("schedule.cron=0 4 * * *", "schedule.time_zone=Mars/Base"), "there is no time zone Mars/Base"),
+        (("schedule.cron=0 4 * * *", "schedule.time_zone=Europe/Berlin"), "CRON_SCHEDULE_TIMEZONE"),
+        (("schedule.every=6h", "schedule.window=3"), "put `window` into kubeflow.parameters"),
+        (("schedule.every=6h", "schedule.concurrency=11"), "schedule.concurrency"),
+        (("kubeflow.server.auth.kind=bearer",), "`bearer` needs either `file:` or `env:`, where the token is"),
+        (("kubeflow.server.auth.env=TOKEN",), "say bearer or cookie, or remove env"),
+        (("kubeflow.server.auth.kind=in_cluster", "kubeflow.server.auth.env=T"), "the token in a cluster is a file"),
+        (("kubeflow.server.endpoint=ftp://x",), "kubeflow.server.endpoint"),
+        (("kubeflow.server.endpoint=https://me:secret@x",), "kubeflow.server.endpoint"),
+        (("kubeflow.server.endpoint=http://x", "kubeflow.server.ca_file=ca.pem"), "which has no certificate"),
+        (("kubeflow.server.verify_tls=false", "kubeflow.server.ca_file=ca.pem"), "certificates are not checked"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(settings: tuple[str, ...], told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(str(TAXI), None, settings)
+    assert told in str(error.value)
+
+
+def test_a_zone_with_summer_time_is_taken_where_the_server_counts_in_it() -> None:
+    zones = ("schedule.time_zone=Europe/Berlin", "kubeflow.server.time_zone=Europe/Berlin")
+    assert load(str(TAXI), None, ("schedule.cron=0 4 * * *", *zones)).schedule is not None

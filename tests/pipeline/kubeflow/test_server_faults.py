@@ -1,0 +1,285 @@
+"""What the client does when the server is down, slow, failing or refusing: against a real HTTP server on loopback."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import socket
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from configs.errors import ConfigError, RunError, ServerError
+from configs.kubeflow_server import ServerAuth, ServerConfig
+from pipeline.kubeflow.server import runs
+from pipeline.kubeflow.server.access import secret
+from pipeline.kubeflow.server.connection import Connection, connect
+from pipeline.kubeflow.server.versions import Version
+
+VERSION = Version("p", "v", "taxi-0123", uploaded=False)
+REQUEST = runs.Request(pipeline="taxi", parameters={"epochs": 3}, pipeline_root="minio://bucket")
+Answer = tuple[int, Any]
+
+
+class Backend:
+    """Keeps runs, as the API does. `faults`: what happens in the place of an answer, request by request."""
+
+    def __init__(self) -> None:
+        self.runs: list[dict[str, Any]] = []
+        self.seen: list[tuple[str, str]] = []
+        self.headers: list[dict[str, str]] = []
+        self.faults: list[Callable[[Backend, BaseHTTPRequestHandler, dict[str, Any]], Answer | None] | None] = []
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
+        if method == "POST" and body:
+            return 200, self.make(body)
+        if method != "GET":
+            return 200, {}
+        if path.endswith("/healthz"):
+            return 200, {"multi_user": False}
+        found = urllib.parse.parse_qs(urllib.parse.urlparse(path).query).get("filter")
+        name = json.loads(found[0])["predicates"][0]["stringValue"] if found else None
+        return 200, {"runs": [run for run in self.runs if name in (None, run["display_name"])]}
+
+    def make(self, body: dict[str, Any]) -> dict[str, Any]:
+        at = dt.datetime.now(dt.UTC).isoformat()
+        self.runs.append({**body, "run_id": f"id-{len(self.runs)}", "state": "PENDING", "created_at": at})
+        return self.runs[-1]
+
+    @property
+    def submissions(self) -> int:
+        return self.seen.count(("POST", "/apis/v2beta1/runs"))
+
+
+def made_but(status: int) -> Callable[..., Answer | None]:
+    """The run is made, and the answer is a fault; 0: the connection breaks."""
+
+    def fault(backend: Backend, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> Answer | None:
+        if body:
+            backend.make(body)
+        if status:
+            return status, {"message": "database is locked"}
+        handler.connection.shutdown(socket.SHUT_RDWR)
+        return None
+
+    return fault
+
+
+def fails(status: int, words: Any = None) -> Callable[..., Answer]:
+    return lambda *_: (status, {"message": "out of order"} if words is None else words)
+
+
+@pytest.fixture
+def backend() -> Iterator[Backend]:
+    kept = Backend()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version: ClassVar[str] = "HTTP/1.1"
+
+        def serve(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+            kept.seen.append((self.command, self.path))
+            kept.headers.append(dict(self.headers))
+            fault = kept.faults.pop(0) if kept.faults else None
+            found = fault(kept, self, body) if fault else kept.answer(self.command, self.path, body)
+            if found is None:
+                return
+            status, words = found
+            text = words.encode() if isinstance(words, str) else json.dumps(words).encode()
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", "/dex/auth")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = do_DELETE = serve  # noqa: N815 - the names that http.server asks for
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        kept.url = f"http://127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]
+        yield kept
+        server.shutdown()
+
+
+def connected(backend: Any, **settings: Any) -> Connection:
+    return connect(ServerConfig(endpoint=backend.url, **settings))
+
+
+def submit(server: Connection, *, again: bool = False, name: str | None = None, epochs: int = 3) -> runs.Submitted:
+    request = runs.Request("taxi", {"epochs": epochs}, "minio://bucket", name=name)
+    return runs.submit(server, "e", VERSION, request, again=again)
+
+
+@pytest.mark.parametrize("status", [500, 503, 0])
+def test_a_run_that_was_made_though_the_answer_failed_is_found_and_not_made_again(
+    backend: Backend, status: int
+) -> None:
+    backend.faults = [None, made_but(status)]
+    done = submit(connected(backend))
+    assert done.run.run_id == "id-0"
+    assert backend.submissions == len(backend.runs) == 1
+    assert not submit(connected(backend)).made
+    assert backend.submissions == 1
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_submission_that_fails_is_sent_once_and_says_so(backend: Backend, status: int) -> None:
+    backend.faults = [None, fails(status)]
+    with pytest.raises(ServerError, match=rf"cannot submit the run: HTTP {status}: out of order") as error:
+        submit(connected(backend))
+    assert "looks for it before it makes one" in str(error.value)
+    assert backend.submissions == 1
+    assert backend.runs == []
+
+
+def test_a_submission_without_an_answer_in_time_is_looked_for(backend: Backend) -> None:
+    def late(backend: Backend, handler: Any, body: dict[str, Any]) -> None:
+        backend.make(body)
+        threading.Event().wait(3)
+        handler.close_connection = True
+
+    backend.faults = [None, late]
+    assert submit(connected(backend, timeout_seconds=1)).run.run_id == "id-0"
+    assert backend.submissions == 1
+
+
+def test_a_server_too_slow_to_read_is_told(backend: Backend) -> None:
+    def late(*_: Any) -> Answer:
+        threading.Event().wait(2)
+        return 200, {}
+
+    backend.faults = [late]
+    with pytest.raises(ServerError, match=r"cannot look for the run: no answer in kubeflow.server.timeout_seconds"):
+        submit(connected(backend, timeout_seconds=1))
+    assert backend.submissions == 0
+
+
+def test_reading_goes_on_after_a_moment_s_fault(backend: Backend) -> None:
+    backend.faults = [fails(503), fails(500)]
+    server = connected(backend)
+    server._sleep = lambda _: None
+    assert submit(server).made
+    assert len(backend.runs) == 1
+
+
+def test_nothing_is_submitted_where_it_cannot_be_looked_for_first(backend: Backend) -> None:
+    backend.faults = [fails(500)] * 3
+    server = connected(backend)
+    server._sleep = lambda _: None
+    with pytest.raises(ServerError, match="cannot look for the run: HTTP 500"):
+        submit(server)
+    assert backend.submissions == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "told"),
+    [
+        (
+            401,
+            {"message": "token expired"},
+            "HTTP 401: token expired\n  the token or cookie is missing, wrong or expired",
+        ),
+        (403, {"error": "no"}, "HTTP 403: no\n  this account may not do that"),
+        (302, "<html>", "the server sends to a login page"),
+        (200, "<html>login</html>", "this is no answer of Kubeflow Pipelines"),
+        (404, "<html>nginx</html>", "HTTP 404"),
+    ],
+)
+def test_a_refusal_says_what_to_do(backend: Backend, status: int, words: Any, told: str) -> None:
+    backend.faults = [fails(status, words)]
+    with pytest.raises(ServerError) as error:
+        submit(connected(backend))
+    assert told in str(error.value)
+    assert "<html>" not in str(error.value)
+    assert backend.submissions == 0
+
+
+def test_a_server_that_is_down_is_told() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = connect(ServerConfig(endpoint=f"http://127.0.0.1:{port}"))
+    server._sleep = lambda _: None
+    with pytest.raises(ServerError, match=r"cannot look for the run: it cannot be reached \(.*refused\)"):
+        submit(server)
+
+
+def test_two_commands_in_one_moment_leave_the_first_run(backend: Backend) -> None:
+    first = submit(connected(backend)).run
+
+    def blind(*_: Any) -> Answer:
+        return 200, {"runs": []}
+
+    backend.faults = [blind]
+    done = submit(connected(backend))
+    assert (done.made, done.run.run_id) == (False, first.run_id)
+    assert backend.seen[-2:] == [("POST", "/apis/v2beta1/runs/id-1:terminate"), ("DELETE", "/apis/v2beta1/runs/id-1")]
+
+
+def test_the_key_tells_content_parameters_and_root_apart() -> None:
+    requests = [
+        REQUEST,
+        runs.Request("taxi", {"epochs": 4}, "minio://bucket"),
+        runs.Request("taxi", {"epochs": 3}, "minio://other"),
+    ]
+    keys = [request.key(VERSION) for request in requests] + [REQUEST.key(Version("p", "v", "taxi-9", uploaded=True))]
+    assert len(set(keys)) == len(keys)
+    assert REQUEST.key(Version("other", "ids", "taxi-0123", uploaded=True)) == REQUEST.key(VERSION)
+
+
+def test_a_name_taken_by_other_content_is_refused_before_anything_is_sent(backend: Backend) -> None:
+    server = connected(backend)
+    submit(server, name="nightly")
+    with pytest.raises(RunError, match="there is a run nightly already"):
+        submit(server, name="nightly", epochs=4)
+    assert backend.submissions == 1
+
+
+@pytest.mark.parametrize("kind", ["bearer", "cookie", "in_cluster"])
+def test_the_secret_is_sent_and_never_told(backend: Backend, tmp_path: Path, kind: Any) -> None:
+    text = "session=tells-nobody" if kind == "cookie" else "tells-nobody"
+    file = tmp_path / "secret"
+    file.write_text(text + "\n")
+    backend.faults = [fails(401)]
+    with pytest.raises(ServerError) as error:
+        submit(connected(backend, auth=ServerAuth(kind=kind, file=str(file))))
+    header, value = ("Cookie", text) if kind == "cookie" else ("authorization", f"Bearer {text}")
+    assert backend.headers[0][header] == value
+    assert "tells-nobody" not in str(error.value)
+
+
+def test_the_secret_comes_from_the_variable_that_is_named() -> None:
+    assert secret(ServerAuth(kind="bearer", env="KFP_TOKEN"), {"KFP_TOKEN": "abc\n"}) == "abc"
+    assert secret(ServerAuth(), dict(os.environ)) is None
+
+
+@pytest.mark.parametrize(
+    ("auth", "environ", "told"),
+    [
+        (ServerAuth(kind="bearer", env="KFP_TOKEN"), {}, "the environment variable KFP_TOKEN is not there or empty"),
+        (ServerAuth(kind="cookie", env="C"), {"C": "abc"}, "holds no `name=value`"),
+        (ServerAuth(kind="bearer", env="T"), {"T": "abc\ndef"}, "holds more than one line"),
+        (ServerAuth(kind="bearer", file="/nowhere/token"), {}, "/nowhere/token is not there or empty"),
+    ],
+)
+def test_a_secret_that_cannot_be_had_is_told_by_its_place(auth: ServerAuth, environ: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        secret(auth, environ)
+    assert told in str(error.value)
+    assert "abc" not in str(error.value)
+
+
+def test_an_address_is_asked_for() -> None:
+    with pytest.raises(ConfigError, match=r"kubeflow\.server\.endpoint: name the address"):
+        connect(ServerConfig())
