@@ -56,6 +56,9 @@ class Kubeflow:
         path = f"/apis/v2beta1/pipelines/{pipeline['pipeline_id']}/versions?page_size=200"
         return list(self.server.get(path)["pipeline_versions"])
 
+    def schedules(self) -> list[Any]:
+        return list(self.server.get("/apis/v2beta1/recurringruns?page_size=200").get("recurringRuns", []))
+
 
 @pytest.fixture
 def kubeflow(server: Server) -> Kubeflow:
@@ -179,16 +182,16 @@ def test_status_tells_each_component_s_state(kubeflow: Kubeflow) -> None:
     nodes = {
         "a": ("spans", "Succeeded", 0, 9),
         "b": ("executor", "Succeeded", 2, 9),
-        "c": ("examplegen", "Succeeded", 10, 11),
+        "c": ("example-gen", "Succeeded", 10, 11),
         "d": ("executor", "Skipped", 10, 10),
-        "e": ("statisticsgen", "Running", 12, 0),
+        "e": ("statistics-gen", "Running", 12, 0),
     }
     report(kubeflow.server, run["run_id"], "Running", nodes)
     shown = [line.split()[1:] for line in kubeflow("status").lines]
     assert ["Spans", "done", "9.0", "s"] in shown
     assert ["ExampleGen", "cached", "1.0", "s"] in shown
     assert ["StatisticsGen", "running"] in shown
-    nodes["e"] = ("statisticsgen", "Failed", 12, 20)
+    nodes["e"] = ("statistics-gen", "Failed", 12, 20)
     report(kubeflow.server, run["run_id"], "Failed", nodes)
     done = kubeflow("status", run["run_id"], code=1)
     assert done.lines[-1] == f"run       {run['display_name']}  failed: StatisticsGen"
@@ -225,3 +228,57 @@ def test_a_run_deleted_underneath_is_told(kubeflow: Kubeflow) -> None:
     urllib.request.urlopen(request, timeout=30).close()
     for verb in ("status", "cancel", "retry"):
         assert f"no run {run['run_id']}" in kubeflow(verb, run["run_id"], code=1).err
+
+
+@pytest.mark.slow
+def test_a_schedule_is_made_changed_and_deleted_as_the_config_says(kubeflow: Kubeflow) -> None:
+    cron = ("--set", "schedule.cron=30 4 * * 1-5")
+    assert kubeflow("schedule", *cron).lines[-1].endswith("0 30 4 * * 1,2,3,4,5 UTC  made")
+    (made,) = kubeflow.schedules()
+    assert made["trigger"] == {"cron_schedule": {"cron": "0 30 4 * * 1,2,3,4,5"}}
+    assert (made["max_concurrency"], made["no_catchup"], made["status"]) == ("1", True, "ENABLED")
+    assert made["runtime_config"]["pipeline_root"] == "minio://mlpipeline/v2/artifacts"
+    assert made["pipeline_version_reference"]["pipeline_version_id"] in {
+        one["pipeline_version_id"] for one in kubeflow.versions()
+    }
+    assert kubeflow("schedule", *cron, "--set", "schedule.paused=true").lines[-1].endswith("(paused)  changed")
+    (paused,) = kubeflow.schedules()
+    assert (paused["recurring_run_id"], paused["status"]) == (made["recurring_run_id"], "DISABLED")
+    window = 'kubeflow.parameters=["window"]'
+    other = (
+        "--set",
+        "schedule.every=6h",
+        "--set",
+        window,
+        "--set",
+        "schedule.window=7",
+        "--set",
+        "schedule.pinned=false",
+    )
+    more = ("--set", "schedule.catch_up=true", "--set", "schedule.concurrency=3")
+    assert kubeflow("schedule", *other, *more).lines[-1].endswith("every 6h  changed")
+    (changed,) = kubeflow.schedules()
+    assert changed["trigger"] == {"periodic_schedule": {"interval_second": "21600"}}
+    assert changed["runtime_config"]["parameters"] == {"window": "7"}
+    assert (changed["max_concurrency"], changed.get("no_catchup", False)) == ("3", False)
+    assert not changed["pipeline_version_reference"].get("pipeline_version_id")
+    assert kubeflow("schedule", *other, *more).lines[-1].endswith("every 6h  unchanged")
+    assert kubeflow.schedules() == [changed]
+    assert kubeflow("unschedule").lines[-1].endswith("deleted")
+    assert kubeflow.schedules() == []
+    assert kubeflow("unschedule").lines[-1].endswith("was not there")
+
+
+@pytest.mark.slow
+def test_a_backfill_submits_each_span_once(kubeflow: Kubeflow) -> None:
+    dated = ("--set", "data.source.path=/data/{YYYY}-{MM}-{DD}/*.csv", "--set", "data.window=all")
+    assert "the spans of this data are dates" in kubeflow("backfill", *dated, "--from", "1", "--to", "3", code=1).err
+    two = kubeflow("backfill", *dated, "--from", "2026-02-28", "--to", "2026-03-01")
+    assert two.lines[-1] == "2 of 2 spans submitted"
+    three = kubeflow("backfill", *dated, "--from", "2026-02-28", "--to", "2026-03-02")
+    assert three.lines[-1] == "1 of 3 spans submitted"
+    assert sorted(run["runtime_config"]["parameters"]["spans"] for run in kubeflow.runs()) == [
+        "2026-02-28",
+        "2026-03-01",
+        "2026-03-02",
+    ]

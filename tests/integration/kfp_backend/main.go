@@ -18,15 +18,19 @@ import (
 	"github.com/gorilla/mux"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	api "github.com/kubeflow/pipelines/backend/api/v2beta1/go_client"
+	"github.com/kubeflow/pipelines/backend/src/apiserver/client"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/common"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/config/proxy"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/resource"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/server"
 	"github.com/kubeflow/pipelines/backend/src/common/util"
+	scheduledworkflow "github.com/kubeflow/pipelines/backend/src/crd/pkg/apis/scheduledworkflow/v1beta1"
+	scheduledworkflows "github.com/kubeflow/pipelines/backend/src/crd/pkg/client/clientset/versioned/typed/scheduledworkflow/v1beta1"
 	"github.com/spf13/viper"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const namespace = "kubeflow"
@@ -40,7 +44,7 @@ func main() {
 	clients, err := resource.NewFakeClientManager(util.NewRealTime(), util.NewUUIDGenerator())
 	check(err)
 	defer clients.Close()
-	resources := resource.NewResourceManager(clients, &resource.ResourceManagerOptions{})
+	resources := resource.NewResourceManager(manager{clients}, &resource.ResourceManagerOptions{})
 	_, err = resources.CreateDefaultExperiment("")
 	check(err)
 
@@ -64,6 +68,36 @@ func serveGRPC(resources *resource.ResourceManager) string {
 	api.RegisterReportServiceServer(services, server.NewReportServer(resources))
 	go func() { check(services.Serve(listener)) }()
 	return listener.Addr().String()
+}
+
+// manager gives each schedule a name and an id of its own, as a cluster does; the release's fake gives all the same.
+type manager struct{ *resource.FakeClientManager }
+
+func (m manager) SwfClient() client.SwfClientInterface {
+	return cluster{m.FakeClientManager.SwfClient()}
+}
+
+type cluster struct{ client.SwfClientInterface }
+
+func (c cluster) ScheduledWorkflow(namespace string) scheduledworkflows.ScheduledWorkflowInterface {
+	return schedules{c.SwfClientInterface.ScheduledWorkflow(namespace)}
+}
+
+type schedules struct {
+	scheduledworkflows.ScheduledWorkflowInterface
+}
+
+func (s schedules) Create(ctx context.Context, wanted *scheduledworkflow.ScheduledWorkflow) (*scheduledworkflow.ScheduledWorkflow, error) {
+	id, err := util.NewUUIDGenerator().NewRandom()
+	if err != nil {
+		return nil, err
+	}
+	wanted.GenerateName += id.String()
+	made, err := s.ScheduledWorkflowInterface.Create(ctx, wanted)
+	if err == nil {
+		made.UID = types.UID(id.String())
+	}
+	return made, err
 }
 
 // asStatus turns the server's errors into gRPC's, as the release's own interceptor does.
