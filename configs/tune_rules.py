@@ -28,6 +28,8 @@ KEPT_OUT = {
     "train.warm_start": "a trial begins with new weights",
 }
 """Settings that are not tuned, and why."""
+FEWEST = 3
+"""Epochs with which Hyperband has a first round of a third of them."""
 
 
 def objective_is_reported(tune: TuneConfig | None, label: LabelConfig) -> Iterator[Finding]:
@@ -37,6 +39,17 @@ def objective_is_reported(tune: TuneConfig | None, label: LabelConfig) -> Iterat
     if tune.objective not in ("auto", *names):
         what = f'a training for a {label.kind} label reports no "{tune.objective}"'
         yield ("tune", "objective"), f"{what}{meant(tune.objective, ['auto', *names], 'it is one of')}"
+
+
+def hyperband_has_rounds(tune: TuneConfig | None, train: TrainConfig) -> Iterator[Finding]:
+    """With fewer epochs than go to a third of them, it trains one or two trials and chooses nothing early."""
+    if tune is None or tune.algorithm != "hyperband":
+        return
+    epochs = tune.epochs or train.epochs
+    if epochs < FEWEST:
+        where: Where = ("tune", "epochs") if tune.epochs else ("tune", "algorithm")
+        what = f"hyperband has no rounds with {epochs} epoch{'s' * (epochs > 1)}"
+        yield where, f"{what}; give at least {FEWEST}, or take random or bayesian"
 
 
 def parameters_are_settings(
@@ -185,4 +198,4 @@ def _changed(name: str, value: JsonValue, sections: Mapping[str, BaseModel]) -> 
     return {key: kinds[key].validate_json(json.dumps(changed[key])) for key in sections}
 
 
-RULES = (objective_is_reported, parameters_are_settings)
+RULES = (objective_is_reported, hyperband_has_rounds, parameters_are_settings)

@@ -414,6 +414,16 @@ BROKEN = {
             '1: tune.objective: a training for a binary label reports no "acu"; did you mean "auc"?',
         )
     ],
+    "hyperband_has_rounds": [
+        (
+            "tune: {algorithm: hyperband, epochs: 2, parameters: {model.dropout: {min: 0, max: 0.5}}}",
+            "1: tune.epochs: hyperband has no rounds with 2 epochs; give at least 3, or take random or bayesian",
+        ),
+        (
+            "tune: {algorithm: hyperband, parameters: {model.dropout: {min: 0, max: 0.5}}}\ntrain: {epochs: 1}",
+            "1: tune.algorithm: hyperband has no rounds with 1 epoch; give at least 3, or take random or bayesian",
+        ),
+    ],
     "parameters_are_settings": [
         (
             "tune: {parameters: {model.droput: {min: 0, max: 0.5}}}",
