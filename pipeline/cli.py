@@ -21,6 +21,7 @@ VERBS = {
     "runs": "runs",
     "cancel": "cancel",
     "retry": "retry",
+    "logs": "logs",
     "schedule": "schedule",
     "unschedule": "unschedule",
     "backfill": "backfill",

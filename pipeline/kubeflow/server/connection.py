@@ -32,7 +32,7 @@ class Connection:
     """The services of the API, and the two ways to ask them."""
 
     def __init__(self, endpoint: str, client: Any, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.endpoint, self._sleep = endpoint, sleep
+        self.endpoint, self._client, self._sleep = endpoint, client, sleep
         self.runs = api.RunServiceApi(client)
         self.experiments = api.ExperimentServiceApi(client)
         self.pipelines = api.PipelineServiceApi(client)
@@ -56,6 +56,18 @@ class Connection:
         with told(self.endpoint, what), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ask(*args, **kwargs)
+
+    def text(self, what: str, path: str, **parts: str) -> str:
+        """What is at a path that gives text, such as a log. parts: of the path."""
+
+        def ask() -> str:
+            answer = self._client.call_api(
+                path, "GET", parts, auth_settings=["Bearer"], _preload_content=False, _return_http_data_only=True
+            )
+            found: bytes = answer.data
+            return found.decode("utf-8", "replace")
+
+        return str(self.read(what, ask))
 
     def namespace(self, chosen: str) -> str | None:
         """The namespace to name in requests: only a server of many users wants to be told one."""

@@ -11,19 +11,23 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
 from configs.errors import ConfigError, RunError, ServerError
+from configs.kubeflow import ComponentSettings, Retries
 from configs.kubeflow_server import ServerAuth, ServerConfig
 from pipeline.kubeflow.server import runs
 from pipeline.kubeflow.server.access import secret
 from pipeline.kubeflow.server.connection import Connection, connect
+from pipeline.kubeflow.server.logs import fnv1a, log
 from pipeline.kubeflow.server.versions import Version
 
 VERSION = Version("p", "v", "taxi-0123", uploaded=False)
 REQUEST = runs.Request(pipeline="taxi", parameters={"epochs": 3}, pipeline_root="minio://bucket")
+RETRIED = ComponentSettings(retries=Retries(count=1), labels={"team": "a", "cost": "b"})
 Answer = tuple[int, Any]
 
 
@@ -283,3 +287,37 @@ def test_a_secret_that_cannot_be_had_is_told_by_its_place(auth: ServerAuth, envi
 def test_an_address_is_asked_for() -> None:
     with pytest.raises(ConfigError, match=r"kubeflow\.server\.endpoint: name the address"):
         connect(ServerConfig())
+
+
+def run_with(child: str | None) -> Any:
+    children = [SimpleNamespace(pod_name=child)] if child else None
+    detail = SimpleNamespace(display_name="trainer", child_tasks=children)
+    return SimpleNamespace(run_id="id-0", display_name="taxi-1", run_details=SimpleNamespace(task_details=[detail]))
+
+
+@pytest.mark.parametrize(("text", "value"), [("", 0x811C9DC5), ("a", 0xE40C292C), ("foobar", 0xBF9CF968)])
+def test_the_hash_is_that_of_its_authors(text: str, value: int) -> None:
+    assert fnv1a(text) == value
+
+
+def test_a_log_is_read_by_the_name_of_the_last_try_s_pod(backend: Backend, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("tells-nobody")
+    backend.faults = [fails(200, '{"error_message":"no such pod"}'), fails(200, "step 1\n")]
+    server = connected(backend, auth=ServerAuth(kind="bearer", file=str(token)))
+    found = log(server, run_with("taxi-abc-123"), "trainer", RETRIED, "kubeflow")
+    assert found == "step 1\n"
+    node = "taxi-abc.root.trainer.executor"
+    assert [path for _, path in backend.seen] == [
+        f"/apis/v1alpha1/runs/id-0/nodes/taxi-abc-metadata-0-2-retry-system-container-impl-{fnv1a(f'{node}({number})')}/log"
+        for number in (1, 0)
+    ]
+    assert backend.headers[0]["authorization"] == "Bearer tells-nobody"
+
+
+def test_a_log_that_is_gone_is_told_with_the_way_to_it(backend: Backend) -> None:
+    backend.faults = [fails(200, '{"error_message":"no such pod"}')]
+    with pytest.raises(RunError, match="kubectl logs -n kubeflow -c main taxi-abc-system-container-impl-"):
+        log(connected(backend), run_with("taxi-abc-123"), "trainer", ComponentSettings(), "kubeflow")
+    with pytest.raises(RunError, match="trainer has no pod in the run taxi-1"):
+        log(connected(backend), run_with(None), "trainer", ComponentSettings(), "kubeflow")

@@ -1,0 +1,35 @@
+"""`headrace logs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.environment import prepare, quiet
+from pipeline.verbs.options import config_options, load, told
+
+
+@click.command()
+@config_options
+@click.argument("component")
+@click.argument("run", required=False)
+@told
+def logs(config: Path, profile: str | None, overrides: tuple[str, ...], component: str, run: str | None) -> None:
+    """Print what COMPONENT wrote in RUN (a name or id; by default the newest) of CONFIG's pipeline on Kubeflow."""
+    prepare()
+    from configs.errors import RunError
+    from configs.suggest import meant
+
+    loaded = load(config, profile, overrides, data=False)
+    with quiet():
+        from pipeline.kubeflow.server.logs import log
+        from pipeline.kubeflow.server.session import Session
+    session = Session.of(loaded.config)
+    found = session.run(run)
+    tasks = {task.get("taskInfo", {}).get("name", name): name for name, task in session.tasks(found).items()}
+    if component not in tasks:
+        raise RunError(f"the run {found.display_name} has no {component}{meant(component, tasks, 'it has')}")
+    settings = loaded.config.kubeflow
+    text = log(session.server, found, tasks[component], settings.settings(component), settings.namespace)
+    click.echo(text, nl=False)
