@@ -9,7 +9,7 @@ from configs.config import PipelineConfig
 from configs.errors import RunError
 from pipeline.kubeflow.server import runs
 from pipeline.kubeflow.server.connection import Connection, connect
-from pipeline.kubeflow.server.versions import tasks_of
+from pipeline.kubeflow.server.versions import graph, tasks_of
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,7 @@ class Session:
         """The tasks of a run's graph."""
         chosen = run.pipeline_version_reference
         if chosen is None:
-            specification = run.pipeline_spec or {}
-            tasks: dict[str, Any] = specification.get("root", {}).get("dag", {}).get("tasks", {})
-            return tasks
+            return graph(run.pipeline_spec)
         return tasks_of(self.server, chosen.pipeline_id, chosen.pipeline_version_id)
 
     def link(self, run: Any) -> str:

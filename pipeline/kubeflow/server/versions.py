@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,9 +77,14 @@ def tasks_of(server: Connection, pipeline_id: str, version_id: str) -> dict[str,
         if error.status == NOT_FOUND:
             return {}
         raise
-    specification = version.pipeline_spec or {}
-    specification = specification.get("pipeline_spec", specification)
-    tasks: dict[str, Any] = specification.get("root", {}).get("dag", {}).get("tasks", {})
+    return graph(version.pipeline_spec)
+
+
+def graph(specification: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The tasks of a pipeline as the server keeps it, with a Kubernetes document beside it or without."""
+    found = specification or {}
+    found = found.get("pipeline_spec", found)
+    tasks: dict[str, Any] = found.get("root", {}).get("dag", {}).get("tasks", {})
     return tasks
 
 

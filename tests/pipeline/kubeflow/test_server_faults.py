@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import socket
 import threading
 import urllib.parse
@@ -19,8 +18,8 @@ import pytest
 from configs.errors import ConfigError, RunError, ServerError
 from configs.kubeflow import ComponentSettings, Retries
 from configs.kubeflow_server import ServerAuth, ServerConfig
-from pipeline.kubeflow.server import runs
-from pipeline.kubeflow.server.access import secret
+from configs.schedule import ScheduleConfig
+from pipeline.kubeflow.server import runs, schedules
 from pipeline.kubeflow.server.connection import Connection, connect
 from pipeline.kubeflow.server.logs import fnv1a, log
 from pipeline.kubeflow.server.versions import Version
@@ -81,17 +80,17 @@ def fails(status: int, words: Any = None) -> Callable[..., Answer]:
 
 @pytest.fixture
 def backend() -> Iterator[Backend]:
-    kept = Backend()
+    alive = Backend()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version: ClassVar[str] = "HTTP/1.1"
 
         def serve(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-            kept.seen.append((self.command, self.path))
-            kept.headers.append(dict(self.headers))
-            fault = kept.faults.pop(0) if kept.faults else None
-            found = fault(kept, self, body) if fault else kept.answer(self.command, self.path, body)
+            alive.seen.append((self.command, self.path))
+            alive.headers.append(dict(self.headers))
+            fault = alive.faults.pop(0) if alive.faults else None
+            found = fault(alive, self, body) if fault else alive.answer(self.command, self.path, body)
             if found is None:
                 return
             status, words = found
@@ -111,8 +110,8 @@ def backend() -> Iterator[Backend]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        kept.url = f"http://127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]
-        yield kept
+        alive.url = f"http://127.0.0.1:{server.server_port}"  # type: ignore[attr-defined]
+        yield alive
         server.shutdown()
 
 
@@ -263,27 +262,6 @@ def test_the_secret_is_sent_and_never_told(backend: Backend, tmp_path: Path, kin
     assert "tells-nobody" not in str(error.value)
 
 
-def test_the_secret_comes_from_the_variable_that_is_named() -> None:
-    assert secret(ServerAuth(kind="bearer", env="KFP_TOKEN"), {"KFP_TOKEN": "abc\n"}) == "abc"
-    assert secret(ServerAuth(), dict(os.environ)) is None
-
-
-@pytest.mark.parametrize(
-    ("auth", "environ", "told"),
-    [
-        (ServerAuth(kind="bearer", env="KFP_TOKEN"), {}, "the environment variable KFP_TOKEN is not there or empty"),
-        (ServerAuth(kind="cookie", env="C"), {"C": "abc"}, "holds no `name=value`"),
-        (ServerAuth(kind="bearer", env="T"), {"T": "abc\ndef"}, "holds more than one line"),
-        (ServerAuth(kind="bearer", file="/nowhere/token"), {}, "/nowhere/token is not there or empty"),
-    ],
-)
-def test_a_secret_that_cannot_be_had_is_told_by_its_place(auth: ServerAuth, environ: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        secret(auth, environ)
-    assert told in str(error.value)
-    assert "abc" not in str(error.value)
-
-
 def test_an_address_is_asked_for() -> None:
     with pytest.raises(ConfigError, match=r"kubeflow\.server\.endpoint: name the address"):
         connect(ServerConfig())
@@ -321,3 +299,41 @@ def test_a_log_that_is_gone_is_told_with_the_way_to_it(backend: Backend) -> None
         log(connected(backend), run_with("taxi-abc-123"), "trainer", ComponentSettings(), "kubeflow")
     with pytest.raises(RunError, match="trainer has no pod in the run taxi-1"):
         log(connected(backend), run_with(None), "trainer", ComponentSettings(), "kubeflow")
+
+
+def wanted(**settings: Any) -> schedules.Wanted:
+    return schedules.Wanted("taxi", "e", ScheduleConfig(**settings), "UTC", VERSION, "minio://bucket")
+
+
+def kept(description: str, status: str = "ENABLED") -> dict[str, Any]:
+    at = "2026-01-01T00:00:00Z"
+    fields = {"recurring_run_id": "old", "display_name": "taxi", "created_at": at}
+    return {"recurringRuns": [{**fields, "description": description, "status": status}]}
+
+
+def test_the_old_schedule_goes_on_where_the_new_one_cannot_be_made(backend: Backend) -> None:
+    old = kept("headrace schedule, content of before")
+    backend.faults = [fails(200, old), fails(200, {}), fails(500), fails(200, old), fails(200, {})]
+    with pytest.raises(ServerError, match="cannot make the schedule: HTTP 500"):
+        schedules.schedule(connected(backend), wanted(every="6h"))
+    assert [path.rpartition("/")[2].partition("?")[0] for _, path in backend.seen] == [
+        "recurringruns",
+        "old:disable",
+        "recurringruns",
+        "recurringruns",
+        "old:enable",
+    ]
+
+
+def test_a_schedule_that_is_there_is_left_alone(backend: Backend) -> None:
+    plan = wanted(cron="30 4 * * *")
+    backend.faults = [fails(200, kept(plan.mark))]
+    found, outcome = schedules.schedule(connected(backend), plan)
+    assert (found.recurring_run_id, outcome) == ("old", "unchanged")
+    assert len(backend.seen) == 1
+
+
+def test_the_mark_of_a_schedule_tells_its_settings_apart() -> None:
+    plans = [{"every": "6h"}, {"every": "7h"}, {"cron": "0 4 * * *"}, {"every": "6h", "catch_up": True}]
+    plans += [{"every": "6h", "window": 3}, {"every": "6h", "concurrency": 2}, {"every": "6h", "pinned": False}]
+    assert len({wanted(**plan).mark for plan in plans}) == len(plans)

@@ -1,0 +1,76 @@
+"""What is settled before a server is asked: secrets, the spans of a backfill; and verbs where there is no server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from configs.errors import ConfigError
+from configs.kubeflow_server import ServerAuth
+from configs.loader import load
+from pipeline.kubeflow.server import backfill
+from pipeline.kubeflow.server.access import secret
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_secret_comes_from_the_variable_that_is_named() -> None:
+    assert secret(ServerAuth(kind="bearer", env="KFP_TOKEN"), {"KFP_TOKEN": "abc\n"}) == "abc"
+    assert secret(ServerAuth(), dict(os.environ)) is None
+
+
+@pytest.mark.parametrize(
+    ("auth", "environ", "told"),
+    [
+        (ServerAuth(kind="bearer", env="KFP_TOKEN"), {}, "the environment variable KFP_TOKEN is not there or empty"),
+        (ServerAuth(kind="cookie", env="C"), {"C": "abc"}, "holds no `name=value`"),
+        (ServerAuth(kind="bearer", env="T"), {"T": "abc\ndef"}, "holds more than one line"),
+        (ServerAuth(kind="bearer", file="/nowhere/token"), {}, "/nowhere/token is not there or empty"),
+    ],
+)
+def test_a_secret_that_cannot_be_had_is_told_by_its_place(auth: ServerAuth, environ: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        secret(auth, environ)
+    assert told in str(error.value)
+    assert "abc" not in str(error.value)
+
+
+@pytest.mark.parametrize("verb", ["runs", "status", "unschedule"])
+def test_a_verb_without_a_server_ends_with_1_and_no_traceback(verb: str) -> None:
+    settings = ("--set", "kubeflow.server.endpoint=http://127.0.0.1:1")
+    command = [sys.executable, "-m", "pipeline", verb, "configs/taxi.yaml", *settings]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "http://127.0.0.1:1: cannot ask how it is: it cannot be reached" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def dated(*settings: str) -> Any:
+    return load(str(ROOT / "configs/taxi.yaml"), None, ("data.source.path=/d/{YYYY}-{MM}-{DD}/*.csv", *settings))
+
+
+def test_a_backfill_has_each_span_of_its_range() -> None:
+    assert backfill.spans(dated(), "2028-02-28", "2028-03-01") == ["2028-02-28", "2028-02-29", "2028-03-01"]
+    numbered = load(str(ROOT / "configs/taxi.yaml"), None, ("data.source.path=/d/{SPAN}/*.csv",))
+    assert backfill.spans(numbered, "9", "11") == ["9", "10", "11"]
+
+
+@pytest.mark.parametrize(
+    ("config", "first", "last", "told"),
+    [
+        (dated(), "1", "3", "the spans of this data are dates"),
+        (dated(), "2026-03-02", "2026-03-01", "2026-03-02 is after --to"),
+        (dated(), "2020-01-01", "2026-01-01", "at most 1000 at once"),
+        (dated('kubeflow.parameters=["epochs"]'), "2026-03-01", "2026-03-02", "put `spans` in"),
+        (load(str(ROOT / "configs/taxi.yaml")), "1", "2", "there are no spans"),
+    ],
+)
+def test_a_backfill_of_what_is_no_span_is_refused(config: Any, first: str, last: str, told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        backfill.spans(config, first, last)
+    assert told in str(error.value)
