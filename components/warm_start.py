@@ -9,7 +9,7 @@ from tfx.types import standard_artifacts
 
 from components.baseline import EXISTS, columns_of, why_not
 from components.registry import MadeFor, Registry
-from trainer.origin import Origin, piece_of_work
+from trainer.weights.origin import Origin, piece_of_work
 
 
 @component

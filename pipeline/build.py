@@ -140,14 +140,14 @@ def _tuner(config: PipelineConfig, transform: Transform, schema: channel.BaseCha
     without = {"profile": None, "checkpoint": CheckpointConfig(), "warm_start": False}  # of no account for a trial
     sections = sections.model_copy(update={"train": sections.train.model_copy(update=without)})
     tuner = stock.Tuner(
-        tuner_fn="trainer.tuner.tuner_fn",
+        tuner_fn="trainer.tuning.tuner.tuner_fn",
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
         schema=schema,
         custom_config={
             "config": sections.to_json(),
             "tune": config.tune.model_dump_json(),
-            "sources": sources_digest("trainer.tuner", *map(_module, _hooks(config))),
+            "sources": sources_digest("trainer.tuning.tuner", *map(_module, _hooks(config))),
             "files": _file_digests(config, *_model_files(config)),
         },
     )

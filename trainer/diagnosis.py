@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.state import Tree, copies, restored
+from trainer.checkpointing.state import Tree, copies, restored
 
 MOST_SECONDS = 120.0
 """Steps are made once more for so long, at most."""

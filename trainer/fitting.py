@@ -12,7 +12,6 @@ import keras
 import tensorflow as tf
 
 from configs.train import TrainConfig
-from trainer import precision
 from trainer.callbacks.averages import Averages
 from trainer.callbacks.best_weights import BestWeights
 from trainer.callbacks.checkpoint import Checkpoint
@@ -20,15 +19,16 @@ from trainer.callbacks.epoch_log import EpochLog
 from trainer.callbacks.finite_loss import Batches, FiniteLoss
 from trainer.callbacks.jit import JitChoice
 from trainer.callbacks.scalars import Scalars
-from trainer.checkpoints import Checkpoints, Position, Saved
+from trainer.checkpointing.checkpoints import Checkpoints, Position, Saved
+from trainer.devices import precision
+from trainer.devices.loop import Loop
+from trainer.devices.strategy import ONE_CPU, Choice
 from trainer.history import History
-from trainer.input_pipeline import Split
-from trainer.inputs import Inputs
-from trainer.loop import Loop
+from trainer.input.inputs import Inputs
+from trainer.input.pipeline import Split
 from trainer.objective import compile_model
-from trainer.profiling import profiling
+from trainer.profiling.callbacks import profiling
 from trainer.sections import TrainerSections
-from trainer.strategy import ONE_CPU, Choice
 
 STEPS_PER_EXECUTION = 64
 """Steps that run as one graph, at most: of a small model on a CPU, calling each from Python takes most of the time."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow_transform as tft
 
-from trainer.origin import piece_of_work
 from trainer.sections import TrainerSections
-from trainer.trials import Search, in_words
+from trainer.tuning.trials import Search, in_words
+from trainer.weights.origin import piece_of_work
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from configs.label import LabelConfig
-from trainer.packing import plain
+from trainer.input.packing import plain
 
 MARK = "label out of range"
 

@@ -12,23 +12,23 @@ import tensorflow_transform as tft
 
 from configs.features import data_columns
 from trainer import columns, generation, models
+from trainer.checkpointing.work import checkpoints
 from trainer.columns.stored import from_stored
+from trainer.devices.launch import launch
+from trainer.devices.out_of_memory import out_of_memory_told
+from trainer.devices.precision import check_float32, computing_in
+from trainer.devices.strategy import Choice, choose, look, opened, place_to_write
 from trainer.export import Signatures, export
 from trainer.fitting import WEIGHTS, fit
-from trainer.inputs import open_inputs
+from trainer.input.inputs import open_inputs
 from trainer.job import Job
 from trainer.label import with_vocabulary
 from trainer.label_check import labels_told
 from trainer.label_scale import adapt
-from trainer.launch import launch
-from trainer.layout import Layout
-from trainer.origin import Origin
-from trainer.out_of_memory import out_of_memory_told
-from trainer.precision import check_float32, computing_in
 from trainer.sections import TrainerSections
-from trainer.strategy import Choice, choose, look, opened, place_to_write
-from trainer.warm_start import start_from
-from trainer.work import checkpoints
+from trainer.weights.layout import Layout
+from trainer.weights.origin import Origin
+from trainer.weights.warm_start import start_from
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs

@@ -10,8 +10,8 @@ from components.profile_verdict.result import Change, Split
 from components.profile_verdict.stages import READING, SHUFFLING, STARTING
 from configs.input import InputConfig
 from configs.train import TrainConfig
-from trainer.memory import SHARE, in_words
-from trainer.profile_facts import ProfileFacts
+from trainer.input.memory import SHARE, in_words
+from trainer.profiling.facts import ProfileFacts
 
 LEAST = 0.02
 """A change that saves a smaller share of the time than this is not worth a line."""

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from components.profile_verdict.result import Split
 from components.profile_verdict.spans_of_time import Spans, both, length, union, without
 from components.profile_verdict.stages import stage_of
-from trainer.profile_facts import MARKER
+from trainer.profiling.facts import MARKER
 
 WAITING = ("IteratorGetNext", "MultiDeviceIteratorGetNext")
 WORKING = "ExecutorState::Process"

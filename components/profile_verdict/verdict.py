@@ -13,7 +13,7 @@ from components.profile_verdict.result import SOMEWHAT, Verdict
 from components.profile_verdict.trace import Trace, read_trace
 from components.profile_verdict.xprof_tools import Xprof, ask_xprof
 from configs.train import TrainConfig
-from trainer.profile_facts import SESSIONS, ProfileFacts
+from trainer.profiling.facts import SESSIONS, ProfileFacts
 
 OPERATIONS = 12
 STAGES = 8

@@ -16,7 +16,7 @@ from typing import Any
 from components.registry import Registry
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.store import Store
-from trainer import origin
+from trainer.weights import origin
 
 ORIGIN = f"Format-Serving/{origin.FILE}"
 """In a model: what the component that looks for a model to begin with reads of it."""

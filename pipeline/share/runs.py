@@ -19,7 +19,7 @@ from pipeline.share.credentials import stripped, without
 from pipeline.share.differences import flattened
 from pipeline.share.events import Logs, read_logs
 from pipeline.share.find import logs_of
-from trainer.trials import Search
+from trainer.tuning.trials import Search
 
 
 @dataclass(frozen=True)

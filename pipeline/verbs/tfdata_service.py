@@ -27,11 +27,11 @@ def tfdata_service(  # noqa: PLR0913, PLR0917 - one for each option
     if role == "worker":
         if dispatcher is None:
             raise click.UsageError("a worker needs --dispatcher HOST:PORT")
-        from trainer.service_roles import work
+        from trainer.service.roles import work
 
         work(dispatcher.removeprefix("grpc://"), port, host)
     elif role == "dispatcher":
-        from trainer.service_roles import dispatch
+        from trainer.service.roles import dispatch
 
         dispatch(port, work_dir)
     else:
@@ -40,7 +40,7 @@ def tfdata_service(  # noqa: PLR0913, PLR0917 - one for each option
 
 def _serve(port: int, workers: int, work_dir: Path, host: str) -> None:
     from pipeline.local.signals import stoppable, undisturbed
-    from trainer.service_local import LocalService
+    from trainer.service.local import LocalService
 
     service = LocalService(port, workers, work_dir, host)
     with stoppable():

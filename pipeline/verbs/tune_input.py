@@ -12,7 +12,7 @@ from pipeline.verbs.options import config_options, load, told
 
 if TYPE_CHECKING:
     from configs.config import PipelineConfig
-    from trainer.input_choices import Found
+    from trainer.input.choices import Found
 
 
 @click.command("tune-input")
@@ -26,7 +26,7 @@ def tune_input(config: Path, profile: str | None, overrides: tuple[str, ...], se
     loaded = load(config, profile, overrides, data=False)
     graph, files = transformed(loaded.config)
     with quiet():
-        from trainer.tuned_input import measure
+        from trainer.input.tuned import measure
 
         found = measure(loaded.config.train, loaded.config.label.key, graph, files, seconds)
     _tell(found)

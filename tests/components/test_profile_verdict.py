@@ -27,8 +27,8 @@ from configs.errors import GateError
 from configs.train import TrainConfig
 from pipeline.local.contents import listing
 from trainer.callbacks.profile import Profile, Window
-from trainer.profile_facts import Execution, ProfileFacts
-from trainer.profiling import profiling
+from trainer.profiling.callbacks import profiling
+from trainer.profiling.facts import Execution, ProfileFacts
 
 BATCH, WIDTH, STEPS = 512, 64, 48
 FEATURES = np.random.default_rng(0).normal(size=(BATCH * STEPS, WIDTH)).astype(np.float32)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from components.registry import Entry, MadeFor, Registry
 from components.warm_start import choose
-from trainer.origin import Origin
+from trainer.weights.origin import Origin
 
 DATA = MadeFor(label="l", columns={"a": "INT", "b": "INT"})
 

@@ -24,7 +24,7 @@ from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from pipeline.tensorboard.offline import LOADER, profile_page
 from pipeline.tensorboard.view import link, trainings
 from trainer.callbacks.scalars import Scalars
-from trainer.profiling import profiling
+from trainer.profiling.callbacks import profiling
 
 if TYPE_CHECKING:
     from browsing import Watched

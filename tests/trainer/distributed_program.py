@@ -1,4 +1,4 @@
-"""Trains small models twice, on one device by Keras' `fit` and over several by `trainer.loop`, and compares them.
+"""Trains small models twice, on one device by Keras' `fit` and over several by the loop of ours, and compares them.
 
     python distributed_program.py mirrored 5 '[{"together": 4}, {"precision": "mixed_float16"}]'
 
@@ -15,9 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer.devices.loop import Loop
+from trainer.devices.precision import computing_in
 from trainer.gradients import add_up_repeats
-from trainer.loop import Loop
-from trainer.precision import computing_in
 
 ROWS, EVAL, BATCH, EPOCHS = 183, 32, 30, 2
 """Last batches of 3 and 2 examples: fewer than there are devices."""

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from trainer.callbacks.averages import Averages
-from trainer.checkpoints import OTHERS, Checkpoints, Position
+from trainer.checkpointing.checkpoints import OTHERS, Checkpoints, Position
+from trainer.checkpointing.work import checkpoints
 from trainer.job import Job
 from trainer.run import build_model
-from trainer.work import checkpoints
 
 Prepare = Callable[[str], Any]
 ROOT = Path(__file__).parents[2]

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from configs.errors import TrainingError, TrainingStoppedError
-from trainer import launch
+from trainer.devices import launch
+from trainer.devices.launch import SHARED
+from trainer.devices.strategy import VIRTUAL
 from trainer.fitting import WEIGHTS
 from trainer.job import Job
-from trainer.launch import SHARED
 from trainer.run import run_fn
-from trainer.strategy import VIRTUAL
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +89,7 @@ def test_workers_of_a_cluster_give_the_weights_of_one_device_and_the_chief_alone
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     worker = subprocess.Popen(
-        [sys.executable, "-m", "trainer.launch"],
+        [sys.executable, "-m", "trainer.devices.launch"],
         cwd=PROJECT,
         env={**os.environ, "TF_CONFIG": cluster(ports, 1), "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
@@ -140,7 +140,7 @@ def test_killing_the_trainer_ends_the_process_of_its_training(
     )
     (tmp_path / "job.json").write_text(job.to_json())
     program = (
-        "import sys; from pathlib import Path; from trainer.job import Job; from trainer.launch import launch;"
+        "import sys; from pathlib import Path; from trainer.job import Job; from trainer.devices.launch import launch;"
         " launch(Job.from_json(Path(sys.argv[1]).read_text()))"
     )
     log = tmp_path / "log"

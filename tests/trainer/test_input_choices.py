@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from configs.input import InputConfig
-from trainer.buckets import Buckets, choose_buckets, padding
-from trainer.disk_cache import DiskCache
-from trainer.input_choices import Found, Trial, find
-from trainer.input_pipeline import InputPipeline, Split
-from trainer.packing import Packing
-from trainer.reading import Reading
+from trainer.input.buckets import Buckets, choose_buckets, padding
+from trainer.input.choices import Found, Trial, find
+from trainer.input.disk_cache import DiskCache
+from trainer.input.packing import Packing
+from trainer.input.pipeline import InputPipeline, Split
+from trainer.input.reading import Reading
 
 SPEC = {"words": tf.io.RaggedFeature(tf.int64, "words"), "label": tf.io.FixedLenFeature([], tf.float32)}
 LENGTHS = (np.random.default_rng(0).pareto(1.2, 1100) * 8).astype(int) % 300

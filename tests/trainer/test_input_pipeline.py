@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from configs.errors import TrainingError
-from trainer.input_pipeline import InputPipeline
-from trainer.memory import KEPT, Room, Sample, choose_cache, estimate_examples, free_memory, in_words
-from trainer.packing import Packing
+from trainer.input.memory import KEPT, Room, Sample, choose_cache, estimate_examples, free_memory, in_words
+from trainer.input.packing import Packing
+from trainer.input.pipeline import InputPipeline
 
 SIZES = [130, 1, 0, 2100, 269]
 TOTAL = sum(SIZES)

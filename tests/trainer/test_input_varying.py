@@ -10,10 +10,10 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainer.input_pipeline import InputPipeline
-from trainer.memory import Sample
-from trainer.packing import Packing
-from trainer.shuffle import exact
+from trainer.input.memory import Sample
+from trainer.input.packing import Packing
+from trainer.input.pipeline import InputPipeline
+from trainer.input.shuffle import exact
 
 SPEC = {
     "id": tf.io.FixedLenFeature([], tf.int64),

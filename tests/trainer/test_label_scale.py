@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.input_pipeline import Split
+from trainer.input.pipeline import Split
 from trainer.label_scale import adapt, unscale
 
 

@@ -12,11 +12,11 @@ from configs.features import TextFeature
 from configs.train import TrainConfig
 from trainer import columns, models
 from trainer.columns import ModelInputs, TextColumn
+from trainer.devices.precision import computing_in
 from trainer.generation import Generator
 from trainer.label import with_vocabulary
 from trainer.models.text import NextWord
 from trainer.objective import compile_model
-from trainer.precision import computing_in
 from trainer.sections import TrainerSections
 
 VALUES = list("abcdefgh")

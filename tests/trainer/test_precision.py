@@ -14,11 +14,11 @@ import tensorflow as tf
 from configs.errors import TrainingError
 from configs.train import TrainConfig
 from trainer.callbacks.jit import JitChoice
+from trainer.devices.out_of_memory import out_of_memory_told
+from trainer.devices.precision import check_float32, computing_in
 from trainer.gradients import add_up_repeats
-from trainer.inputs import open_inputs
+from trainer.input.inputs import open_inputs
 from trainer.objective import compile_model
-from trainer.out_of_memory import out_of_memory_told
-from trainer.precision import check_float32, computing_in
 from trainer.run import build_model, run_fn
 
 Prepare = Callable[[str], Any]

@@ -15,7 +15,7 @@ from configs.config import PipelineConfig
 from configs.profile import ProfileConfig
 from configs.train import TrainConfig
 from trainer.callbacks.profile import window
-from trainer.profile_facts import SESSIONS, ProfileFacts
+from trainer.profiling.facts import SESSIONS, ProfileFacts
 from trainer.run import run_fn
 from trainer.sections import TrainerSections
 

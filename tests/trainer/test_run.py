@@ -13,7 +13,7 @@ import tensorflow as tf
 from configs.errors import TrainingError
 from configs.train import TrainConfig
 from trainer.fitting import steps_per_execution
-from trainer.inputs import open_inputs
+from trainer.input.inputs import open_inputs
 from trainer.run import build_model, run_fn
 
 Prepare = Callable[[str], Any]

@@ -20,14 +20,14 @@ from numbered_shards import SPEC, ids, pipeline, write_shards
 from configs.errors import RunError, TrainingError
 from configs.service import ServiceConfig
 from configs.train import TrainConfig
-from trainer.input_sources import Sources
-from trainer.memory import Cache
-from trainer.packing import Packing
-from trainer.service import Service
-from trainer.service_endless import endless
-from trainer.service_local import LocalService
-from trainer.service_probe import wait_for_workers
-from trainer.service_roles import free_port
+from trainer.input.memory import Cache
+from trainer.input.packing import Packing
+from trainer.input.sources import Sources
+from trainer.service.client import Service
+from trainer.service.endless import endless
+from trainer.service.local import LocalService
+from trainer.service.probe import wait_for_workers
+from trainer.service.roles import free_port
 
 FILES, EACH = 60, 1100
 TOTAL = FILES * EACH

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import tensorflow as tf
 
-from trainer.shuffle import by_seed
+from trainer.input.shuffle import by_seed
 
 
 @pytest.fixture

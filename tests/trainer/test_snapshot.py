@@ -10,9 +10,9 @@ import pytest
 from numbered_shards import ids, pipeline, write_shards
 
 from configs.errors import TrainingError
-from trainer.input_pipeline import Split, Stream
-from trainer.packing import Packing
-from trainer.snapshot import ABANDONED, KEPT, Snapshots
+from trainer.input.packing import Packing
+from trainer.input.pipeline import Split, Stream
+from trainer.input.snapshot import ABANDONED, KEPT, Snapshots
 
 SIZES = [1500, 700, 1]
 TOTAL = sum(SIZES)

@@ -8,8 +8,8 @@ import pytest
 from configs.device_rules import executions_divide_an_epoch, strategy_can_do_the_rest
 from configs.errors import TrainingError
 from configs.train import TrainConfig
+from trainer.devices.strategy import Choice, Cluster, Hardware, choose, look
 from trainer.job import Job
-from trainer.strategy import Choice, Cluster, Hardware, choose, look
 
 CLUSTER = Cluster(3, "worker 0", chief=True)
 

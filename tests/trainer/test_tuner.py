@@ -18,7 +18,7 @@ from configs.errors import TrainingError, TrainingStoppedError
 from configs.tune import TuneConfig
 from trainer import run
 from trainer.job import Job
-from trainer.trials import Search
+from trainer.tuning.trials import Search
 
 Prepare = Callable[[str], Any]
 RATES = {"train.learning_rate": {"choices": [0.00001, 0.02]}, "model.hidden": {"choices": [[4], [16, 8]]}}
@@ -42,7 +42,7 @@ def search(data: Any, folder: Path, **tune: Any) -> dict[str, Any]:
         "best_hyperparameters": [artifact(standard_artifacts.HyperParameters, folder / "best")],
         "tuner_results": [artifact(standard_artifacts.TunerResults, folder / "results")],
     }
-    properties = {"tuner_fn": "trainer.tuner.tuner_fn", "custom_config": json.dumps(config)}
+    properties = {"tuner_fn": "trainer.tuning.tuner.tuner_fn", "custom_config": json.dumps(config)}
     properties |= {"train_args": "{}", "eval_args": "{}"}
     context = base_executor.BaseExecutor.Context(tmp_dir=str(folder), unique_id="1")
     executor.Executor(context).Do({"examples": [examples], "transform_graph": [graph]}, outputs, properties)

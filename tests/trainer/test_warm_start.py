@@ -12,11 +12,11 @@ import pytest
 from configs.errors import TrainingError
 from trainer import columns, models
 from trainer.export import WEIGHTS
-from trainer.layout import Layout
-from trainer.origin import Origin, piece_of_work
 from trainer.run import run_fn
 from trainer.sections import TrainerSections
-from trainer.warm_start import start_from
+from trainer.weights.layout import Layout
+from trainer.weights.origin import Origin, piece_of_work
+from trainer.weights.warm_start import start_from
 
 Prepare = Callable[[str], Any]
 HOUR = {"column": "identity", "num_buckets": 5}

@@ -16,10 +16,10 @@ import numpy as np
 
 from configs.errors import TrainingError, TrainingStoppedError
 from configs.train import TrainConfig
-from trainer.checkpoints import Checkpoints, Position, Saved
-from trainer.input_pipeline import Split
-from trainer.resuming import build_metrics, go_on, pass_over
-from trainer.state import Tree, assign, captured, copies, of_callbacks, restore_callbacks, restored
+from trainer.checkpointing.checkpoints import Checkpoints, Position, Saved
+from trainer.checkpointing.resuming import build_metrics, go_on, pass_over
+from trainer.checkpointing.state import Tree, assign, captured, copies, of_callbacks, restore_callbacks, restored
+from trainer.input.pipeline import Split
 
 
 class Checkpoint(keras.callbacks.Callback):

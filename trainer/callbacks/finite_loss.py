@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from trainer.callbacks.checkpoint import Checkpoint
-from trainer.checkpoints import Saved
+from trainer.checkpointing.checkpoints import Saved
+from trainer.checkpointing.state import Tree, captured
 from trainer.diagnosis import MOST_BYTES, Found, first_bad, replay
-from trainer.state import Tree, captured
 
 Batches = Callable[[int], Iterable[Any]]
 """From a number of batches to those that follow."""

@@ -15,8 +15,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer.profile_facts import LOGS, MARKER, Execution, ProfileFacts
-from trainer.profile_markers import keep_markers
+from trainer.profiling.facts import LOGS, MARKER, Execution, ProfileFacts
+from trainer.profiling.markers import keep_markers
 
 PAUSE = 1.0
 """Seconds between two executions in which more was done than belongs to training, such as trying XLA."""

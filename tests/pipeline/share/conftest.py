@@ -17,7 +17,7 @@ from components.profile_verdict.result import Change, Split, Verdict
 from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from pipeline.report.versions import write_versions
 from trainer.callbacks.scalars import Scalars
-from trainer.trials import Search
+from trainer.tuning.trials import Search
 
 START = 1_700_000_000.0
 EVIL = "</script><script>alert(1)</script>"

@@ -21,7 +21,7 @@ from pipeline.share import write_share
 from pipeline.share.differences import differing, flattened, telling
 from pipeline.share.find import find
 from pipeline.verbs.share import share
-from trainer.trials import Search, Trial
+from trainer.tuning.trials import Search, Trial
 
 EVIL = "</script><script>alert(1)</script>"
 EVIL_VALUE = "\"><img src=x onerror=alert(2)> it's"

@@ -1,0 +1,1 @@
+"""Checkpoints: what a training that was stopped goes on from."""

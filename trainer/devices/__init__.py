@@ -1,0 +1,1 @@
+"""What a training runs on: strategies, precision, and the process of a distributed training."""

@@ -1,0 +1,1 @@
+"""The input pipeline: from TFRecords of transformed examples to batches."""

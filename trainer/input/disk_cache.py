@@ -1,0 +1,83 @@
+"""Parsed examples on disk: written once, read back many times as fast as they are parsed.
+
+They lie in a folder of this process's own, made for them and removed with them, so what another left half-written is
+never met. The folder is below `tempfile.gettempdir()`, which a run removes when the component ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from contextlib import ExitStack
+from itertools import cycle
+
+import tensorflow as tf
+
+from configs.errors import TrainingError
+from trainer.input.packing import Packed, Packing, plain
+from trainer.input.shuffle import gathered, permutation
+
+SHARDS = 16
+"""Files that the examples are dealt to, some thousands at a time; they are read in random order."""
+TOGETHER = 8
+"""Files that are read at the same time."""
+BLOCK = 4096
+"""Examples that are written and read at a time."""
+
+
+class DiskCache:
+    """The packed batches of one split.
+
+    cache = DiskCache(batches, packing)       # writes; raises TrainingError where the disk is full
+    cache.size                                # examples
+    cache.stream(seed)                        # all of them, files in an order of the seed's; None: as written
+    """
+
+    def __init__(self, batches: tf.data.Dataset, packing: Packing) -> None:
+        self._folder = tempfile.mkdtemp(prefix="headrace-input-")
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._packing, self.size = packing, 0
+        try:
+            self._write(gathered(batches, packing, BLOCK))
+        except BaseException as error:
+            self._remove()
+            if isinstance(error, tf.errors.ResourceExhaustedError) or "No space left" in str(error):
+                raise TrainingError(
+                    f"the parsed examples do not fit on the disk that holds {tempfile.gettempdir()}. Set"
+                    " `train.input.cache: none`, or TMPDIR to a folder on a larger disk"
+                ) from error
+            raise
+
+    def _write(self, blocks: tf.data.Dataset) -> None:
+        with ExitStack() as stack:
+            files = [stack.enter_context(tf.io.TFRecordWriter(self._file(number))) for number in range(SHARDS)]
+            for file, packed in zip(cycle(files), blocks, strict=False):
+                self.size += int(self._packing.rows(packed))
+                for part in packed:
+                    file.write(tf.io.serialize_tensor(part).numpy())
+
+    def _file(self, number: int) -> str:
+        return f"{self._folder}/{number:05d}"
+
+    def stream(self, seed: tf.Tensor | None) -> tf.data.Dataset:
+        """The batches; seed: int64 [2]."""
+        empty = self._packing.none()
+        order = tf.range(SHARDS, dtype=tf.int64) if seed is None else permutation(SHARDS, seed)
+        files = tf.data.Dataset.from_tensor_slices(tf.gather([self._file(number) for number in range(SHARDS)], order))
+
+        @plain
+        def parsed(parts: tf.Tensor) -> Packed:
+            return tuple(
+                tf.ensure_shape(tf.io.parse_tensor(parts[number], part.dtype), [None, *part.shape[1:]])
+                for number, part in enumerate(empty)
+            )
+
+        # Blocks were dealt out in turn: taken in turn, they come as they were written.
+        blocks = files.interleave(
+            plain(lambda file: tf.data.TFRecordDataset(file, buffer_size=8 << 20).batch(len(empty))),
+            cycle_length=SHARDS if seed is None else TOGETHER,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+        return blocks.map(parsed, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)

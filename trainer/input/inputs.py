@@ -1,0 +1,87 @@
+"""What a training reads: the train and the eval split, opened as the config says."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from configs.errors import TrainingError
+from trainer import columns
+from trainer.columns.stored import loader
+from trainer.input.buckets import choose_buckets
+from trainer.input.errors import told_by_file
+from trainer.input.memory import Room, Sample, choose_cache
+from trainer.input.packing import Packing
+from trainer.input.pipeline import InputPipeline, Split
+from trainer.input.reading import Reading
+from trainer.input.sources import Sources
+from trainer.label_check import checked
+from trainer.sections import TrainerSections
+
+
+class Inputs(NamedTuple):
+    """Both splits, and how they are read, in words."""
+
+    train: Split
+    eval: Split
+    words: str
+
+
+def open_inputs(  # noqa: PLR0913
+    train_patterns: Sequence[str],
+    eval_patterns: Sequence[str],
+    transform_output: tft.TFTransformOutput,
+    sections: TrainerSections,
+    *,
+    start: int = 0,
+    device: str | None = None,
+) -> Inputs:
+    """Open the transformed examples. Raises TrainingError if a split is empty, or a file damaged.
+
+    start: batches that were trained on before; device: to which batches are brought ahead of the step, such as `GPU:0`.
+    """
+    spec, train = transform_output.transformed_feature_spec(), sections.train
+    train_files, eval_files = _files(train_patterns, "train"), _files(eval_patterns, "eval")
+    packing = Packing(spec)
+    with told_by_file(train_files, packing):
+        sample = Sample.of(train_files, packing)
+    sources = Sources.of(train, Path(transform_output.transform_savedmodel_dir).parent)
+    cache = sources.cache(choose_cache(train.input.cache, train_files + eval_files, Room.here(sample.bytes_each)))
+    buckets, why = choose_buckets(train.input.length_buckets, sample.lengths, train.batch_size)
+    training = InputPipeline(
+        spec,
+        sections.label.key,
+        train.batch_size,
+        cache.where,
+        sources.shuffle,
+        train.seed,
+        train.steps_per_epoch,
+        buckets,
+        Reading.of(train.input, device),
+        loader(columns.build(sections.features)),
+        sources.stream,
+        checked(sections.label),
+    )
+    evaluation = dataclasses.replace(training, shuffle=0, steps_per_epoch=None, buckets=None)
+    opened = training.open("train", train_files, start)
+    evaluated = evaluation.open("eval", eval_files)
+    return Inputs(opened, evaluated, cache.why + why + sources.told() + _small(opened, train.batch_size))
+
+
+def _files(patterns: Sequence[str], split: str) -> list[str]:
+    files = sorted(file for pattern in patterns for file in tf.io.gfile.glob(pattern))
+    if not files:
+        raise TrainingError(f"the {split} split has no files: nothing matches {', '.join(patterns)}")
+    return files
+
+
+def _small(split: Split, batch_size: int) -> str:
+    """A remark if one batch holds the whole split."""
+    if split.size is None or split.size >= batch_size:
+        return ""
+    return f"; batch_size {batch_size:,} is more than the {split.size:,} examples: an epoch is a single step"

@@ -1,0 +1,77 @@
+"""How the input pipeline uses the machine: what changes how fast batches come, and never what is in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import tensorflow as tf
+
+from configs.input import InputConfig
+from trainer.input.packing import Packing, plain
+
+READ_BUFFER = 8 << 20
+"""Bytes of a file that are read at a time."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Settings of `train.input`; None is tf.data's own choice, found out while it runs."""
+
+    read_batch: int = 1024
+    """Records that are read and parsed at a time."""
+    open_files: int = 16
+    """Files that are read at the same time, at most."""
+    deterministic: bool = True
+    """Whether batches come in an order that is the same each time."""
+    threads: int | None = None
+    """Threads of its own; None: it shares TensorFlow's."""
+    prefetch: int | None = None
+    """Batches made ready ahead."""
+    device: str | None = None
+    """Where batches are wanted, such as `GPU:0`; None: on the CPU, or wherever Keras takes them."""
+
+    @classmethod
+    def of(cls, config: InputConfig, device: str | None = None) -> Reading:
+        """As the config says."""
+        threads = None if config.threads == "auto" else config.threads
+        prefetch = None if config.prefetch == "auto" else config.prefetch
+        return cls(config.read_batch, config.open_files, config.deterministic, threads, prefetch, device)
+
+    def from_memory(self) -> Reading:
+        """For examples in memory: fetching is too short to be spread, and a thread of its own keeps it away from
+        the training step.
+        """
+        return replace(self, threads=self.threads or 1)
+
+    def packed(self, paths: tf.data.Dataset, packing: Packing, files: int, gzip: bool) -> tf.data.Dataset:
+        """The parsed examples of so many TFRecord files in packed batches of about `read_batch`."""
+        compression = "GZIP" if gzip else ""
+        records = paths.interleave(
+            plain(lambda path: tf.data.TFRecordDataset(path, compression, READ_BUFFER).batch(self.read_batch)),
+            cycle_length=max(min(self.open_files, files), 1),
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=self.deterministic,
+        )
+        return records.map(plain(packing.parse), num_parallel_calls=tf.data.AUTOTUNE, deterministic=self.deterministic)
+
+    def finished(self, batches: tf.data.Dataset) -> tf.data.Dataset:
+        """Batches that are made ready ahead, on the device if it can hold them; the last of all."""
+        options = tf.data.Options()
+        options.deterministic = self.deterministic
+        if self.threads is not None:
+            options.threading.private_threadpool_size = self.threads
+        batches = batches.with_options(options)
+        ahead = tf.data.AUTOTUNE if self.prefetch is None else self.prefetch
+        batches = batches.prefetch(ahead) if ahead else batches
+        if self.device is None or not all(map(_fits_device, tf.nest.flatten(batches.element_spec))):
+            return batches
+        return batches.apply(tf.data.experimental.prefetch_to_device(self.device, None if ahead < 1 else ahead))
+
+
+def _fits_device(spec: tf.TypeSpec) -> bool:
+    """Neither strings nor ragged or sparse tensors are copied ahead."""
+    return isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string
+
+
+PLAIN_READING = Reading()
+"""As the settings are by default."""

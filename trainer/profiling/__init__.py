@@ -1,0 +1,1 @@
+"""Profiles of a range of steps."""

@@ -1,0 +1,1 @@
+"""A tf.data service: its processes, and reading through it without losing an example."""

@@ -1,0 +1,184 @@
+"""Reading through a tf.data service: its workers read and parse, the trainer shuffles and batches.
+
+service = Service(settings)
+service.check()                                    # a clear error where there is none
+stream = service.stream(files, packing)            # seed of the epoch → packed batches, each example once
+
+An epoch is one job of the service with dynamic sharding. What a killed worker lost is read once more, by the service
+or, where it does not come back, by the trainer itself; what comes twice is dropped.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from configs.service import ServiceConfig
+from trainer.input.packing import Packed, Packing
+from trainer.service.arrivals import StalledError, arrivals
+from trainer.service.probe import alive_workers, wait_for_workers
+from trainer.service.tags import Seen, tagged
+
+PASSES = 3
+"""Times that the service is asked for what is missing, before the trainer reads it itself."""
+REQUESTS = 16
+"""Batches that are asked of the workers at the same time."""
+_PROBE = 5.0
+"""Seconds to wait for the dispatcher's answer before an epoch."""
+
+
+@dataclass
+class Tally:
+    """What went otherwise than it should, over all epochs."""
+
+    read_again: int = 0
+    """Files that were asked for once more."""
+    read_here: int = 0
+    """Files that the trainer read itself."""
+    repeats: int = 0
+    """Batches that came twice, and were dropped."""
+
+    def words(self) -> str:
+        """Nothing where all went well."""
+        counts = {"read again": self.read_again, "read by the trainer itself": self.read_here}
+        said = [f"{count} files {what}" for what, count in counts.items() if count]
+        said += [f"{self.repeats} repeated batches dropped"] if self.repeats else []
+        return "; ".join(said)
+
+
+@dataclass(frozen=True)
+class Service:
+    """A tf.data service."""
+
+    settings: ServiceConfig
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def address(self) -> str:
+        """`host:port`."""
+        return self.settings.address.removeprefix("grpc://")
+
+    def check(self) -> str:
+        """Who reads, in words. Raises TrainingError if nobody answers in time."""
+        found = wait_for_workers(self.address, self.settings.timeout)
+        many = f"{len(found)} workers" if len(found) > 1 else "one worker"
+        how = "coordinated reads" if self.settings.coordinated else f"sharding {self.settings.sharding}"
+        return f"read through {self.settings.address} by {many} ({how})"
+
+    def stream(
+        self, files: Sequence[str], packing: Packing, *, in_order: bool = False
+    ) -> Callable[[tf.Tensor | None], tf.data.Dataset]:
+        """From what an epoch's order follows from, int64 [2], to its examples in packed batches, each example once;
+        None: in the order of the files. Graph code.
+
+        in_order: whether batches come in that order (what is early waits), and not as the workers deliver them.
+        """
+        spec = tuple(tagged(files, packing).element_spec[2:])
+
+        def generate(*seed: np.ndarray) -> Iterator[Packed]:
+            order = np.arange(len(files))
+            if seed:
+                order = np.random.default_rng(seed[0].view(np.uint64)).permutation(order)
+            delivered = self._deliver([files[place] for place in order.tolist()], packing)
+            if in_order or not seed:
+                return _sorted(delivered, packing)
+            return (packed for _, _, packed in delivered if _some(packed, packing))
+
+        def stream(seed: tf.Tensor | None) -> tf.data.Dataset:
+            args = () if seed is None else (seed,)
+            return tf.data.Dataset.from_generator(generate, args=args, output_signature=spec)
+
+        return stream
+
+    def endless(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """What the workers make of the dataset, each for itself, without an end; from then on on this machine."""
+
+        def generate() -> Iterator[Packed]:
+            while True:
+                here = not alive_workers(self.address, _PROBE)
+                until = time.monotonic() + self.settings.timeout
+                if here:
+                    self.tally.read_here += 1
+                    print(f"input: {self.settings.address} does not answer: the trainer reads itself", flush=True)
+                elements = (
+                    iter(dataset) if here else arrivals(dataset.apply(self._every_worker()), self.settings.timeout)
+                )
+                try:
+                    for packed in elements:
+                        yield tuple(packed)
+                        if here and time.monotonic() > until:
+                            break
+                except StalledError as error:
+                    print(f"input: {self.settings.address}: {error}", flush=True)
+
+        return tf.data.Dataset.from_generator(generate, output_signature=tuple(dataset.element_spec))
+
+    def _deliver(self, files: list[str], packing: Packing) -> Iterator[tuple[int, int, Packed]]:
+        """Every batch of the files once, with its place."""
+        seen, wanted = Seen(len(files)), list(range(len(files)))
+        for number in range(PASSES + 1):
+            here = number == PASSES or not alive_workers(self.address, _PROBE)
+            try:
+                for place, batch, packed in self._pass([files[at] for at in wanted], packing, here):
+                    last = not _some(packed, packing)
+                    if seen.is_new(wanted[place], batch, last=last):
+                        yield wanted[place], batch, packed
+                    if seen.complete:  # TensorFlow's client would find that out a second later
+                        break
+            except StalledError as error:
+                print(f"input: {self.settings.address}: {error}", flush=True)
+            wanted = seen.missing()
+            if not wanted:
+                break
+            self.tally.read_again += len(wanted)
+            print(f"input: {len(wanted)} of {len(files)} files came incomplete and are read once more", flush=True)
+        self.tally.repeats += seen.repeats
+
+    def _pass(self, files: list[str], packing: Packing, here: bool) -> Iterator[tuple[int, int, Packed]]:
+        dataset = tagged(files, packing)
+        if here:
+            self.tally.read_here += len(files)
+            print(f"input: {self.settings.address} does not answer: the trainer reads {len(files)} files", flush=True)
+            elements: Iterator[tf.Tensor] = iter(dataset)
+        else:
+            elements = arrivals(dataset.apply(self._distributed()), self.settings.timeout)
+        for place, number, *packed in elements:
+            yield int(place), int(number), tuple(packed)
+
+    def _every_worker(self) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
+        """Each worker gives the whole dataset; coordinated, they take turns."""
+        turns: dict[str, Any] = {"max_outstanding_requests": REQUESTS}
+        if self.settings.coordinated:
+            turns = {"job_name": uuid.uuid4().hex, "consumer_index": 0, "num_consumers": 1}
+        service = tf.data.experimental.service
+        return service.distribute(service.ShardingPolicy.OFF, self.settings.address, **turns)
+
+    def _distributed(self) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
+        service = tf.data.experimental.service
+        return service.distribute(
+            service.ShardingPolicy.DYNAMIC, self.settings.address, max_outstanding_requests=REQUESTS
+        )
+
+
+def _some(packed: Packed, packing: Packing) -> bool:
+    return int(packing.rows(packed)) > 0
+
+
+def _sorted(delivered: Iterator[tuple[int, int, Packed]], packing: Packing) -> Iterator[Packed]:
+    """The batches in the order of their places; the last of each file, which is empty, leads on to the next file."""
+    waiting: dict[tuple[int, int], Packed] = {}
+    place = number = 0
+    for at, which, packed in delivered:
+        waiting[at, which] = packed
+        while (place, number) in waiting:
+            ready = waiting.pop((place, number))
+            ends = not _some(ready, packing)
+            place, number = (place + 1, 0) if ends else (place, number + 1)
+            if not ends:
+                yield ready

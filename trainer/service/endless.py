@@ -1,0 +1,41 @@
+"""What the workers of a tf.data service run where each reads everything, without an end: `sharding: off`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from trainer.input.packing import Packing, plain
+from trainer.input.shuffle import by_seed, exact, mixed
+from trainer.service.tags import OPEN_FILES, READ_BATCH, READ_BUFFER
+
+NEAR = 16
+"""Read batches that change places with each other."""
+
+
+def endless(files: Sequence[str], packing: Packing) -> tf.data.Dataset:
+    """Packed batches of about READ_BATCH, pass after pass, in an order that is each worker's own each time."""
+    paths, compression = tf.constant(files, tf.string), "GZIP" if all(file.endswith(".gz") for file in files) else ""
+
+    @plain
+    def one_pass(_: tf.Tensor) -> tf.data.Dataset:
+        moment = tf.cast(tf.timestamp() * 1e6, tf.int64)  # the seed of a worker's own: all run the same graph
+        order = tf.random.experimental.stateless_shuffle(paths, seed=tf.stack([moment, moment // 997]))
+        records = tf.data.Dataset.from_tensor_slices(order).interleave(
+            plain(lambda path: tf.data.TFRecordDataset(path, compression, READ_BUFFER).batch(READ_BATCH)),
+            cycle_length=min(OPEN_FILES, len(files)),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        return by_seed(records, NEAR, moment)
+
+    passes = tf.data.Dataset.from_tensors(0).repeat().flat_map(one_pass)
+    return passes.map(plain(packing.parse), num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def endless_batches(files: Sequence[str], packing: Packing, buffer: int, batch_size: int) -> tf.data.Dataset:
+    """The same as finished batches, shuffled through a pool of `buffer` examples."""
+    batches = endless(files, packing)
+    if buffer:  # the seed is the same in all workers, and what it mixes is not
+        batches = mixed(batches, packing, buffer, tf.zeros([2], tf.int64), piece=batch_size)
+    return exact(batches, packing, batch_size)
