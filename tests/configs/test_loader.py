@@ -22,7 +22,7 @@ SECTIONS = {
 KINDS = either(tags(json_schema()["properties"]["features"]["additionalProperties"]))
 MODELS = either(tags(json_schema()["properties"]["model"]))
 DOTTED = "a dotted path, such as my_package.my_module.my_function"
-SECTION_NAMES = "pipeline, data, label, features, model, train, tune, evaluate, deploy, beam, kubeflow"
+SECTION_NAMES = "pipeline, data, label, features, model, train, tune, evaluate, deploy, beam, kubeflow, schedule"
 TRAIN, TRAIN_8 = listed(TrainConfig.model_fields, 16), listed(TrainConfig.model_fields, 8)
 
 
@@ -316,7 +316,7 @@ def test_a_folder_names_the_configs_in_it() -> None:
         (b"", ":1: the file is empty; a config is a mapping of sections"),
         (b"# only a comment\n", ":1: the file is empty; a config is a mapping of sections"),
         (b"\n- a\n", ":2: found a list of 1; a config is a mapping of sections"),
-        (b"label:x\n", "kubeflow; is the space after a colon missing?"),
+        (b"label:x\n", "schedule; is the space after a colon missing?"),
         (b"a: 1\nb: \xe9\n", ":2:4: the byte 0xE9 is not UTF-8; save the file as UTF-8"),
         ("a: 1".encode("utf-16"), ":1:1: the file is UTF-16; save it as UTF-8"),
         (b"a: 1\nb: x\x07\n", ":2:5: the character U+0007 cannot stand in YAML"),

@@ -481,6 +481,43 @@ BROKEN = {
             "1: kubeflow.defaults.tolerations[0]: `seconds` goes with `effect: NoExecute`",
         ),
     ],
+    "secret_has_one_place": [
+        (
+            "kubeflow: {server: {auth: {kind: bearer}}}",
+            "1: kubeflow.server.auth.kind: `bearer` needs either `file:` or `env:`, where the token is",
+        )
+    ],
+    "authority_needs_tls": [
+        (
+            'kubeflow: {server: {endpoint: "http://x", ca_file: ca.pem}}',
+            "1: kubeflow.server.ca_file: the endpoint is http://, which has no certificate; use https://",
+        )
+    ],
+    "schedule_is_one_of_two": [
+        (
+            "schedule: {paused: true}",
+            '1: schedule: say when: either `cron: "30 4 * * *"` or `every: 6h`',
+        )
+    ],
+    "time_zones_are_known": [
+        (
+            "schedule: {every: 6h, time_zone: Mars/Base}",
+            "1: schedule.time_zone: there is no time zone Mars/Base; such as Europe/Berlin",
+        )
+    ],
+    "cron_can_be_scheduled": [
+        (
+            "schedule: {cron: 0 4 * *}",
+            "1: schedule.cron: 4 fields; there are five: minute, hour, day of the month, month, weekday",
+        )
+    ],
+    "window_is_a_parameter": [
+        (
+            "schedule: {every: 6h, window: 3}",
+            "1: schedule.window: put `window` into kubeflow.parameters, so that runs can be given one; or set"
+            " data.window",
+        )
+    ],
 }
 CASES = [(rule, text, told) for rule, cases in BROKEN.items() for text, told in cases]
 
