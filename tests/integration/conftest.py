@@ -1,4 +1,4 @@
-"""Empty directories for the stories that the tests here tell: few runs, many assertions."""
+"""Empty directories for the stories that the tests here tell (few runs, many assertions), and Kubeflow's server."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import processes_in, wait_until
+from kfp_server import BuildError, Server, build, serving
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +22,19 @@ def new_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
     yield make
     for folder in made:
         assert wait_until(lambda at=folder: processes_in(at) == [], 60)
+
+
+@pytest.fixture(scope="session")
+def kfp_binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Kubeflow's own API server, built."""
+    try:
+        return build(tmp_path_factory.mktemp("kfp_backend"))
+    except BuildError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="module")
+def server(kfp_binary: Path) -> Iterator[Server]:
+    """Kubeflow's own API server with nothing in it."""
+    with serving(kfp_binary) as server:
+        yield server

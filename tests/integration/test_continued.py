@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from command import Finished, Going, headrace, wait_until
+from parcels import write_parcels
 
 pytestmark = pytest.mark.slow
 
@@ -40,17 +40,6 @@ deploy: {push: null}
 """
 
 
-def write_parcels(path: Path, rows: int = 1200) -> None:
-    chance = random.Random(7)
-    lines = ["distance,hours,carrier,late"]
-    for _ in range(rows):
-        distance, carrier = chance.uniform(1, 400), chance.choice(["post", "rail", "van"])
-        hours = distance * chance.uniform(0.2, 1.8)
-        late = int(hours / distance > (0.8 if carrier == "rail" else 1.1))
-        lines.append(f"{distance:.3f},{hours:.3f},{carrier},{late}")
-    path.write_text("\n".join(lines) + "\n")
-
-
 @dataclass
 class Story:
     """The runs, by name, and the checkpoints that lay there after each."""
@@ -77,7 +66,7 @@ class Story:
 @pytest.fixture(scope="module")
 def story(new_folder: Callable[[str], Path]) -> Story:
     one = Story(new_folder("continued"))
-    write_parcels(one.folder / "parcels.csv")
+    write_parcels(one.folder / "parcels.csv", 1200)
     (one.folder / "parcels.yaml").write_text(CONFIG)
     going = Going(one.folder, "run", "parcels.yaml")
     going.wait_for(r" Trainer +running")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,20 +12,10 @@ import yaml
 from command import ROOT, headrace
 from google.protobuf.json_format import Parse, ParseDict
 from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConfig
-from kfp_server import BuildError, Server, build, serving
+from kfp_server import Server
 
 EXAMPLES = sorted(path.relative_to(ROOT) for path in (ROOT / "configs").glob("*.yaml"))
 GOLDEN = Path("tests/pipeline/kubeflow/golden")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    try:
-        binary = build(tmp_path_factory.mktemp("kfp_backend"))
-    except BuildError as reason:
-        pytest.skip(str(reason))
-    with serving(binary) as server:
-        yield server
 
 
 class Submitted(NamedTuple):

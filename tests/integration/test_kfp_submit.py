@@ -6,26 +6,15 @@ import itertools
 import json
 import time
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from command import ROOT, Finished, headrace
-from kfp_server import BuildError, Server, build, serving
+from kfp_server import Server
 
 CONFIG = "configs/taxi.yaml"
 IMAGE = "kubeflow.image=registry.example/headrace:1"
 experiments = (f"experiment-{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    try:
-        binary = build(tmp_path_factory.mktemp("kfp_backend"))
-    except BuildError as reason:
-        pytest.skip(str(reason))
-    with serving(binary) as server:
-        yield server
 
 
 class Kubeflow:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import signal
 import time
@@ -15,6 +14,7 @@ import pytest
 from command import Finished, Going, headrace, outputs_on_disk, processes_in, versions, wait_until
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
+from parcels import write_parcels
 
 pytestmark = pytest.mark.slow
 
@@ -73,17 +73,6 @@ DATA_NODES = {"ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "D
 MODEL_NODES = {"Trainer", "Evaluator", "Pusher"}
 
 
-def write_parcels(path: Path, rows: int = 1500) -> None:
-    chance = random.Random(7)
-    lines = ["distance,hours,carrier,noise,late"]
-    for _ in range(rows):
-        distance, carrier = chance.uniform(1, 400), chance.choice(["post", "rail", "van"])
-        hours = distance * chance.uniform(0.2, 1.8)
-        late = int(hours / distance > (0.8 if carrier == "rail" else 1.1))
-        lines.append(f"{distance:.3f},{hours:.3f},{carrier},{chance.random():.4f},{late}")
-    path.write_text("\n".join(lines) + "\n")
-
-
 @dataclass
 class Story:
     """What each run left, by name; each went on in the folder of the one before."""
@@ -118,7 +107,7 @@ class Story:
 @pytest.fixture(scope="session")
 def story(new_folder: Callable[[str], Path]) -> Story:
     one = Story(new_folder("parcels"))
-    write_parcels(one.folder / "parcels.csv")
+    write_parcels(one.folder / "parcels.csv", 1500, noise=True)
     (one.folder / "parcels.yaml").write_text(CONFIG)
     (one.folder / "mine").mkdir()
     (one.folder / "mine" / "features.py").write_text(FEATURES)
