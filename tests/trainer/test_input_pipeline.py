@@ -245,6 +245,12 @@ def test_number_of_examples_is_exact_for_small_files_and_close_for_large_ones(
     assert estimate_examples([file, file]) == pytest.approx(120_000, rel=0.1)
 
 
+def test_number_of_examples_is_exact_for_files_of_several_gzip_members(tmp_path: Path) -> None:
+    members = [Path(file).read_bytes() for file in write(tmp_path, [700, 1, 40])]
+    (tmp_path / "joined.gz").write_bytes(b"".join(members))
+    assert estimate_examples([str(tmp_path / "joined.gz")]) == 741
+
+
 def test_free_memory_is_no_more_than_the_machine_has() -> None:
     total = int(Path("/proc/meminfo").read_text().split()[1]) << 10
     assert 0 < free_memory() <= total

@@ -7,7 +7,7 @@ import shutil
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -131,14 +131,30 @@ def _string_bytes(strings: tf.Tensor) -> int:
 
 def _count_records(file: str) -> tuple[int, int]:
     """Records in the first part of the file, and the bytes of the file that they take."""
-    packed = file.endswith(".gz")
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    unpack = _unpacker() if file.endswith(".gz") else bytes
     data, consumed = bytearray(), 0
     with tf.io.gfile.GFile(file, "rb") as raw:
         while len(data) < SAMPLE and (chunk := raw.read(CHUNK)):
-            data += unpacker.decompress(chunk) if packed else chunk
+            data += unpack(chunk)
             consumed += len(chunk)
     return _framed(bytes(data)), consumed
+
+
+def _unpacker() -> Callable[[bytes], bytes]:
+    """Unpacks a gzip file that comes in pieces; it may be made of several members, one behind the other."""
+    member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+    def unpack(piece: bytes) -> bytes:
+        nonlocal member
+        data = b""
+        while piece:
+            if member.eof:
+                member = zlib.decompressobj(zlib.MAX_WBITS | 16)
+            data += member.decompress(piece)
+            piece = member.unused_data
+        return data
+
+    return unpack
 
 
 def _framed(data: bytes) -> int:
