@@ -16,7 +16,7 @@ def model() -> keras.Model:
 
 def split(labels: np.ndarray, batch: int = 7) -> Split:
     dataset = tf.data.Dataset.from_tensor_slices((np.zeros(len(labels), np.float32), labels)).batch(batch)
-    return Split(dataset, steps=-(-len(labels) // batch), size=len(labels), seen=lambda: len(labels))
+    return Split(dataset, dataset, steps=-(-len(labels) // batch), size=len(labels), seen=lambda: len(labels))
 
 
 def test_predictions_are_mean_plus_score_times_standard_deviation_of_the_train_labels() -> None:
@@ -34,11 +34,11 @@ def test_a_constant_label_is_predicted_whatever_the_score_near_zero() -> None:
     assert scaled.predict(np.array([[0.1]], np.float32), verbose=0)[0, 0] == pytest.approx(5.0, abs=1e-6)
 
 
-def test_an_endless_train_split_is_read_for_its_steps_only() -> None:
+def test_an_endless_train_split_is_scaled_by_what_it_holds_once() -> None:
     labels = np.arange(10, dtype=np.float32)
     endless = split(labels, batch=5)
     scaled = model()
-    adapt(scaled, Split(endless.dataset.repeat(), steps=2, size=10, seen=lambda: 10))
+    adapt(scaled, Split(endless.dataset.repeat(), endless.dataset, steps=2, size=10, seen=lambda: 10))
     assert scaled.predict(np.zeros((1, 1), np.float32), verbose=0)[0, 0] == pytest.approx(4.5)
 
 
