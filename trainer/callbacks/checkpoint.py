@@ -212,7 +212,7 @@ class Writer:
         self._checkpoints = checkpoints
         self._queue: Queue[tuple[Position, Tree] | None] = Queue(maxsize=1)
         self._thread: threading.Thread | None = None
-        self._error: OSError | None = None
+        self._error: Exception | None = None
 
     def write(self, position: Position, tree: Tree) -> None:
         """Begin to write, once the one before is written. Raises TrainingError if that could not be."""
@@ -225,12 +225,14 @@ class Writer:
     def wait(self) -> None:
         """Until all is written."""
         self._queue.join()
-        if self._error is not None:
-            error, self._error = self._error, None
+        error, self._error = self._error, None
+        if isinstance(error, OSError):
             raise TrainingError(
                 f"the checkpoint in {self._checkpoints.folder} could not be written: {error}. Make room or give access"
                 " there, or set `train.checkpoint.every_steps: null`"
             ) from error
+        if error is not None:
+            raise error
 
     def last(self) -> Path | None:
         """The latest that was written."""
@@ -256,10 +258,11 @@ class Writer:
                 position, tree = work
                 if finite(tree):
                     self._checkpoints.write(position, tree)
-            except OSError as error:
+            except Exception as error:
                 self._error = error
             finally:
                 self._queue.task_done()
+        self._queue.task_done()
 
 
 def finite(tree: Tree) -> bool:
