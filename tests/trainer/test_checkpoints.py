@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from trainer.callbacks.averages import Averages
+from trainer.callbacks.checkpoint import Writer
 from trainer.checkpointing.checkpoints import OTHERS, Checkpoints, Position
 from trainer.checkpointing.work import checkpoints
 from trainer.job import Job
@@ -137,6 +138,24 @@ def test_checkpoint_holds_what_was_put_in_and_only_the_latest_stay(tmp_path: Pat
     np.testing.assert_array_equal(saved.tree["weights"][0], np.full((2, 3), 4, np.float32))
     assert (saved.tree["weights"][1], saved.tree["lowest"], saved.tree["deep"]) == (4, float("inf"), {"a": [1, "x"]})
     np.testing.assert_array_equal(saved.tree["half"].astype(np.float32), [0, 1, 2])
+
+
+def test_numbers_of_numpy_are_kept_as_numbers(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "work")
+    kept.write(Position(), {"place": np.int64(7), "rest": [np.float32(0.5), None]})
+    saved = kept.latest()
+    assert saved is not None
+    assert saved.tree == {"place": 7, "rest": [0.5, None]}
+
+
+def test_what_ends_the_writing_is_raised_by_the_next_write(tmp_path: Path) -> None:
+    writer = Writer(Checkpoints(tmp_path))
+    writer.write(Position(), {"model": [], "what": object()})
+    with pytest.raises(TypeError, match="object"):
+        writer.write(Position(), {"model": []})
+    writer.write(Position(), {"model": []})
+    writer.close()
+    assert writer.last() is not None
 
 
 def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

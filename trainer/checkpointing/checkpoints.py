@@ -121,7 +121,7 @@ def _without_arrays(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
         plain = tree.dtype.kind in "biufc"
         arrays[name] = tree if plain else tree.view(f"u{tree.dtype.itemsize}")  # bfloat16, which NumPy does not know
         return {_ARRAY: name, _TYPE: None if plain else tree.dtype.name}
-    return tree
+    return tree.item() if isinstance(tree, np.generic) else tree  # Keras counts in NumPy's numbers here and there
 
 
 def _with_arrays(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
