@@ -74,12 +74,8 @@ def exact(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.Data
     if not packing.varying:
         return batches.rebatch(size)
 
-    @plain
-    def cut(rest: Packed, arriving: Packed) -> tuple[Packed, Packed]:
-        together = packing.joined([rest, arriving])
-        rows = packing.rows(together)
-        whole = tf.where(tf.equal(packing.rows(arriving), 0), rows, rows // size * size)
-        return packing.cut(together, whole, rows), packing.cut(together, tf.zeros_like(whole), whole)
+    def whole(arriving: tf.Tensor, waiting: tf.Tensor) -> tf.Tensor:
+        return tf.where(tf.equal(arriving, 0), waiting, waiting // size * size)
 
     @plain
     def pieces(*chunk: tf.Tensor) -> tf.data.Dataset:
@@ -87,8 +83,7 @@ def exact(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.Data
         starts = tf.data.Dataset.range(0, rows, size)
         return starts.map(plain(lambda start: packing.cut(chunk, start, tf.minimum(start + size, rows))))
 
-    chunks = batches.concatenate(_nothing(packing)).scan(packing.none(), cut)
-    return _some(chunks, packing).flat_map(pieces)
+    return _passed_on(batches, packing, whole).flat_map(pieces)
 
 
 def gathered(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.Dataset:
@@ -96,15 +91,30 @@ def gathered(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.D
     if not packing.varying:
         return batches.rebatch(size)
 
+    def enough(arriving: tf.Tensor, waiting: tf.Tensor) -> tf.Tensor:
+        goes = tf.logical_or(tf.equal(arriving, 0), waiting >= size)
+        return tf.where(goes, waiting, tf.zeros_like(waiting))
+
+    return _passed_on(batches, packing, enough)
+
+
+def _passed_on(
+    batches: tf.data.Dataset, packing: Packing, how_many: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+) -> tf.data.Dataset:
+    """The same examples in the same order in other chunks.
+
+    how_many: of the examples that arrive, and of those that wait with them, to those that go on. No more arrive at the
+    end, and then all have to go.
+    """
+
     @plain
-    def gather(waiting: Packed, arriving: Packed) -> tuple[Packed, Packed]:
+    def step(waiting: Packed, arriving: Packed) -> tuple[Packed, Packed]:
         together = packing.joined([waiting, arriving])
         rows = packing.rows(together)
-        goes = tf.logical_or(tf.equal(packing.rows(arriving), 0), rows >= size)
-        border = tf.where(goes, rows, tf.zeros_like(rows))
+        border = how_many(packing.rows(arriving), rows)
         return packing.cut(together, border, rows), packing.cut(together, tf.zeros_like(border), border)
 
-    return _some(batches.concatenate(_nothing(packing)).scan(packing.none(), gather), packing)
+    return _some(batches.concatenate(_nothing(packing)).scan(packing.none(), step), packing)
 
 
 def without_first(batches: tf.data.Dataset, packing: Packing, count: tf.Tensor) -> tf.data.Dataset:
