@@ -16,9 +16,9 @@ from typing import Any
 from components.registry import Registry
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.store import Store
-from trainer.weights import origin
+from trainer.weights.origin import Origin
 
-ORIGIN = f"Format-Serving/{origin.FILE}"
+ORIGIN = f"Format-Serving/{Origin.FILE}"
 """In a model: what the component that looks for a model to begin with reads of it."""
 
 

@@ -6,12 +6,10 @@ after new data a vocabulary may be as long as before and hold other words, or th
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import keras
@@ -20,15 +18,16 @@ import tensorflow_transform as tft
 from configs.features import CrossedFeature, Feature, TextFeature, VocabularyFeature
 from trainer.columns.lookup import Vocabulary, vocabulary_size
 from trainer.sections import TrainerSections
+from trainer.weights.beside import Beside
 
-FILE = "assets.extra/layout.json"
-"""In a model's serving directory."""
 _OF_THE_MODEL = {"embedding", "deep", "wide", "combiner"}
 
 
 @dataclass(frozen=True)
-class Layout:
+class Layout(Beside):
     """Of one model."""
+
+    FILE = "assets.extra/layout.json"
 
     tables: dict[str, list[str]]
     """Layers with rows for the categories of several features, one after another: the features."""
@@ -60,19 +59,6 @@ class Layout:
         }
         meanings = {name: _meaning(name, sections.features, learned) for name in sections.features}
         return cls(tables, reads, rows, {name: learned[name] for name in rows if name in learned}, meanings)
-
-    def write(self, serving_dir: Path) -> None:
-        """Beside the weights."""
-        (serving_dir / FILE).parent.mkdir(parents=True, exist_ok=True)
-        (serving_dir / FILE).write_text(json.dumps(dataclasses.asdict(self)))
-
-    @classmethod
-    def read(cls, serving_dir: Path) -> Self | None:
-        """None where a model does not say."""
-        try:
-            return cls(**json.loads((serving_dir / FILE).read_text()))
-        except (OSError, ValueError, TypeError):
-            return None
 
 
 def _inputs(model: keras.Model) -> Iterator[tuple[str, Any]]:

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-FILE = "assets.extra/origin.json"
-"""In a model's serving directory."""
+from trainer.weights.beside import Beside
+
 _NOT_WORK = {"checkpoints"}
 
 
 @dataclass(frozen=True)
-class Origin:
+class Origin(Beside):
     """Of one model."""
+
+    FILE = "assets.extra/origin.json"
 
     work: str
     """Digest of the settings, code and transform graph that it was made with."""
     base: str | None
     """URI of the Model artifact whose weights its training began with."""
-
-    def write(self, serving_dir: Path) -> None:
-        """Beside the weights."""
-        file = serving_dir / FILE
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(dataclasses.asdict(self), indent=1))
-
-    @classmethod
-    def read(cls, serving_dir: Path) -> Self | None:
-        """None where the model does not say."""
-        try:
-            return cls(**json.loads((serving_dir / FILE).read_text()))
-        except (OSError, ValueError, TypeError):
-            return None
 
 
 def piece_of_work(custom_config: Mapping[str, Any], transform_graph: str) -> str:

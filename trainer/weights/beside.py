@@ -1,0 +1,30 @@
+"""What is told of a model's weights beside them, in its serving directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import ClassVar, Self
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside:
+    """A dataclass of plain data that travels with a model, as one JSON file."""
+
+    FILE: ClassVar[str]
+    """Where, in the model's serving directory."""
+
+    def write(self, serving_dir: Path) -> None:
+        """Beside the weights."""
+        file = serving_dir / self.FILE
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(dataclasses.asdict(self)))
+
+    @classmethod
+    def read(cls, serving_dir: Path) -> Self | None:
+        """None where a model does not say."""
+        try:
+            return cls(**json.loads((serving_dir / cls.FILE).read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
