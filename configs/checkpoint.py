@@ -8,6 +8,11 @@ from pydantic import Field
 
 from configs.section import Section
 
+KEPT_IN, KEPT_HOW = "checkpoints", "checkpoint"
+"""What the Trainer is told of checkpoints beside its config: their folder, and these settings as JSON. Nothing of what
+it makes follows from them.
+"""
+
 
 class CheckpointConfig(Section):
     """What is kept of a training that is not done. A run that was killed is continued by the next from the last

@@ -24,7 +24,7 @@ from components.schema_gen import SchemaGen
 from components.statistics.component import StatisticsGen
 from components.transform import Transform
 from components.warm_start import WarmStart
-from configs.checkpoint import CheckpointConfig
+from configs.checkpoint import KEPT_HOW, KEPT_IN
 from configs.config import PipelineConfig
 from configs.features import CustomFeature, data_columns
 from configs.models import ImageModel, OwnModel
@@ -137,7 +137,7 @@ def _tuner(config: PipelineConfig, transform: Transform, schema: channel.BaseCha
     if config.tune is None:
         return []
     sections = TrainerSections.of(config)
-    without = {"profile": None, "checkpoint": CheckpointConfig(), "warm_start": False}  # of no account for a trial
+    without = {"profile": None, "warm_start": False}  # of no account for a trial
     sections = sections.model_copy(update={"train": sections.train.model_copy(update=without)})
     tuner = stock.Tuner(
         tuner_fn="trainer.tuning.tuner.tuner_fn",
@@ -178,6 +178,7 @@ def _trainer(
                 registry=str(folders.registry),
             )
         )
+    kept = {KEPT_IN: str(folders.checkpoints), KEPT_HOW: config.train.checkpoint.model_dump_json()}
     trainer = stock.Trainer(
         run_fn="trainer.run.run_fn",
         examples=transform.outputs["transformed_examples"],
@@ -187,7 +188,7 @@ def _trainer(
         hyperparameters=hyperparameters,
         train_args=trainer_pb2.TrainArgs(),
         eval_args=trainer_pb2.EvalArgs(),
-        custom_config={**custom_config, "checkpoints": str(folders.checkpoints)},
+        custom_config={**custom_config, **kept},
     )
     return bases, trainer
 

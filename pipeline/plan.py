@@ -15,8 +15,10 @@ from tfx.types import Artifact
 from components.baseline import Baseline, RecordBlessing
 from components.example_gen.spans import Spans
 from components.warm_start import WarmStart
+from configs.checkpoint import KEPT_HOW, KEPT_IN
+from pipeline.cache.parts import flat
 from pipeline.digest import digest_text
-from pipeline.sources import sources_digest, stack_versions
+from pipeline.sources import sources_digest, sources_of, stack_versions
 
 UNCACHED = frozenset(
     {
@@ -30,9 +32,13 @@ UNCACHED = frozenset(
 """Executors that look at the world outside the pipeline, so that only running them tells what they give."""
 
 
-UNKEYED = frozenset({"store", "checkpoints"})
-"""Properties, and entries of `custom_config`, that say where something is kept between runs, and so nothing of what
-comes out."""
+UNKEYED = frozenset({"store", KEPT_IN, KEPT_HOW})
+"""Properties, and entries of `custom_config`, that say where something is kept between runs, and how often; nothing of
+what comes out."""
+
+
+MEANING = 16
+"""Digits of the digest of a module's meaning that are kept to be compared."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,19 @@ class Node:
         return digest_text(
             name, properties, sources_digest(self.executor.__module__), json.dumps(stack_versions(), sort_keys=True)
         )
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The same in the open: `executor`, `settings` by dotted name, `sources` by module, `versions` by package."""
+        settings = flat(_keyed(self.exec_properties))
+        digests = {name: sources_of(value) for name, value in settings.items() if isinstance(value, str)}
+        sources = [sources_of(sources_digest(self.executor.__module__)), *digests.values()]
+        return {
+            "executor": f"{self.executor.__module__}.{self.executor.__qualname__}",
+            "settings": {name: value for name, value in settings.items() if not digests.get(name)},
+            "sources": {module: meaning[:MEANING] for modules in sources for module, meaning in modules.items()},
+            "versions": stack_versions(),
+        }
 
 
 def _keyed(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow_transform as tft
 
+from configs.checkpoint import KEPT_HOW, CheckpointConfig
 from trainer.sections import TrainerSections
 from trainer.tuning.trials import Search, in_words
 from trainer.weights.origin import piece_of_work
@@ -24,7 +25,7 @@ class Job:
     """The part of TFX's `fn_args` that training reads."""
 
     custom_config: dict[str, Any]
-    """`config` is TrainerSections as JSON."""
+    """`config` is TrainerSections as JSON; `checkpoint` CheckpointConfig as JSON, where it is told apart from it."""
     transform_output: str
     """The folder of the transform graph."""
     train_files: list[str] = field(default_factory=list)
@@ -46,8 +47,12 @@ class Job:
 
     @cached_property
     def sections(self) -> TrainerSections:
-        """The config's sections, with the values that a Tuner found."""
-        return TrainerSections.from_json(self.custom_config["config"]).tuned(self.tuned.get("values", {}))
+        """The config's sections, with the values that a Tuner found, and with what is told of checkpoints."""
+        found = TrainerSections.from_json(self.custom_config["config"]).tuned(self.tuned.get("values", {}))
+        if KEPT_HOW not in self.custom_config:
+            return found
+        kept = CheckpointConfig.model_validate_json(self.custom_config[KEPT_HOW])
+        return found.model_copy(update={"train": found.train.model_copy(update={"checkpoint": kept})})
 
     @property
     def tuned_words(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
+from configs.checkpoint import CheckpointConfig
 from configs.config import PipelineConfig
 from configs.features import Feature
 from configs.label import LabelConfig
@@ -66,7 +67,6 @@ def _computed(feature: Feature) -> Feature:
 
 
 def _trained(train: TrainConfig) -> TrainConfig:
-    """Without the settings that judge a training and change nothing in it: they leave a trained model valid."""
-    if train.profile is None:
-        return train
-    return train.model_copy(update={"profile": train.profile.model_copy(update={"fail_if_input_bound_above": None})})
+    """Without the settings that change nothing in a training: they leave a trained model valid."""
+    profile = train.profile and train.profile.model_copy(update={"fail_if_input_bound_above": None})
+    return train.model_copy(update={"profile": profile, "checkpoint": CheckpointConfig()})

@@ -8,6 +8,7 @@ The text depends on the config, the code and the KFP SDK alone.
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import os
 import tempfile
@@ -23,6 +24,7 @@ from configs.errors import ConfigError, Problem
 from configs.kubeflow import ComponentSettings, KubeflowConfig
 from pipeline.kubeflow import backends, credentials
 from pipeline.kubeflow.argument import pack
+from pipeline.kubeflow.aside import VARIABLE
 from pipeline.kubeflow.invocation import Invocation
 from pipeline.kubeflow.parameters import PARAMETERS
 from pipeline.kubeflow.platform import needs_platform, set_platform
@@ -77,6 +79,8 @@ def _pipeline(config: PipelineConfig, found: Sequence[Task]) -> Any:
             one.set_caching_options(task.cacheable).set_display_name(task.invocation.id)
             one.after(*(made[name] for name in _unconnected(task)))
             _set_resources(one, settings.settings(task.invocation.id))
+            if task.aside:
+                one.set_env_variable(VARIABLE, json.dumps(task.aside))
             if needs_platform(settings, task.invocation):
                 set_platform(one, settings, task.invocation)
             made[task.name] = one

@@ -69,6 +69,7 @@ def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
 def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
     from configs.config import BeamConfig
     from pipeline.execute import execute
+    from pipeline.kubeflow.aside import put_back
     from pipeline.kubeflow.carried import with_paths
     from pipeline.kubeflow.exchange import Exchange
     from pipeline.kubeflow.invocation import Invocation
@@ -84,7 +85,8 @@ def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
     with _scratch() as scratch:
         exchange = Exchange(invocation, told, places, scratch)
         files = _files(invocation.files, scratch)
-        properties = with_parameters(invocation.id, invocation.exec_properties, exchange.parameters)
+        told_aside = put_back(invocation.exec_properties, os.environ)
+        properties = with_parameters(invocation.id, told_aside, exchange.parameters)
         properties = _kept(with_paths(properties, exchange.home, files), places)
         inputs = exchange.inputs(store)
         with present(properties, places, store):

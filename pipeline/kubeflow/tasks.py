@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from tfx.components.schema_gen.import_schema_gen import executor as import_schema_gen
 from tfx.types import standard_artifacts
@@ -14,6 +15,7 @@ from components.warm_start import WarmStart
 from configs.config import PipelineConfig
 from configs.kubeflow import KubeflowConfig
 from pipeline.build import create_pipeline
+from pipeline.kubeflow.aside import set_aside
 from pipeline.kubeflow.backends import own_store
 from pipeline.kubeflow.carried import named_files, pod_folders, without_paths
 from pipeline.kubeflow.invocation import ARTIFACT, RECORD, REFERENCE, VALUE, Invocation, Port, name_of
@@ -41,6 +43,8 @@ class Task:
     parameters: tuple[str, ...]
     after: tuple[str, ...]
     cacheable: bool
+    aside: Mapping[str, Any] = field(default_factory=dict)
+    """What its pod is told and its cache key must not hold."""
 
     def artifacts_in(self) -> dict[str, str]:
         """Input artifacts: key to Kubeflow's type."""
@@ -82,7 +86,8 @@ def _task(
 ) -> Task:
     producers = {key: channel for key, (channel,) in node.inputs.items()}
     settings = config.kubeflow
-    properties, carried = without_paths(node.exec_properties, files)
+    keyed, aside = set_aside(node.exec_properties)
+    properties, carried = without_paths(keyed, files)
     invocation = Invocation(
         id=node.id,
         kind=node.kind,
@@ -104,6 +109,7 @@ def _task(
         parameters=tuple(name for name in settings.parameters if PARAMETERS[name].component == node.id),
         after=tuple(map(task_name, node.upstream)),
         cacheable=node.cacheable or node.executor is import_schema_gen.Executor,
+        aside=aside,
     )
 
 

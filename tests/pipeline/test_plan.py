@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 from tfx.types.value_artifact import ValueArtifact
 
+from configs.checkpoint import CheckpointConfig
 from configs.errors import DataError
 from configs.loader import load
 from pipeline.build import create_pipeline
 from pipeline.plan import Node, plan
+from trainer.job import Job
+from trainer.weights.origin import piece_of_work
 
 NODES = [
     "Spans", "ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate", "Transform", "Trainer",
@@ -169,5 +172,14 @@ def test_search_runs_again_for_what_its_trials_see_alone() -> None:
     assert before["Trainer"].inputs["hyperparameters"] == (("Tuner", "best_hyperparameters"),)
     assert changed(before, nodes(tune, "evaluate.thresholds={auc: {min: 0.7}}")) == {"Evaluator"}
     assert changed(before, nodes(tune, "tune.seed=1")) == {"Tuner"}
-    assert changed(before, nodes(tune, "train.checkpoint.keep=5")) == {"Trainer"}
     assert changed(before, nodes(tune, "train.batch_size=64")) == {"Tuner", "Trainer"}
+
+
+def test_how_checkpoints_are_kept_reaches_the_trainer_and_runs_nothing_again() -> None:
+    changes = ("train.warm_start=true", "tune={parameters: {train.learning_rate: {min: 0.001, max: 0.1}}}")
+    before, after = nodes(*changes), nodes(*changes, "train.checkpoint={every_steps: 7, keep: 5}")
+    assert changed(before, after) == set()
+    custom = json.loads(after["Trainer"].exec_properties["custom_config"])
+    assert Job(custom, "").sections.train.checkpoint == CheckpointConfig(every_steps=7, keep=5)
+    other = json.loads(before["Trainer"].exec_properties["custom_config"])
+    assert piece_of_work(custom, "/graph") == piece_of_work(other, "/graph")

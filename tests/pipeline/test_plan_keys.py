@@ -13,8 +13,9 @@ def digest(**custom_config: Any) -> str:
     return Node("Trainer", "Trainer", GenericExecutor, properties, {}, {}, ()).digest
 
 
-def test_folder_of_the_checkpoints_is_not_keyed_and_all_else_is() -> None:
+def test_folder_and_settings_of_the_checkpoints_are_not_keyed_and_all_else_is() -> None:
     first = digest(config="{}", checkpoints="/here/checkpoints")
     assert digest(config="{}", checkpoints="/there/checkpoints") == first
+    assert digest(config="{}", checkpoint='{"keep": 5}') == first
     assert digest(config="{}") == first
     assert digest(config='{"a": 1}', checkpoints="/here/checkpoints") != first

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from configs.checkpoint import KEPT_HOW, KEPT_IN
 from trainer.checkpointing.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
     from trainer.job import Job
 
-FOLDER = "checkpoints"
-"""In `custom_config`: where the checkpoints of all pieces of work lie."""
 IRRELEVANT = {"train": {"checkpoint": True, "profile": True}}
 """Settings that have no say in the weights."""
 EDGE = 1 << 20
@@ -30,7 +29,7 @@ EDGE = 1 << 20
 
 def checkpoints(job: Job) -> Checkpoints | None:
     """Those of this piece of work; None where the job does not say where they are kept."""
-    folder = job.custom_config.get(FOLDER)
+    folder = job.custom_config.get(KEPT_IN)
     if folder is None:
         return None
     return Checkpoints(Path(folder, digest(job)[:32]), job.sections.train.checkpoint.keep)
@@ -39,7 +38,7 @@ def checkpoints(job: Job) -> Checkpoints | None:
 def digest(job: Job) -> str:
     """Of all that decides the weights, as far as a computer decides them the same way twice."""
     settings = job.sections.model_dump_json(exclude=IRRELEVANT)
-    told = {name: value for name, value in job.custom_config.items() if name not in ("config", FOLDER)}
+    told = {name: value for name, value in job.custom_config.items() if name not in ("config", KEPT_IN, KEPT_HOW)}
     graph = _files([f"{job.transform_output}/*/*", f"{job.transform_output}/*/*/*"])
     examples = _files([*job.train_files, *job.eval_files])
     libraries = [f"{name} {version(name)}" for name in ("tensorflow", "keras", "numpy")]

@@ -45,7 +45,7 @@ class Pod:
                 stdout=stream,
                 stderr=stream,
                 check=False,
-                env=self._environment(),
+                env=self._environment(spec),
             )
         if done.returncode != 0:
             last = log.read_text(errors="replace").splitlines()[-1:]
@@ -97,10 +97,11 @@ class Pod:
     def _local(self, uri: str) -> Path:
         return Places(str(self.root)).local(uri)
 
-    def _environment(self) -> dict[str, str]:
+    def _environment(self, spec: TaskSpec) -> dict[str, str]:
         paths = [str(PROJECT), os.environ.get("PYTHONPATH", ""), str(Path.cwd())]
         own = {ROOT: str(self.root), FOLDER: str(self.store), "TMPDIR": str(self.root / "tmp")}
-        return {**os.environ, **own, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        of_container = {one["name"]: one["value"] for one in spec.container.get("env", [])}
+        return {**os.environ, **of_container, **own, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     def remove(self) -> None:
         """As a pod's disk goes with the pod."""

@@ -22,6 +22,7 @@ from configs.loader import load
 from configs.sources import SqlSource
 from pipeline.kubeflow import backends
 from pipeline.kubeflow.argument import unpack
+from pipeline.kubeflow.aside import put_back
 from pipeline.kubeflow.compile import compile_pipeline
 from pipeline.kubeflow.invocation import Invocation
 from pipeline.kubeflow.verify.driver import task_specs
@@ -121,6 +122,16 @@ def test_run_parameters_have_the_configs_values_as_defaults() -> None:
     defaults = {name: one["defaultValue"] for name, one in parameters.items()}
     assert defaults == {"spans": "1..5", "window": "7", "epochs": 7, "steps_per_epoch": 30}
     assert set(task_specs(pipeline)["trainer"].task["inputs"]["parameters"]) == {"epochs", "steps_per_epoch"}
+
+
+def test_how_checkpoints_are_kept_is_told_beside_what_the_cache_key_holds(plain: dict[str, Any]) -> None:
+    changed = compiled("train.checkpoint={every_steps: 7, keep: 5}")
+    before, after = task_specs(plain)["trainer"].container, task_specs(changed)["trainer"].container
+    assert after["args"] == before["args"]  # with the image, all of the key that the config decides
+    (variable,) = after["env"]
+    invocation = invocations(changed)["trainer"]
+    properties = put_back(invocation.exec_properties, {variable["name"]: variable["value"]})
+    assert json.loads(json.loads(properties["custom_config"])["checkpoint"]) == {"every_steps": 7, "keep": 5}
 
 
 def test_files_that_the_config_names_come_along_with_their_content(plain: dict[str, Any]) -> None:
