@@ -34,6 +34,8 @@ STACK = (
     "zlib-ng",
 )
 
+_MADE: dict[str, dict[str, str]] = {}
+
 
 class Source(NamedTuple):
     """What counts of a source file."""
@@ -46,8 +48,16 @@ class Source(NamedTuple):
 
 def sources_digest(*modules: str) -> str:
     """Of the meaning of these modules and of all they import, directly or not."""
-    parts = [f"{name}={_read(name, path).meaning}" for name, path in sorted(closure(*modules).items())]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    meanings = {name: _read(name, path).meaning for name, path in sorted(closure(*modules).items())}
+    parts = [f"{name}={meaning}" for name, meaning in meanings.items()]
+    digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    _MADE[digest] = meanings
+    return digest
+
+
+def sources_of(digest: str) -> dict[str, str]:
+    """What a digest that this process made is of: module to a digest of its meaning. Empty for any other text."""
+    return _MADE.get(digest, {})
 
 
 @cache

@@ -74,6 +74,7 @@ class RunRecord:
     finished: float | None = None
     status: Status = Status.RUNNING
     error: str | None = None
+    ended: str | None = None  # why it ended early, as a success: there was nothing new
     nodes: list[NodeRecord] = field(default_factory=list)
 
     def node(self, node_id: str) -> NodeRecord:

@@ -24,7 +24,8 @@ from ml_metadata.errors import StatusError
 from configs.config import PipelineConfig
 from configs.errors import RunError
 from configs.writer import to_yaml
-from pipeline.digest import digest_path, digest_text
+from pipeline.cache.parts import Input, KeyParts, key_of
+from pipeline.digest import digest_path
 from pipeline.folders import Folders
 from pipeline.local import abandoned
 from pipeline.local.client import WarmProcess
@@ -172,7 +173,8 @@ class _Run:
             key: [self._outputs[producer][output] for producer, output in channels]
             for key, channels in spec["inputs"].items()
         }
-        key = self._cache_key(spec)
+        key, known = self._cache_key(spec)
+        self._keep_parts(spec, key, known)
         node.started, node.rows_in = time.time(), rows_in(inputs, spec["splits"])
         found = self._metadata.find(key) if self._reuse and spec["cacheable"] else None
         if found is not None:
@@ -243,12 +245,22 @@ class _Run:
             if node.status is Status.RUNNING:
                 node.status, node.finished = Status.INTERRUPTED, time.time()
 
-    def _cache_key(self, spec: Mapping[str, Any]) -> str:
+    def _cache_key(self, spec: Mapping[str, Any]) -> tuple[str, dict[str, list[str]]]:
+        """The key, and what stands in it for each input."""
         known = {
             key: [self._identity(producer, output) for producer, output in channels]
             for key, channels in spec["inputs"].items()
         }
-        return digest_text(spec["id"], spec["digest"], json.dumps(known, sort_keys=True))
+        return key_of(spec["id"], spec["digest"], known), known
+
+    def _keep_parts(self, spec: Mapping[str, Any], key: str, known: Mapping[str, list[str]]) -> None:
+        """For `headrace explain-cache`."""
+        inputs = {
+            name: Input(producer, output, known[name][0], self._outputs[producer][output].uri)
+            for name, ((producer, output), *_) in spec["inputs"].items()
+        }
+        parts = KeyParts(key=key, **spec["parts"], inputs=inputs, cacheable=spec["cacheable"], reuse=self._reuse)
+        parts.write(self._run_dir, spec["id"])
 
     def _identity(self, producer: str, output: str) -> str:
         stored = self._outputs[producer][output]

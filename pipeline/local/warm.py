@@ -139,6 +139,7 @@ def _describe(node: Any) -> dict[str, Any]:
             key: value for key, value in node.exec_properties.items() if isinstance(value, str | int | float)
         },
         "digest": node.digest,
+        "parts": node.parts,
         "cacheable": node.cacheable,
         "inputs": node.inputs,
         "outputs": {key: _is_value(type_) for key, type_ in node.outputs.items()},
