@@ -15,9 +15,10 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
+
+from configs.installed import version
 
 PROJECT = ("configs", "trainer", "components", "pipeline")
 STACK = (

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from configs.checkpoint import KEPT_HOW, KEPT_IN
+from configs.installed import version
 from trainer.checkpointing.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
