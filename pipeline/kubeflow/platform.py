@@ -10,7 +10,7 @@ from pipeline.kubeflow.invocation import Invocation
 
 SHARED_MEMORY = "headrace-shared-memory"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-REACH_THE_STORE = frozenset({"Baseline", "Evaluator", "Pusher", "RecordBlessing"})
+REACH_THE_STORE = frozenset({"Baseline", "Evaluator", "Pusher", "RecordBlessing", "Trainer", "WarmStart"})
 """Components that read or write more than the artifacts that Kubeflow copies."""
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 

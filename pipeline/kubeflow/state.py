@@ -1,4 +1,4 @@
-"""What a pipeline keeps between runs, for the components that look at it: `blessed.json` and the pushed models.
+"""What a pipeline keeps between runs, for the components that look at it: `blessed.json`, pushed models, checkpoints.
 
 With staged artifacts these lie in the object store, and components work on paths. So before such a component runs, the
 pod gets the files it reads, and an empty folder for each thing that it only asks whether it is there; afterwards, what
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from components.registry import Registry
+from configs.checkpoint import KEPT_IN
+from pipeline.kubeflow.checkpoints import mirrored
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.store import Store
 from trainer.weights.origin import Origin
@@ -31,6 +33,8 @@ def present(properties: Mapping[str, Any], places: Places, store: Store) -> Iter
         if "push_destination" in properties:
             told = json.loads(properties["push_destination"])
             stack.enter_context(_pushed(Path(told["filesystem"]["base_directory"]), places, store))
+        if folder := (json.loads(properties.get("custom_config") or "{}") or {}).get(KEPT_IN):
+            stack.enter_context(_checkpoints(Path(folder), places, store))
         yield
 
 
@@ -50,6 +54,11 @@ def _registry(path: Path, places: Places, store: Store) -> Iterator[None]:
     yield
     if path.exists() and path.read_bytes() != before:
         store.put(path, uri)
+
+
+def _checkpoints(folder: Path, places: Places, store: Store) -> contextlib.AbstractContextManager[None]:
+    uri = places.remote(folder)
+    return contextlib.nullcontext() if uri is None or places.mount else mirrored(folder, uri, store)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ Keys come from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ class Store:
     def get_all(self, uri: str, folder: Path) -> int:
         """Copy the files below `uri` into a folder, which is there afterwards; how many."""
         folder.mkdir(parents=True, exist_ok=True)
-        files = self._files(uri)
+        files = self.files(uri)
         for inside in files:
             self.get(f"{uri}/{inside}", folder / inside)
         return len(files)
@@ -70,13 +71,24 @@ class Store:
 
     def children(self, uri: str) -> list[str]:
         """The names right below `uri`."""
-        return sorted({inside.partition("/")[0] for inside in self._files(uri)})
+        return sorted({inside.partition("/")[0] for inside in self.files(uri)})
 
-    def _files(self, uri: str) -> list[str]:
+    def files(self, uri: str) -> dict[str, float]:
+        """The names of the files below `uri`, with when they were written (seconds of Unix time)."""
         system, path = self._at(uri)
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
         start = len(path.rstrip("/")) + 1
-        return sorted(info.path[start:] for info in found if info.type == fs.FileType.File)
+        return {
+            info.path[start:]: info.mtime.timestamp() if info.mtime else 0.0
+            for info in sorted(found, key=lambda info: info.path)
+            if info.type == fs.FileType.File
+        }
+
+    def remove(self, uri: str) -> None:
+        """Remove a file, if it is there."""
+        system, path = self._at(uri)
+        with contextlib.suppress(FileNotFoundError):
+            system.delete_file(path)
 
     def _at(self, uri: str) -> tuple[Any, str]:
         scheme, _, path = uri.partition("://")

@@ -23,6 +23,8 @@ import numpy as np
 
 _ARRAY, _TYPE = "\u0000array", "type"
 _TREE = "tree"
+PATTERN = "batch-*.npz"
+"""Names of files that are whole; in the order of names they follow each other."""
 OTHERS = 2
 """How many other pieces of work, the last ones used, are kept beside the one that is done now."""
 
@@ -81,7 +83,7 @@ class Checkpoints:
 
     def files(self) -> list[Path]:
         """The latest first."""
-        return sorted(self.folder.glob("batch-*.npz"), reverse=True)
+        return sorted(self.folder.glob(PATTERN), reverse=True)
 
     def latest(self) -> Saved | None:
         """The latest that can be read; None if there is none."""

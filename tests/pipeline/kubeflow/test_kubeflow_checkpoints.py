@@ -1,0 +1,107 @@
+"""Checkpoints on their way between a pod's disk and the object store, a real S3 server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from moto.server import ThreadedMotoServer
+from pyarrow import fs
+
+from pipeline.kubeflow.checkpoints import SECONDS, mirrored
+from pipeline.kubeflow.store import Store
+
+URI = "minio://bucket/taxi/checkpoints"
+WORK, OTHER = "a" * 8, "b" * 8
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "headrace")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "only-for-this-test")
+    address = ":".join(map(str, server.get_host_and_port()))
+    system = fs.S3FileSystem(endpoint_override=address, scheme="http", region="us-east-1", allow_bucket_creation=True)
+    system.create_dir("bucket")
+    yield Store({"endpoint": f"http://{address}"})
+    server.stop()
+
+
+def written(folder: Path, work: str, *batches: int) -> None:
+    (folder / work).mkdir(parents=True, exist_ok=True)
+    for batch in batches:
+        (folder / work / f"batch-{batch:012}-1000001.npz").write_text(str(batch))
+
+
+def numbers(store: Store, work: str = WORK) -> list[int]:
+    return [int(name.split("-")[1]) for name in store.files(URI) if name.startswith(work)]
+
+
+def in_time(what: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 60
+    while not what() and time.monotonic() < deadline:
+        time.sleep(SECONDS / 5)
+    return what()
+
+
+def test_a_checkpoint_is_in_the_store_while_training_goes_on(store: Store, tmp_path: Path) -> None:
+    with mirrored(tmp_path, URI, store):
+        written(tmp_path, WORK, 40)
+        (tmp_path / WORK / "batch-000000000080-1000001.partial").write_text("half of it")
+        assert in_time(lambda: numbers(store) == [40])
+        written(tmp_path, WORK, 80)
+        assert in_time(lambda: numbers(store) == [40, 80])
+
+
+def test_the_next_pod_has_the_latest_of_each_work_and_the_store_what_the_pod_keeps(
+    store: Store, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    with mirrored(first, URI, store):
+        written(first, WORK, 40, 80)
+        written(first, OTHER, 7)
+    with mirrored(second, URI, store):
+        found = {str(path.relative_to(second)): path.read_text() for path in second.glob("*/*")}
+        assert sorted(found.values()) == ["7", "80"]
+        time.sleep(3 * SECONDS)
+        assert numbers(store) == [40, 80]  # an older one stays as long as there is nothing newer
+        written(second, WORK, 120)
+        assert in_time(lambda: numbers(store) == [80, 120])
+    assert numbers(store, OTHER) == [7]
+
+
+def test_what_a_finished_training_removes_is_removed_in_the_store(store: Store, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    with mirrored(first, URI, store):
+        written(first, WORK, 40, 80)
+    with mirrored(second, URI, store):
+        for path in (second / WORK).iterdir():
+            path.unlink()
+        (second / WORK).rmdir()
+    assert numbers(store) == []
+
+
+def test_the_last_checkpoint_is_copied_though_training_ends_with_an_error(store: Store, tmp_path: Path) -> None:
+    def train() -> None:
+        with mirrored(tmp_path, URI, store):
+            written(tmp_path, WORK, 40)
+            raise SystemExit(143)
+
+    with pytest.raises(SystemExit):
+        train()
+    assert numbers(store) == [40]
+
+
+def test_a_store_that_fails_is_told_once_and_fails_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "headrace")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "only-for-this-test")
+    with mirrored(tmp_path, URI, Store({"endpoint": "http://127.0.0.1:9"})):
+        written(tmp_path, WORK, 40)
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 1
+    assert told[0].startswith(f"checkpoint: not kept in {URI}, so a new pod would train from the start: ")
