@@ -47,6 +47,12 @@ def build(folder: Path) -> Path:
     return folder / "kfp_backend"
 
 
+def build_command(server: Path, name: str) -> Path:
+    """One of the commands of the release itself, beside the server that was built: `driver`, `launcher-v2`."""
+    _go(str(shutil.which("go")), server.parent, "build", "-o", name, f"{MODULE}/backend/src/v2/cmd/{name}")
+    return server.with_name(name)
+
+
 def _go(go: str, folder: Path, *arguments: str) -> None:
     # The checksums of a release's modules are not in go.sum, as a checkout has none; all others are.
     environment = {**os.environ, "GOFLAGS": "-mod=mod", "GONOSUMDB": MODULE + "/*," + MODULE}
@@ -67,6 +73,11 @@ class Server:
         with urllib.request.urlopen(self.url + path, timeout=30) as answer:
             return json.load(answer)
 
+    @property
+    def services(self) -> str:
+        """The address of the same services over gRPC."""
+        return str(self.get("/grpc"))
+
     def workflow(self, name: str) -> Any:
         """The Argo workflow that a run became."""
         return self.get(f"/argo/{name}")
@@ -75,17 +86,23 @@ class Server:
 @contextlib.contextmanager
 def serving(binary: Path) -> Iterator[Server]:
     """A server with nothing in it, until the end of the block."""
-    log = binary.with_suffix(".log")
+    with started(binary.with_suffix(".log"), str(binary)) as url:
+        yield Server(url)
+
+
+@contextlib.contextmanager
+def started(log: Path, *command: str) -> Iterator[str]:
+    """A program that prints its address, and ends when its standard input is closed; the address."""
     with (
         log.open("w") as errors,
-        subprocess.Popen([binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
         assert process.stdin is not None
         assert process.stdout is not None
-        url = process.stdout.readline().strip()
-        assert url, log.read_text()
+        address = process.stdout.readline().strip()
+        assert address, log.read_text()
         try:
-            yield Server(url)
+            yield address
         finally:
             process.stdin.close()
             process.wait(30)

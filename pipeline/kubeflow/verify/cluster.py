@@ -52,7 +52,8 @@ class Cluster:
         self._remembered = folder / "cache.json"
         known = json.loads(self._remembered.read_text()) if self._remembered.exists() else {}
         self._cache = {key: TaskRun(**task) for key, task in known.items()}
-        self.store = Store({}, str(folder / "store"))
+        self.store_folder = folder / "store"
+        self.store = Store({}, str(self.store_folder))
 
     def run(self, text: str, parameters: Mapping[str, Any] | None = None) -> ClusterRun:
         """Run a compiled pipeline to its end. Raises RunError at the first task that fails."""

@@ -37,11 +37,11 @@ class Pod:
 
     def launch(self, spec: TaskSpec, told: Json) -> Json:
         """Run a task; its executor output, after its files are in the store. RunError if it failed."""
-        self._prepare(told)
+        self.prepare(told)
         log = self._local(told["outputs"]["artifacts"]["executor-logs"]["artifacts"][0]["uri"])
         with log.open("wb") as stream:
             done = subprocess.run(  # noqa: S603 - our own module
-                [*_command(spec), *_arguments(spec, told)],
+                command(spec, told),
                 stdout=stream,
                 stderr=stream,
                 check=False,
@@ -54,7 +54,8 @@ class Pod:
         self._upload(told)
         return output
 
-    def _prepare(self, told: Json) -> None:
+    def prepare(self, told: Json) -> None:
+        """Have the inputs in the pod."""
         store = Store({}, str(self.store))
         for folder in ("dev", "tmp"):
             (self.root / folder).mkdir(parents=True)
@@ -108,8 +109,9 @@ class Pod:
         shutil.rmtree(self.root)
 
 
-def _command(spec: TaskSpec) -> list[str]:
-    program, *rest = spec.container["command"]
+def command(spec: TaskSpec, told: Mapping[str, Any]) -> list[str]:
+    """What the launcher starts for a task."""
+    program, *rest = [*spec.container["command"], *_arguments(spec, told)]
     return [sys.executable if program == "python" else program, *rest]
 
 

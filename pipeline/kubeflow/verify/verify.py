@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from pipeline.kubeflow.invocation import ARTIFACT, VALUE
 from pipeline.kubeflow.properties import CUSTOM, KUBEFLOWS
 from pipeline.kubeflow.tasks import tasks
 from pipeline.kubeflow.verify import compare
-from pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
+from pipeline.kubeflow.verify.cluster import Cluster
 from pipeline.kubeflow.verify.compare import Line
+from pipeline.kubeflow.verify.driver import TaskRun
 from pipeline.local.record import ArtifactRecord, RunRecord, Status
 from pipeline.local.runner import run as run_locally
 from pipeline.terminal import Display
@@ -50,7 +51,7 @@ def verify(config: PipelineConfig, folder: Path, display: Display, told: Callabl
         raise RunError(f"the local run failed: {record.error}\n  log: {folder / 'local'}")
     cluster = Cluster(folder / "cluster", there.kubeflow.pipeline_root, told)
     run = cluster.run(compile_pipeline(there))
-    return Verdict(tuple(_lines(there, record, run, cluster)))
+    return Verdict(tuple(compared(there, record, run.tasks, lambda uri: cluster.path(uri, there.kubeflow.volume))))
 
 
 def as_compiled(config: PipelineConfig) -> PipelineConfig:
@@ -63,18 +64,19 @@ def _pushed_to(config: PipelineConfig, directory: str) -> object:
     return config.deploy.model_copy(update={"push": None if config.deploy.push is None else directory})
 
 
-def _lines(config: PipelineConfig, record: RunRecord, run: ClusterRun, cluster: Cluster) -> Iterator[Line]:
-    volume = config.kubeflow.volume
+def compared(
+    config: PipelineConfig, record: RunRecord, ended: Mapping[str, TaskRun], path: Callable[[str], Path]
+) -> Iterator[Line]:
+    """Every output of a local run beside the same of a run as compiled, whose files lie where `path` says."""
     for task in tasks(config):
-        id_, made = task.invocation.id, run.tasks[task.name]
+        id_, made = task.invocation.id, ended[task.name]
         for key, local in record.node(id_).outputs.items():
             how = task.invocation.outputs[key].how
             if how == VALUE and task.invocation.id != "RecordBlessing":
                 yield compare.texts(id_, key, Path(local.uri).read_text(), unpack(str(made.parameters[key])))
             elif how == ARTIFACT:
                 artifact = made.artifacts[key]
-                path = cluster.path(str(artifact["uri"]), volume)
-                yield compare.folders(id_, key, local.type, Path(local.uri), path)
+                yield compare.folders(id_, key, local.type, Path(local.uri), path(str(artifact["uri"])))
                 line = compare.properties(id_, key, _told(local), _metadata(artifact["metadata"]))
                 yield from [line] if line else []
 

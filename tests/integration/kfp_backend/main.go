@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorilla/mux"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	apiv1 "github.com/kubeflow/pipelines/backend/api/v1beta1/go_client"
 	api "github.com/kubeflow/pipelines/backend/api/v2beta1/go_client"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/client"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/common"
@@ -66,6 +67,7 @@ func serveGRPC(resources *resource.ResourceManager) string {
 	api.RegisterRecurringRunServiceServer(services, server.NewJobServer(resources, &server.JobServerOptions{}))
 	api.RegisterRunServiceServer(services, server.NewRunServer(resources, &server.RunServerOptions{}))
 	api.RegisterReportServiceServer(services, server.NewReportServer(resources))
+	apiv1.RegisterTaskServiceServer(services, server.NewTaskServer(resources))
 	go func() { check(services.Serve(listener)) }()
 	return listener.Addr().String()
 }
@@ -127,6 +129,9 @@ func routes(resources *resource.ResourceManager, clients *resource.FakeClientMan
 	router.HandleFunc("/apis/v2beta1/pipelines/upload_version", uploads.UploadPipelineVersion)
 	router.HandleFunc("/apis/v2beta1/healthz", func(answer http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(answer, `{"multi_user": false, "pipeline_store": "database"}`)
+	})
+	router.HandleFunc("/grpc", func(answer http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(answer, "%q", services)
 	})
 	router.HandleFunc("/argo/{run}", func(answer http.ResponseWriter, request *http.Request) {
 		workflows := clients.ExecClientFake.Execution(namespace)
