@@ -95,9 +95,17 @@ def medians(found: Sequence[Mapping[str, float]]) -> Figures:
 
 
 def processor_seconds() -> float:
-    """Of this process until now."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    """Of this process, and of the ones it started that have ended, until now."""
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(own.ru_utime + own.ru_stime for own in used)
+
+
+def own_peak(held: float) -> float:
+    """The most memory that this process held, and beyond the `held` that it shares with a fork the largest of those
+    that have ended, in MB.
+    """
+    forked = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
+    return own_memory("VmHWM") + max(0.0, forked - held)
 
 
 def own_memory(field: str) -> float:

@@ -15,9 +15,16 @@ from tfx.types import artifact, artifact_utils, channel, component_spec, standar
 
 from components.example_gen.ingest import Ingested, ingest
 from components.example_gen.manifest import Manifest
+from components.example_gen.sources import reads_alone
 from components.example_gen.span_store import SpanStore
-from components.example_gen.spread import BeamSpread
+from components.example_gen.spread import BeamSpread, threads_of
+from components.example_gen.storage import is_remote
+from components.example_gen.workers import Workers
 from configs.data import DataConfig
+
+FORKED = 1 << 25
+"""Bytes of a span from which on processes are forked, which takes some hundredths of a second; parts of the data have
+half as many at least, and what is one part is not read side by side anyway."""
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):
@@ -34,14 +41,23 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         manifest = Manifest.from_json(artifact_utils.get_single_instance(input_dict["spans"]).read())
         examples = artifact_utils.get_single_instance(output_dict["examples"])
         store = exec_properties.get("store")
-        found = ingest(
-            data,
-            manifest,
-            Path(examples.uri),
-            lambda work: BeamSpread(self._make_beam_pipeline, work),
-            SpanStore(Path(store) if store else None, exec_properties.get("code", "")),
-        )
+        threads = threads_of(self._make_beam_pipeline)
+        with Workers(threads) as workers:
+            forked = workers if _worth_processes(data, manifest) else None
+            found = ingest(
+                data,
+                manifest,
+                Path(examples.uri),
+                lambda work: BeamSpread(self._make_beam_pipeline, work, threads, forked),
+                SpanStore(Path(store) if store else None, exec_properties.get("code", "")),
+            )
         _describe(examples, manifest, found)
+
+
+def _worth_processes(data: DataConfig, manifest: Manifest) -> bool:
+    """Whether a span is so large that forking pays, and reading it leaves nothing behind that does not survive that."""
+    largest = max(sum(file.size for file in span.files) for span in manifest.spans)
+    return largest >= FORKED and reads_alone(data.source) and not any(map(is_remote, manifest.paths))
 
 
 def _describe(examples: artifact.Artifact, manifest: Manifest, found: Ingested) -> None:

@@ -216,7 +216,8 @@ class _Run:
         size = _estimate(read, parts, kinds, look.survey, packing)
         planned = plan(data.splits, size, data.shards, data.readers)
         layout = Layout(data.splits, planned.shards, data.split_key, data.shuffle_seed, planned.piles)
-        rows, sizes = Writer(layout, packing, work, work / "joined").write(parts, read, spread)
+        spent = look.kept.paths if look.kept else ()
+        rows, sizes = Writer(layout, packing, work, work / "joined").write(parts, read, spread, spent)
         return work / "joined", dict(rows), f"{planned.reason}; wrote {_sizes(sizes, layout)}"
 
     def _key(self, span: Span, *more: object) -> str:

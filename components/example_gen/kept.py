@@ -52,6 +52,11 @@ class Kept:
             for own in self.types
         )
 
+    @property
+    def paths(self) -> list[Path]:
+        """The files that the columns are kept in."""
+        return [_path(self.folder, number) for number in range(len(self.parts))] if self.folder else []
+
     def batches(self, number: int, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """The rows of a part as `source.batches` gives them."""
         assert self.folder is not None  # noqa: S101 - else nothing fits

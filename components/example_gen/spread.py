@@ -1,4 +1,4 @@
-"""Tasks spread over Beam's workers. Their results come back through files, because a Beam pipeline returns nothing."""
+"""Tasks spread over Beam's workers, or over as many of our own where Beam would use threads of this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,30 @@ from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from components.example_gen.sources.base import Result, Task
+from components.example_gen.workers import Workers, can_fork
 from configs.errors import HeadraceError
 
 
 class BeamSpread:
     """Calls a function on each task in a Beam pipeline. A single task needs none; and where Beam would use threads of
-    this process, threads are used without Beam, which takes a quarter of a second to start.
+    this process, `workers` are used, or else threads without Beam, which takes a quarter of a second to start.
 
-    If tasks fail with a HeadraceError or an OSError, the error of the first one in order is raised as it is.
+    The results of a Beam pipeline come back through files, because it returns nothing. If tasks fail with a
+    HeadraceError or an OSError, the error of the first one in order is raised as it is.
     """
 
-    def __init__(self, make_pipeline: Callable[[], beam.Pipeline], work: Path) -> None:
-        self._make_pipeline, self._work = make_pipeline, work
+    def __init__(
+        self, make_pipeline: Callable[[], beam.Pipeline], work: Path, threads: int, workers: Workers | None = None
+    ) -> None:
+        """`work`: an existing folder; `threads`: see `threads_of`; `workers`: as many processes."""
+        self._make_pipeline, self._work, self._threads, self._workers = make_pipeline, work, threads, workers
 
     def __call__(self, label: str, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> list[Result]:
         """The results in the order of the tasks."""
         if len(tasks) <= 1:
             return [function(task) for task in tasks]
+        if self._threads > 1 and self._workers is not None and can_fork():
+            return self._workers(function, tasks)
         if self._threads:
             return in_threads(self._threads, function, tasks)
         results = self._work / label
@@ -45,13 +51,13 @@ class BeamSpread:
         """Whether it takes no time to start."""
         return bool(self._threads)
 
-    @cached_property
-    def _threads(self) -> int:
-        """How many threads of this process Beam would use; 0 where it uses something else."""
-        pipeline = self._make_pipeline()
-        direct = pipeline.options.view_as(DirectOptions)
-        here = {"in_memory": 1, "multi_threading": direct.direct_num_workers or os.cpu_count() or 1}
-        return here.get(direct.direct_running_mode, 0) if isinstance(pipeline.runner, FnApiRunner) else 0
+
+def threads_of(make_pipeline: Callable[[], beam.Pipeline]) -> int:
+    """How many threads of this process Beam would use; 0 where it uses something else."""
+    pipeline = make_pipeline()
+    direct = pipeline.options.view_as(DirectOptions)
+    here = {"in_memory": 1, "multi_threading": direct.direct_num_workers or os.cpu_count() or 1}
+    return here.get(direct.direct_running_mode, 0) if isinstance(pipeline.runner, FnApiRunner) else 0
 
 
 def in_threads(number: int, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:

@@ -52,19 +52,20 @@ class Writer:
     work: Path
     output: Path
 
-    def write(self, parts: Sequence[object], read: Read, spread: Spread) -> tuple[Counter[str], dict[Shard, int]]:
-        """All of them; the rows of each split, and the bytes of each shard."""
+    def write(
+        self, parts: Sequence[object], read: Read, spread: Spread, spent: Sequence[Path] = ()
+    ) -> tuple[Counter[str], dict[Shard, int]]:
+        """All of them; the rows of each split, and the bytes of each shard. `spent`: files that only `read` needs."""
         owner = list(self.layout.all_piles())
         scattered = spread("Scatter", partial(self.scatter, read=read), list(enumerate(parts)))
         chunks = [_chunks_of(own, len(owner)) for _, own in scattered]
         piles = [Pile(number, [own[number] for own in chunks]) for number in range(len(owner))]
         sizes = spread("Pack", self.pack, piles)
-        for part in range(len(parts)):
-            self._scattered_path(part).unlink(missing_ok=True)
         shards = [(shard, [pile for pile, own in enumerate(owner) if own == shard]) for shard in dict.fromkeys(owner)]
         copied = sum(sizes) if len(owner) > len(shards) else 0
-        joined = for_work(spread, copied)("Join", self.join, shards)
-        found = dict(zip((shard for shard, _ in shards), joined, strict=True))
+        old = [*spent, *map(self._scattered_path, range(len(parts)))]
+        last = [*(partial(self.join, *shard) for shard in shards), *(partial(_remove, path) for path in old)]
+        found = dict(zip((shard for shard, _ in shards), for_work(spread, copied)("Join", _call, last), strict=False))
         rows = sum((own for own, _ in scattered), Counter[str]())
         return rows, {shard: found[shard] for shard in self.layout.all_shards()}
 
@@ -100,12 +101,11 @@ class Writer:
             file.write(stream.flush())
             return file.tell()
 
-    def join(self, shard_and_piles: tuple[Shard, Sequence[int]]) -> int:
+    def join(self, shard: Shard, piles: Sequence[int]) -> int:
         """Lay the packed piles of a shard one after the other into its file; the file's size in bytes.
 
         A shard without rows is a TFRecord file without records.
         """
-        shard, piles = shard_and_piles
         path = shard_path(self.output, shard, self.layout.shards[shard[0]], self.packing)
         path.parent.mkdir(parents=True, exist_ok=True)
         packed = [piece for pile in piles if (piece := self._packed_path(pile)).exists()]
@@ -129,6 +129,16 @@ class Writer:
 
     def _packed_path(self, pile: int) -> Path:
         return self.work / f"packed-{pile:05d}"
+
+
+def _call(task: Callable[[], int]) -> int:
+    return task()
+
+
+def _remove(path: Path) -> int:
+    """Letting go of a large file takes the system some milliseconds, so these are tasks too."""
+    path.unlink(missing_ok=True)
+    return 0
 
 
 def shard_path(output: Path, shard: Shard, shards: int, packing: Packing) -> Path:

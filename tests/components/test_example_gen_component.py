@@ -16,6 +16,7 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import proto_utils
 from tfx_bsl.tfxio import tf_example_record
 
+from components.example_gen import component
 from components.example_gen import parts as parts_module
 from components.example_gen import shards as shards_module
 from components.example_gen.component import ExampleGen, Executor
@@ -25,7 +26,7 @@ from components.example_gen.manifest import Manifest, check_unchanged
 from components.example_gen.paths import resolve
 from components.example_gen.sources import in_place
 from components.example_gen.spans import Spans
-from components.example_gen.spread import BeamSpread
+from components.example_gen.spread import BeamSpread, threads_of
 from configs.data import DataConfig
 from configs.errors import DataError
 from configs.sources import CsvSource
@@ -175,13 +176,17 @@ def test_every_reader_of_the_field_reads_shards_made_of_several_pieces(
     assert counts == [expected, expected]
 
 
-def test_shards_are_the_same_bytes_for_any_workers_and_any_run(tmp_path: Path, small_parts: None) -> None:
+def test_shards_are_the_same_bytes_for_any_workers_and_any_run(
+    tmp_path: Path, small_parts: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = large(tmp_path / "in")
     threads = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
     once = digests(generate(tmp_path / "a", path, shards=3).uri)
     assert len(once) == 9
     assert digests(generate(tmp_path / "b", path, shards=3).uri) == once
     assert digests(generate(tmp_path / "c", path, threads, shards=3).uri) == once
+    monkeypatch.setattr(component, "FORKED", 0)
+    assert digests(generate(tmp_path / "d", path, threads, shards=3).uri) == once
 
 
 def test_shards_of_a_split_differ_in_size_by_less_than_a_tenth(tmp_path: Path) -> None:
@@ -285,10 +290,17 @@ def test_the_components_connect() -> None:
     assert examples.outputs["examples"].type is standard_artifacts.Examples
 
 
+def spread_of(work: Path, *args: str) -> BeamSpread:
+    def pipeline() -> beam.Pipeline:
+        return beam.Pipeline(options=PipelineOptions(args))
+
+    return BeamSpread(pipeline, work, threads_of(pipeline))
+
+
 @pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
 def test_tasks_give_their_results_in_order_through_threads_and_through_beam(tmp_path: Path, runner: str) -> None:
     args = [f"--runner={runner}", "--direct_num_workers=3", "--direct_running_mode=multi_threading"]
-    spread = BeamSpread(lambda: beam.Pipeline(options=PipelineOptions(args)), tmp_path)
+    spread = spread_of(tmp_path, *args)
     assert spread.is_quick == (runner == "FnApiRunner")
     assert spread("Squares", lambda number: number**2, range(20)) == [number**2 for number in range(20)]
 
@@ -300,6 +312,6 @@ def test_the_error_of_the_first_task_in_order_is_raised(tmp_path: Path, runner: 
             raise DataError(f"task {number}")
 
     args = [f"--runner={runner}", "--direct_num_workers=3", "--direct_running_mode=multi_threading"]
-    spread = BeamSpread(lambda: beam.Pipeline(options=PipelineOptions(args)), tmp_path)
+    spread = spread_of(tmp_path, *args)
     with pytest.raises(DataError, match="task 7"):
         spread("Fail", fail, range(20))

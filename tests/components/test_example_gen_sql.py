@@ -6,6 +6,7 @@ import decimal
 import pickle
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import apache_beam as beam
@@ -24,7 +25,7 @@ from components.example_gen.ingest import ingest
 from components.example_gen.manifest import Manifest, Span
 from components.example_gen.sources import Spread, Survey, in_place, open_source, state_of
 from components.example_gen.span_store import SpanStore
-from components.example_gen.spread import BeamSpread
+from components.example_gen.spread import BeamSpread, threads_of
 from configs.data import DataConfig
 from configs.errors import DataError
 from configs.overlay import setting
@@ -138,7 +139,8 @@ def test_parallel_ranges_read_what_one_reader_reads(server: postgres.Server) -> 
 def test_shards_are_the_same_bytes_by_any_workers(server: postgres.Server, tmp_path: Path, mode: str) -> None:
     def spread(work: Path) -> BeamSpread:
         options = ["--runner=FnApiRunner", "--direct_num_workers=2", f"--direct_running_mode={mode}"]
-        return BeamSpread(lambda: beam.Pipeline(options=PipelineOptions(options)), work)
+        make = partial(beam.Pipeline, options=PipelineOptions(options))
+        return BeamSpread(make, work, threads_of(make))
 
     source = source_of(server, table="trips", key="id", ranges=4)
     assert written(source, tmp_path / "a") == written(source, tmp_path / "b", spread)

@@ -35,6 +35,7 @@ __all__ = [
     "is_files",
     "open_source",
     "patterns_of",
+    "reads_alone",
     "state_of",
 ]
 
@@ -55,6 +56,9 @@ _KINDS: dict[str, Any] = {
 FileStates that the fingerprint is made of; what is not found by `path` alone has a class method `find(source)`, which
 gives the paths of its files, and where paths have a meaning of their own, `patterns(source)` gives them as patterns.
 """
+
+_ALONE = {"csv", "jsonl", "parquet", "text"}
+"""Read by this process alone: TensorFlow's threads and connections to servers would not survive a fork."""
 
 
 def open_source(source: SourceConfig, files: Sequence[str] | None = None, reading: Reading | None = None) -> Source:
@@ -80,6 +84,11 @@ def files_of(source: SourceConfig) -> list[str]:
     if find is not None:
         return list(find(source))
     return resolve(patterns_of(source))
+
+
+def reads_alone(source: SourceConfig) -> bool:
+    """Whether reading local files of this kind leaves nothing in a process that a fork of it could not use."""
+    return source.kind in _ALONE
 
 
 def patterns_of(source: SourceConfig) -> list[str]:

@@ -1,0 +1,175 @@
+"""Tasks over processes that are forked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from components.example_gen import parts, shards
+from components.example_gen.find import find_spans
+from components.example_gen.ingest import ingest
+from components.example_gen.sources import in_place
+from components.example_gen.workers import Workers, can_fork
+from configs.data import DataConfig
+from configs.errors import DataError, RunError
+
+
+def slow_process(number: int) -> tuple[int, int]:
+    """The task, and the process that worked on it."""
+    time.sleep(0.01)
+    return number, os.getpid()
+
+
+def failing(number: int) -> int:
+    if number in {7, 12}:
+        raise DataError(f"task {number}", file="f.csv", line=number)
+    return number
+
+
+class OddError(Exception):
+    """An error that cannot be pickled and made again."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def odd(number: int) -> int:
+    if os.getpid() != number:
+        raise OddError(1, 2)
+    time.sleep(0.2)
+    return number
+
+
+def killed_elsewhere(here: int) -> int:
+    if os.getpid() != here:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.05)
+    return here
+
+
+def mark(path: Path) -> None:
+    (path / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+    time.sleep(0.02)
+
+
+def test_results_come_in_the_order_of_the_tasks_from_all_processes() -> None:
+    with Workers(3) as workers:
+        first = workers(slow_process, range(60))
+        again = workers(slow_process, range(60))
+    assert [number for number, _ in first] == [number for number, _ in again] == list(range(60))
+    assert len({pid for _, pid in first}) == 3
+    assert {pid for _, pid in first} == {pid for _, pid in again}, "they stay"
+
+
+def test_no_process_is_left_behind() -> None:
+    with Workers(3) as workers:
+        pids = {pid for _, pid in workers(slow_process, range(60))} - {os.getpid()}
+    assert len(pids) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_nothing_is_forked_before_there_is_work() -> None:
+    with Workers(3) as workers:
+        pass
+    with Workers(1) as workers:
+        assert {pid for _, pid in workers(slow_process, range(3))} == {os.getpid()}
+
+
+def test_the_first_error_in_order_is_raised_as_it_is_and_the_workers_go_on() -> None:
+    with Workers(3) as workers:
+        for _ in range(3):
+            with pytest.raises(DataError, match=r"^f\.csv:7: task 7$"):
+                workers(failing, range(20))
+        assert workers(failing, range(7)) == list(range(7))
+
+
+def test_an_error_that_cannot_cross_is_told_with_its_traceback() -> None:
+    with Workers(2) as workers, pytest.raises(RuntimeError, match="OddError: 1 and 2"):
+        workers(odd, [os.getpid()] * 2)
+
+
+def test_a_process_that_is_killed_ends_the_work_with_a_message() -> None:
+    with pytest.raises(RunError, match=r"ended by SIGKILL\n.*beam.workers"), Workers(2) as workers:
+        workers(killed_elsewhere, [os.getpid()] * 4)
+
+
+def test_an_interrupted_parent_takes_the_others_with_it(tmp_path: Path) -> None:
+    pid = os.fork()
+    if not pid:
+        with Workers(3) as workers:
+            workers(mark, [tmp_path] * 10_000)
+        os._exit(0)
+    while len({path.name.split("-")[0] for path in tmp_path.iterdir()}) < 3:
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    time.sleep(0.1)
+    before = len(list(tmp_path.iterdir()))
+    time.sleep(0.2)
+    assert len(list(tmp_path.iterdir())) == before
+
+
+def test_a_process_with_threads_is_not_forked() -> None:
+    pid = os.fork()
+    if not pid:  # a process with one thread, whatever the tests before have left running
+        alone = can_fork()
+        thread = threading.Thread(target=time.sleep, args=[9], daemon=True)
+        thread.start()
+        os._exit(0 if alone and not can_fork() else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def data(folder: Path, kind: str) -> DataConfig:
+    """Some thousand rows in a file of a kind."""
+    folder.mkdir()
+    rows = [{"a": number, "b": f"text {number % 97} of\n{number}", "c": number / 7} for number in range(9_000)]
+    table, path = pa.Table.from_pylist(rows), folder / f"f.{kind}"
+    match kind:
+        case "csv":
+            pyarrow.csv.write_csv(table, path)
+        case "parquet":
+            pyarrow.parquet.write_table(table, path, row_group_size=1_000)
+        case "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        case _:
+            path.write_text("\n".join(f"{row['a']} is {row['c']}" for row in rows))
+    source: dict[str, Any] = {"kind": kind, "path": str(path)}
+    return DataConfig.model_validate({"source": source, "splits": {"train": 3, "eval": 1}, "shards": 2})
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "text"])
+def test_what_processes_write_is_what_one_writes(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name, size in (
+        (parts, "SMALLEST_PART", 1 << 14),
+        (parts, "LARGEST_PART", 1 << 14),
+        (shards, "PILE", 1 << 14),
+    ):
+        monkeypatch.setattr(module, name, size)
+    config, called = data(tmp_path / "in", kind), list[str]()
+    ingest(config, find_spans(config), tmp_path / "one", lambda _work: in_place)
+    with Workers(3) as workers:
+
+        def spread(label: str, function: Any, tasks: Any) -> Any:
+            called.append(label)
+            return workers(function, tasks)
+
+        ingest(config, find_spans(config), tmp_path / "three", lambda _work: spread)
+    one, three = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.gz")}
+        for folder in (tmp_path / "one", tmp_path / "three")
+    )
+    assert len(one) == 4
+    assert one == three
+    assert {"Survey", "Scatter", "Pack"} <= set(called)
