@@ -13,7 +13,7 @@ from configs.features import Feature
 from configs.kubeflow import KubeflowConfig
 from configs.label import LabelConfig
 from configs.models import ModelConfig, WideAndDeepModel
-from configs.schedule import ScheduleConfig
+from configs.schedule import Retrain, ScheduleConfig
 from configs.section import Name, Section
 from configs.train import TrainConfig
 from configs.tune import TuneConfig
@@ -32,7 +32,8 @@ class BeamConfig(Section):
     """How the Beam components (ExampleGen, StatisticsGen, Transform, Evaluator) run."""
 
     workers: Annotated[int, Field(gt=0)] = 1
-    """Threads of the in-process runner."""
+    """Threads of the in-process runner. ExampleGen forks processes instead where a span of local CSV, JSON Lines, Parquet
+    or text files has 32 MB or more."""
     args: tuple[str, ...] = ()
     """Further Beam options, such as `--runner=FlinkRunner`; they win over the ones above."""
 
@@ -66,6 +67,11 @@ class PipelineConfig(Section):
     """How the pipeline runs on Kubeflow Pipelines."""
     schedule: ScheduleConfig | None = None
     """When the pipeline runs on Kubeflow by itself; null: never."""
+
+    @property
+    def retrain(self) -> Retrain:
+        """What a run needs to train."""
+        return "always" if self.schedule is None else self.schedule.retrain
 
     @property
     def push_directory(self) -> str | None:

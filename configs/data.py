@@ -36,6 +36,12 @@ class DataConfig(Section):
     spans: Span | Range | None = None
     """Spans chosen by hand, by number or date (`2026-11-20`): one, from which `window` counts back in the place of the
     newest; or the first and the last, whatever `window` says. null: the newest."""
+    run_date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
+    """The day for which is run, such as `2026-11-21`: spans after it, less `delay`, are not looked at; only for paths
+    with a date in them. null: all are. `spans` wins."""
+    delay: Annotated[int, Field(ge=0)] = 0
+    """How many days before `run_date` the newest span lies that may be read: 1 where a day's data is whole only on the
+    next."""
     fingerprint: Literal["times", "checksums"] = "times"
     """What tells that a file changed: its size and time of change, or its size and SHA-256, which reads it once more
     but does not mind a file that was only touched."""

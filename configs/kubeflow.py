@@ -142,7 +142,7 @@ class ObjectStore(Section):
     """The key of the Secret that holds the secret key."""
 
 
-Parameter = Literal["spans", "window", "epochs", "steps_per_epoch"]
+Parameter = Literal["run_date", "spans", "window", "epochs", "steps_per_epoch"]
 
 
 class KubeflowConfig(Section):
@@ -167,9 +167,10 @@ class KubeflowConfig(Section):
     """Secrets for the registries of the images."""
     server: ServerConfig = ServerConfig()
     """Where the API of Kubeflow Pipelines is, for `headrace submit` and the verbs that follow a run."""
-    parameters: tuple[Parameter, ...] = ("spans", "epochs")
-    """Settings that each run may be given anew: `spans` and `window` of `data`, `epochs` and `steps_per_epoch` of
-    `train`."""
+    parameters: tuple[Parameter, ...] = ("run_date", "spans", "epochs", "steps_per_epoch")
+    """Settings that each run may be given anew: `run_date`, `spans` and `window` of `data`, `epochs` and
+    `steps_per_epoch` of `train`. (The pipeline root always, and `schedule.retrain` where it is not `always`.)
+    `run_date` is left out where no path has a date."""
     defaults: ComponentSettings = ComponentSettings()
     """What every component's pod gets."""
     components: dict[str, ComponentSettings] = {}

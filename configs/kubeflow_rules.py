@@ -19,12 +19,16 @@ COMPONENTS = (
     "ExampleValidator",
     "DataGate",
     "Transform",
+    "Drift",
+    "Tuner",
     "WarmStart",
     "Trainer",
+    "ProfileVerdict",
     "Baseline",
     "Evaluator",
     "RecordBlessing",
     "Pusher",
+    "RecordTraining",
 )
 LAUNCHER_FOLDERS = ("/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config", "/kfp-launcher")
 """Where Kubeflow mounts folders of its own in every pod."""

@@ -8,8 +8,24 @@ from pydantic import Field
 
 from configs.section import Name, Section
 
+Retrain = Literal["always", "new_span", "drift"]
+Limit = Annotated[float, Field(ge=0, le=1)]
 Interval = Annotated[str, Field(pattern=r"^[1-9][0-9]*[smhd]$")]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+class DriftConfig(Section):
+    """How far the newest span may be from the data that the blessed model was trained on (their train splits), by
+    TFDV's comparators. Compared are the label and the columns that features read.
+    """
+
+    categorical: Limit | None = 0.1
+    """L-infinity distance of columns of text: by how much the share of any one value may differ; null: they are not
+    compared."""
+    numeric: Limit | None = 0.1
+    """Jensen-Shannon divergence of columns of numbers, between 0 (the same) and 1; null: they are not compared."""
+    columns: dict[str, Limit] = {}
+    """Limits of single columns."""
 
 
 class ScheduleConfig(Section):
@@ -24,6 +40,16 @@ class ScheduleConfig(Section):
     (`kubeflow.server.time_zone`): another one can be had only if both differ by the same hours all the year."""
     window: Annotated[int, Field(gt=0)] | Literal["all"] | None = None
     """How many spans each run reads, the newest ones; null: `data.window`. Needs `window` in `kubeflow.parameters`."""
+    retrain: Retrain = "always"
+    """What a run needs to train: else it ends early, as a success. always: nothing; new_span: data that the last model
+    did not learn from; drift: such data, if it drifted beyond `drift`. Settings or code that changed are a reason too.
+    Holds for every run, `headrace run` included; `--param retrain=always` runs all the same."""
+    drift: DriftConfig = DriftConfig()
+    """What counts as drift."""
+    as_of: Literal["newest", "scheduled"] = "newest"
+    """newest: each run reads the newest spans there are. scheduled: those up to the day that it was scheduled for, less
+    `data.delay`, so that a late run reads what it would have read in time. Needs `run_date` in `kubeflow.parameters`,
+    Kubeflow 2.17 and `pinned`."""
     catch_up: bool = False
     """Whether runs that were missed, as the schedule was paused or the server down, are made up for one by one; else
     only the latest of them is."""

@@ -6,8 +6,14 @@ import zoneinfo
 from collections.abc import Iterator
 
 from configs.cron import translate
+from configs.data import DataConfig
+from configs.features import Feature, data_columns
 from configs.kubeflow import KubeflowConfig
+from configs.label import LabelConfig
 from configs.schedule import ScheduleConfig
+from configs.sources import FileSource
+from configs.span_fields import DATE, placeholders
+from configs.suggest import did_you_mean
 from configs.tree import Where
 
 Finding = tuple[Where, str]
@@ -43,6 +49,39 @@ def window_is_a_parameter(schedule: ScheduleConfig | None, kubeflow: KubeflowCon
         yield ("schedule", "window"), what
 
 
+def scheduled_day_can_be_told(
+    schedule: ScheduleConfig | None, kubeflow: KubeflowConfig, data: DataConfig
+) -> Iterator[Finding]:
+    """`as_of: scheduled` needs dated spans, and a server that tells runs the time that they were scheduled for."""
+    if schedule is None or schedule.as_of != "scheduled":
+        return
+    where: Where = ("schedule", "as_of")
+    path = data.source.path if isinstance(data.source, FileSource) else ""
+    if not placeholders(path) >= DATE:
+        yield where, "only spans by date have days: the path needs {YYYY}, {MM} and {DD}"
+    if "run_date" not in kubeflow.parameters:
+        yield where, "put `run_date` into kubeflow.parameters, so that runs can be given one"
+    if kubeflow.backend != "2.17":
+        yield (
+            where,
+            f"only Kubeflow Pipelines 2.17 tells runs their scheduled time, and kubeflow.backend is {kubeflow.backend}",
+        )
+    if not schedule.pinned:
+        yield where, "only pinned schedules tell runs their scheduled time; remove `pinned: false`"
+
+
+def drift_is_of_features(
+    schedule: ScheduleConfig | None, features: dict[str, Feature], label: LabelConfig
+) -> Iterator[Finding]:
+    if schedule is None:
+        return
+    read = {column for name, one in features.items() for column in data_columns(name, one, features)} | {label.key}
+    for column in schedule.drift.columns:
+        if column not in read:
+            where: Where = ("schedule", "drift", "columns", column)
+            yield where, f"no feature reads a column {column}{did_you_mean(column, read)}"
+
+
 def _known(zone: str) -> bool:
     try:
         zoneinfo.ZoneInfo(zone)
@@ -51,4 +90,11 @@ def _known(zone: str) -> bool:
     return True
 
 
-RULES = (schedule_is_one_of_two, time_zones_are_known, cron_can_be_scheduled, window_is_a_parameter)
+RULES = (
+    schedule_is_one_of_two,
+    time_zones_are_known,
+    cron_can_be_scheduled,
+    window_is_a_parameter,
+    scheduled_day_can_be_told,
+    drift_is_of_features,
+)

@@ -28,7 +28,7 @@ def paths_count_spans_alike(data: DataConfig) -> Iterator[Finding]:
 
 
 def window_needs_spans(data: DataConfig) -> Iterator[Finding]:
-    chosen = {"window": data.window != 1, "spans": data.spans is not None}
+    chosen = {"window": data.window != 1, "spans": data.spans is not None, "run_date": data.run_date is not None}
     for name in (name for name, is_set in chosen.items() if is_set):
         if not isinstance(data.source, FileSource):
             yield ("data", name), f"only files come in spans, and this source is {data.source.kind}; remove it"
@@ -49,6 +49,16 @@ def chosen_spans_exist(data: DataConfig) -> Iterator[Finding]:
             yield where, f"{span} is a date, and the path counts its spans by {{SPAN}}: give a number"
     if len(given) == 2 and type(given[0]) is type(given[1]) and given[0] > given[1]:  # type: ignore[operator]
         yield where, f"the range starts with {given[0]}, after its end, {given[1]}"
+
+
+def run_date_is_a_day_of_dated_spans(data: DataConfig) -> Iterator[Finding]:
+    if data.run_date is None:
+        return
+    if not _is_date(data.run_date):
+        yield ("data", "run_date"), f"{data.run_date} is no date"
+    numbered = "SPAN" in placeholders(path for _, path in _paths(data))
+    if numbered:
+        yield ("data", "run_date"), "the path counts its spans by {SPAN}, so no day tells which there are; remove it"
 
 
 def _paths(data: DataConfig) -> Sequence[tuple[Where, str]]:
@@ -78,4 +88,5 @@ RULES: tuple[Callable[..., Iterator[Finding]], ...] = (
     paths_count_spans_alike,
     window_needs_spans,
     chosen_spans_exist,
+    run_date_is_a_day_of_dated_spans,
 )

@@ -23,19 +23,16 @@ from components.schema import read_schema
 from components.schema_gen import SchemaGen
 from components.statistics.component import StatisticsGen
 from components.transform import Transform
+from components.trigger.component import Drift, LookForNew, RecordTraining
 from components.warm_start import WarmStart
 from configs.checkpoint import KEPT_HOW, KEPT_IN
 from configs.config import PipelineConfig
 from configs.features import CustomFeature, data_columns
-from configs.models import ImageModel, OwnModel
-from configs.optimizer import optimizer_config
-from pipeline.digest import digest_path
 from pipeline.folders import Folders
 from pipeline.sources import sources_digest
+from pipeline.work import FOUND_BY, file_digests, model_files, training_hooks, work_digest
 from trainer.sections import TrainerSections
 
-FOUND_BY = {"source", "window", "spans", "fingerprint"}
-"""The settings of `data:` that decide which spans are read."""
 AFTER_PROFILE = frozenset({"RecordBlessing", "Pusher"})
 """What a model must not come to whose training waits too long for input, where the config sets a limit."""
 
@@ -50,8 +47,9 @@ def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> P
     example_gen, schema_gen, gate = nodes[1], nodes[3], nodes[-1]
     examples, schema = example_gen.outputs["examples"], schema_gen.outputs["schema"]
     transform = _transform(config, folders, examples, schema)
-    transform.add_upstream_node(gate)
-    tuners = _tuner(config, transform, schema)
+    drift = _drift(config, folders, nodes)
+    transform.add_upstream_node(drift[0] if drift else gate)
+    tuners = _tuner(config, folders, transform, schema)
     hyperparameters = next((tuner.outputs["best_hyperparameters"] for tuner in tuners), None)
     bases, trainer = _trainer(config, folders, transform, schema, hyperparameters)
     judged = _judge_and_push(config, folders, examples, schema, trainer.outputs["model"])
@@ -59,7 +57,8 @@ def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> P
     for node in judged:
         if profiled and node.id in AFTER_PROFILE:
             node.add_upstream_node(profiled[0])
-    nodes += [transform, *tuners, *bases, trainer, *profiled, *judged]
+    recorded = _record_training(config, folders, nodes, judged, profiled)
+    nodes += [*drift, transform, *tuners, *bases, trainer, *profiled, *judged, *recorded]
     return Pipeline(config.pipeline.name, str(folders.artifacts), components=nodes, enable_cache=True)
 
 
@@ -67,7 +66,7 @@ def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
     """From raw data to examples that passed the gate."""
     chosen = {"columns": tuple(_used(config)) if config.data.columns == "used" else config.data.columns}
     read = config.data.model_copy(update=chosen)
-    spans = Spans(data=read.model_dump_json(by_alias=True, include=FOUND_BY))
+    spans = _spans(config, folders, read.model_dump_json(by_alias=True, include=FOUND_BY))
     example_gen = ExampleGen(
         spans=spans.outputs["spans"],
         data=read.model_dump_json(by_alias=True, exclude=FOUND_BY - {"source"} | {"on_anomaly"}),
@@ -90,6 +89,57 @@ def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
         on_anomaly=config.data.on_anomaly,
     )
     return [spans, example_gen, statistics_gen, schema_gen, validator, gate]
+
+
+def _spans(config: PipelineConfig, folders: Folders, data: str) -> base_node.BaseNode:
+    """What there is to read, and where the config asks for it whether there is anything new."""
+    if config.retrain == "always":
+        return Spans(data=data)
+    look = LookForNew(data=data, retrain=config.retrain, work=work_digest(config), trained=str(folders.trained))
+    return look.with_id("Spans")
+
+
+def _drift(config: PipelineConfig, folders: Folders, data: list[base_node.BaseNode]) -> list[base_node.BaseNode]:
+    """What looks whether the data drifted, where the config trains only then."""
+    if config.retrain != "drift" or config.schedule is None:
+        return []
+    spans, example_gen, statistics_gen, schema_gen, _, gate = data
+    drift = Drift(
+        examples=example_gen.outputs["examples"],
+        statistics=statistics_gen.outputs["statistics"],
+        schema=schema_gen.outputs["schema"],
+        spans=spans.outputs["spans"],
+        found=spans.outputs["go"],
+        limits=config.schedule.drift.model_dump_json(),
+        columns=json.dumps(sorted({config.label.key, *_columns(config)})),
+        trained=str(folders.trained),
+        store=str(folders.spans),
+        code=sources_digest("components.statistics.component"),
+    )
+    drift.add_upstream_node(gate)
+    return [drift]
+
+
+def _record_training(
+    config: PipelineConfig,
+    folders: Folders,
+    data: list[base_node.BaseNode],
+    judged: list[base_node.BaseNode],
+    profiled: list[base_node.BaseNode],
+) -> list[base_node.BaseNode]:
+    """What writes down, after all else, what was trained on, where a later run is to look at it."""
+    if config.retrain == "always":
+        return []
+    recorded = RecordTraining(
+        spans=data[0].outputs["spans"],
+        statistics=data[2].outputs["statistics"],
+        blessing=judged[1].outputs["blessing"],
+        work=work_digest(config),
+        trained=str(folders.trained),
+    )
+    for node in (*judged, *profiled):
+        recorded.add_upstream_node(node)
+    return [recorded]
 
 
 def _columns(config: PipelineConfig) -> list[str]:
@@ -123,7 +173,7 @@ def _transform(
         custom_config={
             "config": TrainerSections.for_transform(config).to_json(),
             "sources": sources_digest("trainer.preprocessing", *map(_module, hooks)),
-            "files": _file_digests(config),
+            "files": _files(config),
         },
         disable_statistics=True,
         disable_analyzer_cache=True,  # TFX's own; what is kept of spans lies in the store
@@ -132,7 +182,9 @@ def _transform(
     )
 
 
-def _tuner(config: PipelineConfig, transform: Transform, schema: channel.BaseChannel) -> list[stock.Tuner]:
+def _tuner(
+    config: PipelineConfig, folders: Folders, transform: Transform, schema: channel.BaseChannel
+) -> list[stock.Tuner]:
     """What tries out settings before the training, where the config asks for it."""
     if config.tune is None:
         return []
@@ -146,9 +198,10 @@ def _tuner(config: PipelineConfig, transform: Transform, schema: channel.BaseCha
         schema=schema,
         custom_config={
             "config": sections.to_json(),
+            KEPT_IN: str(folders.checkpoints),
             "tune": config.tune.model_dump_json(),
-            "sources": sources_digest("trainer.tuning.tuner", *map(_module, _hooks(config))),
-            "files": _file_digests(config, *_model_files(config)),
+            "sources": sources_digest("trainer.tuning.tuner", *map(_module, training_hooks(config))),
+            "files": _files(config, *model_files(config)),
         },
     )
     return [tuner]
@@ -164,8 +217,8 @@ def _trainer(
     """The Trainer, and what finds the model that it begins with, where the config asks for it."""
     custom_config = {
         "config": TrainerSections.of(config).to_json(),
-        "sources": sources_digest("trainer.run", *map(_module, _hooks(config))),
-        "files": _file_digests(config, *_model_files(config)),
+        "sources": sources_digest("trainer.run", *map(_module, training_hooks(config))),
+        "files": _files(config, *model_files(config)),
     }
     bases = []
     if config.train.warm_start:
@@ -191,12 +244,6 @@ def _trainer(
         custom_config={**custom_config, **kept},
     )
     return bases, trainer
-
-
-def _hooks(config: PipelineConfig) -> list[str]:
-    """The dotted paths of what training uses of the user's own."""
-    optimizer = optimizer_config(config.train.optimizer)
-    return [config.model.kind] * isinstance(config.model, OwnModel) + [optimizer.kind] * optimizer.is_own
 
 
 def _profile(config: PipelineConfig, trainer: stock.Trainer) -> list[base_node.BaseNode]:
@@ -238,15 +285,8 @@ def _module(dotted_path: str) -> str:
     return dotted_path.rpartition(".")[0]
 
 
-def _file_digests(config: PipelineConfig, *more: str) -> str:
-    """Of the vocabulary files, which Transform and Trainer read, and of more files and folders: an edit to one must run
-    again what reads it.
+def _files(config: PipelineConfig, *more: str) -> str:
+    """Digests of the vocabulary files, which Transform and Trainer read, and of more files and folders: an edit to one
+    must run again what reads it.
     """
-    files = [*(getattr(feature, "file", None) for feature in config.features.values()), *more]
-    return json.dumps({file: digest_path(Path(file)) for file in files if file and Path(file).exists()}, sort_keys=True)
-
-
-def _model_files(config: PipelineConfig) -> list[str]:
-    """What the model is made from, beside its settings."""
-    backbone = config.model.backbone if isinstance(config.model, ImageModel) else None
-    return [backbone.saved_model] if backbone else []
+    return file_digests([*(getattr(feature, "file", None) for feature in config.features.values()), *more])

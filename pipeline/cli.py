@@ -14,6 +14,7 @@ VERBS = {
     "report": "report",
     "tensorboard": "tensorboard",
     "share": "share",
+    "explain-cache": "explain_cache",
     "compile": "compile_",
     "verify": "verify",
     "submit": "submit",

@@ -14,6 +14,8 @@ from tfx.types import Artifact
 
 from components.baseline import Baseline, RecordBlessing
 from components.example_gen.spans import Spans
+from components.trigger.component import Drift, LookForNew, RecordTraining
+from components.trigger.look import GO
 from components.warm_start import WarmStart
 from configs.checkpoint import KEPT_HOW, KEPT_IN
 from pipeline.cache.parts import flat
@@ -26,6 +28,9 @@ UNCACHED = frozenset(
         Baseline.EXECUTOR_SPEC.executor_class,
         RecordBlessing.EXECUTOR_SPEC.executor_class,
         WarmStart.EXECUTOR_SPEC.executor_class,
+        LookForNew.EXECUTOR_SPEC.executor_class,
+        Drift.EXECUTOR_SPEC.executor_class,
+        RecordTraining.EXECUTOR_SPEC.executor_class,
         import_schema_gen.Executor,
     }
 )
@@ -59,6 +64,11 @@ class Node:
     @property
     def cacheable(self) -> bool:
         return self.executor not in UNCACHED
+
+    @property
+    def decides(self) -> bool:
+        """Whether its output `go` says if what follows it runs."""
+        return GO in self.outputs
 
     @property
     def digest(self) -> str:

@@ -64,8 +64,23 @@ def window_of(data: DataConfig, numbers: Sequence[int]) -> tuple[int, int]:
     if isinstance(data.spans, tuple):
         first, last = map(number_of, data.spans)
         return first, last
-    last = max(numbers) if data.spans is None else number_of(data.spans)
+    last = _newest(data, numbers) if data.spans is None else number_of(data.spans)
     return (0 if data.window == "all" else last - data.window + 1), last
+
+
+def _newest(data: DataConfig, numbers: Sequence[int]) -> int:
+    """The newest span that a run of `data.run_date` looks at. Raises DataError if there is none."""
+    if data.run_date is None:
+        return max(numbers)
+    latest = number_of(data.run_date) - data.delay
+    seen = [number for number in numbers if number <= latest]
+    if not seen:
+        day = EPOCH + dt.timedelta(latest)
+        raise DataError(
+            f"there is no span up to {day}, as `data.run_date` asks for",
+            hint=f"The first is {EPOCH + dt.timedelta(min(numbers))}",
+        )
+    return max(seen)
 
 
 def _expression(pattern: str) -> re.Pattern[str]:

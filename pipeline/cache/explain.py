@@ -84,13 +84,21 @@ def told(difference: Difference, before: Input | None, now: Input | None, folder
     start = f"input {difference.name} from {now.producer}"
     if before.producer != now.producer:
         return f"{start}: was from {before.producer}"
-    found = changes(before.uri, now.uri) if now.producer == "Spans" else []
+    found = changes(_text(before.uri), _text(now.uri)) if now.producer == "Spans" else []
     if found:
         return f"{start}: {'; '.join(found)}"
     made_in = [run_of(Path(one.uri), folders) for one in (before, now)]
     if before.identity == before.uri or now.identity == now.uri:
         return f"{start}: of run {made_in[0] or 'none'}, now of run {made_in[1] or 'none'}"
     return f"{start}: its content changed"
+
+
+def _text(uri: str) -> str:
+    """What an output that is a text says; "" where it is gone."""
+    try:
+        return Path(uri).read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def run_of(uri: Path, folders: Folders) -> str:

@@ -17,6 +17,7 @@ from tfx.types import artifact_utils
 from tfx.types.value_artifact import ValueArtifact
 
 from components.baseline import RecordBlessing
+from components.trigger.component import RecordTraining
 from configs.config import PipelineConfig
 from pipeline.build import create_pipeline
 from pipeline.cache.explain import LOOKS, SAME, Explained, Explanation, run_of, why
@@ -30,7 +31,7 @@ from pipeline.local.metadata import Metadata
 from pipeline.local.wire import Stored
 from pipeline.plan import Node, plan
 
-WRITES = frozenset({RecordBlessing.EXECUTOR_SPEC.executor_class})
+WRITES = frozenset({RecordBlessing.EXECUTOR_SPEC.executor_class, RecordTraining.EXECUTOR_SPEC.executor_class})
 Known = dict[str, Stored]
 
 
@@ -92,7 +93,7 @@ class _Foresight:
 
     def _look(self, node: Node) -> Explained:
         if node.executor in WRITES:
-            return Explained(node.id, "always runs", reasons=["it writes down whether the model is blessed"])
+            return Explained(node.id, "always runs", reasons=["it writes down what came of the run"])
         folder = self._scratch / node.id
         uris = {
             key: str(folder / key / "value") if issubclass(type_, ValueArtifact) else str(folder / key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from components.example_gen.manifest import Manifest, Span
 
@@ -12,10 +11,10 @@ TOLD = 3
 
 
 def changes(before: str, now: str) -> list[str]:
-    """From the URIs of two outputs of Spans; empty if one of them is gone."""
+    """Between two outputs of Spans; empty if one of them is none."""
     try:
-        then, here = (Manifest.from_json(Path(uri).read_text(encoding="utf-8")) for uri in (before, now))
-    except (OSError, ValueError, TypeError, KeyError):
+        then, here = map(Manifest.from_json, (before, now))
+    except (ValueError, TypeError, KeyError):
         return []
     return list(_changes({span.name: span for span in then.spans}, {span.name: span for span in here.spans}))
 

@@ -7,6 +7,7 @@ The text depends on the config, the code and the KFP SDK alone.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import logging
@@ -19,6 +20,7 @@ from typing import Any
 import yaml
 from kfp import compiler, components, dsl
 
+from components.trigger.look import GO, NO
 from configs.config import PipelineConfig
 from configs.errors import ConfigError, Problem
 from configs.kubeflow import ComponentSettings, KubeflowConfig
@@ -26,7 +28,7 @@ from pipeline.kubeflow import backends, credentials
 from pipeline.kubeflow.argument import pack
 from pipeline.kubeflow.aside import VARIABLE
 from pipeline.kubeflow.invocation import Invocation
-from pipeline.kubeflow.parameters import PARAMETERS
+from pipeline.kubeflow.parameters import PARAMETERS, offered
 from pipeline.kubeflow.platform import needs_platform, set_platform
 from pipeline.kubeflow.tasks import Task, tasks
 
@@ -71,26 +73,52 @@ def _pipeline(config: PipelineConfig, found: Sequence[Task]) -> Any:
     loaded = {task.name: components.load_component_from_text(_specification(task, settings)) for task in found}
 
     def body(*values: Any) -> None:
-        given = dict(zip(settings.parameters, values, strict=True))
+        given = dict(zip(offered(config), values, strict=True))
         made: dict[str, Any] = {}
-        for task in found:
-            wired = {key: made[producer].outputs[output] for key, (producer, output) in task.inputs.items()}
-            one = loaded[task.name](**wired, **{name: given[name] for name in task.parameters})
-            one.set_caching_options(task.cacheable).set_display_name(task.invocation.id)
-            one.after(*(made[name] for name in _unconnected(task)))
-            _set_resources(one, settings.settings(task.invocation.id))
-            if task.aside:
-                one.set_env_variable(VARIABLE, json.dumps(task.aside))
-            if needs_platform(settings, task.invocation):
-                set_platform(one, settings, task.invocation)
-            made[task.name] = one
+        with contextlib.ExitStack() as conditions:
+            for decider, group in _groups(found):
+                if decider is not None:
+                    conditions.enter_context(dsl.If(made[decider].outputs[GO] != NO, name=f"after-{decider}"))
+                for task in group:
+                    wired = {key: made[producer].outputs[output] for key, (producer, output) in task.inputs.items()}
+                    of_run = {name: given[name] for name in task.parameters}
+                    one = loaded[task.name](**wired, **of_run, **task.constants)
+                    one.after(*(made[name] for name in _unconnected(task)))
+                    _set(one, task, settings)
+                    made[task.name] = one
 
     body.__signature__ = _signature(config)  # type: ignore[attr-defined]
     return dsl.pipeline(name=config.pipeline.name, pipeline_root=settings.pipeline_root)(body)
 
 
+def _groups(found: Sequence[Task]) -> list[tuple[str | None, list[Task]]]:
+    """The tasks that run whatever happens; then those that run if the task named lets them; and so on.
+
+    What follows a task that decides is in a group after its own, and each group's condition lies within the one before.
+    """
+    depth: dict[str, int] = {}
+    deciders = {task.name for task in found if task.decides}
+    for task in found:
+        depth[task.name] = max((depth[name] + (name in deciders) for name in task.after), default=0)
+    named = {depth[name] + 1: name for name in deciders}
+    return [
+        (named.get(level), [task for task in found if depth[task.name] == level])
+        for level in sorted(set(depth.values()))
+    ]
+
+
+def _set(one: Any, task: Task, settings: KubeflowConfig) -> None:
+    """What the task is to have beside its inputs."""
+    one.set_caching_options(task.cacheable).set_display_name(task.invocation.id)
+    _set_resources(one, settings.settings(task.invocation.id))
+    if task.aside:
+        one.set_env_variable(VARIABLE, json.dumps(task.aside))
+    if needs_platform(settings, task.invocation):
+        set_platform(one, settings, task.invocation)
+
+
 def _signature(config: PipelineConfig) -> inspect.Signature:
-    chosen = {name: PARAMETERS[name] for name in config.kubeflow.parameters}
+    chosen = {name: PARAMETERS[name] for name in offered(config)}
     return inspect.Signature(
         [
             inspect.Parameter(
@@ -158,7 +186,7 @@ def _arguments(invocation: Invocation) -> list[str]:
 def _interface(task: Task) -> dict[str, Any]:
     types: dict[type, str] = {str: "STRING", int: "NUMBER_INTEGER"}
     runs = {name: types[PARAMETERS[name].type] for name in task.parameters}
-    texts = dict.fromkeys(task.texts_in(), "STRING")
+    texts = dict.fromkeys([*task.texts_in(), *task.constants], "STRING")
     return {
         "inputDefinitions": {
             "artifacts": _artifacts(task.artifacts_in()),

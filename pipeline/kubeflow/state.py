@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from components.registry import Registry
+from components.trigger.trained import Trained
 from configs.checkpoint import KEPT_IN
 from pipeline.kubeflow.checkpoints import mirrored
 from pipeline.kubeflow.places import Places
@@ -30,6 +31,8 @@ def present(properties: Mapping[str, Any], places: Places, store: Store) -> Iter
     with contextlib.ExitStack() as stack:
         if "registry" in properties:
             stack.enter_context(_registry(Path(properties["registry"]), places, store))
+        if "trained" in properties:
+            stack.enter_context(_trained(Path(properties["trained"]), "limits" in properties, places, store))
         if "push_destination" in properties:
             told = json.loads(properties["push_destination"])
             stack.enter_context(_pushed(Path(told["filesystem"]["base_directory"]), places, store))
@@ -59,6 +62,24 @@ def _registry(path: Path, places: Places, store: Store) -> Iterator[None]:
 def _checkpoints(folder: Path, places: Places, store: Store) -> contextlib.AbstractContextManager[None]:
     uri = places.remote(folder)
     return contextlib.nullcontext() if uri is None or places.mount else mirrored(folder, uri, store)
+
+
+@contextlib.contextmanager
+def _trained(path: Path, compared: bool, places: Places, store: Store) -> Iterator[None]:
+    """`trained.json`; compared: with the statistics that it names, for the component that looks for drift."""
+    uri = places.remote(path)
+    if uri is None or places.mount:
+        yield
+        return
+    store.get(uri, path)
+    before = path.read_bytes() if path.exists() else None
+    blessed = Trained.read(path).blessed
+    statistics = places.remote(blessed.statistics) if blessed and compared else None
+    if blessed and statistics:
+        store.get_all(statistics, Path(blessed.statistics))
+    yield
+    if path.exists() and path.read_bytes() != before:
+        store.put(path, uri)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from pipeline.kubeflow.aside import set_aside
 from pipeline.kubeflow.backends import own_store
 from pipeline.kubeflow.carried import named_files, pod_folders, without_paths
 from pipeline.kubeflow.invocation import ARTIFACT, RECORD, REFERENCE, VALUE, Invocation, Port, name_of
-from pipeline.kubeflow.parameters import PARAMETERS
+from pipeline.kubeflow.parameters import PARAMETERS, constants, offered
 from pipeline.plan import Node, plan
 
 SYSTEM_TYPES = {
@@ -43,6 +43,9 @@ class Task:
     parameters: tuple[str, ...]
     after: tuple[str, ...]
     cacheable: bool
+    constants: Mapping[str, str] = field(default_factory=dict)
+    decides: bool = False
+    """Whether its output `go` says if what follows it runs."""
     aside: Mapping[str, Any] = field(default_factory=dict)
     """What its pod is told and its cache key must not hold."""
 
@@ -106,9 +109,11 @@ def _task(
         name=task_name(node.id),
         invocation=invocation,
         inputs={key: (task_name(producer), output) for key, (producer, output) in producers.items()},
-        parameters=tuple(name for name in settings.parameters if PARAMETERS[name].component == node.id),
+        parameters=tuple(name for name in offered(config) if PARAMETERS[name].component == node.id),
         after=tuple(map(task_name, node.upstream)),
         cacheable=node.cacheable or node.executor is import_schema_gen.Executor,
+        constants=constants(config, node.id),
+        decides=node.decides,
         aside=aside,
     )
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from ml_metadata.errors import StatusError
 
+from components.trigger.look import GO, NO, WHY
 from configs.config import PipelineConfig
 from configs.errors import RunError
 from configs.writer import to_yaml
@@ -29,6 +30,7 @@ from pipeline.digest import digest_path
 from pipeline.folders import Folders
 from pipeline.local import abandoned
 from pipeline.local.client import WarmProcess
+from pipeline.local.early import nothing_new
 from pipeline.local.lock import locked
 from pipeline.local.metadata import Metadata, cause
 from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
@@ -43,10 +45,14 @@ GRACE_SECONDS = 30.0
 """How long a component may take to end by itself: a Trainer writes a checkpoint. As Kubernetes has it."""
 
 
-def run(config: PipelineConfig, config_file: str, display: Display, *, reuse: bool = True) -> tuple[RunRecord, Path]:
-    """Run the pipeline; its record and the folder of the run. `reuse=False` runs every component anew.
+def run(
+    config: PipelineConfig, config_file: str, display: Display, *, reuse: bool = True, heed: bool = True
+) -> tuple[RunRecord, Path]:
+    """Run the pipeline; its record and the folder of the run. `reuse=False` runs every component anew; `heed=False`
+    trains whether there is a reason to or not.
 
-    A component that fails, or a Ctrl-C, ends as a record with that status, not as an exception. Raises RunError if
+    A run that has nothing to train for (`schedule.retrain`) ends as a success whose record says so in `ended`. A
+    component that fails, or a Ctrl-C, ends as a record with that status, not as an exception. Raises RunError if
     another run is going on, or if the pipeline cannot be built.
     """
     folders = Folders.of(config)
@@ -57,8 +63,11 @@ def run(config: PipelineConfig, config_file: str, display: Display, *, reuse: bo
         record = RunRecord(run_id, config.pipeline.name, config_file, time.time())
         metadata = Metadata(folders.metadata, config.pipeline.name, run_id)
         abandoned.clear(folders, metadata)
+        early = nothing_new(config, folders) if heed else None
+        if early is not None:
+            return _over(record, run_dir, display, early), run_dir
         with WarmProcess(config, run_dir / "logs" / "start.log") as warm, stoppable():
-            _Run(folders, run_dir, record, display, metadata, warm, reuse=reuse).carry_out()
+            _Run(folders, run_dir, record, display, metadata, warm, reuse=reuse, heed=heed).carry_out()
     return record, run_dir
 
 
@@ -89,6 +98,16 @@ def _new_run(folders: Folders) -> tuple[str, Path]:
     raise RunError(f"no free name for a run in {folders.runs}; wait a second")
 
 
+def _over(record: RunRecord, run_dir: Path, display: Display, why: str) -> RunRecord:
+    """The record of a run that ends, as a success, before any component had to run."""
+    now = time.time()
+    record.nodes = [NodeRecord("Spans", status=Status.DONE, started=record.started, finished=now)]
+    record.status, record.ended, record.finished = Status.DONE, why, now
+    record.write(run_dir)
+    display.update(record)
+    return record
+
+
 @dataclass
 class _Execution:
     """A component that is running."""
@@ -113,12 +132,15 @@ class _Run:
         warm: WarmProcess,
         *,
         reuse: bool,
+        heed: bool,
     ) -> None:
         self._folders, self._run_dir, self._record, self._display = folders, run_dir, record, display
         self._metadata, self._warm, self._reuse = metadata, warm, reuse
+        self._heed = heed
         self._nodes: dict[str, dict[str, Any]] = {}
         self._outputs: dict[str, Outputs] = {}
         self._running: dict[str, _Execution] = {}
+        self._stopped: dict[str, str] = {}  # components that found nothing to go on for, and why
 
     def carry_out(self) -> None:
         """Run to the end, whatever the end is."""
@@ -160,7 +182,8 @@ class _Run:
                 upstream = [self._record.node(id_).status for id_ in node.upstream]
                 if node.status is not Status.WAITING or not all(status.ended for status in upstream):
                     continue
-                if all(status in (Status.DONE, Status.CACHED) for status in upstream):
+                stopped = any(id_ in self._stopped for id_ in node.upstream)
+                if not stopped and all(status in (Status.DONE, Status.CACHED) for status in upstream):
                     self._start(node)
                 else:
                     node.status = Status.SKIPPED
@@ -217,6 +240,8 @@ class _Run:
             made = {name: [Stored.from_json(parts)] for name, parts in result["outputs"].items()}
             stored = self._metadata.complete(execution.id, execution.key, execution.inputs, made)
             self._finish(node, Status.DONE, stored)
+            if self._heed and self._nodes[id_]["decides"] and _text(stored[GO]) == NO:
+                self._stopped[id_] = self._record.ended = _text(stored[WHY])
         else:
             abandoned.remove_outputs(self._folders, id_, self._record.run_id)
             self._metadata.fail(execution.id)
@@ -268,6 +293,10 @@ class _Run:
         if self._nodes[producer]["cacheable"] or not Path(stored.uri).is_relative_to(own):
             return stored.uri
         return digest_path(Path(stored.uri))
+
+
+def _text(stored: Stored) -> str:
+    return Path(stored.uri).read_text(encoding="utf-8")
 
 
 def _result(path: Path, code: int) -> dict[str, Any]:

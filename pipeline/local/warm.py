@@ -92,15 +92,31 @@ class Server:
 
 def describe(error: BaseException) -> dict[str, Any]:
     """What the command says of an error: the message for the user, and whether it is the user's own mistake."""
+    if expected := _expected(error):
+        return {"error": _plain(expected), "expected": True}
+    text = _plain(error)
+    return {"error": f"{type(error).__name__}: {text}" if text else type(error).__name__, "expected": False}
+
+
+def _expected(error: BaseException) -> BaseException | None:
+    """What the user can mend, in an error or below it."""
     from configs.errors import HeadraceError
 
     seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, HeadraceError):
-            return {"error": _plain(seen), "expected": True}
+    while seen is not None and not isinstance(seen, HeadraceError):
         seen = seen.__cause__ or seen.__context__
-    text = _plain(error)
-    return {"error": f"{type(error).__name__}: {text}" if text else type(error).__name__, "expected": False}
+    return seen
+
+
+def _write_down(error: BaseException) -> None:
+    """Into the log: where it happened; of a training that was asked to end, that it was, which is no fault."""
+    from configs.errors import TrainingStoppedError
+
+    expected = _expected(error)
+    if isinstance(expected, TrainingStoppedError):
+        print(_plain(expected), flush=True)
+    else:
+        traceback.print_exception(error)
 
 
 def _plain(error: BaseException) -> str:
@@ -141,6 +157,7 @@ def _describe(node: Any) -> dict[str, Any]:
         "digest": node.digest,
         "parts": node.parts,
         "cacheable": node.cacheable,
+        "decides": node.decides,
         "inputs": node.inputs,
         "outputs": {key: _is_value(type_) for key, type_ in node.outputs.items()},
         "upstream": node.upstream,
@@ -164,7 +181,7 @@ def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
             result = _execute(node, request, config)
             code = 0
         except BaseException as error:
-            traceback.print_exc()
+            _write_down(error)
             result = describe(error)
         partial = Path(request["result"] + ".partial")
         partial.write_text(json.dumps(result))

@@ -22,6 +22,7 @@ _STYLES = {
     "failed": "bold red",
     "interrupted": "bold yellow",
     "left out": "bold yellow",
+    "ended": "bold green",
 }
 
 
@@ -39,7 +40,12 @@ def print_summary(
 def summary(record: RunRecord, verdict: Verdict | None = None, report: Path | None = None) -> list[str]:
     """The lines that end a run. `verdict`: from `pipeline.report.verdict.read_verdict`; paths are shown as given."""
     lines = [*_trouble(record), *_data(ingested(record))]
-    if record.status is Status.DONE:
+    if record.ended is not None:
+        lines += [
+            f"ended     {record.ended}",
+            "          the model in service stays; --param retrain=always trains anew",
+        ]
+    elif record.status is Status.DONE:
         lines += _blessing(verdict or Verdict())
     if report is not None:
         lines.append(f"report    {report}")
@@ -56,7 +62,7 @@ def _trouble(record: RunRecord) -> list[str]:
     if record.error and not failed:
         lines += [*f"failed: {record.error}".splitlines(), ""]
     skipped = [node.id for node in record.nodes if node.status is Status.SKIPPED]
-    if skipped:
+    if skipped and record.ended is None:
         lines.append(f"skipped   {', '.join(skipped)}")
     if record.status is Status.INTERRUPTED:
         lines.append("interrupted: the same command goes on where this run stopped")

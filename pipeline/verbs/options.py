@@ -51,6 +51,18 @@ def config_options(verb: Callable[P, None]) -> Callable[P, None]:
     return click.argument("config", type=click.Path(path_type=Path))(verb)
 
 
+def param_option(verb: Callable[P, None]) -> Callable[P, None]:
+    """Give the verb `--param`, several times."""
+    return click.option(
+        "--param",
+        "--parameter",
+        "parameters",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Give this run a setting anew.",
+    )(verb)
+
+
 def load(config: Path, profile: str | None, overrides: tuple[str, ...], *, data: bool) -> Loaded:
     """The config, and with `data` the data checked against it. Raises ConfigError with every mistake."""
     from configs.errors import ConfigError

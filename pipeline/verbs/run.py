@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.environment import prepare
-from pipeline.verbs.options import INTERRUPTED, config_options, load, short, told
+from pipeline.verbs.options import INTERRUPTED, config_options, load, param_option, short, told
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,22 +19,31 @@ if TYPE_CHECKING:
 
 @click.command()
 @config_options
+@param_option
 @click.option("--fresh", is_flag=True, help="Run every component anew, whatever was computed before.")
 @told
-def run(config: Path, profile: str | None, overrides: tuple[str, ...], fresh: bool) -> None:
+def run(
+    config: Path, profile: str | None, overrides: tuple[str, ...], parameters: tuple[str, ...], fresh: bool
+) -> None:
     """Run the pipeline of CONFIG on this machine; only what changed since the last run runs again."""
     prepare()
     from rich.console import Console
 
+    from configs.errors import ConfigError
     from pipeline.local.record import Status
     from pipeline.local.runner import run as run_pipeline
     from pipeline.local.signals import undisturbed
+    from pipeline.run_parameters import overrides as of_parameters
     from pipeline.terminal import open_display
+    from pipeline.validate import check_machine
 
-    loaded = load(config, profile, overrides, data=True)
+    given, heed = of_parameters(parameters)
+    loaded = load(config, profile, (*overrides, *given), data=True)
+    if lacking := check_machine(loaded):
+        raise ConfigError(*lacking)
     console = Console(highlight=False)
     with open_display(console) as display:
-        record, run_dir = run_pipeline(loaded.config, str(config), display, reuse=not fresh)
+        record, run_dir = run_pipeline(loaded.config, str(config), display, reuse=not fresh, heed=heed and not fresh)
     with undisturbed():
         _last_words(console, record, run_dir)
     if record.status is not Status.DONE:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, told
+from pipeline.verbs.options import config_options, load, param_option, told
 
 if TYPE_CHECKING:
     from pipeline.kubeflow.server.runs import Submitted
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @config_options
-@click.option(
-    "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="Give the run a setting of its own."
-)
+@param_option
 @click.option("--name", metavar="NAME", help="The run's name; by default one made of the pipeline's content.")
 @click.option("--again", is_flag=True, help="Make another run where there is one of the same content or name.")
 @click.option("--cache/--no-cache", default=True, help="Whether Kubeflow may reuse what earlier runs made.")

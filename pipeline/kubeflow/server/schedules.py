@@ -17,6 +17,7 @@ import kfp_server_api as api
 from configs.cron import translate
 from configs.errors import ServerError
 from configs.schedule import ScheduleConfig
+from pipeline.kubeflow.parameters import SCHEDULED
 from pipeline.kubeflow.server.connection import Connection
 from pipeline.kubeflow.server.faults import NOT_FOUND, unclear
 from pipeline.kubeflow.server.listing import every, named
@@ -48,7 +49,8 @@ class Wanted:
 
     @property
     def parameters(self) -> dict[str, str]:
-        return {} if self.schedule.window is None else {"window": str(self.schedule.window)}
+        given = {} if self.schedule.window is None else {"window": str(self.schedule.window)}
+        return {**given, "run_date": SCHEDULED} if self.schedule.as_of == "scheduled" else given
 
     @property
     def mark(self) -> str:

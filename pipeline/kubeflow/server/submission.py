@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from configs.schedule import ScheduleConfig
@@ -12,7 +12,7 @@ from pipeline.kubeflow.server import runs, schedules
 from pipeline.kubeflow.server.backfill import Filled
 from pipeline.kubeflow.server.backfill import backfill as fill
 from pipeline.kubeflow.server.session import Session
-from pipeline.kubeflow.server.values import parameters as parsed
+from pipeline.kubeflow.server.values import Values, values
 from pipeline.kubeflow.server.versions import Version, ensure_version, without_cache
 
 
@@ -25,10 +25,10 @@ def submit(
     cache: bool = True,
 ) -> tuple[Version, runs.Submitted]:
     """The version and the run, each made if it is not there. Raises ConfigError before anything is sent."""
-    values = parsed(session.config, parameters)
+    given = values(session.config, parameters)
     version = upload(session, cache=cache)
     experiment_id = runs.ensure_experiment(session.server, session.experiment, session.namespace)
-    request = _request(session, values, name)
+    request = _request(session, given, name)
     return version, runs.submit(session.server, experiment_id, version, request, again=again)
 
 
@@ -37,12 +37,14 @@ def backfill(session: Session, wanted: list[str]) -> Iterator[Filled]:
     with quiet():
         version = upload(session)
     experiment_id = runs.ensure_experiment(session.server, session.experiment, session.namespace)
-    return fill(session.server, experiment_id, version, _request(session, {}, None), wanted)
+    always = ["retrain=always"] if session.config.retrain != "always" else []  # a span that is asked for is a reason
+    request = _request(session, values(session.config, always), None)
+    return fill(session.server, experiment_id, version, request, wanted)
 
 
-def _request(session: Session, values: Mapping[str, str | int], name: str | None) -> runs.Request:
-    settings = session.config.kubeflow
-    return runs.Request(session.pipeline, values, settings.pipeline_root, settings.server.service_account, name)
+def _request(session: Session, given: Values, name: str | None) -> runs.Request:
+    account = session.config.kubeflow.server.service_account
+    return runs.Request(session.pipeline, given.parameters, given.root, account, name)
 
 
 def schedule(session: Session, wanted: ScheduleConfig) -> tuple[Version, Any, schedules.Outcome]:

@@ -1,40 +1,42 @@
-"""`--parameter epochs=3`: the settings that a run is given anew."""
+"""`--param epochs=3`: the settings that a run on Kubeflow is given anew."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from pydantic import TypeAdapter, ValidationError
 
 from configs.config import PipelineConfig
 from configs.errors import ConfigError, Problem
-from configs.suggest import did_you_mean, listed
-from pipeline.kubeflow.parameters import PARAMETERS
+from configs.kubeflow import RootUri
+from configs.schedule import Retrain
+from pipeline.kubeflow.parameters import PARAMETERS, offered
+from pipeline.run_parameters import split
+
+ROOT = "pipeline_root"
+_URI: TypeAdapter[str] = TypeAdapter(RootUri)
 
 
-def parameters(config: PipelineConfig, given: Sequence[str]) -> dict[str, str | int]:
-    """By name, of the type that the pipeline takes. Raises ConfigError with every mistake."""
-    values: dict[str, str | int] = {}
-    problems: list[Problem] = []
-    for text in given:
-        name, equals, value = text.partition("=")
-        problem = _problem(config, name, equals, value)
-        if problem:
-            problems.append(Problem(f"--parameter {text}", problem))
-        elif PARAMETERS[name].type is int:
-            values[name] = int(value)
-        else:
-            values[name] = value
-    if problems:
-        raise ConfigError(*problems)
-    return values
+@dataclass(frozen=True)
+class Values:
+    """`parameters`: of the types that the pipeline takes; `root`: the pipeline root, a property of every run."""
+
+    parameters: dict[str, str | int]
+    root: str
 
 
-def _problem(config: PipelineConfig, name: str, equals: str, value: str) -> str | None:
-    offered = config.kubeflow.parameters
-    if not equals:
-        return "say NAME=VALUE, such as epochs=3"
-    if name not in offered:
-        there = did_you_mean(name, offered) or f"; there are: {listed(offered, 20)}" if offered else ""
-        return f"kubeflow.parameters has no {name}{there}"
-    if PARAMETERS[name].type is int and not value.isdecimal():
-        return f"{name} is a number, and this is {value!r}"
-    return None
+def values(config: PipelineConfig, given: Sequence[str]) -> Values:
+    """Of a run. Raises ConfigError with every mistake."""
+    told = split(given, (*offered(config), ROOT))
+    root = told.pop(ROOT, config.kubeflow.pipeline_root)
+    try:
+        _URI.validate_python(root)
+    except ValidationError:
+        what = f"{root} is no place that Kubeflow keeps artifacts at; such as gs://bucket/folder, s3:// or minio://"
+        raise ConfigError(Problem(f"--param {ROOT}", what)) from None
+    if told.get("retrain", "always") not in get_args(Retrain):
+        what = f"there are {', '.join(get_args(Retrain))}; found {told['retrain']}"
+        raise ConfigError(Problem("--param retrain", what))
+    return Values({name: int(value) if PARAMETERS[name].type is int else value for name, value in told.items()}, root)

@@ -34,7 +34,8 @@ class Version:
 def without_cache(text: str) -> str:
     """The compiled pipeline with every task's cache off."""
     documents = list(yaml.safe_load_all(text))
-    for task in documents[0]["root"]["dag"]["tasks"].values():
+    graphs = [one["dag"] for one in (documents[0]["root"], *documents[0]["components"].values()) if "dag" in one]
+    for task in (task for graph in graphs for task in graph["tasks"].values()):
         task["cachingOptions"] = {}
     return yaml.safe_dump_all(documents, sort_keys=True)
 
@@ -69,6 +70,19 @@ def ensure_version(server: Connection, name: str, text: str, namespace: str | No
 
 def tasks_of(server: Connection, pipeline_id: str, version_id: str) -> dict[str, Any]:
     """The tasks of a version's graph, as compiled; empty where the version is no longer there."""
+    return graph(_specification(server, pipeline_id, version_id))
+
+
+def specification_of(server: Connection, run: Any) -> Mapping[str, Any]:
+    """What was compiled for a run; empty where its version is no longer there."""
+    chosen = run.pipeline_version_reference
+    found = _specification(server, chosen.pipeline_id, chosen.pipeline_version_id) if chosen else run.pipeline_spec
+    found = found or {}
+    inner: Mapping[str, Any] = found.get("pipeline_spec", found)
+    return inner
+
+
+def _specification(server: Connection, pipeline_id: str, version_id: str) -> Mapping[str, Any]:
     try:
         version = server.read(
             "read the pipeline version", server.pipelines.pipeline_service_get_pipeline_version, pipeline_id, version_id
@@ -77,15 +91,30 @@ def tasks_of(server: Connection, pipeline_id: str, version_id: str) -> dict[str,
         if error.status == NOT_FOUND:
             return {}
         raise
-    return graph(version.pipeline_spec)
+    found: Mapping[str, Any] = version.pipeline_spec
+    return found
 
 
 def graph(specification: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The tasks of a pipeline as the server keeps it, with a Kubernetes document beside it or without."""
+    """The tasks of a pipeline as the server keeps it, with a Kubernetes document beside it or without.
+
+    In the place of a condition stand the tasks under it, which depend on all that it does.
+    """
     found = specification or {}
     found = found.get("pipeline_spec", found)
-    tasks: dict[str, Any] = found.get("root", {}).get("dag", {}).get("tasks", {})
-    return tasks
+    return _flat(found.get("root", {}).get("dag", {}).get("tasks", {}), found.get("components", {}), ())
+
+
+def _flat(tasks: Mapping[str, Any], components: Mapping[str, Any], before: tuple[str, ...]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, task in tasks.items():
+        inner = components.get(task.get("componentRef", {}).get("name", ""), {}).get("dag")
+        after = tuple(dict.fromkeys([*task.get("dependentTasks", ()), *before]))
+        if inner is None:
+            flat[name] = {**task, "dependentTasks": list(after)} if after else task
+        else:
+            flat.update(_flat(inner.get("tasks", {}), components, after))
+    return flat
 
 
 def _create(server: Connection, name: str, namespace: str | None) -> str:

@@ -22,7 +22,17 @@ import yaml
 from configs.kubeflow import SharedVolume
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.store import Store
-from pipeline.kubeflow.verify.driver import Json, TaskRun, TaskSpec, fingerprint, provision, resolve, task_specs
+from pipeline.kubeflow.verify.driver import (
+    Json,
+    TaskRun,
+    TaskSpec,
+    all_tasks,
+    fingerprint,
+    provision,
+    resolve,
+    task_specs,
+    triggers,
+)
 from pipeline.kubeflow.verify.launcher import Pod
 
 AT_ONCE = 2
@@ -35,11 +45,23 @@ class ClusterRun:
 
     run_id: str
     tasks: dict[str, TaskRun] = field(default_factory=dict)
+    skipped: set[str] = field(default_factory=set)
+    """Tasks whose condition did not hold."""
 
     @property
     def cached(self) -> set[str]:
         """The tasks that were not run again."""
         return {name for name, task in self.tasks.items() if task.cached}
+
+
+@dataclass(frozen=True)
+class _Going:
+    """A run that is going on. `root`: its own; `volumes`: mounts by executor."""
+
+    pipeline: Mapping[str, Any]
+    run: ClusterRun
+    root: str
+    volumes: Mapping[str, Mapping[str, str]]
 
 
 class Cluster:
@@ -58,24 +80,34 @@ class Cluster:
     def run(self, text: str, parameters: Mapping[str, Any] | None = None) -> ClusterRun:
         """Run a compiled pipeline to its end. Raises RunError at the first task that fails."""
         pipeline, *more = yaml.safe_load_all(text)
-        specs, run = task_specs(pipeline), ClusterRun(str(uuid.uuid4()))
+        run = ClusterRun(str(uuid.uuid4()))
         given = {**_defaults(pipeline), **(parameters or {})}
         root = f"{self._root}/{pipeline['pipelineInfo']['name']}/{run.run_id}"
-        volumes = _volumes(more[0] if more else {})
+        going = _Going(pipeline, run, root, _volumes(more[0] if more else {}))
+        self._group(going, None, given, {})
+        self._remembered.write_text(json.dumps({key: asdict(task) for key, task in self._cache.items()}))
+        return run
+
+    def _group(
+        self, going: _Going, dag: Mapping[str, Any] | None, given: Mapping[str, Any], artifacts: Mapping[str, Json]
+    ) -> TaskRun:
+        """Run the pipeline's tasks, or those of a group, each after those that it needs."""
+        specs = task_specs(going.pipeline, dag)
+        ended: dict[str, TaskRun] = {}
         order = TopologicalSorter({name: spec.after for name, spec in specs.items()})
         order.prepare()
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            going: dict[Future[TaskRun], str] = {}
+            waiting: dict[Future[TaskRun], str] = {}
             while order.is_active():
                 for name in order.get_ready():
-                    spec, mounts = specs[name], volumes.get(str(specs[name].component["executorLabel"]), {})
-                    going[pool.submit(self._task, spec, given, dict(run.tasks), root, mounts)] = name
-                for future in wait(going, return_when=FIRST_COMPLETED).done:
-                    name = going.pop(future)
-                    run.tasks[name] = future.result()
+                    inputs = resolve(specs[name], given, ended, artifacts)
+                    waiting[pool.submit(self._task, going, specs[name], inputs)] = name
+                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                    name = waiting.pop(future)
+                    ended[name] = future.result()
                     order.done(name)
-        self._remembered.write_text(json.dumps({key: asdict(task) for key, task in self._cache.items()}))
-        return run
+        going.run.tasks.update({name: task for name, task in ended.items() if specs[name].dag is None})
+        return TaskRun()
 
     def path(self, uri: str, volume: SharedVolume | None = None) -> Path:
         """Where an artifact lies: in the folder that stands for the object store, or in that of a volume."""
@@ -84,15 +116,18 @@ class Cluster:
         scheme, _, rest = uri.partition("://")
         return self._folder / "store" / scheme / rest
 
-    def _task(
-        self,
-        spec: TaskSpec,
-        given: Mapping[str, Any],
-        ended: Mapping[str, TaskRun],
-        root: str,
-        mounts: Mapping[str, str],
-    ) -> TaskRun:
-        inputs, outputs = resolve(spec, given, ended), provision(spec, root, str(uuid.uuid4()))
+    def _task(self, going: _Going, spec: TaskSpec, inputs: Json) -> TaskRun:
+        if spec.dag is None:
+            return self._container(going, spec, inputs)
+        if triggers(spec, inputs):
+            return self._group(going, spec.dag, inputs["parameterValues"], inputs["artifacts"])
+        skipped = all_tasks(going.pipeline, spec.dag)
+        self._told(f"{', '.join(skipped)} skipped")
+        going.run.skipped.update(skipped)
+        return TaskRun()
+
+    def _container(self, going: _Going, spec: TaskSpec, inputs: Json) -> TaskRun:
+        outputs, mounts = provision(spec, going.root, str(uuid.uuid4())), going.volumes.get(spec.executor, {})
         key = fingerprint(spec, inputs, outputs)
         if spec.cacheable and key in self._cache:
             self._told(f"{spec.name} cached")

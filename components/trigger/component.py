@@ -1,0 +1,97 @@
+"""The components that end a run early, as a success, where there is nothing to train for.
+
+`go` is an output of those that decide: what follows them runs unless it is `no`.
+"""
+
+import json
+from pathlib import Path
+
+from tfx.components.util.model_utils import is_model_blessed
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.decorators import component
+from tfx.types import standard_artifacts
+
+from components.example_gen.find import find_spans
+from components.example_gen.manifest import Manifest
+from components.trigger.look import decide
+from components.trigger.trained import Trained, TrainedOn
+from configs.data import DataConfig
+from configs.schedule import DriftConfig
+
+
+@component
+def LookForNew(  # noqa: N802, PLR0913, PLR0917
+    spans: OutputArtifact[standard_artifacts.String],
+    go: OutputArtifact[standard_artifacts.String],
+    why: OutputArtifact[standard_artifacts.String],
+    data: Parameter[str],
+    retrain: Parameter[str],
+    work: Parameter[str],
+    trained: Parameter[str],
+) -> None:
+    """Spans that also looks whether there is anything new.
+
+    data: DataConfig as JSON; trained: path of `trained.json`.
+    """
+    manifest = find_spans(DataConfig.model_validate_json(data))
+    decision = decide(manifest, Trained.read(Path(trained)), work, retrain)
+    print(decision.why, flush=True)
+    spans.value, go.value, why.value = manifest.to_json(), decision.go, decision.why
+
+
+@component
+def Drift(  # noqa: N802, PLR0913, PLR0917
+    examples: InputArtifact[standard_artifacts.Examples],
+    statistics: InputArtifact[standard_artifacts.ExampleStatistics],
+    schema: InputArtifact[standard_artifacts.Schema],
+    spans: InputArtifact[standard_artifacts.String],
+    found: InputArtifact[standard_artifacts.String],
+    go: OutputArtifact[standard_artifacts.String],
+    why: OutputArtifact[standard_artifacts.String],
+    limits: Parameter[str],
+    columns: Parameter[str],
+    trained: Parameter[str],
+    store: Parameter[str],
+    code: Parameter[str],
+) -> None:
+    """Whether the newest span is far from what the blessed model was trained on.
+
+    found: what Spans decided; limits: DriftConfig as JSON; columns: JSON list; store, code: as StatisticsGen has them.
+    """
+    from components.trigger.newest import drift
+
+    if found.value != "if-drifted":
+        go.value, why.value = "yes", "not asked for"
+        return
+    name = Manifest.from_json(spans.value).spans[-1].name
+    decision = drift(
+        name=name,
+        examples=examples,
+        statistics=statistics,
+        schema=schema,
+        trained=Trained.read(Path(trained)),
+        limits=DriftConfig.model_validate_json(limits),
+        columns=json.loads(columns),
+        store=store,
+        code=code,
+    )
+    print(decision.why, flush=True)
+    go.value, why.value = decision.go, decision.why
+
+
+@component
+def RecordTraining(  # noqa: N802, PLR0913, PLR0917
+    spans: InputArtifact[standard_artifacts.String],
+    statistics: InputArtifact[standard_artifacts.ExampleStatistics],
+    blessing: InputArtifact[standard_artifacts.ModelBlessing],
+    entry: OutputArtifact[standard_artifacts.String],
+    work: Parameter[str],
+    trained: Parameter[str],
+) -> None:
+    """Write down what the model of this run was trained on. entry: the same, as JSON."""
+    manifest = Manifest.from_json(spans.value)
+    names = tuple(span.name for span in manifest.spans)
+    data = TrainedOn(fingerprint=manifest.fingerprint, spans=names, work=work, statistics=statistics.uri)
+    path = Path(trained)
+    Trained.read(path).with_judged(data, blessed=is_model_blessed(blessing)).write(path)
+    entry.value = data.model_dump_json()

@@ -1,0 +1,76 @@
+"""What the last models of a pipeline were trained on: `trained.json`, replaced whole.
+
+Paths below the folder of the file are written relative to it, so that the pipeline's folder can be moved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from configs.errors import RunError
+
+
+class TrainedOn(BaseModel):
+    """The data of one training.
+
+    fingerprint: of all files that were read, as Spans has it; spans: their names, the newest last; work: a digest of
+    the settings and the code; statistics: the URI of the statistics of all spans.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    fingerprint: str
+    spans: tuple[str, ...]
+    work: str
+    statistics: str
+
+
+class Trained(BaseModel):
+    """judged: the last model that came to a judgement, whatever it was; blessed: the last that was blessed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    judged: TrainedOn | None = None
+    blessed: TrainedOn | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> Trained:
+        """What a file says; nothing if there is none. RunError if it is damaged."""
+        try:
+            found = cls.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return cls()
+        except ValidationError as error:
+            raise RunError(
+                f"{path} cannot be read: {error.errors(include_url=False)[0]['msg']}\n"
+                "  Delete it: the next run then trains, as if there were no model yet."
+            ) from None
+        return found._spelled(lambda uri: str(path.parent / uri))
+
+    def write(self, path: Path) -> None:
+        """Replace the file in one step."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        written = self._spelled(lambda uri: _inside(path.parent, uri))
+        partial.write_text(written.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        partial.replace(path)
+
+    def with_judged(self, data: TrainedOn, *, blessed: bool) -> Trained:
+        """After a further training."""
+        return Trained(judged=data, blessed=data if blessed else self.blessed)
+
+    def _spelled(self, change: Callable[[str], str]) -> Trained:
+        def changed(data: TrainedOn | None) -> TrainedOn | None:
+            return None if data is None else data.model_copy(update={"statistics": change(data.statistics)})
+
+        return Trained(judged=changed(self.judged), blessed=changed(self.blessed))
+
+
+def _inside(folder: Path, uri: str) -> str:
+    """Relative to the folder if it lies below it."""
+    path = Path(uri)
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else uri

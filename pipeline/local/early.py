@@ -1,0 +1,22 @@
+"""Whether a run is over before it begins: seen without TensorFlow, in a fraction of a second."""
+
+from __future__ import annotations
+
+from components.example_gen.find import find_spans
+from components.trigger.look import NO, decide
+from components.trigger.trained import Trained
+from configs.config import PipelineConfig
+from configs.errors import HeadraceError
+from pipeline.folders import Folders
+from pipeline.work import work_digest
+
+
+def nothing_new(config: PipelineConfig, folders: Folders) -> str | None:
+    """Why there is nothing to train for; None where there is, or may be. What is wrong with the data the run tells."""
+    if config.retrain == "always" or not folders.trained.exists():
+        return None
+    try:
+        decision = decide(find_spans(config.data), Trained.read(folders.trained), work_digest(config), config.retrain)
+    except HeadraceError:
+        return None
+    return decision.why if decision.go == NO else None

@@ -1,0 +1,70 @@
+"""`--param epochs=3`: the settings that a single run is given anew, by the same names here and on Kubeflow.
+
+A name stands for a setting of the config; on Kubeflow it is a parameter of the pipeline, with the config's value as its
+default. Imports neither TFX nor KFP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from configs.errors import ConfigError, Problem
+from configs.suggest import did_you_mean, listed
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a name stands for. `spelled`: a value as YAML has it in the config; `number`: whether it is one."""
+
+    path: str
+    spelled: Callable[[str], str]
+    number: bool = False
+
+
+def _text(value: str) -> str:
+    return value or "null"
+
+
+def _spans(value: str) -> str:
+    first, dots, last = value.partition("..")
+    return f"[{first}, {last}]" if dots else _text(value)
+
+
+SETTINGS = {
+    "run_date": Setting("data.run_date", _text),
+    "spans": Setting("data.spans", _spans),
+    "window": Setting("data.window", str),
+    "epochs": Setting("train.epochs", str, number=True),
+    "steps_per_epoch": Setting("train.steps_per_epoch", lambda value: value if int(value) else "null", number=True),
+    "retrain": Setting("schedule.retrain", str),
+    "pipeline_root": Setting("pipeline.root", str),
+}
+
+
+def split(given: Sequence[str], offered: Iterable[str]) -> dict[str, str]:
+    """`NAME=VALUE` texts by name. Raises ConfigError with every mistake."""
+    names = list(offered)
+    problems = [Problem(f"--param {text}", problem) for text in given for problem in [_problem(text, names)] if problem]
+    if problems:
+        raise ConfigError(*problems)
+    return {name: value for name, _, value in (text.partition("=") for text in given)}
+
+
+def overrides(given: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """For a local run: what `--set` would be given, and whether the reason to train is to be heeded."""
+    values = split(given, SETTINGS)
+    heed = values.get("retrain") != "always"
+    told = {name: value for name, value in values.items() if heed or name != "retrain"}
+    return tuple(f"{SETTINGS[name].path}={SETTINGS[name].spelled(value)}" for name, value in told.items()), heed
+
+
+def _problem(text: str, offered: Sequence[str]) -> str | None:
+    name, equals, value = text.partition("=")
+    if not equals:
+        return "say NAME=VALUE, such as epochs=3"
+    if name not in offered:
+        return f"runs take no {name}{did_you_mean(name, offered) or f'; there are: {listed(offered, 20)}'}"
+    if SETTINGS[name].number and not value.isdecimal():
+        return f"{name} is a number, and this is {value!r}"
+    return None

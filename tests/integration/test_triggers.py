@@ -1,0 +1,121 @@
+"""A pipeline that trains only where there is a reason to: what each night does, and what is told of its cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import Finished, headrace
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """\
+pipeline: {name: nightly}
+data: {source: {kind: csv, path: "days/{YYYY}-{MM}-{DD}.csv"}, window: 2}
+label: {key: tip, kind: binary}
+features:
+  fare: {column: numeric}
+  kind: {column: vocabulary}
+model: {kind: dnn, hidden: [4]}
+train: {epochs: 1, batch_size: 64}
+evaluate: {metrics: [auc]}
+deploy: {push: null}
+schedule: {cron: "0 5 * * *", retrain: drift}
+"""
+ROWS = 600
+
+
+def write_day(folder: Path, day: int, *, taxed: float = 1.0, share: float = 0.5) -> None:
+    """Trips of a day: fares around 10, times `taxed`; `share` of them of kind a."""
+    random = np.random.default_rng(day)
+    fares, kinds = random.gamma(10, taxed, ROWS), np.where(random.random(ROWS) < share, "a", "b")
+    tips = (fares > 10 * taxed).astype(int)
+    rows = [f"{fare:.2f},{kind},{tip}" for fare, kind, tip in zip(fares, kinds, tips, strict=True)]
+    (folder / "days").mkdir(exist_ok=True)
+    (folder / "days" / f"2026-11-{day:02d}.csv").write_text("\n".join(["fare,kind,tip", *rows, ""]))
+
+
+@dataclass
+class Nights:
+    """The runs, in their order."""
+
+    folder: Path
+    runs: dict[str, Finished] = field(default_factory=dict)
+
+    def run(self, name: str, *options: str) -> None:
+        self.runs[name] = headrace(self.folder, "run", "nightly.yaml", *options)
+        assert self.runs[name].code == 0, self.runs[name].out + self.runs[name].err
+
+    def __getitem__(self, name: str) -> Finished:
+        return self.runs[name]
+
+
+@pytest.fixture(scope="module")
+def nights(new_folder: Callable[[str], Path]) -> Nights:
+    told = Nights(new_folder("nights"))
+    (told.folder / "nightly.yaml").write_text(CONFIG)
+    for day in (1, 2):
+        write_day(told.folder, day)
+    told.run("first")
+    told.run("nothing")
+    write_day(told.folder, 3)
+    told.run("alike")
+    write_day(told.folder, 4, taxed=3, share=0.9)
+    told.run("drifted")
+    return told
+
+
+def test_first_run_trains_and_writes_down_what_on(nights: Nights) -> None:
+    first = nights["first"]
+    assert {"Trainer", "Evaluator"} <= first.ran()
+    assert first.statuses()["RecordTraining"] == "done"
+    assert first.run.ended is None
+
+
+def test_run_without_anything_new_ends_at_once_as_a_success_and_says_why(nights: Nights) -> None:
+    nothing = nights["nothing"]
+    assert nothing.statuses() == {"Spans": "done"}
+    assert nothing.ending("ended") == "nothing new: the last model learned from the same data, up to 2026-11-02"
+    assert not (nothing.folder / "logs" / "start.log").exists()  # TensorFlow was not even started
+    assert (nothing.folder / "report.html").is_file()
+
+
+def test_new_span_like_those_trained_on_ends_the_run_before_the_transform(nights: Nights) -> None:
+    alike = nights["alike"]
+    assert alike.statuses()["StatisticsGen"] == "done"
+    assert alike.statuses()["Drift"] == "done"
+    assert {alike.statuses()[node] for node in ("Transform", "Trainer", "RecordTraining")} == {"skipped"}
+    assert alike.ending("ended").startswith("2026-11-03 did not drift from the blessed model's data: the farthest is ")
+
+
+def test_span_that_drifted_is_trained_on_and_the_log_has_every_distance(nights: Nights) -> None:
+    drifted = nights["drifted"]
+    assert {"Transform", "Trainer"} <= drifted.ran()
+    log = (drifted.folder / "logs" / "Drift.log").read_text()
+    assert "2026-11-04 drifted: " in log
+    assert "fare: Jensen-Shannon " in log
+    assert "kind: L-infinity " in log
+    trained = json.loads((nights.folder / "runs" / "nightly" / "trained.json").read_text())
+    assert trained["judged"]["spans"] == ["2026-11-03", "2026-11-04"]
+    assert trained["blessed"]["statistics"].startswith("artifacts/StatisticsGen/")
+
+
+def test_explain_cache_names_the_new_span_and_what_followed(nights: Nights) -> None:
+    done = headrace(nights.folder, "explain-cache", "nightly.yaml", "--json")
+    told = {one["component"]: one for one in json.loads(done.out)["components"]}
+    assert told["ExampleGen"]["result"] == "ran"
+    assert told["ExampleGen"]["run"] == nights["alike"].run.run_id
+    assert told["ExampleGen"]["reasons"] == ["input spans from Spans: new: 2026-11-04; no longer read: 2026-11-02"]
+    assert told["Transform"]["reasons"][0].startswith("input examples from ExampleGen: of run ")
+
+
+def test_explain_cache_before_a_run_tells_what_it_would_reuse(nights: Nights) -> None:
+    done = headrace(nights.folder, "explain-cache", "nightly.yaml", "--next", "--set", "train.epochs=2")
+    lines = {line.split()[0]: line for line in reversed(done.lines[1:])}
+    assert "would be reused" in lines["Transform"]
+    assert "setting train.epochs: 1 → 2" in lines["Trainer"]
+    assert "Trainer would run" in lines["Evaluator"]
