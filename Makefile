@@ -1,4 +1,4 @@
-# One word for each thing to do. `make run` and `make test` need Python 3.11 to 3.13 and g++, nothing else.
+# One word for each thing to do. `make run` and `make test` need Python 3.11 to 3.13 with its headers and g++, nothing else.
 
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -38,9 +38,8 @@ golden: env  ## compile the golden files of the Kubeflow compiler again
 
 env: .venv/made  ## make the environment, once
 
-.venv/made: pyproject.toml uv.lock setup.py tools/relabel.py
-	$(PYTHON) -m venv .venv
-	$(PY) -m pip install --quiet --disable-pip-version-check "uv==$$(sed -n '/^name = "uv"$$/{n;s/version = "\(.*\)"/\1/p;}' uv.lock)"
+.venv/made: pyproject.toml uv.lock setup.py tools/bootstrap.py tools/relabel.py
+	$(PYTHON) tools/bootstrap.py
 	@echo "making the environment in .venv, once; this takes a minute or two"
 	.venv/bin/uv sync --quiet --frozen --compile-bytecode $(PLATFORM)
 	$(PY) tools/relabel.py

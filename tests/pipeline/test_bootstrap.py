@@ -1,0 +1,64 @@
+"""The making of the environment, on machines that lack something."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tools import bootstrap
+
+PROJECT = Path(__file__).parents[2]
+
+
+def test_a_whole_machine_lacks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "Python.h").touch()
+    assert bootstrap.complaints((3, 12), str(tmp_path), ("no-such-compiler", "sh")) == []
+
+
+def test_missing_compiler_and_headers_are_both_named_with_the_packages_that_bring_them(tmp_path: Path) -> None:
+    compiler, headers = bootstrap.complaints((3, 13), str(tmp_path), ("no-such-compiler",))
+    assert "no-such-compiler" in compiler
+    assert "apt install g++" in compiler
+    assert f"{tmp_path}/Python.h" in headers
+    assert "apt install python3.13-dev" in headers
+
+
+@pytest.mark.parametrize("version", [(3, 10), (3, 14)])
+def test_another_python_is_refused_with_the_way_to_name_one(version: tuple[int, int], tmp_path: Path) -> None:
+    (sentence,) = bootstrap.complaints(version, str(tmp_path), ("sh",))
+    assert f"Python {version[0]}.{version[1]};" in sentence
+    assert "PYTHON=python3.12" in sentence
+
+
+def test_a_download_with_another_hash_than_the_locked_one_ends_the_making(tmp_path: Path) -> None:
+    wheel = tmp_path / "pip-1-py3-none-any.whl"
+    wheel.write_bytes(b"not what was locked")
+    entry = {"url": wheel.as_uri(), "hash": "sha256:" + hashlib.sha256(b"what was locked").hexdigest()}
+    with pytest.raises(SystemExit, match="its hash differs"):
+        bootstrap.download(entry, str(tmp_path / "nowhere"))
+
+
+def test_without_ensurepip_uv_is_installed_by_the_locked_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = tmp_path / "pip-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(
+            "pip/__main__.py", f"import sys; open({str(tmp_path / 'asked')!r}, 'w').write(' '.join(sys.argv[1:]))"
+        )
+    pip = {"url": wheel.as_uri(), "hash": "sha256:" + hashlib.sha256(wheel.read_bytes()).hexdigest()}
+    monkeypatch.setattr(bootstrap, "locked", {"pip": {"wheels": [pip]}, "uv": {"version": "1.2.3"}}.__getitem__)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "made"], check=True)
+    bootstrap.install_uv(tmp_path / "made", has_pip=False)
+    assert (tmp_path / "asked").read_text() == "install --quiet --disable-pip-version-check uv==1.2.3"
+
+
+def test_the_lock_names_the_wheels_that_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(PROJECT)
+    (wheel,) = bootstrap.locked("pip")["wheels"]
+    assert wheel["url"].endswith("-py3-none-any.whl")
+    assert wheel["hash"].startswith("sha256:")
+    assert bootstrap.locked("uv")["version"]

@@ -1,0 +1,92 @@
+"""Make `.venv` with the locked uv in it, from a bare Python: no uv, no pip, no venv package of the distribution.
+
+Debian and Ubuntu ship Python without ensurepip, and without the headers that one package of the stack is compiled
+against. Without the first, pip comes from where uv.lock says, checked against its hash. What cannot be mended here is
+said before anything is downloaded.
+
+Run by `make` as `python3 tools/bootstrap.py` with the user's Python, so it parses in those too old for the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import urllib.request
+import venv
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+OLDEST, NEWEST = (3, 11), (3, 13)
+ENVIRONMENT = Path(".venv")
+
+
+def complaints(version: tuple[int, int], include: str, compilers: tuple[str, ...]) -> list[str]:
+    """What this machine lacks, a sentence each."""
+    found = "{}.{}".format(*version)
+    if not OLDEST <= version <= NEWEST:
+        return [f"this is Python {found}; Headrace needs 3.11 to 3.13: name one, as in `make run PYTHON=python3.12`"]
+    missing = []
+    if not any(map(shutil.which, compilers)):
+        missing.append(f"there is no C++ compiler ({', '.join(compilers)}): on Debian and Ubuntu, `apt install g++`")
+    if not Path(include, "Python.h").exists():
+        missing.append(
+            f"Python's headers are missing ({include}/Python.h): on Debian and Ubuntu, `apt install python{found}-dev`"
+        )
+    return missing
+
+
+def locked(package: str) -> dict[str, Any]:
+    """The entry of `package` in uv.lock."""
+    import tomllib
+
+    packages = tomllib.loads(Path("uv.lock").read_text(encoding="utf-8"))["package"]
+    return next(entry for entry in packages if entry["name"] == package)
+
+
+def download(wheel: dict[str, str], folder: str) -> Path:
+    """Fetch a wheel that uv.lock names into `folder`; the program ends if it is not the one that was locked."""
+    url = wheel["url"]
+    with urllib.request.urlopen(url, timeout=120) as answer:  # noqa: S310 - an address of uv.lock
+        content = answer.read()
+    if f"sha256:{hashlib.sha256(content).hexdigest()}" != wheel["hash"]:
+        sys.exit(f"error: {url} is not the file that uv.lock names: its hash differs")
+    path = Path(folder, url.rpartition("/")[2])
+    path.write_bytes(content)
+    return path
+
+
+def install_uv(environment: Path, has_pip: bool) -> None:
+    """Put the locked uv into `environment`, with its pip or with the locked pip, run from its wheel."""
+    python = str(environment / "bin" / "python")
+    install = ["install", "--quiet", "--disable-pip-version-check", f"uv=={locked('uv')['version']}"]
+    if has_pip:
+        subprocess.run([python, "-m", "pip", *install], check=True)  # noqa: S603
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        pip = download(locked("pip")["wheels"][0], folder) / "pip"
+        subprocess.run([python, str(pip), *install], check=True)  # noqa: S603
+
+
+def main() -> None:
+    compilers = ((os.environ.get("CXX") or "g++").split()[0], "c++")
+    missing = complaints(sys.version_info[:2], sysconfig.get_path("include"), compilers)
+    if missing:
+        sys.exit("\n".join(f"error: {sentence}" for sentence in missing))
+    has_pip = find_spec("ensurepip") is not None
+    venv.create(ENVIRONMENT, with_pip=has_pip, symlinks=True)
+    try:
+        install_uv(ENVIRONMENT, has_pip)
+    except subprocess.CalledProcessError as error:
+        sys.exit(error.returncode)  # pip has said why
+    except OSError as error:
+        sys.exit(f"error: pip could not be fetched ({error}); `apt install python3-venv` brings one")
+
+
+if __name__ == "__main__":
+    main()
