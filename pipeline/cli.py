@@ -15,6 +15,7 @@ VERBS = {
     "tensorboard": "tensorboard",
     "share": "share",
     "explain-cache": "explain_cache",
+    "image": "image",
     "compile": "compile_",
     "verify": "verify",
     "submit": "submit",

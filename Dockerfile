@@ -1,0 +1,59 @@
+# What the pods of a pipeline run in; `headrace image` builds it. By hand: docker build -t headrace .
+#
+# Nothing in it belongs to the user it runs as, and nothing has to be written outside of /tmp, so the root file system
+# may be read-only. Layers, from what seldom changes to what often does: Python, the locked packages, this project, your
+# own modules. No instruction needs BuildKit.
+ARG BASE=docker.io/library/python:3.11-slim-trixie
+
+# --- the locked packages, with all that is needed to install them ---
+FROM ${BASE} AS packages
+# For the packages without a wheel. This stage is thrown away, so its compiler need not be pinned.
+# hadolint ignore=DL3008
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
+ENV UV_PROJECT_ENVIRONMENT=/opt/venv UV_PYTHON=/usr/local/bin/python3 UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy
+WORKDIR /build
+COPY image/uv_requirement.py uv.lock ./
+RUN python uv_requirement.py uv.lock > uv.txt && pip install --no-cache-dir --no-deps --require-hashes -r uv.txt
+COPY pyproject.toml image/install.sh image/left-out-packages.txt image/left-out-files.txt ./
+# cpu, or gpu: TensorFlow with CUDA's libraries
+ARG VARIANT=cpu
+RUN sh install.sh "${VARIANT}"
+
+# --- this project and the user's modules, compiled ---
+FROM ${BASE} AS project
+COPY configs /opt/headrace/configs
+COPY trainer /opt/headrace/trainer
+COPY components /opt/headrace/components
+COPY pipeline /opt/headrace/pipeline
+RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/headrace
+
+FROM ${BASE} AS code
+COPY image/code /opt/code
+RUN rm -f /opt/code/README.md && python -m compileall -q --invalidation-mode unchecked-hash /opt/code
+
+FROM ${BASE}
+RUN groupadd --gid 1000 headrace \
+    && useradd --uid 1000 --gid 1000 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin headrace
+ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin \
+    PYTHONPATH=/opt/headrace \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    HOME=/tmp \
+    XDG_CACHE_HOME=/tmp/.cache
+COPY --from=packages /opt/venv /opt/venv
+COPY --from=project /opt/headrace /opt/headrace
+COPY --from=code /opt/code /opt/code
+ARG VARIANT=cpu
+ARG CONTENT=unknown
+ARG VERSION=unknown
+ARG BASE
+LABEL org.opencontainers.image.title="headrace" \
+      org.opencontainers.image.description="Components of Headrace pipelines, for the pods of Kubeflow Pipelines" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${CONTENT}" \
+      org.opencontainers.image.base.name="${BASE}" \
+      headrace.variant="${VARIANT}"
+USER 1000:1000
+WORKDIR /opt/code
+ENTRYPOINT ["python", "-P", "-m", "pipeline"]
+CMD ["--help"]

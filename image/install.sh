@@ -1,0 +1,28 @@
+#!/bin/sh
+# Installs the locked packages that a pod needs into $UV_PROJECT_ENVIRONMENT; run by the Dockerfile. $1: cpu or gpu.
+set -eu
+
+# The words of a list, without its comments.
+listed() {
+    sed -e 's/[[:space:]]*#.*//' -e '/^$/d' "$1"
+}
+
+variant="$1"
+set -- --group "image-$variant" --extra sql --extra tfds
+if test "$variant" = cpu; then
+    set -- "$@" --no-install-package tensorflow # tensorflow-cpu stands in for it, without the kernels for GPUs
+fi
+for package in $(listed left-out-packages.txt); do
+    set -- "$@" --no-install-package "$package"
+done
+uv sync --no-cache --frozen --no-install-project --no-default-groups "$@"
+
+left_out="$PWD/left-out-files.txt"
+cd "$UV_PROJECT_ENVIRONMENT"/lib/python3.*/site-packages
+for found in $(listed "$left_out"); do
+    rm -r "$found" # a pattern that no longer finds anything ends the build
+done
+echo /opt/code > headrace-code.pth # last in the search, as the working folder is in a local run
+# Nothing can be compiled later. Some packages carry templates that are no Python, so this never ends without an error.
+python -m compileall -q -j 0 --invalidation-mode unchecked-hash . > /dev/null || true
+"$UV_PROJECT_ENVIRONMENT"/bin/python -c 'import tfx'

@@ -1,0 +1,103 @@
+"""docker, podman and buildah, each through its own command line, with the credentials that it keeps itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from configs.errors import MissingDependencyError
+from pipeline.image.faults import fault, no_daemon
+
+NAMES = ("docker", "podman", "buildah")
+PLATFORM = "linux/amd64"
+"""The only one that TFX's libraries have wheels for."""
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Builder:
+    """One of the tools. `tell` is given each line that it prints."""
+
+    name: str
+    tell: Tell
+
+    def build(self, context: Path, reference: str, arguments: Mapping[str, str]) -> None:
+        """Build the image of the folder under a name. RunError, ServerError or MissingDependencyError if it failed."""
+        layers = ["--layers"] if self.name == "buildah" else []
+        given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
+        self._run("build", reference, ["build", *layers, "--platform", PLATFORM, "-t", reference, *given, str(context)])
+
+    def push(self, reference: str) -> str:
+        """Push an image that was built; its digest in the registry."""
+        if self.name == "docker":
+            lines = self._run("push", reference, ["push", reference])
+            return next(found[0] for line in reversed(lines) if (found := DIGEST.search(line)))
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+            file = Path(folder, "digest")
+            self._run("push", reference, ["push", "--digestfile", str(file), reference, f"docker://{reference}"])
+            return file.read_text(encoding="utf-8").strip()
+
+    def pushed(self, reference: str) -> str | None:
+        """The digest of an image in its registry; None if it is not there, or this tool cannot tell."""
+        if self.name != "docker":
+            return None
+        asked = _asked(["docker", "manifest", "inspect", "--verbose", reference])
+        if asked.returncode:
+            return None
+        answer = json.loads(asked.stdout)
+        return str(answer["Descriptor"]["digest"]) if isinstance(answer, dict) else None
+
+    def _run(self, doing: str, reference: str, arguments: Sequence[str]) -> list[str]:
+        """The lines that it printed."""
+        environment = {**os.environ, "DOCKER_CLI_HINTS": "false", "BUILDKIT_PROGRESS": "plain"}
+        lines: list[str] = []
+        with subprocess.Popen(  # noqa: S603 - the user's own tool
+            [self.name, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
+        ) as process:
+            for line in process.stdout or ():
+                lines.append(line.rstrip())
+                self.tell(lines[-1])
+        if process.returncode:
+            raise fault(self.name, doing, reference, lines)
+        return lines
+
+
+def find_builder(wanted: str | None, tell: Tell) -> Builder:
+    """The tool that was asked for, or the first that is there and works. MissingDependencyError if there is none."""
+    down = ""
+    for name in [wanted] if wanted else NAMES:
+        if shutil.which(name) is None:
+            continue
+        down = _daemon_down() if name == "docker" else ""
+        if not down:
+            return Builder(name, tell)
+    if down:
+        raise no_daemon("docker", down)
+    raise MissingDependencyError(
+        f"{wanted or 'neither docker nor podman nor buildah'} is {'not ' if wanted else ''}on this machine\n"
+        "  Install one of docker, podman and buildah: each builds the image from the same Dockerfile."
+    )
+
+
+def _daemon_down() -> str:
+    """What docker says where its daemon does not answer; empty where it does."""
+    asked = _asked(["docker", "version", "--format", "{{.Server.Version}}"])
+    return (asked.stderr.strip() or "no answer").splitlines()[-1] if asked.returncode else ""
+
+
+def _asked(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)  # noqa: S603

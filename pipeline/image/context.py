@@ -1,0 +1,106 @@
+"""What the image is built from: a copy of this project's sources, its lock and the user's modules, in one folder.
+
+The tag of an image is a digest of that folder, so the same code and the same lock give the same tag.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from configs.errors import RunError
+from pipeline.digest import digest_path, digest_text
+from pipeline.kubeflow.credentials import SHAPES
+
+PROJECT = Path(__file__).resolve().parents[2]
+PARTS = (
+    "Dockerfile",
+    ".dockerignore",
+    "pyproject.toml",
+    "uv.lock",
+    "image",
+    "configs",
+    "trainer",
+    "components",
+    "pipeline",
+)
+"""Of this project."""
+CODE = "image/code"
+"""Where the Dockerfile takes the user's modules from."""
+NOT_CODE = ("__pycache__", "runs", "serving", "node_modules")
+MOST = 100_000_000
+"""Bytes of the user's modules: code is small, and data lies elsewhere."""
+READABLE = 1_000_000
+"""Bytes of a file that is looked through for credentials."""
+TAG_LENGTH = 16
+
+
+def stage(folder: Path, code: Path | None = None) -> None:
+    """Fill an empty folder with what the image is built from; `code`: the user's folder, with modules at its top.
+
+    Raises RunError where this installation cannot build an image, or `code` must not go into one.
+    """
+    missing = [name for name in PARTS if not (PROJECT / name).exists()]
+    if missing:
+        raise RunError(
+            f"{PROJECT} has no {', '.join(missing)}, which an image is built from\n"
+            "  Run this from a clone of the project, as `.venv/bin/headrace image`."
+        )
+    for name in PARTS:
+        _copy(PROJECT / name, folder / name)
+    if code is not None:
+        _copy_code(code, folder / CODE)
+
+
+def content_tag(folder: Path, variant: str) -> str:
+    """The tag of the image that is built from the folder."""
+    return digest_text(digest_path(folder), variant)[:TAG_LENGTH]
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    else:
+        shutil.copy(source, target)
+
+
+def _copy_code(code: Path, target: Path) -> None:
+    files = list(_files(code))
+    if not any(file.suffix == ".py" for file in files):
+        raise RunError(f"--code {code}: there is no Python module in it; name the folder that your modules lie in")
+    total = sum(file.stat().st_size for file in files)
+    if total > MOST:
+        largest = max(files, key=lambda file: file.stat().st_size)
+        raise RunError(
+            f"--code {code}: {total / 1e6:,.0f} MB, and at most {MOST / 1e6:,.0f} MB go into an image; "
+            f"the largest file is {largest.relative_to(code)}\n"
+            "  Name a folder with code alone. Data belongs into an object store, or on a volume."
+        )
+    for file in files:
+        _refuse_credentials(file)
+        copied = target / file.relative_to(code)
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copied)
+
+
+def _files(code: Path) -> Iterator[Path]:
+    """All but what is hidden, made by runs, or an environment of Python's; in an order of their own."""
+    for path in sorted(code.iterdir()):
+        if path.name.startswith(".") or path.name in NOT_CODE or path.name.endswith(".egg-info"):
+            continue
+        if path.is_dir() and not (path / "pyvenv.cfg").exists():
+            yield from _files(path)
+        elif path.is_file():
+            yield path
+
+
+def _refuse_credentials(file: Path) -> None:
+    """Whoever can pull the image can read it."""
+    text = file.read_bytes().decode(errors="replace") if file.stat().st_size <= READABLE else ""
+    for what, shape in SHAPES.items():
+        if not what.startswith("an option") and shape.search(text):
+            raise RunError(
+                f"{file}: {what} stands in it, and all who can pull an image can read its files\n"
+                "  Put it into a Kubernetes Secret, and name that under kubeflow.defaults.secrets."
+            )

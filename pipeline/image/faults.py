@@ -1,0 +1,84 @@
+"""What a builder's output means when it fails, with the way out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from configs.errors import HeadraceError, MissingDependencyError, RunError, ServerError
+
+LAST = 8
+"""Lines of the output that are told where nothing better is known."""
+PRUNE = {"docker": "docker system prune", "podman": "podman system prune", "buildah": "buildah rmi --prune"}
+
+
+class Failure(NamedTuple):
+    """What was tried, and the line that tells why it failed."""
+
+    tool: str
+    doing: str
+    """`build` or `push`."""
+    reference: str
+    line: str
+
+    @property
+    def host(self) -> str:
+        """The registry that was asked: when building, it is the one of the base image."""
+        return registry(self.reference) if self.doing == "push" else "docker.io"
+
+
+def fault(tool: str, doing: str, reference: str, output: Sequence[str]) -> HeadraceError:
+    """The error to tell; output: the tool's lines."""
+    for pattern, error in MEANINGS.items():
+        for line in output:
+            if re.search(pattern, line, re.IGNORECASE):
+                return error(Failure(tool, doing, reference, line.strip()))
+    return RunError("\n  ".join([f"{tool} {doing} failed:", *output[-LAST:]]))
+
+
+def no_daemon(tool: str, line: str) -> MissingDependencyError:
+    """Only the client is there."""
+    return MissingDependencyError(
+        f"{tool} is here, but its daemon does not answer: {line}\n"
+        "  Start it (`sudo systemctl start docker`), or install podman or buildah, which need none."
+    )
+
+
+def registry(reference: str) -> str:
+    """The host that an image's name begins with; Docker's own where it names none."""
+    first, slash, _ = reference.partition("/")
+    return first if slash and (first == "localhost" or "." in first or ":" in first) else "docker.io"
+
+
+def _no_space(failure: Failure) -> HeadraceError:
+    return RunError(
+        f"{failure.tool} {failure.doing}: the disk is full: {failure.line}\n"
+        f"  `{PRUNE[failure.tool]}` removes what no image needs any more. Building takes about 10 GB."
+    )
+
+
+def _not_logged_in(failure: Failure) -> HeadraceError:
+    what = f"push {failure.reference}" if failure.doing == "push" else "pull the base image"
+    return ServerError(
+        f"{failure.host} does not let {failure.tool} {what}: {failure.line}\n"
+        f"  `{failure.tool} login {failure.host}` enters you there; the account must be allowed to {failure.doing}.",
+        401,
+    )
+
+
+def _not_reached(failure: Failure) -> HeadraceError:
+    return ServerError(f"{failure.tool} {failure.doing}: {failure.host} cannot be reached: {failure.line}")
+
+
+MEANINGS: dict[str, Callable[[Failure], HeadraceError]] = {
+    r"cannot connect to the docker daemon|is the docker daemon running|docker daemon socket": lambda failure: no_daemon(
+        failure.tool, failure.line
+    ),
+    r"no space left on device|disk quota exceeded": _no_space,
+    r"unauthorized|authentication required|no basic auth credentials|access to the resource is denied|"
+    r"(incorrect|invalid) username( or |/)password|\b401\b": _not_logged_in,
+    r"connection refused|no such host|i/o timeout|TLS handshake|HTTP response to HTTPS client|unknown authority|"
+    r"network is unreachable": _not_reached,
+}
+"""A pattern in the output to what it means; the first that is found counts."""

@@ -1,0 +1,77 @@
+"""`headrace image`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.verbs.options import told
+
+NAME = "headrace"
+
+
+@click.command()
+@click.option("--name", default=NAME, show_default=True, metavar="REPOSITORY", help="registry.example/team/headrace")
+@click.option("--tag", help="In the place of the digest of what is built.")
+@click.option("--gpu", is_flag=True, help="With CUDA's libraries.")
+@click.option("--code", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Your folder of modules that configs name by dotted paths.")  # fmt: skip
+@click.option("--push", is_flag=True, help="To its registry, unless it is there already.")
+@click.option("--builder", type=click.Choice(["docker", "podman", "buildah"]), help="By default the first that works.")
+@click.option("--base", metavar="IMAGE", help="Python 3.11 on Debian 13, by default from Docker's registry.")
+@click.option("--dry-run", is_flag=True, help="Tell the tag and the size, and build nothing.")
+@told
+def image(  # noqa: PLR0913, PLR0917 - one for each option
+    name: str, tag: str | None, gpu: bool, code: Path | None, push: bool, builder: str | None, base: str | None,
+    dry_run: bool,
+) -> None:  # fmt: skip
+    """Build the image that the pods of a pipeline run in, and push it."""
+    import tempfile
+
+    from pipeline.image.builders import find_builder
+    from pipeline.image.context import content_tag, stage
+
+    if push and "/" not in name:
+        raise click.UsageError(f"--push needs --name with a registry, such as registry.example/{name}")
+    variant = "gpu" if gpu else "cpu"
+    with tempfile.TemporaryDirectory(prefix="headrace-image-") as folder:
+        context = Path(folder)
+        stage(context, code)
+        content = content_tag(context, variant if base is None else f"{variant} {base}")
+        reference = f"{name}:{tag or content}"
+        if dry_run:
+            _tell(context, variant, reference)
+            return
+        arguments = {"VARIANT": variant, "CONTENT": content, "VERSION": _version(), **({"BASE": base} if base else {})}
+        tool = find_builder(builder, lambda line: click.echo(line, err=True))
+        digest = tool.pushed(reference) if push and tag is None else None
+        if digest:
+            click.echo(f"{reference} is in its registry already", err=True)
+        else:
+            tool.build(context, reference, arguments)
+            digest = tool.push(reference) if push else None
+    click.echo(f"kubeflow.image: {name}@{digest}" if digest else f"kubeflow.image: {reference}")
+
+
+def _tell(context: Path, variant: str, reference: str) -> None:
+    from pipeline.image.size import layers
+
+    found, unknown = layers(context, variant)
+    click.echo(reference)
+    for layer in found:
+        largest = sorted(layer.parts.items(), key=lambda part: -part[1])[:5]
+        parts = ", ".join(f"{part} {size / 1e6:,.0f}" for part, size in largest)
+        click.echo(f"{layer.size / 1e6:8,.0f} MB  {layer.name}: {parts}")
+    click.echo(f"{sum(layer.size for layer in found) / 1e6:8,.0f} MB  in all")
+    if unknown:
+        click.echo(f"not counted, as they are not installed here: {', '.join(unknown)}")
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("headrace")
+    except PackageNotFoundError:
+        return "unknown"
