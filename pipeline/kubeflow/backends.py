@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from configs.errors import RunError
-from configs.kubeflow import Backend
+from configs.kubeflow import Backend, KubeflowConfig
 
 KNOWN_IN_ALL = frozenset(
     {
@@ -47,6 +47,12 @@ def own_store(backend: Backend) -> str:
     """Where `minio://` is unless the installation says otherwise: as the server's `objectstore/config.go` has it."""
     name = "seaweedfs" if _release(backend) >= _release(SEAWEEDFS_SINCE) else "minio-service"
     return f"http://{name}.kubeflow:9000"
+
+
+def store_options(settings: KubeflowConfig) -> dict[str, str]:
+    """What `pipeline.kubeflow.store` has to know of a config."""
+    told = settings.object_store.model_dump(include={"endpoint", "region"}, exclude_none=True)
+    return {**told, "minio": own_store(settings.backend)}
 
 
 def check(platform: Mapping[str, Any], backend: Backend) -> None:

@@ -47,6 +47,12 @@ class Store:
             shutil.copyfileobj(stream, file, CHUNK)
         return True
 
+    def text(self, uri: str) -> str:
+        """The content of a file of text. Raises FileNotFoundError."""
+        system, source = self._at(uri)
+        with system.open_input_stream(source, compression=None) as stream:
+            return bytes(stream.read()).decode("utf-8", "replace")
+
     def get_all(self, uri: str, folder: Path) -> int:
         """Copy the files below `uri` into a folder, which is there afterwards; how many."""
         folder.mkdir(parents=True, exist_ok=True)

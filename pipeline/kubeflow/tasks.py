@@ -13,10 +13,9 @@ from tfx.types import standard_artifacts
 from components.baseline import Baseline
 from components.warm_start import WarmStart
 from configs.config import PipelineConfig
-from configs.kubeflow import KubeflowConfig
 from pipeline.build import create_pipeline
 from pipeline.kubeflow.aside import set_aside
-from pipeline.kubeflow.backends import own_store
+from pipeline.kubeflow.backends import store_options
 from pipeline.kubeflow.carried import named_files, pod_folders, without_paths
 from pipeline.kubeflow.invocation import ARTIFACT, RECORD, REFERENCE, VALUE, Invocation, Port, name_of
 from pipeline.kubeflow.parameters import PARAMETERS, constants, offered
@@ -101,7 +100,7 @@ def _task(
         beam=config.beam.model_dump(mode="json"),
         storage=settings.storage,
         mount=settings.volume.path if settings.volume else "",
-        store=_store(settings),
+        store=store_options(settings),
         files=carried,
         code=node.digest,
     )
@@ -116,11 +115,6 @@ def _task(
         decides=node.decides,
         aside=aside,
     )
-
-
-def _store(settings: KubeflowConfig) -> dict[str, str]:
-    told = settings.object_store.model_dump(include={"endpoint", "region"}, exclude_none=True)
-    return {**told, "minio": own_store(settings.backend)}
 
 
 def _outputs(node: Node) -> dict[str, Port]:

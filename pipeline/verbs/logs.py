@@ -23,13 +23,14 @@ def logs(config: Path, profile: str | None, overrides: tuple[str, ...], componen
 
     loaded = load(config, profile, overrides, data=False)
     with quiet():
-        from pipeline.kubeflow.server.logs import log
+        from pipeline.kubeflow.server.logs import Kept, log
         from pipeline.kubeflow.server.session import Session
     session = Session.of(loaded.config)
     found = session.run(run)
     tasks = {task.get("taskInfo", {}).get("name", name): name for name, task in session.tasks(found).items()}
     if component not in tasks:
         raise RunError(f"the run {found.display_name} has no {component}{meant(component, tasks, 'it has')}")
-    settings = loaded.config.kubeflow
-    text = log(session.server, found, tasks[component], settings.settings(component), settings.namespace)
+    kept = Kept.of(loaded.config, found)
+    settings = loaded.config.kubeflow.settings(component)
+    text = log(session.server, found, tasks[component], settings, kept)
     click.echo(text, nl=False)

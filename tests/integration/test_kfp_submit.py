@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import time
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,14 +25,14 @@ class Kubeflow:
     def __init__(self, server: Server, experiment: str) -> None:
         self.server, self.experiment = server, experiment
 
-    def __call__(self, verb: str, *arguments: str, code: int = 0) -> Finished:
+    def __call__(self, verb: str, *arguments: str, code: int = 0, **environment: str) -> Finished:
         settings = (
             IMAGE,
             f"kubeflow.server.endpoint={self.server.url}",
             f"kubeflow.server.experiment={self.experiment}",
         )
         options = [part for setting in settings for part in ("--set", setting)]
-        done = headrace(ROOT, verb, CONFIG, *arguments, *options)
+        done = headrace(ROOT, verb, CONFIG, *arguments, *options, **environment)
         assert done.code == code, done.out + done.err
         return done
 
@@ -217,6 +219,74 @@ def test_a_run_deleted_underneath_is_told(kubeflow: Kubeflow) -> None:
     urllib.request.urlopen(request, timeout=30).close()
     for verb in ("status", "cancel", "retry"):
         assert f"no run {run['run_id']}" in kubeflow(verb, run["run_id"], code=1).err
+
+
+@pytest.mark.slow
+def test_a_log_is_told_of_a_pod_that_is_there_of_an_archive_and_of_the_launchers_copy(
+    kubeflow: Kubeflow, tmp_path: Path
+) -> None:
+    kubeflow("submit")
+    (run,) = kubeflow.runs()
+    assert "trainer has no pod in the run" in kubeflow("logs", "Trainer", code=1).err
+    workflow = kubeflow.server.workflow(run["run_id"])
+    name = workflow["metadata"]["name"]
+    pod = with_pod(kubeflow.server, workflow, run["run_id"], "trainer")
+    put(kubeflow.server, f"/pods/{pod}", "epoch 1/10\n")
+    assert kubeflow("logs", "Trainer").out == "epoch 1/10\n"
+    urllib.request.urlopen(urllib.request.Request(f"{kubeflow.server.url}/pods/{pod}", method="DELETE")).close()
+    store = {"HEADRACE_STORE": str(tmp_path)}
+    gone = kubeflow("logs", "Trainer", code=1, **store).err
+    folder = f"mlpipeline/v2/artifacts/chicago-taxi/{run['run_id']}/trainer"
+    assert f"kubectl logs -n kubeflow -c main {pod}" in gone
+    assert f"the launcher's copy in minio://{folder}" in gone
+    copy = tmp_path / "minio" / folder / "salt" / "executor-logs-0"
+    copy.parent.mkdir(parents=True)
+    copy.write_text("epoch 3/10\n")
+    assert kubeflow("logs", "Trainer", **store).out == "epoch 3/10\n"
+    put(kubeflow.server, f"/objects/logs/{name}/{pod}/main.log", "epoch 2/10\n")
+    assert kubeflow("logs", "Trainer", **store).out == "epoch 2/10\n"
+
+
+def with_pod(server: Server, workflow: Any, run_id: str, task: str) -> str:
+    """Report a task that has a pod, with the names that Argo gives; the pod's."""
+    name = workflow["metadata"]["name"]
+    node = f"{name}.root.{task}.executor"
+    hashed = argos_hash(node)
+    nodes = {
+        f"{name}-1": (f"{name}.root.{task}", task, "DAG", "system-container-executor", [f"{name}-{hashed}"]),
+        f"{name}-{hashed}": (node, "executor", "Pod", "system-container-impl", []),
+    }
+    workflow["metadata"].update({"uid": run_id, "namespace": "kubeflow"})
+    workflow["metadata"]["labels"]["pipeline/runid"] = run_id
+    workflow["status"] = {
+        "phase": "Running",
+        "startedAt": stamp(int(time.time())),
+        "nodes": {
+            id_: {
+                "id": id_,
+                "name": full,
+                "displayName": shown,
+                "type": kind,
+                "templateName": template,
+                "phase": "Running",
+                "startedAt": stamp(int(time.time())),
+                "children": children,
+            }
+            for id_, (full, shown, kind, template, children) in nodes.items()
+        },
+    }
+    post(server, "/apis/v2beta1/workflows", json.dumps(workflow))
+    return f"{name}-system-container-impl-{hashed}"
+
+
+def argos_hash(text: str) -> int:
+    """Argo's hash of a node's name (Go's hash/fnv, New32a)."""
+    return functools.reduce(lambda found, byte: ((found ^ byte) * 16777619) & 0xFFFFFFFF, text.encode(), 2166136261)
+
+
+def put(server: Server, path: str, text: str) -> None:
+    request = urllib.request.Request(server.url + path, text.encode(), method="PUT")
+    urllib.request.urlopen(request, timeout=30).close()
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 // Command kfp_backend serves the API of Kubeflow Pipelines on loopback, for tests: the release's own handlers, its
 // resource manager, its compiler to Argo and Argo's validation, over the in-memory database, object store and cluster
 // that the release's own tests use. Nothing is run: a test that wants a run to proceed reports its workflow, as the
-// persistence agent would, to /apis/v2beta1/workflows.
+// persistence agent would, to /apis/v2beta1/workflows. What pods have written and what lies in the object store is put
+// there with PUT /pods/{pod} and PUT /objects/{path}; DELETE /pods/{pod} ends a pod.
 //
 // It prints the address that it serves at, and ends when its standard input is closed.
 package main
@@ -36,6 +37,9 @@ import (
 
 const namespace = "kubeflow"
 
+// written is what the pods that there are have written.
+var written = &pods{texts: map[string]string{}}
+
 func main() {
 	viper.Set(common.PodNamespace, namespace)
 	viper.Set("DEFAULTPIPELINERUNNERSERVICEACCOUNT", "pipeline-runner")
@@ -68,6 +72,7 @@ func serveGRPC(resources *resource.ResourceManager) string {
 	api.RegisterRunServiceServer(services, server.NewRunServer(resources, &server.RunServerOptions{}))
 	api.RegisterReportServiceServer(services, server.NewReportServer(resources))
 	apiv1.RegisterTaskServiceServer(services, server.NewTaskServer(resources))
+	apiv1.RegisterRunServiceServer(services, server.NewRunServerV1(resources, &server.RunServerOptions{}))
 	go func() { check(services.Serve(listener)) }()
 	return listener.Addr().String()
 }
@@ -120,6 +125,7 @@ func routes(resources *resource.ResourceManager, clients *resource.FakeClientMan
 		api.RegisterRecurringRunServiceHandlerFromEndpoint,
 		api.RegisterRunServiceHandlerFromEndpoint,
 		api.RegisterReportServiceHandlerFromEndpoint,
+		apiv1.RegisterRunServiceHandlerFromEndpoint,
 	} {
 		check(register(context.Background(), gateway, services, options))
 	}
@@ -144,6 +150,14 @@ func routes(resources *resource.ResourceManager, clients *resource.FakeClientMan
 		}
 		http.NotFound(answer, request)
 	})
+	router.HandleFunc("/pods/{pod}", written.change)
+	router.HandleFunc("/objects{path:.*}", func(_ http.ResponseWriter, request *http.Request) {
+		content, err := io.ReadAll(request.Body)
+		check(err)
+		check(clients.ObjectStore().AddFile(request.Context(), content, mux.Vars(request)["path"]))
+	})
+	logs := server.NewRunLogServer(resources)
+	router.HandleFunc("/apis/v1alpha1/runs/{run_id}/nodes/{node_id}/log", logs.ReadRunLogV1)
 	router.PathPrefix("/apis/").Handler(gateway)
 	return router
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import socket
 import threading
 import urllib.parse
@@ -21,8 +22,9 @@ from configs.kubeflow_server import ServerAuth, ServerConfig
 from configs.schedule import ScheduleConfig
 from pipeline.kubeflow.server import runs, schedules
 from pipeline.kubeflow.server.connection import Connection, connect
-from pipeline.kubeflow.server.logs import fnv1a, log
+from pipeline.kubeflow.server.logs import Kept, fnv1a, log
 from pipeline.kubeflow.server.versions import Version
+from pipeline.kubeflow.store import Store
 
 VERSION = Version("p", "v", "taxi-0123", uploaded=False)
 REQUEST = runs.Request(pipeline="taxi", parameters={"epochs": 3}, pipeline_root="minio://bucket")
@@ -283,7 +285,8 @@ def test_a_log_is_read_by_the_name_of_the_last_try_s_pod(backend: Backend, tmp_p
     token.write_text("tells-nobody")
     backend.faults = [fails(200, '{"error_message":"no such pod"}'), fails(200, "step 1\n")]
     server = connected(backend, auth=ServerAuth(kind="bearer", file=str(token)))
-    found = log(server, run_with("taxi-abc-123"), "trainer", RETRIED, "kubeflow")
+    kept = Kept(Store({}, str(tmp_path)), "s3://bucket", "kubeflow")
+    found = log(server, run_with("taxi-abc-123"), "trainer", RETRIED, kept)
     assert found == "step 1\n"
     node = "taxi-abc.root.trainer.executor"
     assert [path for _, path in backend.seen] == [
@@ -293,12 +296,28 @@ def test_a_log_is_read_by_the_name_of_the_last_try_s_pod(backend: Backend, tmp_p
     assert backend.headers[0]["authorization"] == "Bearer tells-nobody"
 
 
-def test_a_log_that_is_gone_is_told_with_the_way_to_it(backend: Backend) -> None:
+def test_a_log_that_is_gone_is_told_with_the_way_to_it(backend: Backend, tmp_path: Path) -> None:
+    kept = Kept(Store({}, str(tmp_path)), "minio://bucket/taxi", "kubeflow")
     backend.faults = [fails(200, '{"error_message":"no such pod"}')]
-    with pytest.raises(RunError, match="kubectl logs -n kubeflow -c main taxi-abc-system-container-impl-"):
-        log(connected(backend), run_with("taxi-abc-123"), "trainer", ComponentSettings(), "kubeflow")
+    with pytest.raises(RunError) as refused:
+        log(connected(backend), run_with("taxi-abc-123"), "trainer", ComponentSettings(), kept)
+    assert "kubectl logs -n kubeflow -c main taxi-abc-system-container-impl-" in str(refused.value)
+    assert "copy in minio://bucket/taxi/id-0/trainer: it wrote none there yet" in str(refused.value)
     with pytest.raises(RunError, match="trainer has no pod in the run taxi-1"):
-        log(connected(backend), run_with(None), "trainer", ComponentSettings(), "kubeflow")
+        log(connected(backend), run_with(None), "trainer", ComponentSettings(), kept)
+
+
+def test_a_log_that_is_gone_is_read_from_the_launchers_copy_of_the_last_try(backend: Backend, tmp_path: Path) -> None:
+    for number in range(2):
+        file = tmp_path / "minio" / "bucket" / "taxi" / "id-0" / "trainer" / "salt" / f"executor-logs-{number}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"try {number}\n")
+        os.utime(file, (number, number))
+    (file.parent / "model").mkdir()
+    (file.parent / "model" / "executor-logs").write_text("no log")
+    backend.faults = [fails(200, '{"error_message":"no such pod"}')]
+    kept = Kept(Store({}, str(tmp_path)), "minio://bucket/taxi", "kubeflow")
+    assert log(connected(backend), run_with("taxi-abc-123"), "trainer", ComponentSettings(), kept) == "try 1\n"
 
 
 def wanted(**settings: Any) -> schedules.Wanted:
