@@ -1,0 +1,116 @@
+"""Whether there is a reason to train, and how far data drifted, by TFDV."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow_data_validation as tfdv
+
+from components.example_gen.manifest import Manifest, Span
+from components.example_gen.storage import FileState
+from components.trigger.drift import Distance, distances
+from components.trigger.look import decide
+from components.trigger.newest import decision
+from components.trigger.trained import Trained, TrainedOn
+from configs.errors import RunError
+from configs.schedule import DriftConfig, Retrain
+
+
+def manifest(*names: str, size: int = 1) -> Manifest:
+    return Manifest(tuple(Span(n, (FileState(f"/d/{name}", size, "t"),), name) for n, name in enumerate(names)))
+
+
+def trained_on(found: Manifest, work: str = "w") -> TrainedOn:
+    names = tuple(span.name for span in found.spans)
+    return TrainedOn(fingerprint=found.fingerprint, spans=names, work=work, statistics="/s")
+
+
+LAST = trained_on(manifest("a", "b"))
+BLESSED = Trained(judged=LAST, blessed=LAST)
+
+
+@pytest.mark.parametrize(
+    ("now", "trained", "work", "retrain", "go", "why"),
+    [
+        (manifest("a", "b"), BLESSED, "w", "always", "yes", "asked for"),
+        (manifest("a", "b"), Trained(), "w", "new_span", "yes", "no model was judged yet"),
+        (manifest("a", "b"), BLESSED, "other", "drift", "yes", "settings or code changed since the last model"),
+        (manifest("a", "b"), BLESSED, "w", "drift", "no", "nothing new: .* the same data, up to b"),
+        (manifest("b", "c"), BLESSED, "w", "new_span", "yes", "new data: c$"),
+        (manifest(*"bcdefg"), BLESSED, "w", "new_span", "yes", "new data: e, f, g and 2 more"),
+        (manifest("b"), BLESSED, "w", "new_span", "yes", "other data: b to b"),
+        (manifest("a", "b", size=2), BLESSED, "w", "new_span", "yes", "the data changed"),
+        (manifest("b", "c"), BLESSED, "w", "drift", "if-drifted", "new data: c; whether it drifted is to be seen"),
+        (manifest("b", "c"), Trained(judged=LAST), "w", "drift", "yes", "new data: c, and no model is blessed yet"),
+    ],
+)
+def test_reason_to_train(  # noqa: PLR0917
+    now: Manifest, trained: Trained, work: str, retrain: Retrain, go: str, why: str
+) -> None:
+    found = decide(now, trained, work, retrain)
+    assert found.go == go
+    assert pd.Series([found.why]).str.match(why).all(), found.why
+
+
+def test_what_was_trained_on_moves_with_the_pipelines_folder_and_a_damaged_file_says_what_to_do(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    data = LAST.model_copy(update={"statistics": str(here / "artifacts" / "7")})
+    elsewhere = LAST.model_copy(update={"statistics": "/elsewhere"})
+    Trained().with_judged(data, blessed=True).with_judged(elsewhere, blessed=False).write(here / "trained.json")
+    here.rename(there)
+    found = Trained.read(there / "trained.json")
+    assert found.blessed == data.model_copy(update={"statistics": str(there / "artifacts" / "7")})
+    assert found.judged == elsewhere
+    assert Trained.read(tmp_path / "none.json") == Trained()
+    (there / "trained.json").write_text("{}}")
+    with pytest.raises(RunError, match="Delete it: the next run then trains"):
+        Trained.read(there / "trained.json")
+
+
+@pytest.fixture(scope="module")
+def frames() -> tuple[pd.DataFrame, pd.DataFrame]:
+    random = np.random.default_rng(7)
+    then = pd.DataFrame({"fare": random.normal(10, 2, 2000), "kind": ["a"] * 1000 + ["b"] * 1000, "id": range(2000)})
+    now = pd.DataFrame({"fare": random.normal(14, 2, 1000), "kind": ["a"] * 750 + ["c"] * 250, "id": range(1000)})
+    return then, now
+
+
+def test_distances_are_tfdvs_and_those_of_a_computation_of_our_own(frames: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    then, now = map(tfdv.generate_statistics_from_dataframe, frames)
+    found = {one.column: one for one in distances(now, then, tfdv.infer_schema(then), DriftConfig(), ["fare", "kind"])}
+    assert set(found) == {"fare", "kind"}  # and not `id`, which no feature reads
+    shares = [frame["kind"].value_counts(normalize=True) for frame in frames]
+    expected = shares[1].sub(shares[0], fill_value=0).abs().max()
+    assert found["kind"].measure == "L-infinity"
+    assert found["kind"].value == pytest.approx(expected)  # 0.5: b had half, and has none
+    edges = np.linspace(0, 25, 60)
+    before, after = (np.histogram(frame["fare"], edges)[0] / len(frame) for frame in frames)
+    assert found["fare"].measure == "Jensen-Shannon"
+    assert found["fare"].value == pytest.approx(_divergence(before, after), abs=0.06)  # TFDV has ten bins
+    assert found["fare"].too_far
+
+
+def _divergence(p: np.ndarray, q: np.ndarray) -> float:
+    middle = (p + q) / 2
+    parts = [np.sum(one[one > 0] * np.log2(one[one > 0] / middle[one > 0])) for one in (p, q)]
+    return float(sum(parts) / 2)
+
+
+def test_limits_of_single_columns_win_and_null_leaves_columns_out(frames: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    then, now = map(tfdv.generate_statistics_from_dataframe, frames)
+    limits = DriftConfig(numeric=None, columns={"kind": 0.9})
+    (one,) = distances(now, then, tfdv.infer_schema(then), limits, ["fare", "kind"])
+    assert (one.column, one.limit, one.too_far) == ("kind", 0.9, False)
+
+
+def test_verdict_names_the_farthest_columns() -> None:
+    near, far = Distance("a", "L-infinity", 0.01, 0.1), Distance("b", "Jensen-Shannon", 0.5, 0.1)
+    assert decision([far, near], "2026-11-04").why == (
+        "2026-11-04 drifted: b: Jensen-Shannon 0.5, and the limit is 0.1"
+    )
+    kept = decision([near], "2026-11-04")
+    assert (kept.go, kept.why.endswith("the farthest is a: L-infinity 0.01, and the limit is 0.1")) == ("no", True)
+    assert decision([], "the data").go == "no"

@@ -1,0 +1,155 @@
+"""Which part of a cache key decided: from what runs keep, without running anything."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from components.example_gen.manifest import Manifest, Span
+from components.example_gen.storage import FileState
+from configs.errors import RunError
+from pipeline.cache.differences import differences
+from pipeline.cache.explain import Explained, explain
+from pipeline.cache.parts import Input, KeyParts, flat
+from pipeline.cache.show import as_json, lines, show
+from pipeline.folders import Folders
+from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+
+
+def parts(key: str = "k", **changed: Any) -> KeyParts:
+    told = {"settings": {"train.epochs": 5}, "sources": {"trainer.run": "aa"}, "versions": {"keras": "3.1"}}
+    return KeyParts(**{"key": key, "executor": "Trainer", **told, **changed})
+
+
+class Home:
+    """A pipeline's folder with runs in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folders = Folders(folder / "nightly")
+        self._count = 0
+
+    def run(self, name: str, **nodes: tuple[Status, KeyParts | None]) -> None:
+        self._count += 1
+        run_dir = self.folders.runs / name
+        run_dir.mkdir(parents=True)
+        records = [
+            NodeRecord(id_, status=status, outputs={"out": ArtifactRecord("T", self.uri(id_, "first"))})
+            for id_, (status, _) in nodes.items()
+        ]
+        RunRecord(name, "nightly", "c", float(self._count), status=Status.DONE, nodes=records).write(run_dir)
+        for id_, (_, kept) in nodes.items():
+            if kept is not None:
+                kept.write(run_dir, id_)
+
+    def uri(self, node: str, run: str) -> str:
+        return str(self.folders.artifacts / node / "out" / run)
+
+    def told(self, run: str | None = None) -> dict[str, Explained]:
+        return {one.component: one for one in explain(self.folders, run).components}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_a_component_that_was_reused_names_the_run_that_made_it(home: Home) -> None:
+    home.run("first", Trainer=(Status.DONE, parts()))
+    home.run("second", Trainer=(Status.CACHED, parts()))
+    assert home.told()["Trainer"] == Explained("Trainer", "reused", "first", ["nothing that it depends on differs"])
+
+
+def test_a_miss_is_held_against_the_latest_of_the_runs_that_differ_least(home: Home) -> None:
+    home.run("far", Trainer=(Status.DONE, parts(settings={"train.epochs": 1}, versions={"keras": "2"})))
+    home.run("near", Trainer=(Status.DONE, parts(settings={"train.epochs": 7})))
+    home.run("nearer", Trainer=(Status.CACHED, parts(settings={"train.epochs": 9})))
+    home.run("failed", Trainer=(Status.FAILED, parts(settings={"train.epochs": 5})))
+    home.run("now", Trainer=(Status.DONE, parts()))
+    assert home.told()["Trainer"] == Explained("Trainer", "ran", "nearer", ["setting train.epochs: 9 → 5"])
+    assert home.told("near")["Trainer"].run == "far"
+
+
+def test_every_kind_of_part_is_told() -> None:
+    before = parts(sources={"a": "1", "b": "1"}, settings={"old": 1}, inputs={"x": Input("A", "out", "i", "u")})
+    now = parts(sources={"a": "2", "c": "1"}, settings={"new": [1]}, versions={"keras": "3.2"}, executor="Other")
+    assert list(map(str, differences(before, now))) == [
+        "input x: gone, i",
+        "executor Other: Trainer → Other",
+        "setting new: new, [1]",
+        "setting old: gone, 1",
+        "code a: changed",
+        "code b: removed",
+        "code c: added",
+        'version keras: "3.1" → "3.2"',
+    ]
+
+
+def test_settings_are_told_one_by_one_however_deep_the_json_is_that_they_travel_in() -> None:
+    config = json.dumps({"train": {"epochs": 5}, "features": {"a": {"buckets": [1, 2]}}})
+    found = flat({"custom_config": json.dumps({"config": config, "files": "{}"}), "run_fn": "trainer.run", "n": 1})
+    assert found == {
+        "train.epochs": 5,
+        "features.a.buckets": [1, 2],
+        "files": {},
+        "run_fn": "trainer.run",
+        "n": 1,
+    }
+
+
+def test_new_and_changed_data_is_told_by_spans_and_files(home: Home, tmp_path: Path) -> None:
+    def manifest(name: str, *spans: tuple[str, int]) -> Input:
+        files = {day: (FileState(f"/d/{day}.csv", size, "t"),) for day, size in spans}
+        text = Manifest(tuple(Span(n, files[day], day) for n, (day, _) in enumerate(spans))).to_json()
+        path = Path(home.uri("Spans", name), "value")
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        return Input("Spans", "out", text, str(path))
+
+    one, two = manifest("first", ("a", 10), ("b", 20)), manifest("second", ("b", 30), ("c", 1))
+    home.run("first", ExampleGen=(Status.DONE, parts(inputs={"spans": one})))
+    home.run("second", ExampleGen=(Status.DONE, parts(inputs={"spans": two})))
+    (reason,) = home.told()["ExampleGen"].reasons
+    assert reason == ("input spans from Spans: new: c; no longer read: a; /d/b.csv changed (20 bytes, now 30)")
+
+
+def test_an_artifact_that_was_made_anew_leads_to_the_component_that_made_it(home: Home) -> None:
+    uris = {run: home.uri("ExampleGen", run) for run in ("first", "second")}
+    inputs = {run: {"examples": Input("ExampleGen", "out", uri, uri)} for run, uri in uris.items()}
+    home.run("first", Transform=(Status.DONE, parts(inputs=inputs["first"])))
+    home.run("second", Transform=(Status.DONE, parts(inputs=inputs["second"])))
+    reasons = home.told()["Transform"].reasons
+    assert reasons == ["input examples from ExampleGen: of run first, now of run second"]
+
+
+def test_the_same_key_that_missed_is_told_by_its_reason(home: Home) -> None:
+    home.run("first", A=(Status.DONE, parts()), B=(Status.DONE, parts()))
+    home.run("second", A=(Status.DONE, parts()), B=(Status.DONE, parts(reuse=False)))
+    assert home.told()["A"].reasons == ["the key is the same; its outputs are gone or changed"]
+    assert home.told()["B"].reasons == ["the key is the same; --fresh was given"]
+
+
+def test_what_is_not_known_is_said_and_a_run_that_is_not_there_is_named(home: Home) -> None:
+    with pytest.raises(RunError, match="--next` tells what one would do"):
+        home.told()
+    home.run("20261120-01", Trainer=(Status.DONE, None), Spans=(Status.DONE, parts(cacheable=False)))
+    assert home.told()["Trainer"].result == "unknown"
+    assert home.told()["Spans"].result == "always runs"
+    with pytest.raises(RunError, match=r'no run 20261120-1 .*did you mean "20261120-01"'):
+        home.told("20261120-1")
+
+
+def test_lines_table_and_json_say_the_same(home: Home) -> None:
+    home.run("first", Trainer=(Status.DONE, parts()))
+    home.run("second", Trainer=(Status.DONE, parts(settings={"train.epochs": 9})))
+    explanation = explain(home.folders)
+    reason = "setting train.epochs: 5 → 9"
+    assert list(lines(explanation))[1] == f"Trainer  ran              [against run first] {reason}"
+    console = Console(force_terminal=True, width=100, record=True, file=io.StringIO())
+    show(explanation, console)
+    assert reason in console.export_text()
+    assert json.loads(as_json(explanation))["components"][0]["reasons"] == [reason]

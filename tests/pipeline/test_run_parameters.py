@@ -1,0 +1,37 @@
+"""`--param`: the settings of a single run, here."""
+
+from __future__ import annotations
+
+import pytest
+
+from configs.errors import ConfigError
+from pipeline.run_parameters import overrides
+
+
+def test_names_stand_for_settings_of_the_config() -> None:
+    given = ["run_date=2026-11-20", "spans=2..4", "epochs=3", "steps_per_epoch=0", "pipeline_root=/tmp/a"]
+    assert overrides(given) == (
+        (
+            "data.run_date=2026-11-20",
+            "data.spans=[2, 4]",
+            "train.epochs=3",
+            "train.steps_per_epoch=null",
+            "pipeline.root=/tmp/a",
+        ),
+        True,
+    )
+    assert overrides(["spans=", "run_date="]) == (("data.spans=null", "data.run_date=null"), True)
+
+
+def test_a_run_that_is_to_train_whatever_there_is_changes_no_setting() -> None:
+    assert overrides(["retrain=always"]) == ((), False)
+    assert overrides(["retrain=new_span"]) == (("schedule.retrain=new_span",), True)
+
+
+def test_every_mistake_is_told() -> None:
+    with pytest.raises(ConfigError) as error:
+        overrides(["epochs", "epoch=3", "epochs=many"])
+    told = str(error.value)
+    assert "say NAME=VALUE" in told
+    assert 'runs take no epoch; did you mean "epochs"?' in told
+    assert "epochs is a number, and this is 'many'" in told
