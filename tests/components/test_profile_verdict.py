@@ -33,7 +33,7 @@ from trainer.profiling.facts import Execution, ProfileFacts
 BATCH, WIDTH, STEPS = 512, 64, 48
 FEATURES = np.random.default_rng(0).normal(size=(BATCH * STEPS, WIDTH)).astype(np.float32)
 LABEL = FEATURES[:, :1] * 2
-SLEEP = 0.015
+SLEEP = 0.03
 """Seconds that the slow map takes for a batch."""
 
 
