@@ -1,6 +1,7 @@
 """The real command line in a subprocess, and what it leaves behind.
 
-done = headrace(folder, "run", "config.yaml")
+done = headrace(folder, "run", "config.yaml")  # forked, with its imports done (see forks.py)
+done = Going(folder, "run", "config.yaml").finish()  # started as a shell would
 assert done.code == 0 and done.statuses()["Trainer"] == "done"
 """
 
@@ -16,6 +17,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from forks import Forked
 
 from pipeline.local.record import RunRecord, Status
 
@@ -69,9 +72,11 @@ class Finished:
 class Going:
     """A command that is going on, in a process group of its own, as a shell would start it."""
 
+    _start = subprocess.Popen
+
     def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self.folder = folder
-        self.process = subprocess.Popen(
+        self.process = self._start(
             [
                 sys.executable,
                 "-P",
@@ -120,9 +125,13 @@ def _run_dir(folder: Path, out: str) -> Path | None:
     return found if found and found.is_dir() else None  # a run on a server leaves none here
 
 
+class _AtOnce(Going):
+    _start = Forked
+
+
 def headrace(folder: Path, *arguments: str, **environment: str) -> Finished:
-    """Run the command to its end."""
-    return Going(folder, *arguments, **environment).finish()
+    """Run the command to its end, without the seconds that its imports take."""
+    return _AtOnce(folder, *arguments, **environment).finish()
 
 
 def processes_in(folder: Path) -> list[int]:

@@ -141,7 +141,7 @@ def _kill_and_interrupt(one: Story) -> None:
 
     going = Going(one.folder, "run", "parcels.yaml")
     _until_transform_writes(one, going)
-    one.seen["second command"] = headrace(one.folder, "run", "parcels.yaml", PYTHONPROFILEIMPORTTIME="1")
+    one.seen["second command"] = Going(one.folder, "run", "parcels.yaml", PYTHONPROFILEIMPORTTIME="1").finish()
     for _ in range(2):  # an impatient user
         going.signal(signal.SIGINT)
         time.sleep(0.02)

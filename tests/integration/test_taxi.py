@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
-from command import ROOT, Finished, headrace, outputs_on_disk, versions
+from command import ROOT, Finished, Going, outputs_on_disk, versions
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 from tfx.orchestration import metadata as tfx_metadata
@@ -50,9 +50,9 @@ class Story:
 @pytest.fixture(scope="session")
 def taxi(new_folder: Callable[[str], Path]) -> Story:
     folder = new_folder("taxi")
-    first = headrace(folder, "run", str(ROOT / "configs" / "taxi.yaml"))
+    first = Going(folder, "run", str(ROOT / "configs" / "taxi.yaml")).finish()
     pushed, outputs = versions(folder), outputs_on_disk(folder / "runs" / "chicago-taxi")
-    return Story(folder, first, pushed, outputs, headrace(folder, "run", str(ROOT / "configs" / "taxi.yaml")))
+    return Story(folder, first, pushed, outputs, Going(folder, "run", str(ROOT / "configs" / "taxi.yaml")).finish())
 
 
 # The first run

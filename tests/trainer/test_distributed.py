@@ -6,14 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forks
 import h5py
 import numpy as np
 import pytest
+from command import PATIENCE, wait_until
 
 from configs.errors import TrainingError, TrainingStoppedError
 from trainer.devices import launch
@@ -59,6 +60,12 @@ def exported(folder: Path) -> set[str]:
     return {path.name for path in (folder / "Format-Serving").iterdir()}
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of trainings start with their imports done."""
+    monkeypatch.setattr(subprocess, "Popen", forks.Forked)
+
+
 @pytest.fixture(scope="module")
 def alone(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training on one device."""
@@ -67,6 +74,7 @@ def alone(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("at_once")
 def test_mirrored_training_gives_the_weights_of_one_device(
     prepared: Prepare, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +87,7 @@ def test_mirrored_training_gives_the_weights_of_one_device(
     assert "epoch 3/3: loss" in capfd.readouterr().out
 
 
+@pytest.mark.usefixtures("at_once")
 def test_workers_of_a_cluster_give_the_weights_of_one_device_and_the_chief_alone_writes(
     prepared: Prepare, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +107,7 @@ def test_workers_of_a_cluster_give_the_weights_of_one_device_and_the_chief_alone
     )
     try:
         run_fn(prepared("binary").fn_args(tmp_path, strategy="auto", **TRAIN))
-        said, _ = worker.communicate(timeout=60)
+        said, _ = worker.communicate(timeout=PATIENCE)
     finally:
         worker.kill()
     assert worker.returncode == 0, said
@@ -110,6 +119,7 @@ def test_workers_of_a_cluster_give_the_weights_of_one_device_and_the_chief_alone
     assert not shared.exists()
 
 
+@pytest.mark.usefixtures("at_once")
 def test_the_processes_own_error_reaches_the_trainer_as_it_is(
     prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,12 +159,12 @@ def test_killing_the_trainer_ends_the_process_of_its_training(
             [sys.executable, "-c", program, str(tmp_path / "job.json")], cwd=PROJECT, stdout=stream, stderr=stream
         )
     try:
-        wait_until(lambda: "epoch 2/" in log.read_text(), 90)
+        assert wait_until(lambda: "epoch 2/" in log.read_text()), log.read_text()
         (child,) = children(trainer.pid)
     finally:
         trainer.send_signal(signal.SIGKILL)
         trainer.wait()
-    wait_until(lambda: not alive(child), 5)
+    assert wait_until(lambda: not alive(child))
 
 
 def test_clipping_ragged_features_loss_scaling_empty_parts_and_own_steps_are_as_on_one_device() -> None:
@@ -164,19 +174,9 @@ def test_clipping_ragged_features_loss_scaling_empty_parts_and_own_steps_are_as_
         {"whole": True, "together": 3},
         {"own": True, "together": 7, "adam": {"clipnorm": 0.05}},
     ]
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(Path(__file__).with_name("distributed_program.py")),
-            "mirrored",
-            "5",
-            json.dumps(settings),
-        ],
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    program = str(Path(__file__).with_name("distributed_program.py"))
+    command = [sys.executable, program, "mirrored", "5", json.dumps(settings)]
+    done = forks.run(command, env={**os.environ, "PYTHONPATH": str(PROJECT)})
     assert done.returncode == 0, done.stderr
     clipped, half, whole, own = json.loads(done.stdout.splitlines()[-1])
     for run in (clipped, whole, own):
@@ -216,11 +216,3 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def wait_until(done: Callable[[], bool], seconds: float) -> None:
-    """Look until it is so; fail when it takes longer."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.05)

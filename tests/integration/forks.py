@@ -1,0 +1,233 @@
+"""Python programs that start at once: forked from a process that has imported TensorFlow, TFX and Beam.
+
+    process = Forked([sys.executable, "-P", "-m", "pipeline", "run", "taxi.yaml"], cwd=folder, stdout=subprocess.PIPE)
+
+The imports take six seconds of a core for each program, and few tests are about them. A program starts here in its own
+session, folder, environment and files as it does otherwise, but with everything imported; so do the programs that it
+starts in sessions of their own (the warm process of `headrace run`). They come from a process that does nothing else
+and has no thread of its own, so that forking is safe.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import json
+import os
+import runpy
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+ADDRESS = "HEADRACE_TEST_FORKS"
+"""Environment variable of forked programs: where to ask for others."""
+LONGEST = 1 << 17
+"""Bytes of a request, which is a single packet."""
+
+
+class Forked(subprocess.Popen):
+    """A `Popen` whose Python programs are forked; any other command is started as always."""
+
+    _line: socket.socket | None = None
+
+    def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, close_fds: Any, *rest: Any) -> None:
+        pass_fds, cwd, env, *_, new_session, _ = rest
+        pipes = rest[6:12]
+        nested = ADDRESS in os.environ
+        program = _program(args)
+        if program is None or (nested and not new_session):  # it would leave the session of the one above it
+            super()._execute_child(args, executable, preexec_fn, close_fds, *rest)
+            return
+        files = [own if own != -1 else inherited for inherited, own in enumerate((pipes[0], pipes[3], pipes[5]))]
+        asked = {
+            "program": program,
+            "cwd": str(cwd or Path.cwd()),
+            "env": dict(env or os.environ),
+            "targets": [0, 1, 2, *pass_fds],
+            "session": new_session,
+        }
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._line.connect(os.environ.get(ADDRESS) or _address())
+        socket.send_fds(self._line, [json.dumps(asked).encode()], [*files, *pass_fds])
+        self.pid = int(self._line.recv(LONGEST))
+        self._child_created = True
+        self._close_pipe_fds(*pipes)
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._line is None:
+            return super()._try_wait(wait_flags)
+        if wait_flags & os.WNOHANG and not select.select([self._line], [], [], 0)[0]:
+            return 0, 0
+        told = self._line.recv(LONGEST)
+        assert told, "the process that forks others has ended"
+        return self.pid, int(told)
+
+    def _internal_poll(self, *arguments: Any, **named: Any) -> int | None:
+        if self._line is None:
+            return super()._internal_poll(*arguments, **named)
+        if self.returncode is None:
+            pid, status = self._try_wait(os.WNOHANG)
+            if pid:
+                self._handle_exitstatus(status)
+        return self.returncode
+
+
+def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]:
+    """`subprocess.run` with what it prints captured as text."""
+    with Forked(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings) as process:
+        out, err = process.communicate()
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _program(args: Any) -> tuple[str, list[str], bool] | None:
+    """(module or file, its arguments, whether `-P` says so) of a command that runs Python; None of any other."""
+    if not isinstance(args, list | tuple) or args[0] != sys.executable:
+        return None
+    words = [str(word) for word in args[1:]]
+    safe = words[:1] == ["-P"]
+    words = words[safe:]
+    if words[:1] == ["-m"]:
+        return words[1], words[2:], safe
+    return (words[0], words[1:], safe) if words and words[0].endswith(".py") else None
+
+
+@functools.cache
+def _address() -> str:
+    """Of the process that forks, which is started when the first program is, and ends with this one."""
+    address = str(Path(tempfile.mkdtemp(prefix="forks"), "socket"))
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(address)
+    listener.listen(64)
+    process = subprocess.Popen(
+        [sys.executable, "-P", __file__, str(listener.fileno())],
+        stdin=subprocess.PIPE,  # closes when this process ends, however it does
+        pass_fds=[listener.fileno()],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    listener.close()
+    _address.process = process  # type: ignore[attr-defined]  # kept
+    return address
+
+
+class Server:
+    """Forks as asked, and tells whoever asked how each ended."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ, self._fork)
+        self._selector.register(0, selectors.EVENT_READ, self._end)
+        self._children: dict[int, tuple[int, socket.socket]] = {}
+        self._path = [entry for entry in sys.path if entry != str(ROOT)]
+
+    def serve(self) -> dict[str, Any]:
+        """Go on until the tests end. Comes back in each child, with what was asked for."""
+        while True:
+            for key, _ in self._selector.select():
+                asked = key.data(key.fileobj)
+                if asked is not None:
+                    return asked
+
+    def _fork(self, listener: socket.socket) -> dict[str, Any] | None:
+        line, _ = listener.accept()
+        packet, files, _, _ = socket.recv_fds(line, LONGEST, 16)
+        asked = json.loads(packet)
+        pid = os.fork()
+        if pid == 0:
+            self._leave([listener, line])
+            _take(files, asked["targets"])
+            return {**asked, "path": self._path}
+        for file in files:
+            os.close(file)
+        line.send(str(pid).encode())
+        ended = os.pidfd_open(pid)
+        self._children[ended] = pid, line
+        self._selector.register(ended, selectors.EVENT_READ, self._reap)
+        return None
+
+    def _reap(self, ended: int) -> None:
+        self._selector.unregister(ended)
+        os.close(ended)
+        pid, line = self._children.pop(ended)
+        _, status = os.waitpid(pid, 0)
+        with contextlib.suppress(OSError):  # who asked may be gone
+            line.send(str(status).encode())
+        line.close()
+
+    def _end(self, _: int) -> None:
+        sys.exit()
+
+    def _leave(self, others: list[socket.socket]) -> None:
+        """In a child: let go of what is the server's."""
+        self._selector.close()
+        for line in (*others, *(line for _, line in self._children.values())):
+            line.close()
+        for ended in self._children:
+            os.close(ended)
+
+
+def _take(files: list[int], targets: list[int]) -> None:
+    """Give the files the numbers that they have at the other end."""
+    above = max(*targets, *files) + 1
+    moved = []
+    for number, file in enumerate(files):
+        os.dup2(file, above + number)
+        os.close(file)
+        moved.append(above + number)
+    for file, target in zip(moved, targets, strict=True):
+        os.dup2(file, target)
+        os.close(file)
+
+
+def _become(asked: dict[str, Any]) -> None:
+    """Run the program as if Python had just been started for it."""
+    name, arguments, safe = asked["program"]
+    if asked["session"]:
+        os.setsid()
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    os.environ[ADDRESS] = asked["address"]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    first = [] if safe else [str(Path(name).parent) if name.endswith(".py") else str(Path.cwd())]
+    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    sys.path[:] = [*first, *given, *asked["path"]]
+    sys.argv = [name, *arguments]
+    if os.environ.get("PYTHONUNBUFFERED"):
+        sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+    subprocess.Popen = Forked  # type: ignore[misc]
+    if name.endswith(".py"):
+        runpy.run_path(name, run_name="__main__")
+    else:
+        sys.modules.pop(name, None)  # so that Python does not warn of it
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def main(descriptor: int) -> None:
+    """Import what programs need, and serve."""
+    from pipeline.environment import prepare
+
+    prepare()
+    gc.disable()
+    import tensorflow_model_analysis  # noqa: F401
+
+    import pipeline.build  # noqa: F401
+    import trainer.run  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
+    listener = socket.socket(fileno=descriptor)
+    address = listener.getsockname()
+    asked = Server(listener).serve()
+    _become({**asked, "address": address})
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
