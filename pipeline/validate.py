@@ -24,6 +24,7 @@ from configs.sources import CsvSource, SourceConfig
 from configs.suggest import did_you_mean, listed
 from configs.tree import Where
 from pipeline.dotted_path import why_not_importable
+from trainer.devices.machine import unmet
 
 Finding = tuple[Where, str]
 
@@ -42,6 +43,14 @@ def check_data(loaded: Loaded) -> list[Problem]:
     else:
         findings += _names(config, columns)
     return loaded.problems(findings)
+
+
+def check_machine(loaded: Loaded) -> list[Problem]:
+    """What this machine lacks to train as the config says, as far as can be seen at once.
+
+    Raises TrainingError for a TF_CONFIG that makes no sense.
+    """
+    return loaded.problems([*unmet(loaded.config.train)])
 
 
 def _source(source: SourceConfig) -> Where:

@@ -22,7 +22,7 @@ from trainer.callbacks.scalars import Scalars
 from trainer.checkpointing.checkpoints import Checkpoints, Position, Saved
 from trainer.devices import precision
 from trainer.devices.loop import Loop
-from trainer.devices.strategy import ONE_CPU, Choice
+from trainer.devices.strategy import ONE_CPU, Choice, agreement
 from trainer.history import History
 from trainer.input.inputs import Inputs
 from trainer.input.pipeline import Split
@@ -51,7 +51,7 @@ def fit(  # noqa: PLR0913, PLR0917
     directory: gets the best weights and TensorBoard logs; choice: what it runs on, with its strategy's scope entered;
     checkpoints: where they are written; saved: the one to go on from, behind which the inputs begin;
     reopen: the train split's batches behind so many, to look for what spoilt the loss.
-    Raises TrainingError at a loss that is not a number, and TrainingStoppedError at SIGTERM.
+    Raises LostError at a loss that is not a number, and TrainingStoppedError at SIGTERM.
     """
     train = sections.train
     directory.mkdir(parents=True, exist_ok=True)
@@ -68,12 +68,13 @@ def fit(  # noqa: PLR0913, PLR0917
     }
     print(*(f"{name}: {words}" for name, words in {"input": inputs.words, **chosen}.items()), sep="\n", flush=True)
     watching = [best, Averages(), *_early_stopping(train), Scalars(directory), log]
-    keeping = Checkpoint(checkpoints, train, inputs.train, watching, saved, writes=choice.writes)
-    again = None if choice.distributed else reopen
+    agreed = agreement(choice, tf.distribute.get_strategy())
+    keeping = Checkpoint(checkpoints, train, inputs.train, watching, saved, writes=choice.writes, agreed=agreed)
+    again = None if inputs.own_batches else reopen
     with keeping, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
         dataset, steps_per_epoch = _epochs(inputs.train, train, together, begins=saved is None, choice=choice)
-        _loop(model, choice, together, keeping.begin, train.batch_size)(
+        _loop(model, choice, together, keeping.begin, inputs.own_batches, train.batch_size)(
             dataset,
             validation_data=inputs.eval.dataset,
             epochs=train.epochs,
@@ -81,7 +82,7 @@ def fit(  # noqa: PLR0913, PLR0917
             steps_per_epoch=steps_per_epoch,
             callbacks=[
                 *profiling(train, inputs.train, together, directory),
-                FiniteLoss(together, keeping, again, inputs.eval.peek),
+                FiniteLoss(together, keeping, again, inputs.eval.peek, elsewhere=choice.distributed),
                 *watching,
                 keeping,
                 *([jit] if isinstance(jit, JitChoice) else []),  # last: what it measures counts for no other
@@ -99,11 +100,13 @@ def fit(  # noqa: PLR0913, PLR0917
     )
 
 
-def _loop(model: keras.Model, choice: Choice, together: int, begin: Position, batch_size: int) -> Callable[..., object]:
+def _loop(  # noqa: PLR0913, PLR0917
+    model: keras.Model, choice: Choice, together: int, begin: Position, own_batches: bool, batch_size: int
+) -> Callable[..., object]:
     """What trains the model: Keras' `fit`, or over several devices a loop of ours."""
     if choice.distributed:
         whole = batch_size if choice.strategy == "tpu" else None
-        return Loop(model, tf.distribute.get_strategy(), together, begin, whole).fit
+        return Loop(model, tf.distribute.get_strategy(), together, begin, whole, own_batches=own_batches).fit
     return functools.partial(model.fit, verbose=0, shuffle=False)
 
 

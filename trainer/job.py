@@ -35,6 +35,8 @@ class Job:
     """Gets training.json, the best weights and TensorBoard logs."""
     base_model: str | None = None
     """The folder of a model to start from."""
+    training: str = ""
+    """A name that this training has in all workers of a cluster, and no other has."""
     tuned: dict[str, Any] = field(default_factory=dict)
     """What a Tuner found: `values`, by the dotted names of the settings, and its whole `search`."""
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import keras
+import tensorflow as tf
 import tensorflow_transform as tft
 
 from configs.features import data_columns
 from trainer import columns, generation, models
+from trainer.callbacks.finite_loss import Batches, LostError
 from trainer.checkpointing.work import checkpoints
 from trainer.columns.stored import from_stored
 from trainer.devices.launch import launch
@@ -20,11 +22,12 @@ from trainer.devices.precision import check_float32, computing_in
 from trainer.devices.strategy import Choice, choose, look, opened, place_to_write
 from trainer.export import Signatures, export
 from trainer.fitting import WEIGHTS, fit
-from trainer.input.inputs import open_inputs
+from trainer.input.inputs import Inputs, open_inputs
 from trainer.job import Job
 from trainer.label import with_vocabulary
 from trainer.label_check import labels_told
 from trainer.label_scale import adapt
+from trainer.objective import compile_model
 from trainer.sections import TrainerSections
 from trainer.weights.layout import Layout
 from trainer.weights.origin import Origin
@@ -71,20 +74,36 @@ def train(job: Job, choice: Choice) -> keras.Model:
     if kept and choice.writes:
         kept.clear_others()
     start = saved.position.batches if saved else 0
-    reading = functools.partial(open_inputs, job.train_files, job.eval_files, transform_output, sections)
+    worker = choice.worker(job.training)
+    reading = functools.partial(open_inputs, job.train_files, job.eval_files, transform_output, sections, worker=worker)
     with labels_told(sections.label):
         inputs = reading(start=start)
-    with strategy.scope(), labels_told(sections.label):
-        keras.utils.set_random_seed(sections.train.seed)
-        model = build_model(sections, transform_output)
-        adapt(model, inputs.train)
-        begun = warm_started(model, job)
-        with place_to_write(job.run_dir, choice) as directory:
-            history = fit(
-                model, inputs, sections, directory, choice, kept, saved, lambda n: reading(start=n).train.dataset
-            )
-            dataclasses.replace(history, chosen={**history.chosen, **job.tuned_words, **begun}).write(directory)
+
+    def behind(batches: int) -> tf.data.Dataset:
+        return reading(start=batches).train.dataset
+
+    try:
+        with strategy.scope(), labels_told(sections.label):
+            keras.utils.set_random_seed(sections.train.seed)
+            model = build_model(sections, transform_output)
+            adapt(model, inputs.train)
+            begun = warm_started(model, job)
+            with place_to_write(job.run_dir, choice) as directory:
+                history = fit(model, inputs, sections, directory, choice, kept, saved, behind)
+                dataclasses.replace(history, chosen={**history.chosen, **job.tuned_words, **begun}).write(directory)
+    except LostError as error:
+        if not choice.distributed or not choice.writes:
+            raise
+        raise explained(error, job, inputs, behind) from None
     return model
+
+
+def explained(error: LostError, job: Job, inputs: Inputs, behind: Batches) -> LostError:
+    """The error that ended a training over several devices, with what the same steps on a single one tell of it."""
+    train = job.sections.train
+    model, steps = build_model(job.sections, job.transformed), train.steps_per_epoch or inputs.train.steps
+    compile_model(model, job.sections.label, train, 1, steps and steps * train.epochs)
+    return error.with_why(model, behind, inputs.eval.peek)
 
 
 def warm_started(model: keras.Model, job: Job) -> dict[str, str]:

@@ -27,5 +27,9 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
     if config is None:
         raise click.UsageError("name a config, such as configs/taxi.yaml, or ask for --schema")
     loaded = load(config, profile, overrides, data=True)
+    from pipeline.validate import check_machine
+
+    for lacking in check_machine(loaded):
+        click.echo(f"note: `headrace run` would stop on this machine: {lacking}", err=True)
     count = len(loaded.config.features)
     click.echo(f"{config}: the config is sound and fits the data ({count} features, label {loaded.config.label.key})")

@@ -106,6 +106,20 @@ def test_name_that_is_no_column_is_told_before_anything_runs(here: Path, verb: s
     assert not (here / "runs").exists()
 
 
+def test_strategy_that_this_machine_lacks_is_told_before_anything_runs(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    lacking = "--set train.strategy=one_gpu: train.strategy: one_gpu finds no GPU"
+    done = headrace(here, "run", "trips.yaml", "--set", "train.strategy=one_gpu")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(lacking)
+    assert not (here / "runs").exists()
+    done = headrace(here, "validate", "trips.yaml", "--set", "train.strategy=one_gpu")
+    assert done.returncode == 0  # it may be meant for another
+    assert f"note: `headrace run` would stop on this machine: {lacking}" in done.stderr
+
+
 @pytest.mark.parametrize("verb", ["validate", "run", "report"])
 def test_config_that_is_not_there_is_told(tmp_path: Path, verb: str) -> None:
     done = headrace(tmp_path, verb, "gone.yaml")

@@ -1,7 +1,7 @@
 """A small data set of known structure, transformed by real TFT, for the tests of models, training and export."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from tensorflow_transform.tf_metadata import metadata_io
 
 from trainer.preprocessing import preprocessing_fn
 from trainer.sections import TrainerSections
+from trainer.service.local import LocalService
 
 COLORS = ["red", "green", "blue", "white"]
 SIZES = ["small", "medium", "large"]
@@ -140,6 +141,14 @@ def transform(kind: str, folder: Path) -> Prepared:
     patterns = {split: str(folder / f"Split-{split}" / "*") for split in rows}
     examples = {split: [serialized({key: row[key] for key in spec}) for row in rows[split]] for split in rows}
     return Prepared(kind, rows, examples, tft.TFTransformOutput(str(folder / "graph")), patterns)
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
+    """A tf.data service with two workers."""
+    with LocalService(0, 2, tmp_path_factory.mktemp("service")) as service:
+        service.wait_until_ready(120)
+        yield service
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,7 @@ from command import PATIENCE, wait_until
 from configs.errors import TrainingError, TrainingStoppedError
 from trainer.devices import launch
 from trainer.devices.launch import SHARED
-from trainer.devices.strategy import VIRTUAL
+from trainer.devices.machine import VIRTUAL
 from trainer.fitting import WEIGHTS
 from trainer.job import Job
 from trainer.run import run_fn

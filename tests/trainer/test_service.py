@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -38,13 +37,6 @@ BATCHES = FILES * BATCHES_EACH
 @pytest.fixture(scope="module")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return write_shards(tmp_path_factory.mktemp("shards"), [EACH] * FILES)
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
-    with LocalService(0, 2, tmp_path_factory.mktemp("service")) as service:
-        service.wait_until_ready(120)
-        yield service
 
 
 def reader(running: LocalService, timeout: float = 8.0) -> Service:
@@ -113,6 +105,7 @@ def test_unsharded_workers_each_read_everything(shards: list[str], running: Loca
     )
     sources = Sources.of(train, Path())
     assert sources.cache(Cache("memory", "")).where == "none"
+    assert sources.start(7) == 0  # what goes on draws anew: there is no place to go back to
     split = pipeline(source=sources.stream, shuffle=sources.shuffle, batch_size=500, steps_per_epoch=100).open(
         "train", shards
     )

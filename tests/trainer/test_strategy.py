@@ -1,6 +1,7 @@
 """Which strategy is chosen, and which settings it refuses."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from configs.device_rules import executions_divide_an_epoch, strategy_can_do_the_rest
 from configs.errors import TrainingError
 from configs.train import TrainConfig
-from trainer.devices.strategy import Choice, Cluster, Hardware, choose, look
+from trainer.devices.machine import Cluster, Hardware, unmet
+from trainer.devices.strategy import Choice, choose, look
 from trainer.job import Job
 
 CLUSTER = Cluster(3, "worker 0", chief=True)
@@ -55,6 +57,7 @@ def test_what_auto_finds_is_refused_with_settings_that_it_cannot_go_with() -> No
         ({"strategy": "multi_worker", "gradient_accumulation": 2}, "train.gradient_accumulation"),
         ({"strategy": "tpu", "precision": "mixed_float16"}, "train.precision"),
         ({"strategy": "multi_worker", "input": {"deterministic": False}}, "train.input.deterministic"),
+        ({"strategy": "multi_worker", "input": {"service": "grpc://a:1"}}, None),
         ({"strategy": "mirrored", "input": {"deterministic": False}}, None),
         ({"strategy": "tpu", "jit": "on"}, None),
         ({"strategy": "one_gpu", "jit": "on", "precision": "mixed_float16", "gradient_accumulation": 2}, None),
@@ -88,8 +91,8 @@ def tf_config(cluster: dict[str, list[str]], kind: str, index: int) -> dict[str,
         ({}, None),
         (tf_config({"worker": ["a:1"]}, "worker", 0), None),
         (tf_config({"worker": ["a:1", "b:1"]}, "worker", 0), Cluster(2, "worker 0", True)),
-        (tf_config({"worker": ["a:1", "b:1"]}, "worker", 1), Cluster(2, "worker 1", False)),
-        (tf_config({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "worker", 0), Cluster(3, "worker 0", False)),
+        (tf_config({"worker": ["a:1", "b:1"]}, "worker", 1), Cluster(2, "worker 1", False, 1)),
+        (tf_config({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "worker", 0), Cluster(3, "worker 0", False, 1)),
         (tf_config({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "chief", 0), Cluster(3, "chief 0", True)),
     ],
 )
@@ -126,3 +129,34 @@ def test_workers_that_are_not_the_chief_write_elsewhere() -> None:
 def test_a_job_comes_back_from_text_as_it_was() -> None:
     job = Job({"config": "{}", "checkpoints": "/c"}, "/t", ["/a*"], ["/e*"], "/r", "/b")
     assert Job.from_json(job.to_json()) == job
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "devices", "where", "what"),
+    [
+        ({"strategy": "one_gpu"}, {}, [], "train.strategy", "one_gpu finds no GPU"),
+        ({"strategy": "one_gpu"}, {}, ["nvidia0"], None, ""),
+        ({"strategy": "one_gpu"}, {"CUDA_VISIBLE_DEVICES": "-1"}, ["nvidia0"], "train.strategy", "one_gpu finds no"),
+        ({"strategy": "mirrored"}, {}, [], "train.strategy", "mirrored finds no GPU"),
+        ({"strategy": "mirrored"}, {"HEADRACE_VIRTUAL_CPUS": "2"}, [], None, ""),
+        ({"strategy": "multi_worker"}, {}, ["nvidia0"], "train.strategy", "multi_worker needs TF_CONFIG"),
+        ({"strategy": "tpu"}, {}, [], "train.strategy", "tpu finds no TPU"),
+        ({"jit": "on"}, tf_config({"worker": ["a:1", "b:1"]}, "worker", 0), ["nvidia0"], "train.jit",
+         "TF_CONFIG names 2 workers"),
+        ({"jit": "on"}, {}, [], None, ""),
+        ({"jit": "on"}, {}, ["nvidia0", "nvidia1"], None, ""),
+    ],
+)  # fmt: skip
+def test_what_a_machine_lacks_is_known_before_tensorflow_looks(  # noqa: PLR0917
+    tmp_path: Path,
+    settings: dict[str, Any],
+    environment: dict[str, str],
+    devices: list[str],
+    where: str | None,
+    what: str,
+) -> None:
+    for name in devices:
+        (tmp_path / name).touch()
+    found = list(unmet(TrainConfig.model_validate(settings), environment, tmp_path))
+    assert [".".join(map(str, place)) for place, _ in found] == ([where] if where else [])
+    assert all(what in told for _, told in found)

@@ -35,6 +35,7 @@ def search(data: Any, folder: Path, **tune: Any) -> dict[str, Any]:
     """Run TFX's executor; the hyperparameters that it writes for the Trainer."""
     settings = TuneConfig.model_validate_json(json.dumps({"epochs": 2, "parameters": RATES, **tune}))
     config = {"config": data.sections(epochs=2).to_json(), "tune": settings.model_dump_json()}
+    config["checkpoints"] = str(folder.parent / "checkpoints")
     examples = artifact(standard_artifacts.Examples, Path(data.patterns["train"]).parents[1])
     examples.split_names = '["train", "eval"]'
     graph = artifact(standard_artifacts.TransformGraph, Path(data.output.transform_savedmodel_dir).parent)
@@ -143,6 +144,36 @@ def test_search_ends_with_the_trial_that_is_asked_to(
         search(prepared("binary"), tmp_path, max_trials=3)
     assert isinstance(told.value.__cause__, TrainingStoppedError)
     assert len(made) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["random", "bayesian"])
+def test_interrupted_search_goes_on_with_the_trials_that_it_had_finished(
+    prepared: Prepare,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    algorithm: str,
+) -> None:
+    real, made = run.train, []
+
+    def train(job: Job, choice: Any) -> Any:
+        made.append(job.sections.train.learning_rate)
+        if len(made) == 4:
+            raise TrainingStoppedError("training was stopped by SIGTERM")
+        return real(job, choice)
+
+    monkeypatch.setattr(run, "train", train)  # TFX imports the tuner anew
+    rates = {"train.learning_rate": {"min": 0.001, "max": 0.05, "scale": "log"}}
+    settings = {"max_trials": 5, "algorithm": algorithm, "parameters": rates, "epochs": 1}
+    with pytest.raises(FatalError):
+        search(prepared("binary"), tmp_path / "first", **settings)
+    capfd.readouterr()
+    found = trials(search(prepared("binary"), tmp_path / "second", **settings))
+    assert made[4:] == [made[3], made[5]]  # the one that was interrupted, and the last
+    assert [trial.values["train.learning_rate"] for trial in found.trials] == [*made[:3], *made[4:]]
+    assert capfd.readouterr().out.count("; trained before the search was interrupted") == 3
+    assert not list((tmp_path / "checkpoints").glob("*"))
 
 
 @pytest.mark.slow

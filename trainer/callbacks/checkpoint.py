@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from queue import Queue
@@ -21,6 +21,8 @@ from trainer.checkpointing.resuming import build_metrics, go_on, pass_over
 from trainer.checkpointing.state import Tree, assign, captured, copies, of_callbacks, restore_callbacks, restored
 from trainer.input.pipeline import Split
 
+Agreed = Callable[[tuple[bool, ...]], tuple[bool, ...]]
+
 
 class Checkpoint(keras.callbacks.Callback):
     """Writes checkpoints while training goes on, and begins where the last one left off.
@@ -33,7 +35,8 @@ class Checkpoint(keras.callbacks.Callback):
     one at the end of the execution that is going on, and raises TrainingStoppedError.
 
     checkpoints: None keeps nothing. others: the callbacks whose knowledge is kept too; this one comes after them.
-    writes: False for a worker that leaves writing to the chief.
+    writes: False for a worker that leaves writing to the chief; agreed: of each thing, whether it is so in any of the
+    workers of a cluster, who all ask at the same places.
     """
 
     def __init__(  # noqa: PLR0913
@@ -45,10 +48,12 @@ class Checkpoint(keras.callbacks.Callback):
         saved: Saved | None = None,
         *,
         writes: bool = True,
+        agreed: Agreed = tuple,
     ) -> None:
         super().__init__()
         self._every, self._batch_size = train.checkpoint.every_steps, train.batch_size
         self._split, self._others, self._saved, self._writes = split, others, saved, writes
+        self._agreed = agreed
         self._endless = train.steps_per_epoch is not None
         self._steps = train.steps_per_epoch or split.steps
         self.begin = saved.position if saved else Position()
@@ -124,9 +129,10 @@ class Checkpoint(keras.callbacks.Callback):
         if self._at_begin.epoch == self.begin.epoch and step <= self.begin.step:
             return  # done before
         self._position = self._after(step)
-        if self._may_be_last(step):
+        stopped, last = self._agreed((self._stopped, self._may_be_last(step)))
+        if last:
             return
-        if self._stopped:
+        if stopped:
             self._save_and_end()
         elif self._is_time():
             self._save()
@@ -139,17 +145,20 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_test_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Evaluation may be long."""
-        if self._stopped:
+        if self._is_stopped():
             self._save_and_end(self._metrics)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Keep this place if it is time to."""
         done = self._after(self._steps_of_epoch())
         self._position = replace(done, epoch=epoch + 1, step=0, earlier=done.examples)
-        if self._stopped:
+        if self._is_stopped():
             self._save_and_end()
         elif self._is_time():
             self._save()
+
+    def _is_stopped(self) -> bool:
+        return self._agreed((self._stopped, False))[0]
 
     def _is_time(self) -> bool:
         return self._every is not None and self._position.batches - self._kept >= self._every
@@ -196,9 +205,10 @@ class Checkpoint(keras.callbacks.Callback):
     def _save_and_end(self, metrics: list[np.ndarray] | None = None) -> None:
         self._save(metrics)
         place = f"batch {self._position.batches:,}, in epoch {self._at_begin.epoch + 1}"
+        kept = f"It is kept in {self.last}" if self._writes else "The chief keeps it"
         raise TrainingStoppedError(
-            f"training was stopped by SIGTERM after {place}. It is kept in {self.last}; the next run of the same"
-            " config, data and code goes on there"
+            f"training was stopped by SIGTERM after {place}. {kept}; the next run of the same config, data and code"
+            " goes on there"
         )
 
     def _stop(self, *_: object) -> None:

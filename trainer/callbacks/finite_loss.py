@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -12,19 +13,76 @@ import tensorflow as tf
 from configs.errors import TrainingError
 from trainer.callbacks.checkpoint import Checkpoint
 from trainer.checkpointing.checkpoints import Saved
-from trainer.checkpointing.state import Tree, captured
-from trainer.diagnosis import MOST_BYTES, Found, first_bad, replay
+from trainer.checkpointing.state import Tree, captured, restored
+from trainer.diagnosis import MOST_BYTES, first_bad, replay
 
 Batches = Callable[[int], Iterable[Any]]
 """From a number of batches to those that follow."""
 
 
+@dataclass(frozen=True)
+class Lost:
+    """A loss that is no number, and how to make it again."""
+
+    loss: float
+    when: str
+    batches: int
+    """Trained on before `tree`, of all epochs; of an evaluation, 0."""
+    tree: Tree
+    """The state of the model: the last good one of a training, or that which is evaluated."""
+    epoch: int
+    """Batches of the epochs before."""
+    evaluating: bool
+
+    def why(self, model: keras.Model, train: Batches, evaluation: Iterable[Any]) -> str:
+        """The step or batch, and the feature, as sentences; nothing where they cannot be found. Spoils the model, which
+        is compiled and built on a single device.
+        """
+        try:
+            return self._evaluated(model, evaluation) if self.evaluating else self._trained(model, train)
+        except (tf.errors.OpError, ValueError, TypeError, AttributeError) as error:
+            print(f"that did not work: {error}", flush=True)
+            return ""
+
+    def _trained(self, model: keras.Model, train: Batches) -> str:
+        told = f"making the steps since batch {self.batches:,} again to find out why"
+        print(f"the loss became {self.loss}: {told}", flush=True)
+        found = replay(model, self.tree, train(self.batches))
+        if found is None:
+            return ""
+        step = self.batches + found.batches + 1 - self.epoch
+        return f"Step {step:,} of that epoch is the first bad one: {found.words}. "
+
+    def _evaluated(self, model: keras.Model, evaluation: Iterable[Any]) -> str:
+        restored(model, self.tree)
+        found = first_bad(model, evaluation)
+        return f"In its batch {found.batches + 1}, {found.words}. " if found else ""
+
+
+class LostError(TrainingError):
+    """The loss is not a number. `lost` is how to find out why, where that is left to do on a single device."""
+
+    def __init__(self, loss: float, when: str, found: str, kept: str, lost: Lost | None = None) -> None:
+        self.kept, self.lost = kept, lost
+        super().__init__(
+            f"the loss became {loss} {when}. {found}Lower `train.learning_rate` or set `train.clip`, or look in the"
+            " statistics for a numeric feature with infinite values, which have to be mended or made missing, or"
+            f" extreme ones (`normalize: z_score` or `log` tames them){kept}"
+        )
+
+    def with_why(self, model: keras.Model, train: Batches, evaluation: Iterable[Any]) -> LostError:
+        """The same with the step and the feature."""
+        if self.lost is None:
+            return self
+        return LostError(self.lost.loss, self.lost.when, self.lost.why(model, train, evaluation), self.kept)
+
+
 class FiniteLoss(keras.callbacks.Callback):
-    """Raises TrainingError at the first loss that is NaN or infinite, in training or evaluation.
+    """Raises LostError at the first loss that is NaN or infinite, in training or evaluation.
 
     The loss is looked at once for each execution of `steps_per_execution` steps. Where `keeping` and the batches are
     given, the steps are then made again from the beginning of the epoch, or the last checkpoint, to name the step and
-    the feature.
+    the feature; `elsewhere` leaves that to who catches the error, for a model that is on several devices here.
 
     keeping: counts batches, and knows the last checkpoint; batches: of the train split; evaluation: of the eval split.
     """
@@ -35,10 +93,13 @@ class FiniteLoss(keras.callbacks.Callback):
         keeping: Checkpoint | None = None,
         batches: Batches | None = None,
         evaluation: Iterable[Any] = (),
+        *,
+        elsewhere: bool = False,
     ) -> None:
         super().__init__()
         self.steps_per_execution = steps_per_execution
         self._keeping, self._batches, self._evaluation = keeping, batches, evaluation
+        self._elsewhere = elsewhere
         self._epoch = 0
         self._begin: tuple[int, Tree] | None = None
 
@@ -56,32 +117,19 @@ class FiniteLoss(keras.callbacks.Callback):
         first = batch + 2 - self.steps_per_execution
         last = min(batch + 1, (self.params or {}).get("steps") or batch + 1)  # an epoch's last execution is short
         steps = f"step {last}" if first == last else f"steps {first} to {last}"
-        raise self._error(loss, f"in {steps} of epoch {self._epoch}", self._found(loss))
+        when, begin = f"in {steps} of epoch {self._epoch}", self._begun()
+        before = self._keeping.batches_before if self._keeping else 0
+        raise self._error(loss, when, Lost(loss, when, *begin, before, evaluating=False) if begin else None)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Look at the eval loss."""
         loss = (logs or {}).get("val_loss", 0.0)
         if not math.isfinite(loss):
-            found = first_bad(self.model, self._evaluation) if self._batches is not None else None
-            where = f"on the eval split after epoch {epoch + 1}"
-            words = f"In its batch {found.batches + 1}, {found.words}. " if found else ""
-            raise self._error(loss, where, words)
-
-    def _found(self, loss: float) -> str:
-        """The step and the feature, as sentences; nothing where they cannot be found."""
-        batches, begin = self._batches, self._begun()
-        if batches is None or begin is None or self._keeping is None:
-            return ""
-        print(f"the loss became {loss}: making the steps since batch {begin[0]:,} again to find out why", flush=True)
-        try:
-            found: Found | None = replay(self.model, begin[1], batches(begin[0]))
-        except (tf.errors.OpError, ValueError, TypeError, AttributeError) as error:
-            print(f"that did not work: {error}", flush=True)
-            return ""
-        if found is None:
-            return ""
-        step = begin[0] + found.batches + 1 - self._keeping.batches_before
-        return f"Step {step:,} of that epoch is the first bad one: {found.words}. "
+            when = f"on the eval split after epoch {epoch + 1}"
+            again = self._batches is not None
+            raise self._error(
+                loss, when, Lost(loss, when, 0, captured(self.model), 0, evaluating=True) if again else None
+            )
 
     def _begun(self) -> tuple[int, Tree] | None:
         """The latest state that is good."""
@@ -90,14 +138,13 @@ class FiniteLoss(keras.callbacks.Callback):
             return saved.position.batches, saved.tree
         return self._begin
 
-    def _error(self, loss: float, when: str, found: str) -> TrainingError:
+    def _error(self, loss: float, when: str, lost: Lost | None) -> LostError:
         last = self._keeping.last if self._keeping else None
         kept = f". The last good checkpoint is {last}" if last else ""
-        return TrainingError(
-            f"the loss became {loss} {when}. {found}Lower `train.learning_rate` or set `train.clip`, or look in the"
-            " statistics for a numeric feature with infinite values, which have to be mended or made missing, or"
-            f" extreme ones (`normalize: z_score` or `log` tames them){kept}"
-        )
+        if self._batches is None:
+            return LostError(loss, when, "", kept)
+        error = LostError(loss, when, "", kept, lost)
+        return error if self._elsewhere else error.with_why(self.model, self._batches, self._evaluation)
 
 
 def _size(model: keras.Model) -> int:

@@ -11,6 +11,7 @@ when the Trainer is gone, however that ended: its standard input is a pipe that 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ import tempfile
 import threading
 import time
 import traceback
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +31,7 @@ from configs.errors import HeadraceError, TrainingError, TrainingStoppedError
 if TYPE_CHECKING:
     from trainer.job import Job
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 SHARED = "HEADRACE_JOB"
 """Environment variable: a file on storage that all workers of a cluster share, through which the chief tells the others
 what to train."""
@@ -42,6 +44,7 @@ def launch(job: Job) -> None:
     """Train in a process of its own. Raises TrainingError as that process does, and where it ends in another way."""
     with tempfile.TemporaryDirectory() as folder:
         request, result = Path(folder, "job.json"), Path(folder, "result.json")
+        job = dataclasses.replace(job, training=uuid.uuid4().hex)
         request.write_text(job.to_json())
         with _published(job):
             code = _run([str(request), str(result)])
@@ -118,8 +121,11 @@ def main(arguments: list[str]) -> int:
     try:
         _train(text)
     except Exception as error:  # told to the Trainer
-        traceback.print_exc()
         told = str(error) if isinstance(error, HeadraceError) else _unexpected(error)
+        if not isinstance(error, HeadraceError):
+            traceback.print_exc()
+        elif not arguments:
+            print(told, file=sys.stderr, flush=True)
         if arguments:
             Path(arguments[1]).write_text(json.dumps({"kind": type(error).__name__, "message": told}))
         return 1

@@ -8,7 +8,8 @@ replica's gradients before they are added up. Here every replica takes its part 
 added up first, and the optimizer then sees what it would see on a single device: so do the weights, but for rounding.
 
 A part's loss counts by its number of examples, so batches need not be divisible by the number of replicas. Every worker
-of a cluster has to make the same global batches, in the same order; it moves its own part of them to its devices.
+of a cluster has to make the same global batches, in the same order; it moves its own part of them to its devices. Or
+each makes its own part of each, as large as those of the others.
 """
 
 from __future__ import annotations
@@ -31,19 +32,22 @@ Logs = dict[str, float]
 class Loop:
     """Callbacks, metrics, early stopping and logs are as in `keras.Model.fit`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         model: keras.Model,
         strategy: tf.distribute.Strategy,
         together: int = 1,
         begin: Position | None = None,
         whole: int | None = None,
+        *,
+        own_batches: bool = False,
     ) -> None:
         """together: steps that run as one graph; begin: where a training goes on that was interrupted; whole: examples
-        of a batch where shapes must not change: smaller batches are then left out.
+        of a batch where shapes must not change: smaller batches are then left out; own_batches: whether what a worker
+        of a cluster is given to train on is its own part of the batches.
         """
         self.model, self.strategy, self.together, self.begin = model, strategy, together, begin or Position()
-        self.whole = whole
+        self.whole, self.own_batches = whole, own_batches
         self._replica = threading.local()
         own = type(model).train_step is not keras.Model.train_step
         _add_up_first(model.optimizer)
@@ -68,7 +72,8 @@ class Loop:
         dataset: global batches (features, label), of one epoch each time it is iterated, or endless with
         `steps_per_epoch`.
         """
-        model, parts, evaluation = self.model, self._parts(dataset), self._parts(validation_data)
+        model, evaluation = self.model, self._parts(validation_data)
+        parts = self._parts(dataset, own=self.own_batches)
         called = keras.callbacks.CallbackList(
             list(callbacks), add_history=True, model=model, epochs=epochs, steps=steps_per_epoch or _steps(dataset)
         )
@@ -181,8 +186,8 @@ class Loop:
         tracker.update_state(loss, sample_weight=count)
         tf.cond(count > 0, lambda: _none(self.model.compute_metrics(features, label, predictions)), _none)
 
-    def _parts(self, dataset: tf.data.Dataset) -> Any:
-        """The global batches, in a part for each replica."""
+    def _parts(self, dataset: tf.data.Dataset, *, own: bool = False) -> Any:
+        """The batches, in a part for each replica; own: they are those of this worker's replicas alone."""
         replicas = self.strategy.num_replicas_in_sync
         if self.whole is not None:
             dataset = _of_one_shape(dataset, self.whole, replicas)
@@ -190,12 +195,12 @@ class Loop:
 
         def of_this_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
             here = replicas // context.num_input_pipelines
-            first = context.input_pipeline_id * here
+            first, parts = (0, here) if own else (context.input_pipeline_id * here, replicas)
 
             @plain
             def split(*batch: Any) -> tf.data.Dataset:
                 numbers = tf.data.Dataset.range(first, first + here)
-                return numbers.map(plain(lambda number: _sized(part(batch, number, replicas), size)))
+                return numbers.map(plain(lambda number: _sized(part(batch, number, parts), size)))
 
             return dataset.flat_map(split).prefetch(2 * here)
 

@@ -20,6 +20,7 @@ from trainer.input.packing import Packing
 from trainer.input.pipeline import InputPipeline, Split
 from trainer.input.reading import Reading
 from trainer.input.sources import Sources
+from trainer.input.worker import ALONE, Worker
 from trainer.label_check import checked
 from trainer.sections import TrainerSections
 
@@ -30,6 +31,8 @@ class Inputs(NamedTuple):
     train: Split
     eval: Split
     words: str
+    own_batches: bool = False
+    """Whether each worker of a cluster makes batches of its own of the train split, which together are one."""
 
 
 def open_inputs(  # noqa: PLR0913
@@ -40,23 +43,25 @@ def open_inputs(  # noqa: PLR0913
     *,
     start: int = 0,
     device: str | None = None,
+    worker: Worker = ALONE,
 ) -> Inputs:
     """Open the transformed examples. Raises TrainingError if a split is empty, or a file damaged.
 
-    start: batches that were trained on before; device: to which batches are brought ahead of the step, such as `GPU:0`.
+    start: batches that were trained on before; device: to which batches are brought ahead of the step, such as `GPU:0`;
+    worker: who reads, of a cluster.
     """
     spec, train = transform_output.transformed_feature_spec(), sections.train
     train_files, eval_files = _files(train_patterns, "train"), _files(eval_patterns, "eval")
     packing = Packing(spec)
     with told_by_file(train_files, packing):
         sample = Sample.of(train_files, packing)
-    sources = Sources.of(train, Path(transform_output.transform_savedmodel_dir).parent)
+    sources = Sources.of(train, Path(transform_output.transform_savedmodel_dir).parent, worker)
     cache = sources.cache(choose_cache(train.input.cache, train_files + eval_files, Room.here(sample.bytes_each)))
     buckets, why = choose_buckets(train.input.length_buckets, sample.lengths, train.batch_size)
     training = InputPipeline(
         spec,
         sections.label.key,
-        train.batch_size,
+        sources.batch_size,
         cache.where,
         sources.shuffle,
         train.seed,
@@ -67,10 +72,13 @@ def open_inputs(  # noqa: PLR0913
         sources.stream,
         checked(sections.label),
     )
-    evaluation = dataclasses.replace(training, shuffle=0, steps_per_epoch=None, buckets=None)
-    opened = training.open("train", train_files, start)
+    evaluation = dataclasses.replace(
+        training, shuffle=0, steps_per_epoch=None, buckets=None, batch_size=train.batch_size
+    )
+    opened = training.open("train", sources.files(train_files), sources.start(start))
     evaluated = evaluation.open("eval", eval_files)
-    return Inputs(opened, evaluated, cache.why + why + sources.told() + _small(opened, train.batch_size))
+    told = cache.why + why + sources.told() + _small(opened, sources.batch_size)
+    return Inputs(opened, evaluated, told, sources.own_batches)
 
 
 def _files(patterns: Sequence[str], split: str) -> list[str]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import tensorflow as tf
 
+from configs.errors import TrainingError
 from configs.service import service
 from configs.train import TrainConfig
 from trainer.input.memory import Cache
 from trainer.input.packing import Packing
 from trainer.input.snapshot import Snapshots
+from trainer.input.worker import ALONE, Worker
 from trainer.service.client import Service
 from trainer.service.endless import endless, endless_batches
 
@@ -32,16 +34,52 @@ class Sources:
     train: TrainConfig = field(default_factory=TrainConfig)
     words: str = ""
     """Of the service; empty without one."""
+    worker: Worker = ALONE
 
     @classmethod
-    def of(cls, train: TrainConfig, transform_graph: Path) -> Sources:
-        """Raises TrainingError if the service does not answer."""
+    def of(cls, train: TrainConfig, transform_graph: Path, worker: Worker = ALONE) -> Sources:
+        """Raises TrainingError if the service does not answer, or batches cannot be divided among the workers."""
         config = train.input
         settings = service(config.service)
-        reader = Service(settings) if settings else None
+        reader = Service(settings, worker) if settings else None
         words = reader.check() if reader else ""
         kept = Snapshots(Path(config.snapshot).absolute(), transform_graph) if config.snapshot else None
-        return cls(reader, kept, train, words)
+        found = cls(reader, kept, train, words, worker)
+        if not found.own_batches:
+            return found
+        told = f"; each of {worker.of} workers makes {worker.part(train.batch_size):,} examples of a batch"
+        return replace(found, words=words + told)
+
+    @property
+    def own_batches(self) -> bool:
+        """Whether each worker of a cluster trains on batches of its own; else all make the same, and take their part.
+
+        A worker's own batches have no end in common with those of the others, so an epoch has to be so many steps.
+        """
+        return self.service is not None and self.worker.of > 1 and self.train.steps_per_epoch is not None
+
+    @property
+    def batch_size(self) -> int:
+        """Examples in a batch of the train split, as it is read here."""
+        return self.worker.part(self.train.batch_size) if self.own_batches else self.train.batch_size
+
+    def start(self, batches: int) -> int:
+        """Where a training that goes on behind so many batches begins to read: where nothing has an end, anywhere."""
+        return 0 if self.service and self.service.settings.sharding == "off" else batches
+
+    def files(self, all_files: Sequence[str]) -> Sequence[str]:
+        """Those of the train split that this worker reads: its share, where the workers share an epoch.
+
+        Raises TrainingError if there are too few.
+        """
+        if self.service is None or not self.own_batches or self.service.settings.sharding == "off":
+            return all_files
+        if len(all_files) < self.worker.of:
+            raise TrainingError(
+                f"train.input.service: {self.worker.of} workers are to share the {len(all_files)} files of the train"
+                f" split. Set `data.shards` to {self.worker.of} or more, or remove train.steps_per_epoch"
+            )
+        return all_files[self.worker.number :: self.worker.of]
 
     def stream(self, split: str, files: Sequence[str], packing: Packing, read: Stream) -> Stream:
         """The split's examples. read: from the files, in this process."""
@@ -57,7 +95,7 @@ class Sources:
         if split != "train" or served.settings.sharding != "off":
             return one_pass
         if served.settings.coordinated:
-            batches = endless_batches(files, packing, self.train.input.shuffle, self.train.batch_size)
+            batches = endless_batches(files, packing, self.train.input.shuffle, self.batch_size)
             return lambda _: served.endless(batches)
         read = endless(files, packing)  # made here, as the lambda is called while a graph is
         return lambda seed: one_pass(None) if seed is None else served.endless(read)

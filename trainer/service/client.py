@@ -10,6 +10,7 @@ or, where it does not come back, by the trainer itself; what comes twice is drop
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ import tensorflow as tf
 
 from configs.service import ServiceConfig
 from trainer.input.packing import Packed, Packing
+from trainer.input.worker import ALONE, Worker
 from trainer.service.arrivals import StalledError, arrivals
 from trainer.service.probe import alive_workers, wait_for_workers
 from trainer.service.tags import Seen, tagged
@@ -57,7 +59,10 @@ class Service:
     """A tf.data service."""
 
     settings: ServiceConfig
+    worker: Worker = ALONE
+    """Who reads, of a cluster."""
     tally: Tally = field(default_factory=Tally)
+    _jobs: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def address(self) -> str:
@@ -152,10 +157,13 @@ class Service:
             yield int(place), int(number), tuple(packed)
 
     def _every_worker(self) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
-        """Each worker gives the whole dataset; coordinated, they take turns."""
+        """Each worker gives the whole dataset; coordinated, they take turns, and each gives one batch to each of the
+        trainers of a cluster before it is the next one's turn.
+        """
         turns: dict[str, Any] = {"max_outstanding_requests": REQUESTS}
         if self.settings.coordinated:
-            turns = {"job_name": uuid.uuid4().hex, "consumer_index": 0, "num_consumers": 1}
+            name = f"{self.worker.training or uuid.uuid4().hex}-{next(self._jobs)}"  # the trainers count alike
+            turns = {"job_name": name, "consumer_index": self.worker.number, "num_consumers": self.worker.of}
         service = tf.data.experimental.service
         return service.distribute(service.ShardingPolicy.OFF, self.settings.address, **turns)
 

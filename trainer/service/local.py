@@ -22,7 +22,7 @@ from configs.errors import RunError
 from trainer.service.probe import alive_workers
 from trainer.service.roles import JOURNAL, free_port
 
-PROJECT = Path(__file__).resolve().parents[1]
+PROJECT = Path(__file__).resolve().parents[2]
 GRACE = 5.0
 """Seconds that a process has to end by itself."""
 TOO_SOON = 5

@@ -21,12 +21,14 @@ from keras_tuner.errors import FailedTrialError, FatalError
 
 from configs.errors import TrainingError, TrainingStoppedError
 from configs.tune import HIGHER_IS_BETTER, TuneConfig
+from trainer.checkpointing.work import checkpoints
 from trainer.devices.launch import launch
 from trainer.devices.out_of_memory import out_of_memory_told
 from trainer.devices.strategy import Choice, choose, look
 from trainer.history import FILE
 from trainer.job import Job
 from trainer.run import train
+from trainer.tuning.finished import Finished
 from trainer.tuning.search_space import space, values
 from trainer.tuning.trials import Search, Trial, in_words
 
@@ -69,6 +71,7 @@ class Tuner(base_tuner.BaseTuner):
         self.metric = "loss" if tune.objective == "auto" else tune.objective
         self.better_is_higher = HIGHER_IS_BETTER[job.sections.label.kind][self.metric]
         self.done: list[Trial] = []
+        self.finished = Finished.of(job)
         super().__init__(self._oracle(), directory=str(directory), project_name="search", overwrite=True)
         self.oracle.verbose = 0
 
@@ -84,6 +87,10 @@ class Tuner(base_tuner.BaseTuner):
         hyperparameters = trial.hyperparameters.values
         chosen = values(hyperparameters)
         epochs = int(hyperparameters.get("tuner/epochs", self.epochs))
+        if (known := self.finished.take(chosen, epochs)) and known.score is not None:
+            self.done.append(dataclasses.replace(known, number=len(self.done) + 1))
+            self._tell(self.done[-1], "; trained before the search was interrupted")
+            return {self.oracle.objective.name: known.score}
         began, score, failure = time.perf_counter(), None, ""
         try:
             score = self._train(chosen, epochs, Path(self.get_trial_dir(trial.trial_id)) / "run")
@@ -97,6 +104,7 @@ class Tuner(base_tuner.BaseTuner):
         seconds = time.perf_counter() - began
         self.done.append(Trial(len(self.done) + 1, chosen, epochs, seconds, score, failure))
         self._tell(self.done[-1])
+        self.finished.add(self.done[-1])
         if score is None:
             raise FailedTrialError(failure)
         return {self.oracle.objective.name: score}
@@ -108,6 +116,7 @@ class Tuner(base_tuner.BaseTuner):
         print(f"\n{search.table()}\n", flush=True)
         if search.best is None:
             raise TrainingError(f"tune: every trial failed; the first: {self.done[0].failure if self.done else 'none'}")
+        self.finished.clear()
 
     def get_best_hyperparameters(self, num_trials: int = 1) -> list[keras_tuner.HyperParameters]:
         """What TFX writes for the Trainer: those of the best trial."""
@@ -130,7 +139,14 @@ class Tuner(base_tuner.BaseTuner):
         config = {**self.job.custom_config, "config": sections.to_json()}
         job = dataclasses.replace(self.job, custom_config=config, model_run_dir=str(directory), base_model=None)
         keras.backend.clear_session()
-        _run(job, self.choice)
+        try:
+            _run(job, self.choice)
+        except TrainingStoppedError:
+            raise
+        except Exception:
+            _forget(job)
+            raise
+        _forget(job)
         history = json.loads((directory / FILE).read_text())
         scores = [epoch["metrics"][f"val_{self.metric}"] for epoch in history["epochs"]]
         finite = [score for score in scores if math.isfinite(score)]
@@ -138,10 +154,10 @@ class Tuner(base_tuner.BaseTuner):
             raise TrainingError(f"val_{self.metric} is not a number")
         return max(finite) if self.better_is_higher else min(finite)
 
-    def _tell(self, trial: Trial) -> None:
+    def _tell(self, trial: Trial, more: str = "") -> None:
         told = ", ".join(f"{name}: {in_words(value)}" for name, value in trial.values.items())
         result = f"failed: {trial.failure}" if trial.score is None else f"{self.metric} {trial.score:.5f}"
-        print(f"trial {trial.number} ({trial.seconds:.1f} s): {result} with {told}", flush=True)
+        print(f"trial {trial.number} ({trial.seconds:.1f} s): {result} with {told}{more}", flush=True)
 
     def _oracle(self) -> keras_tuner.Oracle:
         """What chooses the values."""
@@ -159,6 +175,12 @@ class Tuner(base_tuner.BaseTuner):
             return oracle
         kind = oracles.RandomSearchOracle if self.tune.algorithm == "random" else oracles.BayesianOptimizationOracle
         return kind(max_trials=self.tune.max_trials or TRIALS, **common)
+
+
+def _forget(job: Job) -> None:
+    """Remove the checkpoints of a trial that is done."""
+    if kept := checkpoints(job):
+        kept.clear()
 
 
 def _run(job: Job, choice: Choice) -> None:

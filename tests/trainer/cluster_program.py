@@ -1,0 +1,56 @@
+"""One worker of a cluster, for tests that need several: trains one job after the other, and may end amid one.
+
+    TF_CONFIG=... python cluster_program.py JOBS
+
+JOBS: a file with a list of {"job": a Job as JSON, "end": null or [signal, number of the worker, batch]}: at that batch
+the worker gets the signal. Prints a line of JSON for each job: what it came to.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import keras
+
+import trainer.fitting
+import trainer.run
+from configs.errors import TrainingError
+from trainer.callbacks import checkpoint
+from trainer.devices.strategy import choose, look, opened
+from trainer.job import Job
+
+CHOICE = choose(Job.from_json(json.dumps(json.loads(Path(sys.argv[1]).read_text())[0]["job"])).sections.train, look())
+STRATEGY = opened(CHOICE)  # one for all jobs: a process can set up a single one
+trainer.run.opened = lambda _: STRATEGY
+
+
+class Ending(checkpoint.Checkpoint):
+    """Ends the process where it is told to."""
+
+    end: tuple[str, int, int] | None = None
+
+    def on_train_batch_end(self, batch, logs=None):
+        here = self.end and self.end[1] == CHOICE.hardware.cluster.number
+        if here and batch + 1 + self.batches_before >= self.end[2]:
+            os.kill(os.getpid(), getattr(signal, self.end[0]))
+            Ending.end = None
+        super().on_train_batch_end(batch, logs)
+
+
+trainer.fitting.Checkpoint = Ending
+keras.utils.disable_interactive_logging()
+for told in json.loads(Path(sys.argv[1]).read_text()):
+    Ending.end = told["end"]
+    try:
+        trainer.run.train(Job.from_json(json.dumps(told["job"])), CHOICE)
+        print(json.dumps({"done": True}), flush=True)
+    except TrainingError as error:
+        print(json.dumps({"kind": type(error).__name__, "error": str(error)}), flush=True)
+    except Exception as error:  # a worker is gone
+        print(json.dumps({"kind": type(error).__name__, "error": str(error)}), flush=True)
+        sys.stdout.flush()
+        os._exit(1)
+assert threading.current_thread() is threading.main_thread()
