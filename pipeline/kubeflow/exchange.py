@@ -15,8 +15,8 @@ from components.registry import WHY
 from configs.errors import RunError
 from pipeline.execute import Artifacts
 from pipeline.kubeflow.argument import pack, unpack
-from pipeline.kubeflow.invocation import ARTIFACT, RECORD, REFERENCE, Invocation
-from pipeline.kubeflow.places import Places, home_of
+from pipeline.kubeflow.invocation import ARTIFACT, REFERENCE, Invocation
+from pipeline.kubeflow.places import RECORD, Places, home_of
 from pipeline.kubeflow.properties import set_properties, to_metadata
 from pipeline.kubeflow.store import Store
 

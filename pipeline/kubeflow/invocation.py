@@ -15,13 +15,12 @@ from typing import Any, Self
 
 from tfx.types import Artifact
 
+from pipeline.kubeflow.places import RECORD
 from pipeline.plan import Node
 
 REFERENCE, VALUE, ARTIFACT = "reference", "value", "artifact"
 """How an input or output travels: as a parameter that names an artifact, as a parameter that holds its text, or as an
 artifact of Kubeflow's."""
-RECORD = "record"
-"""Output artifact of a component that has no other: what its parameters say, as a file."""
 
 
 @dataclass(frozen=True)

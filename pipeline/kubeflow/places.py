@@ -11,6 +11,8 @@ from pathlib import Path
 
 SCHEMES = {"gs://": "/gcs/", "s3://": "/s3/", "minio://": "/minio/"}
 """As in the launcher's LocalPathForURI."""
+RECORD = "record"
+"""Output artifact of a component that has no other: what its parameters say, as a file."""
 BELOW_HOME = 4
 """`<pipeline's folder>/<run>/<task>/<salt>/<output>` is the URI of an output."""
 

@@ -17,8 +17,9 @@ from pipeline.build import create_pipeline
 from pipeline.kubeflow.aside import set_aside
 from pipeline.kubeflow.backends import store_options
 from pipeline.kubeflow.carried import named_files, pod_folders, without_paths
-from pipeline.kubeflow.invocation import ARTIFACT, RECORD, REFERENCE, VALUE, Invocation, Port, name_of
+from pipeline.kubeflow.invocation import ARTIFACT, REFERENCE, VALUE, Invocation, Port, name_of
 from pipeline.kubeflow.parameters import PARAMETERS, constants, offered
+from pipeline.kubeflow.places import RECORD
 from pipeline.plan import Node, plan
 
 SYSTEM_TYPES = {

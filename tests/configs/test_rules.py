@@ -326,6 +326,16 @@ BROKEN = {
             "1: data.spans: the range starts with 3, after its end, 1",
         ),
     ],
+    "run_date_is_a_day_of_dated_spans": [
+        (
+            "data: {source: {kind: csv, path: '{YYYY}-{MM}-{DD}.csv'}, run_date: '2026-02-30'}",
+            "1: data.run_date: 2026-02-30 is no date",
+        ),
+        (
+            "data: {source: {kind: csv, path: '{SPAN}.csv'}, run_date: '2026-02-03'}",
+            "1: data.run_date: the path counts its spans by {SPAN}, so no day tells which there are; remove it",
+        ),
+    ],
     "optimizer_is_known": [
         ("train: {optimizer: adm}", '1: train.optimizer: Keras has no optimizer "adm"; did you mean "adam"?'),
         (
@@ -516,6 +526,23 @@ BROKEN = {
             "schedule: {every: 6h, window: 3}",
             "1: schedule.window: put `window` into kubeflow.parameters, so that runs can be given one; or set"
             " data.window",
+        )
+    ],
+    "scheduled_day_can_be_told": [
+        (
+            "schedule: {every: 6h, as_of: scheduled}",
+            "1: schedule.as_of: only spans by date have days: the path needs {YYYY}, {MM} and {DD}",
+        ),
+        (
+            "schedule: {every: 6h, as_of: scheduled, pinned: false}\n"
+            "data: {source: {kind: csv, path: '{YYYY}-{MM}-{DD}.csv'}}",
+            "1: schedule.as_of: only pinned schedules tell runs their scheduled time; remove `pinned: false`",
+        ),
+    ],
+    "drift_is_of_features": [
+        (
+            "schedule: {every: 6h, drift: {columns: {fares: 0.1}}}",
+            '1: schedule.drift.columns.fares: no feature reads a column fares; did you mean "fare"?',
         )
     ],
 }

@@ -1,0 +1,215 @@
+"""Compiled pipelines that train only where there is a reason to, and the run date that Kubeflow tells them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.example_gen.find import find_spans
+from components.trigger.trained import Trained, TrainedOn
+from configs.config import PipelineConfig
+from configs.errors import ConfigError, RunError
+from configs.loader import load
+from pipeline.kubeflow.argument import unpack
+from pipeline.kubeflow.compile import compile_pipeline
+from pipeline.kubeflow.entrypoint import LOOK
+from pipeline.kubeflow.parameters import with_parameters
+from pipeline.kubeflow.server.values import values
+from pipeline.kubeflow.server.versions import graph, without_cache
+from pipeline.kubeflow.verify.cluster import Cluster
+from pipeline.kubeflow.verify.driver import TaskSpec, all_tasks, triggers
+from pipeline.work import work_digest
+
+TRIPS = """\
+pipeline: {name: trips}
+data: {source: {kind: csv, path: "%s/{YYYY}-{MM}-{DD}.csv"}, window: 2}
+label: {key: tip, kind: binary}
+features: {fare: {column: numeric}}
+kubeflow: {image: "registry.example/headrace:1", server: {time_zone: America/New_York}}
+schedule: {cron: "0 5 * * *", retrain: %s, as_of: scheduled, time_zone: America/New_York}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "2026-11-20.csv").write_text("fare,tip\n1.5,0\n")
+    return tmp_path
+
+
+def config(folder: Path, retrain: str = "drift", *overrides: str) -> PipelineConfig:
+    (folder / "trips.yaml").write_text(TRIPS % (folder, retrain))
+    return load(folder / "trips.yaml", None, overrides)
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("trips")
+    text = compile_pipeline(config(folder), {})
+    return text, next(yaml.safe_load_all(text))
+
+
+def test_what_follows_a_decision_stands_under_its_condition(compiled: tuple[str, dict[str, Any]]) -> None:
+    pipeline = compiled[1]
+    outer, inner = pipeline["components"]["comp-condition-1"]["dag"], pipeline["components"]["comp-condition-2"]["dag"]
+    root = pipeline["root"]["dag"]["tasks"]
+    assert set(root) == {"spans", "condition-1"}
+    assert set(outer["tasks"]) == {
+        "example-gen",
+        "statistics-gen",
+        "schema-gen",
+        "example-validator",
+        "data-gate",
+        "drift",
+        "condition-2",
+    }
+    assert {"transform", "trainer", "record-training"} <= set(inner["tasks"])
+    conditions = [
+        tasks[name]["triggerPolicy"]["condition"]
+        for tasks, name in ((root, "condition-1"), (outer["tasks"], "condition-2"))
+    ]
+    assert conditions == [
+        "inputs.parameter_values['pipelinechannel--spans-go'] != 'no'",
+        "inputs.parameter_values['pipelinechannel--drift-go'] != 'no'",
+    ]
+
+
+def test_the_server_sees_the_tasks_of_all_groups_each_after_what_it_needs(
+    compiled: tuple[str, dict[str, Any]],
+) -> None:
+    tasks = graph(compiled[1])
+    assert set(tasks) == set(all_tasks(compiled[1]))
+    assert "spans" in tasks["example-gen"]["dependentTasks"]
+    assert "drift" in tasks["transform"]["dependentTasks"]
+    assert all(not task["cachingOptions"] for task in graph(yaml.safe_load(without_cache(compiled[0]))).values())
+
+
+def test_parameters_of_a_run_reach_the_task_that_uses_them_and_no_other(
+    compiled: tuple[str, dict[str, Any]],
+) -> None:
+    pipeline = compiled[1]
+    told = pipeline["root"]["inputDefinitions"]["parameters"]
+    assert {name: one["defaultValue"] for name, one in told.items()} == {
+        "run_date": "",
+        "spans": "",
+        "epochs": 5,
+        "steps_per_epoch": 0,
+        "retrain": "drift",
+    }
+    taken = {
+        name: {
+            one["componentInputParameter"].removeprefix("pipelinechannel--")
+            for one in spec.task.get("inputs", {}).get("parameters", {}).values()
+            if "componentInputParameter" in one
+        }
+        & set(told)
+        for name, spec in all_tasks(pipeline).items()
+    }
+    assert {name: found for name, found in taken.items() if found} == {
+        "spans": {"run_date", "spans", "retrain"},
+        "trainer": {"epochs", "steps_per_epoch"},
+    }
+    constants = pipeline["root"]["dag"]["tasks"]["spans"]["inputs"]["parameters"]
+    assert constants["scheduled_time"] == {"runtimeValue": {"constant": "{{$.pipeline_job_schedule_time_utc}}"}}
+    assert constants["time_zone"] == {"runtimeValue": {"constant": "America/New_York"}}
+
+
+def test_first_task_is_the_one_that_needs_no_tensorflow(compiled: tuple[str, dict[str, Any]]) -> None:
+    spans = all_tasks(compiled[1])["spans"]
+    assert json.loads(unpack(spans.container["args"][1]))["executor"] == LOOK
+    program = (
+        "import sys, pipeline.kubeflow.look; print([name for name in sys.modules if name in ('tensorflow', 'tfx')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_scheduled_day_is_that_of_the_schedules_time_zone() -> None:
+    properties = {"data": json.dumps({"source": {"kind": "csv", "path": "/d/{YYYY}-{MM}-{DD}.csv"}})}
+
+    def day(**told: str) -> Any:
+        return json.loads(with_parameters("Spans", properties, told)["data"]).get("run_date")
+
+    night = {"run_date": "scheduled", "scheduled_time": "2026-11-21T03:30:00Z"}
+    assert day(**night, time_zone="America/New_York") == "2026-11-20"
+    assert day(**night, time_zone="UTC") == "2026-11-21"
+    assert day(run_date="2026-11-19", scheduled_time="2026-11-21T03:30:00Z") == "2026-11-19"
+    assert day(run_date="", scheduled_time="2026-11-21T03:30:00Z") is None
+    for nothing in ("", "{{$.pipeline_job_schedule_time_utc}}"):
+        with pytest.raises(RunError, match=r"Kubeflow told no scheduled time.*\n.*2\.17 tells it"):
+            day(run_date="scheduled", scheduled_time=nothing)
+
+
+def test_a_run_date_hides_later_days_less_the_delay(folder: Path) -> None:
+    for day in ("2026-11-18", "2026-11-19", "2026-11-21"):
+        (folder / f"{day}.csv").write_text("fare,tip\n1.5,0\n")
+
+    def found(*overrides: str) -> list[str]:
+        return [span.name for span in find_spans(config(folder, "always", *overrides).data).spans]
+
+    assert found() == ["2026-11-20", "2026-11-21"]
+    assert found("data.run_date=2026-11-20") == ["2026-11-19", "2026-11-20"]
+    assert found("data.run_date=2026-11-20", "data.delay=1") == ["2026-11-18", "2026-11-19"]
+    assert found("data.run_date=2026-11-30") == ["2026-11-20", "2026-11-21"]
+    with pytest.raises(Exception, match="no span up to 2026-11-01"):
+        found("data.run_date=2026-11-01")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["kubeflow.backend='2.16'"], "only Kubeflow Pipelines 2.17 tells runs their scheduled time"),
+        (["schedule.pinned=false"], "only pinned schedules"),
+        (["kubeflow.parameters=[epochs]"], "put `run_date` into kubeflow.parameters"),
+        (["data.source.path=/d/{SPAN}/*.csv"], "the path needs {YYYY}, {MM} and {DD}"),
+        (["data.run_date=2026-02-30"], "2026-02-30 is no date"),
+        (["schedule.drift={columns: {fair: 0.1}}"], 'no feature reads a column fair; did you mean "fare"?'),
+    ],
+)
+def test_what_cannot_be_is_refused_when_the_config_is_read(folder: Path, overrides: list[str], told: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        config(folder, "drift", *overrides)
+    assert told in str(error.value)
+
+
+def test_values_of_a_run_have_their_types_and_the_root_is_one_of_them(folder: Path) -> None:
+    found = values(config(folder), ["epochs=3", "retrain=always", "pipeline_root=gs://bucket/a"])
+    assert found.parameters == {"epochs": 3, "retrain": "always"}
+    assert found.root == "gs://bucket/a"
+    assert values(config(folder), []).root == "minio://mlpipeline/v2/artifacts"
+    for wrong, told in (("pipeline_root=/tmp", "no place that Kubeflow"), ("retrain=often", "there are always")):
+        with pytest.raises(ConfigError, match=told):
+            values(config(folder), [wrong])
+    with pytest.raises(RunError, match="the pipeline has no task that looks for drift"):
+        with_parameters("Spans", {"retrain": "new_span"}, {"retrain": "drift"})
+
+
+def test_a_condition_of_another_form_is_not_guessed_at() -> None:
+    spec = TaskSpec("condition-1", {"triggerPolicy": {"condition": "1 < 2"}}, {}, {})
+    with pytest.raises(RunError, match="cannot be followed here: 1 < 2"):
+        triggers(spec, {"parameterValues": {}})
+
+
+@pytest.mark.slow
+def test_without_anything_new_all_but_the_look_is_skipped(folder: Path) -> None:
+    """One task runs, in a pod of its own; and with `retrain: always` the same look lets the run go on."""
+    told = config(folder, "new_span")
+    pipeline = next(yaml.safe_load_all(compile_pipeline(told, {})))
+    cluster = Cluster(folder / "cluster", "minio://bucket")
+    home = cluster.path("minio://bucket/trips")
+    found = find_spans(told.data)
+    last = TrainedOn(
+        fingerprint=found.fingerprint, spans=("2026-11-20",), work=work_digest(told), statistics=str(home / "s")
+    )
+    Trained().with_judged(last, blessed=True).write(home / "trained.json")
+    run = cluster.run(yaml.safe_dump(pipeline))
+    assert set(run.tasks) == {"spans"}
+    assert run.skipped == set(all_tasks(pipeline)) - {"spans"}
+    assert run.tasks["spans"].parameters["go"] == "no"
+    assert run.tasks["spans"].parameters["spans"] == found.to_json()
+    assert run.tasks["spans"].parameters["why"].startswith("nothing new")
