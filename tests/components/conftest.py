@@ -1,4 +1,4 @@
-"""Object stores to read from: real servers, started once for all tests that need them."""
+"""Object stores and a database to read from: real servers, started once for all tests that need them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from postgres import PASSWORD, Server, binaries
 from stores import Bucket, serving
 
 _NUMBERS = count()
@@ -84,3 +85,21 @@ def bucket(request: pytest.FixtureRequest) -> Bucket:
     """One of each kind."""
     found: Bucket = request.getfixturevalue({"s3": "s3_bucket", "gs": "gcs_bucket"}[request.param])
     return found
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Iterator[Server]:
+    """PostgreSQL with the tables of `databases`."""
+    if binaries() is None:
+        pytest.skip("no PostgreSQL server under /usr/lib/postgresql: apt-get install postgresql")
+    from databases import postgresql
+
+    with postgresql() as made:
+        yield made
+
+
+@pytest.fixture
+def server(database_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The same, with the environment to read from there."""
+    monkeypatch.setenv("DB_PASSWORD", PASSWORD)
+    return database_server

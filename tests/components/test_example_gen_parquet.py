@@ -1,10 +1,8 @@
-"""Reading Parquet: every stored type against pyarrow's own reading, and all that a folder of files can get wrong."""
+"""Reading Parquet: folders of files, with columns from their names, through ingest, and from object stores."""
 
-import datetime as dt
 import json
 import subprocess
 import sys
-from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -13,242 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 from decoded_examples import decoded
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from parquet_files import read, write
 from stores import Bucket
 
-from components.example_gen.encode import encode
 from components.example_gen.find import find_spans
 from components.example_gen.ingest import ingest
-from components.example_gen.sources import Reading, Survey, in_place, open_source
+from components.example_gen.sources import Reading, in_place, open_source
 from components.example_gen.sources import parquet as parquet_module
 from configs.data import DataConfig
 from configs.errors import DataError
 from configs.sources import ParquetSource
-
-
-def write(path: Path, columns: dict | pa.Table, **options: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **options)
-    return path
-
-
-def survey_of(path: Path, reading: Reading | None = None, declared: dict | None = None, **source: object) -> Survey:
-    opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), reading=reading)
-    return sum((opened.survey(part, declared or {}) for part in opened.parts(in_place)), Survey())
-
-
-def read(
-    path: Path, reading: Reading | None = None, declared: dict | None = None, **source: object
-) -> tuple[dict[str, str], list[dict]]:
-    """The kinds of the columns, and the tf.Examples as lists of values; None for a missing value."""
-    opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), reading=reading)
-    kinds = {**survey_of(path, reading, declared, **source).kinds, **(declared or {})}
-    rows = []
-    for part in opened.parts(in_place):
-        for batch in opened.batches(part, kinds):
-            assert batch.schema.names == list(kinds)
-            rows += [decoded(record) for record in encode(batch).to_pylist()]
-    return kinds, rows
-
-
-def one(tmp_path: Path, column: pa.Array, declared: str | None = None) -> tuple[str, list]:
-    path = write(tmp_path / "f.parquet", {"x": column})
-    kinds, rows = read(path, declared={"x": declared} if declared else None)
-    return kinds["x"], [row["x"] and row["x"][0] for row in rows]
-
-
-NOON = dt.datetime(2026, 11, 21, 12, 30)
-
-
-@pytest.mark.parametrize(
-    ("column", "kind", "values"),
-    [
-        (pa.array([1, None, -3], pa.int8()), "int", [1, None, -3]),
-        (pa.array([4_000_000_000], pa.uint32()), "int", [4_000_000_000]),
-        (pa.array([2**63 - 1], pa.uint64()), "int", [2**63 - 1]),
-        (pa.array([1, 2**64 - 1], pa.uint64()), "string", [b"1", b"18446744073709551615"]),
-        (pa.array([True, None, False]), "int", [1, None, 0]),
-        (pa.array(np.array([1.5, -2], np.float16)), "float", [1.5, -2.0]),
-        (pa.array([1.5, None], pa.float32()), "float", [1.5, None]),
-        (pa.array([0.25], pa.float64()), "float", [0.25]),
-        (pa.array(["é", "", None]), "string", ["é".encode(), b"", None]),
-        (pa.array(["a"], pa.large_string()), "string", [b"a"]),
-        (pa.array(["b", "a", None, "b"]).dictionary_encode(), "string", [b"b", b"a", None, b"b"]),
-        (pa.array([b"\xff", None]), "bytes", [b"\xff", None]),
-        (pa.array([b"\x00\x01"], pa.binary(2)), "bytes", [b"\x00\x01"]),
-        (pa.array([Decimal("12.50"), None]), "string", [b"12.50", None]),
-        (pa.array([dt.date(2026, 11, 21), None]), "string", [b"2026-11-21", None]),
-        (pa.array([dt.time(12, 30, 1)], pa.time32("s")), "string", [b"12:30:01.000"]),
-        (pa.array([NOON], pa.timestamp("ms")), "string", [b"2026-11-21 12:30:00.000"]),
-        (
-            pa.array([NOON.replace(tzinfo=dt.UTC)], pa.timestamp("us", "Asia/Kolkata")),
-            "string",
-            [b"2026-11-21 12:30:00.000000Z"],
-        ),
-        (pa.array([dt.timedelta(minutes=1.5)]), "float", [90.0]),
-        (pa.nulls(2), "missing", [None, None]),
-    ],
-)
-def test_a_stored_type_becomes_the_documented_kind(tmp_path: Path, column: pa.Array, kind: str, values: list) -> None:
-    assert one(tmp_path, column) == (kind, values)
-
-
-@pytest.mark.parametrize(
-    ("column", "kind", "values"),
-    [
-        (pa.array([1, None]), "float", [1.0, None]),
-        (pa.array([2**60 + 1]), "float", [float(2**60)]),
-        (pa.array(["7", None]), "int", [7, None]),
-        (pa.array(["7", "8"]).dictionary_encode(), "int", [7, 8]),
-        (pa.array([7]), "string", [b"7"]),
-        (pa.array([True]), "string", [b"true"]),
-        (pa.array([3.0]), "int", [3]),
-        (pa.array(["a"]), "bytes", [b"a"]),
-        (pa.array([b"a"]), "string", [b"a"]),
-        (pa.array([Decimal("12.50")]), "float", [12.5]),
-        (pa.array([dt.date(1970, 1, 3), None]), "int", [2, None]),
-        (pa.array([dt.datetime(1969, 12, 31, 23, 59, 59, 500_000)]), "int", [-1]),
-        (pa.array([5, None]), "int list", [5, None]),
-    ],
-)
-def test_a_declared_type_wins(tmp_path: Path, column: pa.Array, kind: str, values: list) -> None:
-    assert one(tmp_path, column, kind) == (kind, values)
-
-
-@pytest.mark.parametrize(
-    ("column", "kind", "what"),
-    [
-        (pa.array(["7", "x"]), "int", "row 1 of row group 0 .* cannot be read as int: .*'x'"),
-        (pa.array([1.0, 2.5]), "int", "row 1 of row group 0 .*2.5"),
-        (pa.array([b"a", b"\xff"]), "string", "row 1 of row group 0 .*UTF8"),
-        (pa.array([dt.date(1970, 1, 3)]), "float", "date32.* cannot be read as float"),
-        (pa.array([[1]]), "int", "`int list` is the type of lists"),
-        (pa.array([[1], [2, None]]), "int list", "row 1 of row group 0 .* a list with a null in it"),
-        (pa.array([["x"]]), "int list", "cannot be read as int"),
-    ],
-)
-def test_a_value_that_is_not_of_its_type_is_named_with_its_place(
-    tmp_path: Path, column: pa.Array, kind: str, what: str
-) -> None:
-    with pytest.raises(DataError, match=what) as caught:
-        one(tmp_path, column, kind)
-    assert (caught.value.file, caught.value.column) == (str(tmp_path / "f.parquet"), "x")
-
-
-def test_skipped_rows_are_the_same_in_the_survey_and_the_batches(tmp_path: Path) -> None:
-    table = {"n": ["1", "x", "3", "4", "y"], "l": [[1], [1], [1, None], None, [2]], "i": [0, 1, 2, 3, 4]}
-    path = write(tmp_path / "f.parquet", table, row_group_size=2)
-    skip, declared = Reading(None, skip_bad=True), {"n": "int"}
-    survey = survey_of(path, skip, declared)
-    assert (survey.rows, survey.skipped.count) == ({str(path): 2}, 3)
-    assert "row 1 of row group 0" in survey.skipped.told[0]
-    assert [row["i"] for row in read(path, skip, declared)[1]] == [[0], [3]]
-
-
-def test_invalid_utf_8_in_a_string_column_is_no_value(tmp_path: Path) -> None:
-    bad = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
-    with pytest.raises(DataError, match=r"row 0 of row group 0 .*UTF8"):
-        one(tmp_path, bad)
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array([[1, 2], [], None]),
-        pa.array([[1, 2], [], None], pa.large_list(pa.int32())),
-        pa.array([[1, 2], [], None], pa.list_(pa.uint64())),
-        pa.array([["a"], [], None, ["b", ""]]),
-        pa.array([["a"], [], None]).cast(pa.list_(pa.dictionary(pa.int32(), pa.string()))),
-        pa.array([[1, 2], [3, 4]], pa.list_(pa.int16(), 2)),
-        pa.array([[0.5], [1.5, 2.5]], pa.list_(pa.float32())),
-        pa.array([[True, False]]),
-        pa.array([[b"\xff"], None]),
-    ],
-)
-def test_lists_become_multi_valued_features(tmp_path: Path, column: pa.Array) -> None:
-    path = write(tmp_path / "f.parquet", {"x": column})
-    kinds, rows = read(path)
-    assert kinds["x"].endswith(" list")
-    expected = [
-        value and [item.encode() if isinstance(item, str) else item for item in value]
-        for value in pq.read_table(path)["x"].to_pylist()
-    ]
-    assert [row["x"] for row in rows] == expected
-
-
-@pytest.mark.parametrize(
-    ("column", "what"),
-    [
-        (pa.array([{"a": 1}]), "struct"),
-        (pa.array([[{"a": 1}]]), "struct"),
-        (pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())), "map"),
-        (pa.array([[[1]]]), "lists of lists"),
-    ],
-)
-def test_a_nested_column_is_refused_unless_it_is_not_read(tmp_path: Path, column: pa.Array, what: str) -> None:
-    path = write(tmp_path / "f.parquet", {"x": column, "y": [1]})
-    with pytest.raises(DataError, match=what) as caught:
-        read(path)
-    assert caught.value.column == "x"
-    assert read(path, Reading(("y",))) == ({"y": "int"}, [{"y": [1]}])
-
-
-def test_a_uint64_column_without_statistics_gets_its_kind_from_its_values(tmp_path: Path) -> None:
-    small, large = pa.array([1, 2], pa.uint64()), pa.array([1, 2**63], pa.uint64())
-    path = write(tmp_path / "f.parquet", {"s": small, "l": large}, write_statistics=False)
-    assert survey_of(path).kinds == {"s": "int", "l": "string"}
-
-
-def test_only_the_chosen_columns_are_read_from_disk(tmp_path: Path) -> None:
-    path = write(tmp_path / "f.parquet", {"a": [1, 2], "b": ["x" * 999, "y" * 999]}, compression="none")
-    damaged = path.read_bytes().replace(b"x" * 999, b"\xff" * 999)
-    path.write_bytes(damaged)
-    assert read(path, Reading(("a",)))[1] == [{"a": [1]}, {"a": [2]}]
-    with pytest.raises(DataError):
-        read(path)
-
-
-COLUMNS = {
-    "int": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
-    "float": (pa.float64(), st.floats(width=32, allow_nan=False)),
-    "string": (pa.string(), st.text(max_size=5)),
-    "bytes": (pa.binary(), st.binary(max_size=5)),
-}
-
-
-@settings(max_examples=60, deadline=None)
-@given(data=st.data(), rows=st.integers(1, 20), group=st.integers(1, 7), batch=st.sampled_from([16, 1 << 21]))
-def test_any_table_comes_back(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, rows: int, group: int, batch: int
-) -> None:
-    columns, expected = {}, {}
-    for kind, (arrow, values) in COLUMNS.items():
-        single = data.draw(st.lists(st.none() | values, min_size=rows, max_size=rows))
-        several = data.draw(st.lists(st.none() | st.lists(values, max_size=3), min_size=rows, max_size=rows))
-        columns |= {kind: pa.array(single, arrow), f"{kind} list": pa.array(several, pa.list_(arrow))}
-        expected |= {kind: [None if value is None else [value] for value in single], f"{kind} list": several}
-    path = write(tmp_path_factory.mktemp("parquet") / "f.parquet", columns, row_group_size=group)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("components.example_gen.columnar.fit.BATCH", batch)
-        patch.setattr(parquet_module, "SMALLEST_PART", 50)
-        patch.setattr(parquet_module, "LARGEST_PART", 50)
-        kinds, found = read(path)
-    assert kinds == {name: name for name in columns}
-    text = {
-        name: [v and [i.encode() if isinstance(i, str) else i for i in v] for v in own]
-        for name, own in expected.items()
-    }
-    assert found == [{name: text[name][row] for name in columns} for row in range(rows)]
-
-
-def test_the_survey_needs_nothing_but_the_footer(tmp_path: Path) -> None:
-    path = write(tmp_path / "f.parquet", {"a": list(range(1000))}, compression="none", use_dictionary=False)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:4] + bytes(4000) + whole[4004:])
-    assert survey_of(path).rows == {str(path): 1000}
-    with pytest.raises(DataError, match="damaged"):
-        read(path)
 
 
 def test_row_groups_are_parts_of_bounded_size_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,58 +100,6 @@ def test_files_with_other_columns_are_both_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"b\.parquet: has no column 'only', which .*a\.parquet has"):
         read(tmp_path)
     assert read(tmp_path, Reading(("x",)))[1] == [{"x": [1]}, {"x": [2]}]
-
-
-@pytest.mark.parametrize(
-    ("damage", "what"),
-    [
-        (lambda _: b"", "the file is empty"),
-        (lambda whole: whole[: len(whole) // 2], "cut short"),
-        (lambda _: b"a,b\n1,2\n", "no Parquet file"),
-        (
-            lambda whole: whole[: -8 - (size := int.from_bytes(whole[-8:-4], "little"))] + bytes(size) + whole[-8:],
-            "damaged",
-        ),
-        (lambda whole: whole[:-8] + b"\xff\xff\xff\x7fPAR1", "damaged"),
-        (lambda whole: b"PARE" + whole[4:-4] + b"PARE", "encrypted"),
-        (lambda whole: whole[:4] + whole[5:], "damaged"),
-        (lambda _: b"PAR1", "cut short"),
-    ],
-)
-def test_a_file_that_is_not_whole_is_refused(tmp_path: Path, damage: object, what: str) -> None:
-    path = write(tmp_path / "f.parquet", {"a": list(range(100))})
-    path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(DataError, match=what) as caught:
-        read(path)
-    assert caught.value.file == str(path)
-
-
-@settings(max_examples=200, deadline=None)
-@given(place=st.integers(0, 10_000), byte=st.integers(0, 255))
-def test_a_changed_byte_gives_an_error_or_the_footers_number_of_rows(
-    tmp_path_factory: pytest.TempPathFactory, place: int, byte: int
-) -> None:
-    folder = tmp_path_factory.mktemp("damaged")
-    path = write(
-        folder / "f.parquet", {"a": list(range(300)), "s": ["ab", None, "c"] * 100, "l": [[1, 2], [], [3]] * 100}
-    )
-    content = bytearray(path.read_bytes())
-    content[place % len(content)] = byte
-    path.write_bytes(content)
-    try:
-        _, rows = read(path)
-    except DataError as error:
-        assert error.file == str(path)  # noqa: PT017 - either this, or the rows
-    else:
-        assert len(rows) == survey_of(path).rows[str(path)]
-
-
-def test_a_folder_without_files_and_a_path_without_anything_are_told_apart(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no files `\*\.parquet`"):
-        read(tmp_path / "empty")
-    with pytest.raises(DataError, match="no file matches"):
-        read(tmp_path / "none")
 
 
 def generate(tmp_path: Path, path: str, **data: object) -> tuple[dict, list[dict]]:

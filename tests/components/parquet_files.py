@@ -1,0 +1,42 @@
+"""Parquet files written with pyarrow, and read as a source reads them."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from decoded_examples import decoded
+
+from components.example_gen.encode import encode
+from components.example_gen.sources import Reading, Survey, in_place, open_source
+from configs.sources import ParquetSource
+
+
+def write(path: Path, columns: dict | pa.Table, **options: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **options)
+    return path
+
+
+def survey_of(path: Path, reading: Reading | None = None, declared: dict | None = None, **source: object) -> Survey:
+    opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), reading=reading)
+    return sum((opened.survey(part, declared or {}) for part in opened.parts(in_place)), Survey())
+
+
+def read(
+    path: Path, reading: Reading | None = None, declared: dict | None = None, **source: object
+) -> tuple[dict[str, str], list[dict]]:
+    """The kinds of the columns, and the tf.Examples as lists of values; None for a missing value."""
+    opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), reading=reading)
+    kinds = {**survey_of(path, reading, declared, **source).kinds, **(declared or {})}
+    rows = []
+    for part in opened.parts(in_place):
+        for batch in opened.batches(part, kinds):
+            assert batch.schema.names == list(kinds)
+            rows += [decoded(record) for record in encode(batch).to_pylist()]
+    return kinds, rows
+
+
+def one(tmp_path: Path, column: pa.Array, declared: str | None = None) -> tuple[str, list]:
+    path = write(tmp_path / "f.parquet", {"x": column})
+    kinds, rows = read(path, declared={"x": declared} if declared else None)
+    return kinds["x"], [row["x"] and row["x"][0] for row in rows]

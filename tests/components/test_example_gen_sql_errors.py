@@ -1,0 +1,120 @@
+"""Databases that break off, refuse or are none, and passwords that are not told."""
+
+from pathlib import Path
+
+import postgres
+import psycopg
+import pytest
+from databases import ROWS, source_of, written
+from pydantic import ValidationError
+
+from components.example_gen.sources import in_place, open_source
+from configs.errors import DataError
+from configs.overlay import setting
+from configs.sources import SqlSource
+
+
+def test_a_backend_killed_half_way_leaves_a_clear_error(server: postgres.Server) -> None:
+    opened = open_source(source_of(server, table="trips", key="id", ranges=1))
+    (part,) = opened.parts(in_place)
+    reading = opened.batches(part, {"id": "int"})
+    assert next(reading).num_rows
+    with psycopg.connect(server.conninfo) as connection:
+        connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()")
+    with pytest.raises(DataError, match="the connection to the database broke off"):
+        list(reading)
+
+
+def test_a_connection_lost_while_writing_leaves_nothing(server: postgres.Server, tmp_path: Path) -> None:
+    dies = f"case when id > {(ROWS - 100) ** 2} then pg_terminate_backend(pg_backend_pid()) end"
+    with pytest.raises(DataError, match="broke off: terminating connection"):
+        written(source_of(server, query=f"select id, {dies} as x from trips order by id"), tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"query": "selec 1"}, "syntax error"),
+        ({"query": "select nope from trips"}, 'column "nope" does not exist'),
+        ({"query": "select 1 as a, 2 as a"}, "two columns are called 'a'"),
+        ({"query": "delete from trips returning id"}, "the database refuses"),
+        ({"table": "nowhere"}, 'relation "nowhere" does not exist'),
+        ({"table": "trips", "key": "nope"}, "`data.source.key` is 'nope', which is no column"),
+        ({"table": "trips", "key": "fare"}, "is no integer to cut by"),
+        ({"table": "bare"}, "the file has no rows"),
+        ({"query": "select array[1, null] as a"}, "column 'a': NULL inside of an array"),
+        ({"query": "select array[[1], [2]] as a"}, "column 'a': an array has several dimensions"),
+        ({"query": "select 'infinity'::date as a"}, "the database refuses"),
+    ],
+)
+def test_what_postgresql_cannot_give_is_told(
+    server: postgres.Server, tmp_path: Path, more: dict[str, str], message: str
+) -> None:
+    with pytest.raises(DataError) as told:
+        written(source_of(server, **more), tmp_path / "out")
+    assert message in str(told.value)
+    assert postgres.PASSWORD not in str(told.value)
+
+
+def test_no_server_a_wrong_password_and_no_password_are_told(
+    server: postgres.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = source_of(server, table="trips")
+    gone = source.model_copy(update={"url": "postgresql+psycopg://reader@127.0.0.1:1/postgres"})
+    with pytest.raises(DataError, match=r"no connection to the database: .*refused"):
+        open_source(gone).columns()
+    monkeypatch.setenv("DB_PASSWORD", "not-this-one")
+    with pytest.raises(DataError, match="password authentication failed") as told:
+        open_source(source).columns()
+    assert "not-this-one" not in str(told.value)
+    monkeypatch.delenv("DB_PASSWORD")
+    with pytest.raises(DataError, match="the environment variable DB_PASSWORD is not set"):
+        open_source(source).columns()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("sqlite:////nowhere/shop.db", "no database file"),
+        ("sqlite://", "in memory"),
+        ("nodb://host/x", "knows no database 'nodb'"),
+        ("oracle+oracledb://reader@host/x", "pip install oracledb"),
+        ("mysql://reader@host/x", "pip install mysqlclient"),
+        ("sqlite://host:port/x", "not a URL"),
+    ],
+)
+def test_what_is_no_database_here_is_told(url: str, message: str) -> None:
+    with pytest.raises(DataError) as told:
+        open_source(SqlSource(kind="sql", url=url, table="t")).columns()
+    assert message in str(told.value)
+    assert not Path("/nowhere").exists()
+
+
+def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    path.write_text("these are notes " * 100)
+    with pytest.raises(DataError, match="not a database"):
+        open_source(SqlSource(kind="sql", url=f"sqlite:///{path}", table="t")).columns()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://reader:pa55@host/db",
+        "postgresql://reader:pa55@55@host/db",
+        "postgresql:///db?host=/tmp&password=pa55",
+        "mysql://host/db?passwd=pa55",
+        "mssql+pyodbc:///?odbc_connect=UID%3Dreader%3BPWD%3Dpa55",
+    ],
+)
+def test_a_password_in_the_url_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(ValidationError) as told:
+        SqlSource(kind="sql", url=url, table="t")
+    (error,) = told.value.errors(include_input=False)
+    assert "password_env" in error["msg"]
+    assert "pa55" not in error["msg"]
+    tree, mistakes = setting(f"data.source.url={url}", layer=1)
+    assert mistakes == []
+    assert "pa55" not in str(tree.place)
+    assert "***" in str(tree.place)
