@@ -11,7 +11,7 @@ from pipeline.kubeflow.invocation import Invocation
 SHARED_MEMORY = "headrace-shared-memory"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 REACH_THE_STORE = frozenset({"Baseline", "Evaluator", "Pusher", "RecordBlessing", "Trainer", "WarmStart"})
-"""Components that read or write more than the artifacts that Kubeflow copies."""
+"""Components that read or write more than the artifacts that Kubeflow copies; and those that look at `trained.json`."""
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
@@ -68,6 +68,7 @@ def seconds(duration: str) -> int:
 def _store_secret(settings: KubeflowConfig, invocation: Invocation) -> Secret | None:
     """The Secret with the object store's keys, for the components that reach it themselves."""
     store = settings.object_store
-    if store.secret is None or settings.storage != "staged" or invocation.id not in REACH_THE_STORE:
+    reaches = invocation.id in REACH_THE_STORE or "trained" in invocation.exec_properties
+    if store.secret is None or settings.storage != "staged" or not reaches:
         return None
     return Secret(name=store.secret, env=dict(zip(KEYS, (store.access_key, store.secret_key), strict=True)))

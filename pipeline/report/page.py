@@ -110,7 +110,7 @@ def headline(record: RunRecord, verdict: Verdict) -> Headline:
     if record.status is Status.RUNNING:
         return Headline("Running", "quiet")
     if verdict.blessed is None:
-        return Headline("Done", "quiet")
+        return Headline(f"Ended early: {record.ended}" if record.ended else "Done", "quiet")
     if not verdict.blessed:
         return Headline("Not blessed", "bad")
     return Headline("Blessed and pushed" if verdict.pushed else "Blessed", "good")

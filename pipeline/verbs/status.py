@@ -49,12 +49,22 @@ def watch_to_the_end(session: Session, run: Any) -> int:
     return last_words(shown)
 
 
+def _early(shown: RunRecord) -> str:
+    """What to look at where a run ended early, as a success."""
+    from pipeline.local.record import Status
+
+    ran = [node.id for node in shown.nodes if node.status in (Status.DONE, Status.CACHED)]
+    if shown.status is not Status.DONE or not any(node.status is Status.SKIPPED for node in shown.nodes):
+        return ""
+    return f", early: the log of {'Drift' if 'Drift' in ran else 'Spans'} says why"
+
+
 def last_words(shown: RunRecord) -> int:
     """How the run stands, in a word; 1 where it failed or was cancelled."""
     from pipeline.local.record import Status
 
     failed = [node.id for node in shown.nodes if node.status is Status.FAILED]
-    what = f": {', '.join(failed)}" if failed else ""
+    what = f": {', '.join(failed)}" if failed else _early(shown)
     click.echo(f"run       {shown.run_id}  {shown.status}{what}")
     if shown.error:
         click.echo(shown.error, err=True)

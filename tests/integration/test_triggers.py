@@ -81,7 +81,7 @@ def test_run_without_anything_new_ends_at_once_as_a_success_and_says_why(nights:
     assert nothing.statuses() == {"Spans": "done"}
     assert nothing.ending("ended") == "nothing new: the last model learned from the same data, up to 2026-11-02"
     assert not (nothing.folder / "logs" / "start.log").exists()  # TensorFlow was not even started
-    assert (nothing.folder / "report.html").is_file()
+    assert "Ended early: nothing new" in (nothing.folder / "report.html").read_text()
 
 
 def test_new_span_like_those_trained_on_ends_the_run_before_the_transform(nights: Nights) -> None:

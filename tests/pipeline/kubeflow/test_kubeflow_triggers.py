@@ -20,8 +20,11 @@ from pipeline.kubeflow.argument import unpack
 from pipeline.kubeflow.compile import compile_pipeline
 from pipeline.kubeflow.entrypoint import LOOK
 from pipeline.kubeflow.parameters import with_parameters
+from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.server.values import values
 from pipeline.kubeflow.server.versions import graph, without_cache
+from pipeline.kubeflow.state import present
+from pipeline.kubeflow.store import Store
 from pipeline.kubeflow.verify.cluster import Cluster
 from pipeline.kubeflow.verify.driver import TaskSpec, all_tasks, triggers
 from pipeline.work import work_digest
@@ -187,6 +190,32 @@ def test_values_of_a_run_have_their_types_and_the_root_is_one_of_them(folder: Pa
             values(config(folder), [wrong])
     with pytest.raises(RunError, match="the pipeline has no task that looks for drift"):
         with_parameters("Spans", {"retrain": "new_span"}, {"retrain": "drift"})
+
+
+def test_pods_that_look_at_what_was_trained_on_have_it_the_stores_keys_and_for_drift_the_statistics(
+    folder: Path,
+) -> None:
+    text = compile_pipeline(config(folder, "drift", "kubeflow.object_store.secret=keys"), {})
+    platform = list(yaml.safe_load_all(text))[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    looking = {name for name, one in platform.items() if "secretAsEnv" in one}
+    assert {"exec-spans", "exec-drift", "exec-record-training"} <= looking
+    assert "exec-example-gen" not in looking
+    store, places = Store({}, str(folder / "store")), Places(str(folder / "pod"))
+    home = places.local("minio://bucket/trips")
+    data = TrainedOn(fingerprint="f", spans=("a",), work="w", statistics=str(home / "run/statistics"))
+    Trained().with_judged(data, blessed=True).write(home / "trained.json")
+    there = folder / "store/minio/bucket/trips"
+    (there / "run/statistics/Split-train").mkdir(parents=True)
+    (home / "trained.json").rename(there / "trained.json")
+    (there / "run/statistics/Split-train/FeatureStats.pb").write_text("sums")
+    properties = {"trained": str(home / "trained.json")}
+    with present(properties, places, store):
+        assert Trained.read(home / "trained.json").blessed == data
+        assert not (home / "run").exists()
+    with present({**properties, "limits": "{}"}, places, store):
+        assert (home / "run/statistics/Split-train/FeatureStats.pb").read_text() == "sums"
+        Trained().with_judged(data, blessed=False).write(home / "trained.json")
+    assert Trained.read(there / "trained.json").blessed is None
 
 
 def test_a_condition_of_another_form_is_not_guessed_at() -> None:
