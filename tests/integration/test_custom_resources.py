@@ -1,0 +1,140 @@
+"""What `kubernetes/components` asks of Flink's operator and of KServe, against the definitions in their packages.
+
+The packages are fetched by their own clients, once, into the clients' caches; without a client or an answer the tests
+skip, and say so.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command import ROOT
+
+FLINK = "org.apache.flink:flink-kubernetes-operator-api:1.10.0"
+FLINK_FILE = "META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml"
+KSERVE = "kserve==0.21.0"
+SECONDS = 120
+COMPONENTS = ROOT / "kubernetes" / "components"
+
+
+def fetched(command: list[str], folder: Path, pattern: str) -> Path:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{Path(command[0]).name} got no answer in {SECONDS} s")
+    if done.returncode:
+        pytest.skip(f"{Path(command[0]).name} could not fetch it: {(done.stdout + done.stderr).strip()[:200]}")
+    return next(folder.glob(pattern))
+
+
+def custom(kind: str) -> dict[str, Any]:
+    for file in sorted(COMPONENTS.rglob("*.yaml")):
+        for one in yaml.safe_load_all(file.read_text()):
+            if one["kind"] == kind:
+                return dict(one)
+    raise AssertionError(f"there is no {kind}")
+
+
+@pytest.fixture(scope="module")
+def flink(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("flink")
+    command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={FLINK}", f"-DoutputDirectory={folder}"]
+    with zipfile.ZipFile(fetched(command, folder, "*.jar")) as jar:
+        definition = yaml.load(jar.read(FLINK_FILE), Loader=yaml.CSafeLoader)
+    (version,) = [one for one in definition["spec"]["versions"] if one["name"] == "v1beta1"]
+    schema = closed(version["schema"]["openAPIV3Schema"])
+    schema["properties"] |= {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+    }
+    return dict(schema)
+
+
+def closed(schema: Any) -> Any:
+    """As the API server takes it with `fieldValidation=Strict`: no field that is not defined."""
+    if isinstance(schema, list):
+        return [closed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: closed(value) for key, value in schema.items()}
+    if isinstance(found.get("properties"), dict) and not found.get("x-kubernetes-preserve-unknown-fields"):
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+def test_flink_deployment_fits_the_operators_definition(flink: dict[str, Any]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema.validate(custom("FlinkDeployment"), flink)
+
+
+def test_a_misspelt_field_of_a_flink_deployment_is_found(flink: dict[str, Any]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    deployment = custom("FlinkDeployment")
+    deployment["spec"]["taskManager"]["podTemplate"]["spec"]["containers"][0]["resource"] = {}
+    with pytest.raises(jsonschema.ValidationError, match="'resource' was unexpected"):
+        jsonschema.validate(deployment, flink)
+
+
+@pytest.fixture(scope="module")
+def kserve(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("kserve")
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), KSERVE]
+    return zipfile.ZipFile(fetched(command, folder, "*.whl"))
+
+
+def test_inference_service_has_only_fields_that_kserve_knows(kserve: zipfile.ZipFile) -> None:
+    assert list(unknown(kserve, custom("InferenceService"), "V1beta1InferenceService", "")) == []
+
+
+def test_a_misspelt_field_of_an_inference_service_is_found(kserve: zipfile.ZipFile) -> None:
+    service = custom("InferenceService")
+    service["spec"]["predictor"]["model"]["storageURI"] = service["spec"]["predictor"]["model"].pop("storageUri")
+    assert list(unknown(kserve, service, "V1beta1InferenceService", "")) == [".spec.predictor.model.storageURI"]
+
+
+def unknown(wheel: zipfile.ZipFile, value: Any, type_: str, path: str) -> Iterator[str]:
+    """Paths of fields that a model class does not have, or whose value is of another type."""
+    container = re.fullmatch(r"(list|dict)[\[(](?:str, ?)?(\w+)[\])]", type_)
+    if container:
+        if not isinstance(value, {"list": list, "dict": dict}[container[1]]):
+            yield path
+            return
+        inside = value if isinstance(value, list) else value.values()
+        for number, one in enumerate(inside):
+            yield from unknown(wheel, one, container[2], f"{path}[{number}]")
+    elif type_ in ("str", "int", "bool", "float"):
+        if type(value).__name__ != type_:
+            yield path
+    elif (model := model_of(wheel, type_)) is not None:
+        fields = {name: model[0][own] for own, name in model[1].items()}
+        for name, one in value.items():
+            if name not in fields:
+                yield f"{path}.{name}"
+            else:
+                yield from unknown(wheel, one, fields[name], f"{path}.{name}")
+
+
+def model_of(wheel: zipfile.ZipFile, type_: str) -> tuple[dict[str, str], dict[str, str]] | None:
+    """`openapi_types` and `attribute_map` of a class of KServe's, or of Kubernetes' client; None for plain values."""
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type_).lower()
+    for member in (f"kserve/models/{name}.py", f"kserve/models/knative_{name}.py"):
+        if member in wheel.namelist():
+            body = next(one for one in ast.parse(wheel.read(member)).body if isinstance(one, ast.ClassDef)).body
+            found = {one.targets[0].id: one.value for one in body if isinstance(one, ast.Assign)}  # type: ignore[attr-defined]
+            return ast.literal_eval(found["openapi_types"]), ast.literal_eval(found["attribute_map"])
+    model = getattr(importlib.import_module("kubernetes.client"), type_.removeprefix("K8sIoApiCore"), None)
+    return (model.openapi_types, model.attribute_map) if hasattr(model, "openapi_types") else None
