@@ -32,8 +32,8 @@ class BeamConfig(Section):
     """How the Beam components (ExampleGen, StatisticsGen, Transform, Evaluator) run."""
 
     workers: Annotated[int, Field(gt=0)] = 1
-    """Threads of the in-process runner. ExampleGen forks processes instead where a span of local CSV, JSON Lines, Parquet
-    or text files has 32 MB or more."""
+    """Threads of the in-process runner. ExampleGen forks processes instead where a span of local CSV, JSON Lines,
+    Parquet or text files has 32 MB or more."""
     args: tuple[str, ...] = ()
     """Further Beam options, such as `--runner=FlinkRunner`; they win over the ones above."""
 

@@ -26,7 +26,8 @@ class DataConfig(Section):
     an example may have several values). A column not named here takes its type from `schema`, else from the data: from
     the types it is stored in, or, for text such as CSV, from a pass over all of it: int if every value is one, else
     float, else string. What would lose digits as a number stays a string: codes such as 00123, and integers beyond
-    int64."""
+    int64. A decimal of any source is a float; one without digits behind the point an int, or a string if it may have
+    more than 18. `string` keeps all its digits."""
     columns: Literal["all", "used"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
     """The columns to read: `all`; `used`: those that the label, the features, the slices and `split_key` name; or a
     list of them. Rows that differ only in columns not read land in the same split."""

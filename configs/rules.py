@@ -74,6 +74,13 @@ def types_fit_delimited_text(data: DataConfig) -> Iterator[Finding]:
                 yield ("data", "types", name), what
 
 
+def bad_records_can_be_skipped(data: DataConfig) -> Iterator[Finding]:
+    """A database has no records that cannot be read: what does not fit is a whole column's type."""
+    if data.on_bad_record == "skip" and data.source.kind in ("sql", "bigquery"):
+        what = f"`skip` is not for {data.source.kind}, where a value that is not of its column's type stops the run:"
+        yield ("data", "on_bad_record"), f"{what} use `stop`, and leave such rows out by a query"
+
+
 def metrics_fit_the_label(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Finding]:
     for number, name in enumerate(evaluate.metrics):
         where: Where = ("evaluate", "metrics", number)
@@ -145,6 +152,7 @@ RULES: tuple[Rule, ...] = (
     split_names_are_plain,
     evaluated_split_exists,
     types_fit_delimited_text,
+    bad_records_can_be_skipped,
     metrics_fit_the_label,
     thresholds_are_of_metrics,
     thresholds_can_be_met,

@@ -32,6 +32,8 @@ SCALARS: Mapping[str, pa.DataType] = {
 """Each kind takes the values of the ones before it."""
 
 LIST = " list"
+INT64_DIGITS = 18
+"""Every integer of so many digits is one of 64 bits."""
 KINDS: tuple[Kind, ...] = ("missing", *get_args(ColumnType))
 ARROW: Mapping[Kind, pa.DataType] = {
     kind: pa.list_(SCALARS[kind.removesuffix(LIST)]) if kind.endswith(LIST) else SCALARS[kind] for kind in KINDS
@@ -50,6 +52,15 @@ def kind_of(arrow: pa.DataType) -> Kind:
     if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow) or pa.types.is_fixed_size_binary(arrow):
         return "bytes"
     return "missing" if pa.types.is_null(arrow) else "string"
+
+
+def kind_of_decimal(digits: int, behind: int) -> Kind:
+    """Of decimal numbers of so many digits, some of them behind the point, in all sources alike: int if none is, string
+    if they then may be beyond int64, else float.
+    """
+    if behind > 0:
+        return "float"
+    return "int" if digits - behind <= INT64_DIGITS else "string"
 
 
 def listed(kind: Kind) -> Kind:

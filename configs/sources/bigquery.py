@@ -13,10 +13,11 @@ class BigquerySource(Section):
     """A table or a query of BigQuery, read in parallel through its Storage Read API, with the credentials that Google's
     own tools use (`gcloud auth application-default login`, or GOOGLE_APPLICATION_CREDENTIALS).
 
-    Types are as for Parquet: NUMERIC and BIGNUMERIC are string, with all their digits, unless `data.types` says float;
-    repeated columns are multi-valued; records (STRUCT) need a query that names their fields. All streams show the table
-    as it was at one moment. BigQuery decides which rows each stream gets, so another run may put the same rows into
-    other places of the shards, though never into another split. Views and external tables are read by a query.
+    Types are as for Parquet: NUMERIC and BIGNUMERIC are float, unless `data.types` says string, which keeps all their
+    digits; repeated columns are multi-valued; records (STRUCT) need a query that names their fields. All streams show
+    the table as it was at one moment. BigQuery decides which rows each stream gets, so another run may put the same
+    rows into other places of the shards, though never into another split. Views and external tables are read by a
+    query.
 
     What has been tried: the requests and the reading, against servers on this machine that speak the two APIs by
     Google's own client types. What has not, for want of an account: credentials, rights, quotas, the sizes and numbers

@@ -15,11 +15,11 @@ class SqlSource(Section):
     """A table or a query of any database that SQLAlchemy speaks to. Needs `pip install headrace[sql]`, and for other
     databases than PostgreSQL and SQLite their driver.
 
-    Integers and booleans (as 0 and 1) are int; floats and decimals float; dates and times string (`2024-01-31`,
-    `2024-01-31 12:30:00`, with a time zone in UTC: `2024-01-31 11:30:00Z`); binary values bytes; arrays multi-valued;
-    JSON is string; NULL is a missing value. PostgreSQL tells the types of the
-    columns; with other databases they are told from the values, which takes a pass over the data. A value that is not
-    of its column's type stops the run, whatever `on_bad_record` says.
+    Integers and booleans (as 0 and 1) are int; floats float; decimals as in all sources (see `data.types`); dates and
+    times string (`2024-01-31`, `2024-01-31 12:30:00`, with a time zone in UTC: `2024-01-31 11:30:00Z`); binary values
+    bytes; arrays multi-valued; JSON is string; NULL is a missing value. PostgreSQL tells the types of the columns; with
+    other databases they are told from the values, which takes a pass over the data. A value that is not of its column's
+    type stops the run, so `on_bad_record: skip` is refused.
 
     PostgreSQL shows all readers the same snapshot of the data, so a run sees it as it was at one moment. With other
     databases each reader has a transaction of its own. There a run stops with an error when it finds another number of

@@ -60,6 +60,17 @@ BROKEN = {
             "1: data.types.picture: `bytes` is not for CSV, where a field holds one text: use int, float or string",
         ),
     ],
+    "bad_records_can_be_skipped": [
+        (
+            f"data: {{source: {source}, on_bad_record: skip}}",
+            f"1: data.on_bad_record: `skip` is not for {kind}, where a value that is not of its column's type stops the"
+            " run: use `stop`, and leave such rows out by a query",
+        )
+        for kind, source in {
+            "sql": "{kind: sql, url: 'sqlite:////a.db', table: t}",
+            "bigquery": "{kind: bigquery, project: p, table: d.t}",
+        }.items()
+    ],
     "metrics_fit_the_label": [
         (
             "evaluate: {metrics: [auk]}",

@@ -3,7 +3,8 @@
 stored                             is read as
 integers; booleans                 int (false 0, true 1); uint64 as string where a value is beyond int64
 float16, float32, float64          float
-strings, decimals                  string, decimals with all their digits: `12.50`
+strings                            string
+decimals                           float; without digits behind the point int, or string where they may be beyond int64
 dates, times, timestamps           string: `2024-01-31`, `12:30:00`, `2024-01-31 12:30:00`, with as many digits behind
                                    the seconds as are stored; a timestamp with a time zone in UTC, with `Z` at the end
 durations                          float, in seconds
@@ -23,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen.types import ARROW, LIST, Kind, listed
+from components.example_gen.types import ARROW, LIST, Kind, kind_of_decimal, listed
 
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Of each unit in a second."""
@@ -52,7 +53,7 @@ def stored_kind(arrow: pa.DataType, *, wide: bool = True) -> Kind:
         return "bytes"
     if not (_is_text(arrow) or types.is_decimal(arrow) or types.is_temporal(arrow)):
         raise UnfitError(f"is of the type {_named(arrow)}, which no feature can hold")
-    return "string"
+    return kind_of_decimal(arrow.precision, arrow.scale) if types.is_decimal(arrow) else "string"
 
 
 def is_uint64(arrow: pa.DataType) -> bool:
@@ -162,6 +163,13 @@ def _as_values(column: pa.Array, kind: Kind) -> pa.Array:
         return _time_as_number(column, kind)
     if kind == "int":
         return column.cast(pa.int64())
+    return _as_float(column)
+
+
+def _as_float(column: pa.Array) -> pa.Array:
+    types, stored = pa.types, column.type
+    if types.is_decimal(stored):
+        return column.cast(pa.string()).cast(pa.float64())  # Arrow's own cast makes 7.250000000000001 of 7.25
     if types.is_float16(stored) or types.is_float32(stored):
         return column.cast(pa.float32())
     return column.cast(pa.float64(), safe=False) if types.is_integer(stored) else column.cast(pa.float64())

@@ -11,23 +11,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from components.example_gen.types import ARROW, LIST, Kind, listed, widest
+from components.example_gen.types import ARROW, LIST, Kind, kind_of_decimal, listed, widest
 from configs.errors import DataError
 
 _KINDS: Mapping[type, Kind] = {
     type(None): "missing",
     bool: "int",
     float: "float",
-    decimal.Decimal: "float",
     bytes: "bytes",
     bytearray: "bytes",
     memoryview: "bytes",
 }
 _INT64 = range(-(2**63), 2**63)
 
+NUMERIC = 1700
+
 POSTGRES: Mapping[int, Kind] = {
     **dict.fromkeys((16, 20, 21, 23, 26), "int"),  # bool, int8, int2, int4, oid
-    **dict.fromkeys((700, 701, 1700), "float"),  # float4, float8, numeric
+    **dict.fromkeys((700, 701, NUMERIC), "float"),  # float4, float8, numeric
     **dict.fromkeys((18, 19, 25, 1042, 1043, 114, 3802, 2950), "string"),  # char, name, text, ..., json, jsonb, uuid
     **dict.fromkeys((1082, 1083, 1114, 1184, 1186, 1266, 790, 869, 650, 829), "string"),  # dates, times, money, ...
     17: "bytes",
@@ -39,18 +40,33 @@ POSTGRES: Mapping[int, Kind] = {
 """Kinds by the object identifiers of PostgreSQL's built-in types (pg_type.dat), which never change."""
 
 
+def kind_of_postgres(code: int, digits: int | None, behind: int | None) -> Kind | None:
+    """Of a column, by its type, and for a numeric(digits, behind) these; None for a type that is not built in."""
+    if code == NUMERIC and digits is not None and behind is not None:
+        return kind_of_decimal(digits, behind)
+    return POSTGRES.get(code)
+
+
 def kind_of_values(values: Sequence[Any]) -> Kind:
     """The narrowest kind that holds them all."""
     types = set(map(type, values))
-    kinds = {_KINDS.get(own, "string") for own in types - {int, list, tuple}}
-    if int in types:
-        whole = [value for value in values if type(value) is int]
-        kinds.add("int" if min(whole) in _INT64 and max(whole) in _INT64 else "string")
+    kinds = {_KINDS.get(own, "string") for own in types - {int, decimal.Decimal, list, tuple}}
+    for own in types & {int, decimal.Decimal}:
+        numbers: list[Any] = [value for value in values if type(value) is own]
+        kinds.add(_kind_of_numbers(numbers))
     if types & {list, tuple}:
         kinds.add(kind_of_values([item for value in values if isinstance(value, list | tuple) for item in value]))
         inner = widest(list(kinds))
         return inner if inner == "missing" else listed(inner)
     return widest(list(kinds))
+
+
+def _kind_of_numbers(numbers: Sequence[int] | Sequence[decimal.Decimal]) -> Kind:
+    """Decimals that have digits behind the point, if only zeros, are no integers: see `kind_of_decimal`."""
+    exact = [number for number in numbers if isinstance(number, decimal.Decimal)]
+    if any(not number.is_finite() or int(number.as_tuple().exponent) < 0 for number in exact):
+        return "float"
+    return "int" if int(min(numbers)) in _INT64 and int(max(numbers)) in _INT64 else "string"
 
 
 def column_of(values: Sequence[Any], kind: Kind, name: str) -> pa.Array:

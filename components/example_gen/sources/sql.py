@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from components.example_gen.database.connect import READ_ONLY, connected, label
-from components.example_gen.database.values import POSTGRES, column_of, kind_of_values
+from components.example_gen.database.values import column_of, kind_of_postgres, kind_of_values
 from components.example_gen.sources.base import Reading, Spread, Survey
 from components.example_gen.storage import UNKNOWN, FileState
 from components.example_gen.types import Kind, widest
@@ -115,7 +115,7 @@ class SqlRows:
             star: ColumnElement[Any] = literal_column("*")
             result: Any = connection.execute(select(star).select_from(self._rows).limit(0))
             names = [str(name) for name in result.keys()]  # noqa: SIM118 - no dict
-            kinds = [_kind(connection, description[1]) for description in result.cursor.description]
+            kinds = [_kind(connection, description) for description in result.cursor.description]
         twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
         if twice is not None:
             raise DataError(f"two columns are called {twice!r}", file=label(self.source), hint="Give them names by AS")
@@ -265,8 +265,10 @@ def _shared_snapshot(connection: Connection) -> str | None:
         return None
 
 
-def _kind(connection: Connection, code: Any) -> Kind | None:
-    return POSTGRES.get(code) if connection.dialect.name == "postgresql" else None
+def _kind(connection: Connection, description: Sequence[Any]) -> Kind | None:
+    """`description`: of a column, as PEP 249 has it."""
+    _, code, _, _, digits, behind, _ = description
+    return kind_of_postgres(code, digits, behind) if connection.dialect.name == "postgresql" else None
 
 
 def _see(connection: Connection, snapshot: str | None) -> None:
