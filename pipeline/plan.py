@@ -80,6 +80,11 @@ class Node:
         )
 
     @property
+    def code(self) -> str:
+        """A digest of the code that it runs, and of its libraries."""
+        return digest_text(sources_digest(self.executor.__module__), json.dumps(stack_versions(), sort_keys=True))
+
+    @property
     def parts(self) -> dict[str, Any]:
         """The same in the open: `executor`, `settings` by dotted name, `sources` by module, `versions` by package."""
         settings = flat(_keyed(self.exec_properties))

@@ -103,7 +103,7 @@ def _task(
         mount=settings.volume.path if settings.volume else "",
         store=store_options(settings),
         files=carried,
-        code=node.digest,
+        code=node.code,
     )
     return Task(
         name=task_name(node.id),

@@ -27,6 +27,8 @@ from pipeline.local.record import NodeRecord, RunRecord, Status
 MOST = 10
 """Earlier runs that are held against one."""
 CODE = "code and libraries"
+DIGESTS = ("sources", "code")
+"""Settings that are digests of code."""
 RUN_PARTS = 5
 """`<pipeline root>/<pipeline>/<run>/<task>/<salt>/<output>`: where the run is in a URI, from its end."""
 
@@ -114,6 +116,7 @@ def _parts(task: str, run: _Run) -> KeyParts:
     container, invocation = _container(task, run.specification)
     settings = {**flat(invocation.get("exec_properties", {})), **_given(task, run)}
     settings |= {"image": container.get("image", "")}
+    code = {name: str(settings.pop(name, "")) for name in DIGESTS}
     told = run.inputs.get(task, {}).get("inputs", {})
     producers = _producers(task, run.tasks)
     texts = {name: str(value) for name, value in told.get("parameterValues", {}).items() if name in producers}
@@ -121,8 +124,8 @@ def _parts(task: str, run: _Run) -> KeyParts:
     for name, group in told.get("artifacts", {}).items():
         one = group["artifacts"][0]
         inputs[name] = Input(producers.get(name, ""), name, str(one.get("name")), str(one.get("uri", "")))
-    code = str(invocation.get("code", ""))
-    return KeyParts("", str(invocation.get("executor", "")), settings, {CODE: code}, {}, inputs)
+    made_by = {CODE: json.dumps([invocation.get("code"), code])}
+    return KeyParts("", str(invocation.get("executor", "")), settings, made_by, {}, inputs)
 
 
 def _container(task: str, specification: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -145,9 +148,8 @@ def _given(task: str, run: _Run) -> dict[str, Any]:
     names = (
         one["componentInputParameter"].removeprefix("pipelinechannel--") for one in taken.values() if _is_given(one)
     )
-    return {
-        f"parameter {name}": given.get(name, defaults[name].get("defaultValue")) for name in names if name in defaults
-    }
+    values = {name: given.get(name, defaults[name].get("defaultValue")) for name in names if name in defaults}
+    return {f"parameter {name}": int(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def _is_given(source: Mapping[str, Any]) -> bool:

@@ -1,0 +1,244 @@
+"""A pipeline that trains only where there is something new, through a stock Kubeflow Pipelines release.
+
+Its driver looks at the condition, and tells the time that a run was scheduled for; its API server tells what
+`headrace explain-cache` goes by. Of the pipeline only ExampleGen is left under the condition: the rest decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command import ROOT, headrace
+from kfp_argo import Argo, Programs
+from kfp_kubernetes import Kubernetes, pods_work
+from kfp_metadata import ended_tasks
+from kfp_server import Server, build_command, started
+from test_kfp_launcher import BUCKET, KEYS, PIPELINE_ROOT, PROVIDERS, SECRET, Bucket, bucket, services  # noqa: F401
+from test_kfp_submit import post, stamp
+
+from components.trigger.trained import Trained, TrainedOn
+from pipeline.kubeflow.argument import unpack
+from pipeline.kubeflow.verify.driver import TaskRun
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """\
+pipeline: {name: nightly}
+data: {source: {kind: csv, path: "%s/{YYYY}-{MM}-{DD}.csv"}, window: 2, delay: 1}
+label: {key: tip, kind: binary}
+features: {fare: {column: numeric}}
+schedule: {cron: "0 5 * * *", retrain: new_span, as_of: scheduled}
+kubeflow:
+  image: registry.example/headrace:1
+  object_store: {secret: %s, endpoint: "%s"}
+  server: {endpoint: "%s", experiment: Default}
+"""
+DAYS = ("2025-12-31", "2026-01-01", "2026-01-02")
+MADE_ON = "2026-01-02"
+"""The day on which every workflow is made, as kfp_argo has it."""
+
+
+@dataclass
+class Night:
+    """One run: what its tasks left, the names of its pods, and how it is told of."""
+
+    run: Any
+    tasks: dict[str, TaskRun]
+    pods: set[str]
+
+
+@dataclass
+class Nights:
+    """Runs of one pipeline."""
+
+    config: Path
+    nights: dict[str, Night] = field(default_factory=dict)
+
+    def text(self, night: str, key: str) -> str:
+        return unpack(str(self.nights[night].tasks["spans"].parameters[key]))
+
+    def spans(self, night: str) -> list[str]:
+        return [span["name"] for span in json.loads(self.text(night, "spans"))["spans"]]
+
+
+@pytest.fixture(scope="module")
+def nights(
+    server: Server,
+    kfp_binary: Path,
+    bucket: Bucket,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Nights]:
+    if why := pods_work():
+        pytest.skip(why)
+    folder = tmp_path_factory.mktemp("cluster")
+    days = folder / "days"
+    days.mkdir()
+    for number, day in enumerate(DAYS):
+        rows = [f"{number}{row}.5,{row % 2}\n" for row in range(100)]
+        (days / f"{day}.csv").write_text("".join(["fare,tip\n", *rows]))
+    config = folder / "nightly.yaml"
+    config.write_text(CONFIG % (days, SECRET, bucket.server, server.url))
+    file = folder / "pipeline.yaml"
+    done = headrace(ROOT, "compile", str(config), "-o", str(file))
+    assert done.code == 0, done.out + done.err
+    told = Nights(config)
+    run = _runner(server, file, folder, kfp_binary, bucket, days)
+    with run as start:
+        told.nights["first"] = start(run_date="scheduled")
+        _write_down(told, bucket)
+        told.nights["nothing"] = start(run_date="scheduled")
+        told.nights["new"] = start(run_date="2026-01-03")
+        told.nights["asked"] = start(run_date="2026-01-02", retrain="always")
+        yield told
+
+
+class _runner:  # noqa: N801
+    """Starts runs, and follows each to its end."""
+
+    def __init__(self, server: Server, file: Path, folder: Path, binary: Path, bucket: Bucket, days: Path) -> None:  # noqa: F811, PLR0917
+        self._server, self._file, self._folder, self._binary, self._bucket, self._days = (
+            server,
+            file,
+            folder,
+            binary,
+            bucket,
+            days,
+        )
+        self._programs = Programs(build_command(binary, "driver"), build_command(binary, "launcher-v2"))
+
+    def __enter__(self) -> Any:
+        import contextlib
+
+        self._stack = contextlib.ExitStack()
+        launcher = {
+            "defaultPipelineRoot": PIPELINE_ROOT,
+            "providers": PROVIDERS % (self._bucket.server[7:], SECRET),
+        }
+        objects = {"secrets": {SECRET: KEYS}, "configmaps": {"kfp-launcher": launcher}}
+        self._database = self._folder / "metadata.sqlite"
+        program = (sys.executable, str(Path(__file__).with_name("kfp_metadata.py")), str(self._database))
+        self._metadata = self._stack.enter_context(started(self._folder / "metadata.log", *program))
+        self._kubernetes = self._stack.enter_context(
+            Kubernetes(self._folder, objects, [self._binary.parent, self._days])
+        )
+        self._chosen = self._upload()
+        return self._start
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _upload(self) -> dict[str, str]:
+        documents = list(yaml.safe_load_all(self._file.read_text()))
+        tasks = documents[0]["components"]["comp-condition-1"]["dag"]["tasks"]
+        kept = {"example-gen": tasks["example-gen"]}
+        documents[0]["components"]["comp-condition-1"]["dag"]["tasks"] = kept
+        used = {one["componentRef"]["name"] for one in (*kept.values(), *documents[0]["root"]["dag"]["tasks"].values())}
+        documents[0]["components"] = {name: one for name, one in documents[0]["components"].items() if name in used}
+        self._file.write_text(yaml.safe_dump_all(documents))
+        from kfp.client import Client
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            self._client = Client(host=self._server.url)
+        pipeline = self._client.upload_pipeline(str(self._file), pipeline_name="nightly")
+        version = self._client.list_pipeline_versions(pipeline.pipeline_id).pipeline_versions[0]
+        return {"pipeline_id": pipeline.pipeline_id, "version_id": version.pipeline_version_id}
+
+    def _start(self, **parameters: str) -> Night:
+        experiment = self._client.create_experiment("Default").experiment_id
+        name = "-".join(parameters.values())
+        number = len(self._client.list_runs(experiment_id=experiment).runs or [])
+        run = self._client.run_pipeline(
+            experiment, f"{number} {name}", **self._chosen, params=parameters, pipeline_root=PIPELINE_ROOT
+        )
+        workflow = self._server.workflow(run.run_id)
+        argo = Argo(workflow, self._kubernetes, self._programs, services(self._server, self._metadata_address))
+        argo.run()
+        report(self._server, run.run_id, argo, number)
+        return Night(run, ended_tasks(self._database, run.run_id), set(argo.pods))
+
+    @property
+    def _metadata_address(self) -> str:
+        return self._metadata
+
+
+def report(server: Server, run_id: str, argo: Argo, number: int) -> None:
+    """What the persistence agent tells of a workflow that ended."""
+    workflow = server.workflow(run_id)
+    workflow["metadata"].setdefault("uid", run_id)
+    workflow["metadata"].setdefault("namespace", "kubeflow")
+    workflow["metadata"]["labels"]["pipeline/runid"] = run_id
+    nodes = {
+        name: {
+            "id": name,
+            "name": f"{workflow['metadata']['name']}.root.{name}",
+            "displayName": name,
+            "type": "Pod",
+            "phase": "Succeeded",
+            "templateName": "system-container-driver",
+            "startedAt": stamp(1_800_000_000 + 100 * number),
+            "finishedAt": stamp(1_800_000_000 + 100 * number + 9),
+            "outputs": {"parameters": [{"name": "pod-spec-patch", "value": pod.read("/tmp/outputs/pod-spec-patch")}]},
+        }
+        for name, pod in argo.pods.items()
+    }
+    workflow["status"] = {
+        "phase": "Succeeded",
+        "startedAt": stamp(1_800_000_000 + 100 * number),
+        "finishedAt": stamp(1_800_000_000 + 100 * number + 60),
+        "nodes": nodes,
+    }
+    post(server, "/apis/v2beta1/workflows", json.dumps(workflow))
+
+
+def _write_down(told: Nights, bucket: Bucket) -> None:  # noqa: F811
+    """As RecordTraining does at the end of a run."""
+    (pipeline, *_) = yaml.safe_load_all((told.config.parent / "pipeline.yaml").read_text())
+    invocation = json.loads(unpack(pipeline["deploymentSpec"]["executors"]["exec-spans"]["container"]["args"][1]))
+    data = TrainedOn(
+        fingerprint=json.loads(told.text("first", "spans"))["fingerprint"],
+        spans=tuple(told.spans("first")),
+        work=invocation["exec_properties"]["work"],
+        statistics="artifacts/none",
+    )
+    text = Trained(judged=data, blessed=data).model_dump_json()
+    bucket.client.put_object(Bucket=BUCKET, Key="v2/artifacts/nightly/trained.json", Body=text.encode())
+
+
+def test_first_run_goes_on_with_the_day_that_it_was_scheduled_for_less_the_delay(nights: Nights) -> None:
+    assert nights.spans("first") == ["2025-12-31", "2026-01-01"]
+    assert nights.text("first", "go") == "yes"
+    assert "example-gen" in nights.nights["first"].tasks
+
+
+def test_nothing_new_ends_the_run_after_the_first_task(nights: Nights) -> None:
+    assert nights.text("nothing", "go") == "no"
+    assert nights.text("nothing", "why").startswith("nothing new")
+    assert not [name for name in nights.nights["nothing"].pods if name.startswith("example-gen")]
+    assert "condition-1-driver" in nights.nights["nothing"].pods  # Kubeflow's own driver looked at the condition
+
+
+def test_a_new_span_or_a_word_lets_the_run_go_on(nights: Nights) -> None:
+    assert nights.text("new", "why") == "new data: 2026-01-02"
+    assert "example-gen" in nights.nights["new"].pods
+    assert nights.text("asked", "why") == "asked for"
+    asked = nights.nights["asked"]
+    assert asked.tasks["example-gen"].cached  # `retrain`, and the day, are no part of its key
+
+
+def test_explain_cache_names_the_new_span_from_what_the_server_tells(nights: Nights) -> None:
+    name = nights.nights["new"].run.display_name
+    done = headrace(ROOT, "explain-cache", str(nights.config), name, "--kubeflow", "--json")
+    assert done.code == 0, done.err
+    told = {one["component"]: one for one in json.loads(done.out)["components"]}
+    assert told["Spans"]["result"] == "always runs"
+    assert told["ExampleGen"]["run"] == nights.nights["first"].run.display_name
+    assert told["ExampleGen"]["reasons"] == ["input spans from Spans: new: 2026-01-02; no longer read: 2025-12-31"]
