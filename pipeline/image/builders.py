@@ -19,6 +19,7 @@ NAMES = ("docker", "podman", "buildah")
 PLATFORM = "linux/amd64"
 """The only one that TFX's libraries have wheels for."""
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+LOOPBACK = re.compile(r"(localhost|127\.\d+\.\d+\.\d+)(:\d+)?/")
 Tell = Callable[[str], None]
 
 
@@ -46,14 +47,16 @@ class Builder:
             return file.read_text(encoding="utf-8").strip()
 
     def pushed(self, reference: str) -> str | None:
-        """The digest of an image in its registry; None if it is not there, or this tool cannot tell."""
-        if self.name != "docker":
+        """The digest of an image in its registry; None if it is not there, or nothing here can ask."""
+        if self.name == "docker":
+            plain = ["--insecure"] if LOOPBACK.match(reference) else []  # as docker itself pushes to such a host
+            asked = _asked(["docker", "manifest", "inspect", "--verbose", *plain, reference])
+            answer = json.loads(asked.stdout) if asked.returncode == 0 else None
+            return str(answer["Descriptor"]["digest"]) if isinstance(answer, dict) else None
+        if shutil.which("skopeo") is None:  # which podman and buildah leave such questions to
             return None
-        asked = _asked(["docker", "manifest", "inspect", "--verbose", reference])
-        if asked.returncode:
-            return None
-        answer = json.loads(asked.stdout)
-        return str(answer["Descriptor"]["digest"]) if isinstance(answer, dict) else None
+        asked = _asked(["skopeo", "inspect", "--format", "{{.Digest}}", f"docker://{reference}"])
+        return asked.stdout.strip() or None
 
     def _run(self, doing: str, reference: str, arguments: Sequence[str]) -> list[str]:
         """The lines that it printed."""

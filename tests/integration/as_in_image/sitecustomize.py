@@ -1,0 +1,45 @@
+"""On PYTHONPATH, this takes from a component's process what the image leaves out: it can no longer be imported.
+
+Other processes, such as the compiler of a pipeline, are left alone.
+"""
+
+import sys
+from fnmatch import fnmatch
+from importlib import metadata
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+IMAGE = Path(__file__).parents[3] / "image"
+
+
+def _listed(name):
+    lines = (IMAGE / name).read_text(encoding="utf-8").splitlines()
+    return [word for word in (line.partition("#")[0].strip() for line in lines) if word]
+
+
+class LeftOut:
+    """A finder that stands before all others."""
+
+    def __init__(self):
+        files = [file for name in _listed("left-out-packages.txt") for file in metadata.distribution(name).files]
+        self._files = {str(file.locate()) for file in files}
+        self._site = metadata.distribution("numpy").locate_file("").resolve()
+        self._patterns = [pattern.split("/") for pattern in _listed("left-out-files.txt")]
+
+    def find_spec(self, name, path=None, target=None):
+        """None where the module may be looked for by the others."""
+        found = PathFinder.find_spec(name, path, target)
+        if found is not None and found.origin and self._is_left_out(found.origin):
+            raise ModuleNotFoundError(f"{name} is not in the image", name=name)
+
+    def _is_left_out(self, origin):
+        if origin in self._files:
+            return True
+        if not origin.startswith(f"{self._site}/"):
+            return False
+        parts = origin[len(str(self._site)) + 1 :].split("/")
+        return any(len(parts) > len(one) and all(map(fnmatch, parts, one)) for one in self._patterns)
+
+
+if "pipeline.kubeflow.entrypoint" in sys.orig_argv:
+    sys.meta_path.insert(0, LeftOut())

@@ -1,0 +1,172 @@
+"""docker, podman and buildah as `headrace image` calls them, and what it makes of their failures.
+
+The tools are small programs on PATH that write down how they were called and answer as the real ones did; where the
+real docker client is there, it answers itself.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from configs.errors import HeadraceError, MissingDependencyError, RunError, ServerError
+from pipeline.image.builders import Builder, find_builder
+from pipeline.image.faults import fault, registry
+from pipeline.verbs.image import image as verb
+
+DIGEST = "sha256:" + "ab" * 32
+REFERENCE = "registry.example/team/headrace:0123"
+TOOL = f"""\
+#!{sys.executable}
+import json, os, sys
+log = os.path.join(os.path.dirname(__file__), "calls")
+with open(log, "a") as file:
+    file.write(json.dumps([os.path.basename(__file__), *sys.argv[1:]]) + "\\n")
+if sys.argv[1] == "version" and os.path.exists(log + ".down"):
+    sys.exit("Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?")
+if sys.argv[1:3] == ["manifest", "inspect"] or sys.argv[0].endswith("skopeo"):
+    if not os.path.exists(log + ".pushed"):
+        sys.exit("no such manifest: " + sys.argv[-1])
+    print(json.dumps({{"Descriptor": {{"digest": "{DIGEST}"}}}}))
+if sys.argv[1] == "build":
+    assert os.path.exists(os.path.join(sys.argv[-1], "Dockerfile"))
+if sys.argv[1] == "push":
+    if "--digestfile" in sys.argv:
+        open(sys.argv[sys.argv.index("--digestfile") + 1], "w").write("{DIGEST}")
+    print("0123: digest: {DIGEST} size: 1995")
+"""
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def put(tools: Path, *names: str) -> None:
+    for name in names:
+        (tools / name).write_text(TOOL)
+        (tools / name).chmod((tools / name).stat().st_mode | stat.S_IEXEC)
+
+
+def calls(tools: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (tools / "calls").read_text().splitlines()]
+
+
+def image(*arguments: str) -> Result:
+    return CliRunner().invoke(verb, arguments)
+
+
+def test_no_tool_at_all_is_told_with_the_three_that_would_do(tools: Path) -> None:
+    with pytest.raises(MissingDependencyError, match="neither docker nor podman nor buildah"):
+        find_builder(None, print)
+    with pytest.raises(MissingDependencyError, match="podman is not on this machine"):
+        find_builder("podman", print)
+
+
+def test_docker_without_its_daemon_makes_room_for_another_tool(tools: Path) -> None:
+    put(tools, "docker", "buildah")
+    assert find_builder(None, print).name == "docker"
+    (tools / "calls.down").touch()
+    assert find_builder(None, print).name == "buildah"
+    with pytest.raises(MissingDependencyError, match=r"daemon does not answer: Cannot connect.*\n.*podman or buildah"):
+        find_builder("docker", print)
+
+
+@pytest.mark.skipif(shutil.which("docker") is None, reason="docker is not installed")
+def test_real_docker_client_without_a_daemon_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    with pytest.raises(MissingDependencyError, match="docker is here, but its daemon does not answer"):
+        find_builder("docker", print)
+    with pytest.raises(MissingDependencyError, match="docker is here, but its daemon does not answer"):
+        Builder("docker", lambda _: None).push(REFERENCE)
+
+
+@pytest.mark.parametrize("tool", ["docker", "podman", "buildah"])
+def test_each_tool_builds_and_pushes_and_the_line_for_the_config_is_printed(tools: Path, tool: str) -> None:
+    put(tools, tool)
+    done = image("--name", "registry.example/team/headrace", "--push", "--builder", tool, "--gpu")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout == f"kubeflow.image: registry.example/team/headrace@{DIGEST}\n"
+    build = next(call for call in calls(tools) if call[1] == "build")
+    reference = build[build.index("-t") + 1]
+    assert build[build.index("--platform") + 1] == "linux/amd64"
+    assert "VARIANT=gpu" in build
+    assert f"CONTENT={reference.rpartition(':')[2]}" in build
+    assert reference in next(call for call in calls(tools) if call[1] == "push")
+
+
+def test_image_that_is_in_its_registry_is_not_built_again(tools: Path) -> None:
+    put(tools, "docker")
+    (tools / "calls.pushed").touch()
+    done = image("--name", "registry.example/team/headrace", "--push")
+    assert done.stdout == f"kubeflow.image: registry.example/team/headrace@{DIGEST}\n"
+    assert "is in its registry already" in done.stderr
+    assert not [call for call in calls(tools) if call[1] in ("build", "push")]
+    assert image("--name", "registry.example/team/headrace", "--push", "--tag", "1").exit_code == 0
+    assert [call[1] for call in calls(tools)][-2:] == ["build", "push"]  # a tag of one's own tells nothing
+
+
+def test_push_needs_a_registry(tools: Path) -> None:
+    done = image("--push")
+    assert done.exit_code == 2
+    assert "--push needs --name with a registry" in done.stderr
+
+
+REAL = {
+    "podman, not logged in": (
+        "Error: trying to reuse blob sha256:7f06 at destination: checking whether a blob sha256:7f06 exists in "
+        "registry.example/team/headrace: unauthorized: authentication required",
+        ServerError,
+        "registry.example does not let podman push .*\n  `podman login registry.example`",
+    ),
+    "docker, no right to push": (
+        "denied: requested access to the resource is denied",
+        ServerError,
+        "does not let docker push",
+    ),
+    "docker, not logged in": ("no basic auth credentials", ServerError, "`docker login registry.example`"),
+    "disk full": (
+        "write /opt/venv/lib/libtensorflow_cc.so.2: no space left on device",
+        RunError,
+        "the disk is full: .*\n  `docker system prune`",
+    ),
+    "registry is away": (
+        'Get "https://registry.example/v2/": dial tcp: lookup registry.example: no such host',
+        ServerError,
+        "registry.example cannot be reached: .*no such host",
+    ),
+    "anything else": ("the sky has fallen", RunError, "docker push failed:\n  Pushing\n  the sky has fallen"),
+}
+
+
+@pytest.mark.parametrize("case", REAL)
+def test_failure_of_a_tool_is_told_with_the_way_out(case: str) -> None:
+    line, kind, told = REAL[case]
+    tool = "podman" if case.startswith("podman") else "docker"
+    error: HeadraceError = fault(tool, "push", REFERENCE, ["Pushing", line])
+    assert type(error) is kind
+    with pytest.raises(kind, match=told):
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("reference", "host"),
+    [
+        ("headrace:1", "docker.io"),
+        ("team/headrace:1", "docker.io"),
+        ("localhost/headrace", "localhost"),
+        ("localhost:5000/headrace:1", "localhost:5000"),
+        ("eu.registry.example/a/b/headrace@sha256:00", "eu.registry.example"),
+    ],
+)
+def test_host_is_read_off_a_name_as_the_tools_do(reference: str, host: str) -> None:
+    assert registry(reference) == host

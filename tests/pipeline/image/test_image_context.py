@@ -1,0 +1,95 @@
+"""What goes into the image, and the tag that is made of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from configs.errors import RunError
+from pipeline.image import context
+from pipeline.image.context import CODE, content_tag, stage
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    (folder / "shop").mkdir(parents=True)
+    (folder / "shop" / "features.py").write_text("def speed(raw):\n    return raw\n")
+    (folder / "shop" / "cities.txt").write_text("Bern\n")
+    return folder
+
+
+def staged(folder: Path, code: Path | None = None) -> Path:
+    folder.mkdir()
+    stage(folder, code)
+    return folder
+
+
+def test_context_has_what_the_dockerfile_copies_and_nothing_else(tmp_path: Path) -> None:
+    folder = staged(tmp_path / "context")
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    copied = {word for line in re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile, re.M) for word in line.split()}
+    for path in copied:
+        assert (folder / path).exists(), path
+    tops = {Path(path).parts[0] for path in copied} | {"Dockerfile", ".dockerignore"}
+    assert {path.name for path in folder.iterdir()} == tops
+    assert not list(folder.rglob("__pycache__"))
+
+
+def test_dockerignore_lets_in_the_same(tmp_path: Path) -> None:
+    allowed = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(), re.M)
+    assert {*allowed, "Dockerfile", ".dockerignore"} == {*context.PARTS}
+
+
+def test_same_code_gives_the_same_tag_and_an_edit_another(tmp_path: Path, code: Path) -> None:
+    first = content_tag(staged(tmp_path / "1", code), "cpu")
+    for file in code.rglob("*"):
+        os.utime(file, (0, 0))
+    (code / "__pycache__").mkdir()
+    (code / "__pycache__" / "x.pyc").write_bytes(b"x")
+    assert content_tag(staged(tmp_path / "2", code), "cpu") == first
+    assert content_tag(tmp_path / "2", "gpu") != first
+    (code / "shop" / "features.py").write_text("def speed(raw):\n    return raw * 2\n")
+    assert content_tag(staged(tmp_path / "3", code), "cpu") != first
+    assert content_tag(staged(tmp_path / "4"), "cpu") != first
+
+
+def test_users_modules_and_their_files_go_along_but_not_what_runs_make(tmp_path: Path, code: Path) -> None:
+    for junk in (".git/config", ".env", "runs/x/y.py", "serving/1/saved_model.pb", "env/pyvenv.cfg", "env/lib/z.py"):
+        (code / junk).parent.mkdir(parents=True, exist_ok=True)
+        (code / junk).write_text("x")
+    inside = staged(tmp_path / "context", code) / CODE
+    found = {str(path.relative_to(inside)) for path in inside.rglob("*") if path.is_file()}
+    assert found == {"README.md", "shop/features.py", "shop/cities.txt"}
+
+
+def test_folder_without_modules_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunError, match="no Python module in it"):
+        staged(tmp_path / "context", tmp_path / "empty")
+
+
+def test_data_among_the_code_is_refused_by_name(tmp_path: Path, code: Path) -> None:
+    with (code / "trips.csv").open("wb") as file:
+        file.truncate(context.MOST + 1)
+    with pytest.raises(RunError, match=r"100 MB go into an image; the largest file is trips\.csv"):
+        staged(tmp_path / "context", code)
+
+
+def test_credential_among_the_code_is_refused_without_being_told(tmp_path: Path, code: Path) -> None:
+    key = "AKIA" + "A1B2C3D4E5F6G7H8"
+    (code / "shop" / "store.py").write_text(f"KEY = '{key}'\n")
+    with pytest.raises(RunError, match=r"store\.py: an access key of AWS stands in it") as error:
+        staged(tmp_path / "context", code)
+    assert key not in str(error.value)
+
+
+def test_installation_without_the_sources_says_where_to_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "PROJECT", tmp_path / "site-packages")
+    with pytest.raises(RunError, match=r"(?s)has no Dockerfile.*from a clone of the project"):
+        staged(tmp_path / "context")
