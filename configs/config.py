@@ -74,6 +74,11 @@ class PipelineConfig(Section):
         return "always" if self.schedule is None else self.schedule.retrain
 
     @property
+    def drift_limits(self) -> str:
+        """What counts as drift, as JSON."""
+        return "" if self.schedule is None else self.schedule.drift.model_dump_json()
+
+    @property
     def push_directory(self) -> str | None:
         """Where a blessed model is pushed, with the pipeline's name in its place; None: nowhere."""
         return self.deploy.push and self.deploy.push.replace("{name}", self.pipeline.name)

@@ -95,13 +95,19 @@ def _spans(config: PipelineConfig, folders: Folders, data: str) -> base_node.Bas
     """What there is to read, and where the config asks for it whether there is anything new."""
     if config.retrain == "always":
         return Spans(data=data)
-    look = LookForNew(data=data, retrain=config.retrain, work=work_digest(config), trained=str(folders.trained))
+    look = LookForNew(
+        data=data,
+        retrain=config.retrain,
+        limits=config.drift_limits,
+        work=work_digest(config),
+        trained=str(folders.trained),
+    )
     return look.with_id("Spans")
 
 
 def _drift(config: PipelineConfig, folders: Folders, data: list[base_node.BaseNode]) -> list[base_node.BaseNode]:
     """What looks whether the data drifted, where the config trains only then."""
-    if config.retrain != "drift" or config.schedule is None:
+    if config.retrain != "drift":
         return []
     spans, example_gen, statistics_gen, schema_gen, _, gate = data
     drift = Drift(
@@ -110,7 +116,7 @@ def _drift(config: PipelineConfig, folders: Folders, data: list[base_node.BaseNo
         schema=schema_gen.outputs["schema"],
         spans=spans.outputs["spans"],
         found=spans.outputs["go"],
-        limits=config.schedule.drift.model_dump_json(),
+        limits=config.drift_limits,
         columns=json.dumps(sorted({config.label.key, *_columns(config)})),
         trained=str(folders.trained),
         store=str(folders.spans),

@@ -13,7 +13,7 @@ from tfx.types import standard_artifacts
 
 from components.example_gen.find import find_spans
 from components.example_gen.manifest import Manifest
-from components.trigger.look import decide
+from components.trigger.look import NO, decide
 from components.trigger.trained import Trained, TrainedOn
 from configs.data import DataConfig
 from configs.schedule import DriftConfig
@@ -26,15 +26,16 @@ def LookForNew(  # noqa: N802, PLR0913, PLR0917
     why: OutputArtifact[standard_artifacts.String],
     data: Parameter[str],
     retrain: Parameter[str],
+    limits: Parameter[str],
     work: Parameter[str],
     trained: Parameter[str],
 ) -> None:
     """Spans that also looks whether there is anything new.
 
-    data: DataConfig as JSON; trained: path of `trained.json`.
+    data, limits: DataConfig and DriftConfig as JSON; trained: path of `trained.json`.
     """
     manifest = find_spans(DataConfig.model_validate_json(data))
-    decision = decide(manifest, Trained.read(Path(trained)), work, retrain)
+    decision = decide(manifest, Trained.read(Path(trained)), work, retrain, limits)
     print(decision.why, flush=True)
     spans.value, go.value, why.value = manifest.to_json(), decision.go, decision.why
 
@@ -63,13 +64,13 @@ def Drift(  # noqa: N802, PLR0913, PLR0917
     if found.value != "if-drifted":
         go.value, why.value = "yes", "not asked for"
         return
-    name = Manifest.from_json(spans.value).spans[-1].name
+    manifest, known = Manifest.from_json(spans.value), Trained.read(Path(trained))
     decision = drift(
-        name=name,
+        name=manifest.spans[-1].name,
         examples=examples,
         statistics=statistics,
         schema=schema,
-        trained=Trained.read(Path(trained)),
+        trained=known,
         limits=DriftConfig.model_validate_json(limits),
         columns=json.loads(columns),
         store=store,
@@ -77,6 +78,8 @@ def Drift(  # noqa: N802, PLR0913, PLR0917
     )
     print(decision.why, flush=True)
     go.value, why.value = decision.go, decision.why
+    if decision.go == NO:
+        known.with_passed(manifest.fingerprint, limits).write(Path(trained))
 
 
 @component

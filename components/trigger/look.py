@@ -26,8 +26,10 @@ class Decision:
     why: str
 
 
-def decide(manifest: Manifest, trained: Trained, work: str, retrain: Retrain) -> Decision:
-    """retrain: as in `schedule:`; work: a digest of the settings and the code as they are now."""
+def decide(manifest: Manifest, trained: Trained, work: str, retrain: Retrain, limits: str = "") -> Decision:
+    """retrain: as in `schedule:`; work: a digest of the settings and the code as they are now; limits: DriftConfig as
+    JSON.
+    """
     last = trained.judged
     if retrain == "always":
         return Decision("yes", "asked for")
@@ -35,12 +37,24 @@ def decide(manifest: Manifest, trained: Trained, work: str, retrain: Retrain) ->
         return Decision("yes", "no model was judged yet")
     if last.work != work:
         return Decision("yes", "settings or code changed since the last model")
-    if last.fingerprint == manifest.fingerprint:
-        return Decision("no", f"nothing new: the last model learned from the same data{_named(last.spans)}")
+    known = _known(manifest, trained, last, limits if retrain == "drift" else None)
+    if known:
+        return Decision("no", f"nothing new: {known}")
     what = _new(manifest, last)
     if retrain == "drift" and trained.blessed is not None:
         return Decision("if-drifted", f"{what}; whether it drifted is to be seen")
     return Decision("yes", what if trained.blessed is not None else f"{what}, and no model is blessed yet")
+
+
+def _known(manifest: Manifest, trained: Trained, last: TrainedOn, limits: str | None) -> str:
+    """What became of the same data before; "" if it is new."""
+    newest = manifest.spans[-1].name
+    up_to = f", up to {newest}" if newest else ""
+    if last.fingerprint == manifest.fingerprint:
+        return f"the last model learned from the same data{up_to}"
+    if trained.passed == (manifest.fingerprint, limits):
+        return f"the same data did not drift before{up_to}"
+    return ""
 
 
 def _new(manifest: Manifest, last: TrainedOn) -> str:
@@ -51,9 +65,3 @@ def _new(manifest: Manifest, last: TrainedOn) -> str:
     if [name for name in last.spans if name not in names]:
         return f"other data: {names[0]} to {names[-1]}" if names[-1] else "other data"
     return "the data changed"
-
-
-def _named(spans: tuple[str, ...]) -> str:
-    if not spans or not spans[-1]:
-        return ""
-    return f", up to {spans[-1]}"

@@ -30,12 +30,15 @@ class TrainedOn(BaseModel):
 
 
 class Trained(BaseModel):
-    """judged: the last model that came to a judgement, whatever it was; blessed: the last that was blessed."""
+    """judged: the last model that came to a judgement, whatever it was; blessed: the last that was blessed; passed: the
+    fingerprint of data that came after it and did not drift, with the limits that it was held against.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     judged: TrainedOn | None = None
     blessed: TrainedOn | None = None
+    passed: tuple[str, str] | None = None
 
     @classmethod
     def read(cls, path: Path) -> Trained:
@@ -63,11 +66,15 @@ class Trained(BaseModel):
         """After a further training."""
         return Trained(judged=data, blessed=data if blessed else self.blessed)
 
+    def with_passed(self, fingerprint: str, limits: str) -> Trained:
+        """After data that did not drift. limits: DriftConfig as JSON."""
+        return self.model_copy(update={"passed": (fingerprint, limits)})
+
     def _spelled(self, change: Callable[[str], str]) -> Trained:
         def changed(data: TrainedOn | None) -> TrainedOn | None:
             return None if data is None else data.model_copy(update={"statistics": change(data.statistics)})
 
-        return Trained(judged=changed(self.judged), blessed=changed(self.blessed))
+        return self.model_copy(update={"judged": changed(self.judged), "blessed": changed(self.blessed)})
 
 
 def _inside(folder: Path, uri: str) -> str:

@@ -55,6 +55,8 @@ def _explained(node: NodeRecord, run: Run, earlier: list[Run], folders: Folders)
     parts = KeyParts.read(run.folder, node.id)
     if node.status in (Status.SKIPPED, Status.WAITING):
         return Explained(node.id, "not run", reasons=[_why_skipped(run)])
+    if parts is None and run.record.ended is not None:
+        return Explained(node.id, "always runs", reasons=[run.record.ended])
     if parts is None:
         return Explained(node.id, "unknown", reasons=["the run kept nothing of its keys: it is of an earlier version"])
     if node.status is Status.CACHED:

@@ -1,7 +1,7 @@
 """What the next local run would reuse, and what it would run, without running it.
 
 The components that look at the world outside (what is there to read, which model is blessed) do look, into a folder
-that is removed afterwards; only so is it known what follows from them. RecordBlessing, which writes, does not.
+that is removed afterwards; only so is it known what follows from them. Those that write something down do not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tfx.types import artifact_utils
 from tfx.types.value_artifact import ValueArtifact
 
 from components.baseline import RecordBlessing
-from components.trigger.component import RecordTraining
+from components.trigger.component import Drift, RecordTraining
+from components.trigger.look import GO, NO, WHY
 from configs.config import PipelineConfig
 from pipeline.build import create_pipeline
 from pipeline.cache.explain import LOOKS, SAME, Explained, Explanation, run_of, why
@@ -31,7 +32,7 @@ from pipeline.local.metadata import Metadata
 from pipeline.local.wire import Stored
 from pipeline.plan import Node, plan
 
-WRITES = frozenset({RecordBlessing.EXECUTOR_SPEC.executor_class, RecordTraining.EXECUTOR_SPEC.executor_class})
+WRITES = frozenset(one.EXECUTOR_SPEC.executor_class for one in (RecordBlessing, RecordTraining, Drift))
 Known = dict[str, Stored]
 
 
@@ -49,7 +50,9 @@ def foresee(config: PipelineConfig) -> Explanation:
 
 
 class _Foresight:
-    """The nodes in order; `_outputs` has those of the nodes that would give what is known already."""
+    """The nodes in order. `_outputs`: of those that would give what is known already; `_stopped`: those that find no
+    reason to go on, and what follows them, with why.
+    """
 
     def __init__(  # noqa: PLR0913, PLR0917
         self,
@@ -63,11 +66,16 @@ class _Foresight:
         self._config, self._folders, self._nodes = config, folders, nodes
         self._earlier, self._metadata, self._scratch = earlier, metadata, scratch
         self._outputs: dict[str, Known] = {}
+        self._stopped: dict[str, str] = {}
 
     def told(self) -> Explanation:
         return Explanation(self._config.pipeline.name, "", [self._node(node) for node in self._nodes.values()])
 
     def _node(self, node: Node) -> Explained:
+        stopped = next((self._stopped[id_] for id_ in node.upstream if id_ in self._stopped), None)
+        if stopped is not None:
+            self._stopped[node.id] = stopped
+            return Explained(node.id, "not run", reasons=[stopped])
         unknown = sorted({producer for ((producer, _),) in node.inputs.values() if producer not in self._outputs})
         if not node.cacheable:
             return self._look(node) if not unknown else Explained(node.id, "always runs", reasons=[LOOKS])
@@ -93,7 +101,7 @@ class _Foresight:
 
     def _look(self, node: Node) -> Explained:
         if node.executor in WRITES:
-            return Explained(node.id, "always runs", reasons=["it writes down what came of the run"])
+            return Explained(node.id, "always runs", reasons=["it writes down what it finds, so it is not asked"])
         folder = self._scratch / node.id
         uris = {
             key: str(folder / key / "value") if issubclass(type_, ValueArtifact) else str(folder / key)
@@ -106,6 +114,8 @@ class _Foresight:
         self._outputs[node.id] = {
             key: Stored(artifact.mlmd_artifact, artifact.artifact_type) for key, (artifact,) in made.items()
         }
+        if node.decides and _text(self._outputs[node.id][GO]) == NO:
+            self._stopped[node.id] = _text(self._outputs[node.id][WHY])
         return Explained(node.id, "always runs", reasons=[LOOKS])
 
     def _parts(self, node: Node) -> KeyParts:
@@ -123,6 +133,10 @@ class _Foresight:
         if self._nodes[producer].cacheable or not Path(uri).is_relative_to(self._scratch / producer):
             return uri
         return digest_path(Path(uri))
+
+
+def _text(stored: Stored) -> str:
+    return Path(stored.uri).read_text(encoding="utf-8")
 
 
 def _artifact(stored: Stored) -> Any:

@@ -33,7 +33,7 @@ def look(invocation: Mapping[str, Any], told: Mapping[str, Any], root: str) -> N
     if remote is not None and not places.mount:
         open_store(invocation["store"]).get(remote, trained)
     manifest = find_spans(DataConfig.model_validate_json(properties["data"]))
-    decision = decide(manifest, Trained.read(trained), properties["work"], properties["retrain"])
+    decision = decide(manifest, Trained.read(trained), properties["work"], properties["retrain"], properties["limits"])
     print(decision.why)
     texts = {"spans": manifest.to_json(), GO: decision.go, WHY: decision.why}
     _write(texts, record, told["outputs"]["outputFile"], Places(root))

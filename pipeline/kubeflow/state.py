@@ -32,7 +32,7 @@ def present(properties: Mapping[str, Any], places: Places, store: Store) -> Iter
         if "registry" in properties:
             stack.enter_context(_registry(Path(properties["registry"]), places, store))
         if "trained" in properties:
-            stack.enter_context(_trained(Path(properties["trained"]), "limits" in properties, places, store))
+            stack.enter_context(_trained(Path(properties["trained"]), "columns" in properties, places, store))
         if "push_destination" in properties:
             told = json.loads(properties["push_destination"])
             stack.enter_context(_pushed(Path(told["filesystem"]["base_directory"]), places, store))

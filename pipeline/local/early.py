@@ -16,7 +16,8 @@ def nothing_new(config: PipelineConfig, folders: Folders) -> str | None:
     if config.retrain == "always" or not folders.trained.exists():
         return None
     try:
-        decision = decide(find_spans(config.data), Trained.read(folders.trained), work_digest(config), config.retrain)
+        found, trained = find_spans(config.data), Trained.read(folders.trained)
+        decision = decide(found, trained, work_digest(config), config.retrain, config.drift_limits)
     except HeadraceError:
         return None
     return decision.why if decision.go == NO else None

@@ -55,6 +55,17 @@ def test_reason_to_train(  # noqa: PLR0917
     assert pd.Series([found.why]).str.match(why).all(), found.why
 
 
+def test_data_that_did_not_drift_is_no_reason_a_second_time_under_the_same_limits() -> None:
+    now = manifest("b", "c")
+    passed = BLESSED.with_passed(now.fingerprint, "limits")
+    found = decide(now, passed, "w", "drift", "limits")
+    assert (found.go, found.why) == ("no", "nothing new: the same data did not drift before, up to c")
+    assert decide(now, passed, "w", "drift", "others").go == "if-drifted"
+    assert decide(manifest("c", "d"), passed, "w", "drift", "limits").go == "if-drifted"
+    assert decide(now, passed, "w", "new_span", "limits").go == "yes"
+    assert passed.with_judged(LAST, blessed=False).passed is None
+
+
 def test_what_was_trained_on_moves_with_the_pipelines_folder_and_a_damaged_file_says_what_to_do(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     data = LAST.model_copy(update={"statistics": str(here / "artifacts" / "7")})

@@ -6,10 +6,11 @@ Its driver looks at the condition, and tells the time that a run was scheduled f
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,6 @@ kubeflow:
   server: {endpoint: "%s", experiment: Default}
 """
 DAYS = ("2025-12-31", "2026-01-01", "2026-01-02")
-MADE_ON = "2026-01-02"
-"""The day on which every workflow is made, as kfp_argo has it."""
 
 
 @dataclass
@@ -90,8 +89,7 @@ def nights(
     done = headrace(ROOT, "compile", str(config), "-o", str(file))
     assert done.code == 0, done.out + done.err
     told = Nights(config)
-    run = _runner(server, file, folder, kfp_binary, bucket, days)
-    with run as start:
+    with cluster(server, kfp_binary, bucket, folder) as start:
         told.nights["first"] = start(run_date="scheduled")
         _write_down(told, bucket)
         told.nights["nothing"] = start(run_date="scheduled")
@@ -100,74 +98,48 @@ def nights(
         yield told
 
 
-class _runner:  # noqa: N801
-    """Starts runs, and follows each to its end."""
+@contextlib.contextmanager
+def cluster(server: Server, binary: Path, bucket: Bucket, folder: Path) -> Iterator[Callable[..., Night]]:  # noqa: F811
+    """What stands for a cluster; gives a function that runs the pipeline to its end, with parameters."""
+    programs = Programs(build_command(binary, "driver"), build_command(binary, "launcher-v2"))
+    launcher = {"defaultPipelineRoot": PIPELINE_ROOT, "providers": PROVIDERS % (bucket.server[7:], SECRET)}
+    objects = {"secrets": {SECRET: KEYS}, "configmaps": {"kfp-launcher": launcher}}
+    database = folder / "metadata.sqlite"
+    program = (sys.executable, str(Path(__file__).with_name("kfp_metadata.py")), str(database))
+    metadata = started(folder / "metadata.log", *program)
+    with metadata as address, Kubernetes(folder, objects, [binary.parent, folder / "days"]) as kubernetes:
+        client, version = upload(server, folder / "pipeline.yaml")
+        experiment = client.create_experiment("Default").experiment_id
 
-    def __init__(self, server: Server, file: Path, folder: Path, binary: Path, bucket: Bucket, days: Path) -> None:  # noqa: F811, PLR0917
-        self._server, self._file, self._folder, self._binary, self._bucket, self._days = (
-            server,
-            file,
-            folder,
-            binary,
-            bucket,
-            days,
-        )
-        self._programs = Programs(build_command(binary, "driver"), build_command(binary, "launcher-v2"))
+        def start(**parameters: str) -> Night:
+            number = len(client.list_runs(experiment_id=experiment).runs or [])
+            given = {"params": parameters, "pipeline_root": PIPELINE_ROOT, **version}
+            run = client.run_pipeline(experiment, f"{number} {'-'.join(parameters.values())}", **given)
+            argo = Argo(server.workflow(run.run_id), kubernetes, programs, services(server, address))
+            argo.run()
+            report(server, run.run_id, argo, number)
+            return Night(run, ended_tasks(database, run.run_id), set(argo.pods))
 
-    def __enter__(self) -> Any:
-        import contextlib
+        yield start
 
-        self._stack = contextlib.ExitStack()
-        launcher = {
-            "defaultPipelineRoot": PIPELINE_ROOT,
-            "providers": PROVIDERS % (self._bucket.server[7:], SECRET),
-        }
-        objects = {"secrets": {SECRET: KEYS}, "configmaps": {"kfp-launcher": launcher}}
-        self._database = self._folder / "metadata.sqlite"
-        program = (sys.executable, str(Path(__file__).with_name("kfp_metadata.py")), str(self._database))
-        self._metadata = self._stack.enter_context(started(self._folder / "metadata.log", *program))
-        self._kubernetes = self._stack.enter_context(
-            Kubernetes(self._folder, objects, [self._binary.parent, self._days])
-        )
-        self._chosen = self._upload()
-        return self._start
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+def upload(server: Server, file: Path) -> tuple[Any, dict[str, str]]:
+    """The client and the version: of the tasks under the condition, ExampleGen alone."""
+    from kfp.client import Client
 
-    def _upload(self) -> dict[str, str]:
-        documents = list(yaml.safe_load_all(self._file.read_text()))
-        tasks = documents[0]["components"]["comp-condition-1"]["dag"]["tasks"]
-        kept = {"example-gen": tasks["example-gen"]}
-        documents[0]["components"]["comp-condition-1"]["dag"]["tasks"] = kept
-        used = {one["componentRef"]["name"] for one in (*kept.values(), *documents[0]["root"]["dag"]["tasks"].values())}
-        documents[0]["components"] = {name: one for name, one in documents[0]["components"].items() if name in used}
-        self._file.write_text(yaml.safe_dump_all(documents))
-        from kfp.client import Client
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            self._client = Client(host=self._server.url)
-        pipeline = self._client.upload_pipeline(str(self._file), pipeline_name="nightly")
-        version = self._client.list_pipeline_versions(pipeline.pipeline_id).pipeline_versions[0]
-        return {"pipeline_id": pipeline.pipeline_id, "version_id": version.pipeline_version_id}
-
-    def _start(self, **parameters: str) -> Night:
-        experiment = self._client.create_experiment("Default").experiment_id
-        name = "-".join(parameters.values())
-        number = len(self._client.list_runs(experiment_id=experiment).runs or [])
-        run = self._client.run_pipeline(
-            experiment, f"{number} {name}", **self._chosen, params=parameters, pipeline_root=PIPELINE_ROOT
-        )
-        workflow = self._server.workflow(run.run_id)
-        argo = Argo(workflow, self._kubernetes, self._programs, services(self._server, self._metadata_address))
-        argo.run()
-        report(self._server, run.run_id, argo, number)
-        return Night(run, ended_tasks(self._database, run.run_id), set(argo.pods))
-
-    @property
-    def _metadata_address(self) -> str:
-        return self._metadata
+    first, *more = yaml.safe_load_all(file.read_text())
+    group = first["components"]["comp-condition-1"]["dag"]
+    group["tasks"] = {"example-gen": group["tasks"]["example-gen"]}
+    tasks = (*group["tasks"].values(), *first["root"]["dag"]["tasks"].values())
+    used = {task["componentRef"]["name"] for task in tasks}
+    first["components"] = {name: one for name, one in first["components"].items() if name in used}
+    file.write_text(yaml.safe_dump_all([first, *more]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of the client, about servers before 2.0
+        client = Client(host=server.url)
+    pipeline = client.upload_pipeline(str(file), pipeline_name="nightly")
+    version = client.list_pipeline_versions(pipeline.pipeline_id).pipeline_versions[0]
+    return client, {"pipeline_id": pipeline.pipeline_id, "version_id": version.pipeline_version_id}
 
 
 def report(server: Server, run_id: str, argo: Argo, number: int) -> None:
@@ -214,6 +186,7 @@ def _write_down(told: Nights, bucket: Bucket) -> None:  # noqa: F811
 
 
 def test_first_run_goes_on_with_the_day_that_it_was_scheduled_for_less_the_delay(nights: Nights) -> None:
+    """Of a run that no schedule made, that is the day on which it was made: 2026-01-02, as kfp_argo has it."""
     assert nights.spans("first") == ["2025-12-31", "2026-01-01"]
     assert nights.text("first", "go") == "yes"
     assert "example-gen" in nights.nights["first"].tasks
@@ -242,3 +215,14 @@ def test_explain_cache_names_the_new_span_from_what_the_server_tells(nights: Nig
     assert told["Spans"]["result"] == "always runs"
     assert told["ExampleGen"]["run"] == nights.nights["first"].run.display_name
     assert told["ExampleGen"]["reasons"] == ["input spans from Spans: new: 2026-01-02; no longer read: 2025-12-31"]
+
+
+def test_schedule_and_backfill_give_their_runs_the_day_and_the_word(server: Server, nights: Nights) -> None:
+    assert headrace(ROOT, "schedule", str(nights.config)).code == 0
+    (schedule,) = server.get("/apis/v2beta1/recurringruns")["recurringRuns"]
+    assert schedule["runtime_config"]["parameters"] == {"run_date": "scheduled"}
+    done = headrace(ROOT, "backfill", str(nights.config), "--from", "2025-12-31", "--to", "2025-12-31")
+    assert done.code == 0, done.err
+    runs = server.get("/apis/v2beta1/runs?page_size=100")["runs"]
+    (run,) = [one for one in runs if one["display_name"] == "nightly-span-2025-12-31"]
+    assert run["runtime_config"]["parameters"] == {"spans": "2025-12-31", "retrain": "always"}

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from command import Finished, headrace
 
+from configs.loader import load
+from pipeline.cache.foresee import foresee
+
 pytestmark = pytest.mark.slow
 
 CONFIG = """\
@@ -113,9 +116,19 @@ def test_explain_cache_names_the_new_span_and_what_followed(nights: Nights) -> N
     assert told["Transform"]["reasons"][0].startswith("input examples from ExampleGen: of run ")
 
 
-def test_explain_cache_before_a_run_tells_what_it_would_reuse(nights: Nights) -> None:
-    done = headrace(nights.folder, "explain-cache", "nightly.yaml", "--next", "--set", "train.epochs=2")
-    lines = {line.split()[0]: line for line in reversed(done.lines[1:])}
-    assert "would be reused" in lines["Transform"]
-    assert "setting train.epochs: 1 → 2" in lines["Trainer"]
-    assert "Trainer would run" in lines["Evaluator"]
+def test_explain_cache_before_a_run_tells_that_there_is_nothing_to_run_for(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(nights.folder)
+    told = foresee(load("nightly.yaml")).components
+    assert [one.result for one in told] == ["always runs", *["not run"] * (len(told) - 1)]
+    assert told[1].reasons == ["nothing new: the last model learned from the same data, up to 2026-11-04"]
+
+
+def test_explain_cache_before_a_run_tells_what_it_would_reuse(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(nights.folder)
+    told = {one.component: one for one in foresee(load("nightly.yaml", None, ["train.epochs=2"])).components}
+    assert told["Transform"].result == "would be reused"
+    assert told["Transform"].run == nights["drifted"].run.run_id
+    assert told["Trainer"].reasons == ["setting train.epochs: 1 → 2"]
+    assert told["Evaluator"].reasons == ["Baseline, Trainer would run, and give it new inputs"]

@@ -212,7 +212,7 @@ def test_pods_that_look_at_what_was_trained_on_have_it_the_stores_keys_and_for_d
     with present(properties, places, store):
         assert Trained.read(home / "trained.json").blessed == data
         assert not (home / "run").exists()
-    with present({**properties, "limits": "{}"}, places, store):
+    with present({**properties, "columns": "[]"}, places, store):
         assert (home / "run/statistics/Split-train/FeatureStats.pb").read_text() == "sums"
         Trained().with_judged(data, blessed=False).write(home / "trained.json")
     assert Trained.read(there / "trained.json").blessed is None
