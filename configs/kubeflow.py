@@ -125,8 +125,8 @@ class SharedVolume(Section):
 
 
 class ObjectStore(Section):
-    """How pods reach the object store themselves: for `blessed.json`, the baseline and pushed models. (The artifacts
-    are copied by Kubeflow.)
+    """How pods reach the object store themselves: for `blessed.json`, the baseline, pushed models and checkpoints. (The
+    artifacts are copied by Kubeflow.)
     """
 
     endpoint: Name | None = None

@@ -88,12 +88,15 @@ class Pod:
 
 
 class Kubernetes:
-    """`objects`: kind (in plural) to name to data. `shared`: folders that every pod sees."""
+    """`objects`: kind (in plural) to name to data. `shared`: folders that every pod sees. `asked`: the kinds and names
+    that pods have read.
+    """
 
     def __init__(
         self, folder: Path, objects: Mapping[str, Mapping[str, Mapping[str, str]]], shared: Sequence[Path] = ()
     ) -> None:
         self._folder, self._objects = folder, objects
+        self.asked: set[tuple[str, str]] = set()
         self._shared = [ROOT, Path(sys.prefix), Path(sys.base_prefix), *shared]
         self._certificate, key = _certificate(folder)
         kubernetes = self
@@ -148,6 +151,7 @@ class Kubernetes:
 
     def _answer(self, path: str) -> tuple[int, Any]:
         *_, namespace, kind, name = path.partition("?")[0].split("/")
+        self.asked.add((kind, name))
         data = self._objects.get(kind, {}).get(name) if namespace == NAMESPACE else None
         if data is None:
             status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}

@@ -6,6 +6,7 @@ their own `/minio` (kfp_kubernetes), ML Metadata's own store behind gRPC (kfp_me
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from command import ROOT, headrace
-from kfp_argo import Argo, Programs
+from kfp_argo import Argo, Programs, ReachedError
 from kfp_kubernetes import Kubernetes, pods_work
 from kfp_metadata import ended_tasks
 from kfp_server import Server, build_command, started
@@ -28,6 +30,7 @@ from pipeline.local.record import RunRecord
 pytestmark = pytest.mark.slow
 
 TAXI = ROOT / "configs" / "taxi.yaml"
+TRIPS = ROOT / "tests" / "pipeline" / "kubeflow" / "golden" / "trips.yaml"
 BUCKET = "mlpipeline"
 PIPELINE_ROOT = f"minio://{BUCKET}/v2/artifacts"
 HOME = "v2/artifacts/chicago-taxi"
@@ -93,40 +96,67 @@ def bucket() -> Iterator[Bucket]:
     server.stop()
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """All that a run needs."""
+
+    server: Server
+    kubernetes: Kubernetes
+    programs: Programs
+    metadata: str
+    database: Path
+
+    def argo(self, workflow: Any, until: str = "") -> Argo:
+        """What runs a workflow."""
+        return Argo(workflow, self.kubernetes, self.programs, services(self.server, self.metadata), until)
+
+
 @pytest.fixture(scope="module")
-def story(
-    server: Server,
-    kfp_binary: Path,
-    bucket: Bucket,
-    new_folder: Callable[[str], Path],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Story:
+def cluster(
+    server: Server, kfp_binary: Path, bucket: Bucket, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
     if why := pods_work():
         pytest.skip(why)
     folder = tmp_path_factory.mktemp("cluster")
     programs = Programs(build_command(kfp_binary, "driver"), build_command(kfp_binary, "launcher-v2"))
-    store = (f"kubeflow.object_store.secret={SECRET}", f"kubeflow.object_store.endpoint={bucket.server}")
-    options = ("kubeflow.image=registry.example/headrace:1", *store)
-    file = folder / "pipeline.yaml"
-    given = [part for option in options for part in ("--set", option)]
-    done = headrace(ROOT, "compile", str(TAXI), *given, "-o", str(file))
-    assert done.code == 0, done.out + done.err
     launcher = {"defaultPipelineRoot": PIPELINE_ROOT, "providers": PROVIDERS % (bucket.server[7:], SECRET)}
     objects = {"secrets": {SECRET: KEYS}, "configmaps": {"kfp-launcher": launcher}}
     database = folder / "metadata.sqlite"
     program = (sys.executable, str(Path(__file__).with_name("kfp_metadata.py")), str(database))
-    metadata = started(folder / "metadata.log", *program)
-    with metadata as address, Kubernetes(folder, objects, [kfp_binary.parent]) as kubernetes:
-        runs, pods = [], []
-        for workflow in submitted(server, file, 2):
-            argo = Argo(workflow, kubernetes, programs, services(server, address))
-            argo.run()
-            runs.append(ended_tasks(database, workflow["metadata"]["labels"]["pipeline/runid"]))
-            pods.append(argo.pods)
+    with (
+        started(folder / "metadata.log", *program) as metadata,
+        Kubernetes(folder, objects, [kfp_binary.parent]) as kubernetes,
+    ):
+        yield Cluster(server, kubernetes, programs, metadata, database)
+
+
+@pytest.fixture(scope="module")
+def story(
+    cluster: Cluster, bucket: Bucket, new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Story:
+    store = (f"kubeflow.object_store.secret={SECRET}", f"kubeflow.object_store.endpoint={bucket.server}")
+    options = ("kubeflow.image=registry.example/headrace:1", *store)
+    file = compiled(tmp_path_factory.mktemp("compiled"), TAXI, *options)
+    runs, pods = [], []
+    for workflow in submitted(cluster.server, file, 2):
+        argo = cluster.argo(workflow)
+        argo.run()
+        runs.append(ended_tasks(cluster.database, workflow["metadata"]["labels"]["pipeline/runid"]))
+        pods.append(argo.pods)
     local = headrace(new_folder("local"), "run", str(TAXI))
     assert local.code == 0, local.out + local.err
     logs = {name: pod.log for name, pod in pods[0].items()}
-    return Story(local.run, runs[0], runs[1], logs, bucket.names(), bucket.copy(folder / "minio" / BUCKET), options)
+    files = bucket.copy(tmp_path_factory.mktemp("minio") / BUCKET)
+    return Story(local.run, runs[0], runs[1], logs, bucket.names(), files, options)
+
+
+def compiled(folder: Path, config: Path, *options: str, profile: str = "") -> Path:
+    """The file that a config is compiled to."""
+    file = folder / "pipeline.yaml"
+    given = [part for option in options for part in ("--set", option)] + (["--profile", profile] if profile else [])
+    done = headrace(ROOT, "compile", str(config), *given, "-o", str(file))
+    assert done.code == 0, done.out + done.err
+    return file
 
 
 def submitted(server: Server, file: Path, times: int) -> Iterator[Any]:
@@ -136,10 +166,10 @@ def submitted(server: Server, file: Path, times: int) -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of the client, about servers before 2.0
         client = Client(host=server.url)
-    pipeline = client.upload_pipeline(str(file), pipeline_name="taxi")
+    pipeline = client.upload_pipeline(str(file), pipeline_name=file.parent.name)
     version = client.list_pipeline_versions(pipeline.pipeline_id).pipeline_versions[0]
     chosen = {"pipeline_id": pipeline.pipeline_id, "version_id": version.pipeline_version_id}
-    experiment = client.create_experiment("launcher").experiment_id
+    experiment = client.create_experiment(file.parent.name).experiment_id
     for number in range(times):
         run = client.run_pipeline(experiment, f"run {number}", **chosen, pipeline_root=PIPELINE_ROOT)
         yield server.workflow(run.run_id)
@@ -191,3 +221,51 @@ def test_each_pods_log_is_stored_by_the_launcher(story: Story) -> None:
 
 def test_a_finished_training_leaves_no_checkpoints_in_the_store(story: Story) -> None:
     assert not [name for name in story.names if name.startswith(f"{HOME}/checkpoints/")]
+
+
+def test_the_account_of_runs_may_read_what_driver_and_launcher_read(story: Story, cluster: Cluster) -> None:
+    runner = (ROOT / "kubernetes" / "base" / "runner.yaml").read_text()
+    rules = next(one for one in yaml.safe_load_all(runner) if one["kind"] == "Role")["rules"]
+    asked = cluster.kubernetes.asked
+    assert {("configmaps", "kfp-launcher"), ("secrets", SECRET)} <= asked
+    assert story.first  # after the runs
+    for kind, name in asked:
+        allowed = (rule for rule in rules if kind in rule["resources"] and "get" in rule["verbs"])
+        assert any(name in rule.get("resourceNames", [name]) for rule in allowed), f"{kind}/{name}"
+
+
+def test_kubeflows_own_driver_gives_a_pod_every_setting(cluster: Cluster, tmp_path: Path) -> None:
+    asked = yaml.safe_load((TRIPS.with_name("trips.cluster.yaml")).read_text())["kubeflow"]
+    everything = json.dumps({**asked["defaults"], **asked["components"]["Trainer"]})
+    file = compiled(tmp_path, TRIPS, f"kubeflow.defaults={everything}", profile="cluster")
+    (workflow,) = submitted(cluster.server, file, 1)
+    with pytest.raises(ReachedError) as reached:
+        cluster.argo(workflow, until="spans").run()
+    patch, template = reached.value.patch, reached.value.template
+    (container,) = patch["containers"]
+    assert container["image"] == "registry.example/headrace-gpu:1"
+    assert container["resources"] == {
+        "limits": {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "2"},
+        "requests": {"cpu": "4", "memory": "2Gi"},
+    }
+    assert patch["nodeSelector"] == {"pool": "gpu"}
+    assert patch["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "spot", "operator": "Equal", "value": "yes", "effect": "NoExecute", "tolerationSeconds": 60},
+    ]
+    assert patch["imagePullSecrets"] == [{"name": "registry"}]
+    assert patch["activeDeadlineSeconds"] == 7200
+    variables = {one["name"]: one.get("value") or one["valueFrom"]["secretKeyRef"] for one in container["env"]}
+    password = {"name": "database", "key": "password", "optional": False}
+    assert variables["NCCL_DEBUG"] == "INFO"
+    assert variables["DB_PASSWORD"] == variables["DB_AGAIN"] == password
+    mounts = {one["mountPath"]: one for one in container["volumeMounts"]}
+    sources = {one["name"]: one for one in patch["volumes"]}
+    assert mounts["/data"]["subPath"] == "trips"
+    assert sources[mounts["/data"]["name"]]["persistentVolumeClaim"] == {"claimName": "data"}
+    assert sources[mounts["/headrace"]["name"]]["persistentVolumeClaim"] == {"claimName": "artifacts"}
+    assert sources[mounts["/certificates"]["name"]]["secret"] == {"secretName": "certificates", "optional": True}
+    assert sources[mounts["/dev/shm"]["name"]]["emptyDir"] == {"medium": "Memory", "sizeLimit": "4Gi"}
+    assert template["metadata"]["labels"]["team"] == "taxi"
+    wait = {"duration": "10", "factor": "1.5", "maxDuration": "300"}
+    assert template["retryStrategy"] == {"limit": "2", "backoff": wait}
