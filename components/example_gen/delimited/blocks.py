@@ -8,7 +8,15 @@ from functools import partial
 
 from components.example_gen.delimited.files import CHUNK, line_at, opened, read_fully
 from components.example_gen.delimited.lenient import cut_off_at, is_cut_off, opened_for
-from components.example_gen.delimited.quotes import Dialect, Runs, ends_inside, last_record_end, runs
+from components.example_gen.delimited.quotes import (
+    Dialect,
+    Runs,
+    ends_inside,
+    fields,
+    last_record_end,
+    record_ends,
+    runs,
+)
 from components.example_gen.skips import Skips
 from configs.errors import DataError
 
@@ -97,10 +105,13 @@ def chunks(
         yield offset, before[0], rest
 
 
-def check_closing(block: Block, found: Runs, dialect: Dialect, opened_before: int | None = None) -> None:
+def check_closing(
+    block: Block, found: Runs, dialect: Dialect, start: int | None = None, opened_before: int | None = None
+) -> None:
     """Raise DataError if a quoted field goes on after its closing quote.
 
-    found: the block's runs; opened_before: the offset of the quote before the block whose field it starts in.
+    found: the block's runs; start: where a record starts, no later than the block; None: where the block starts;
+    opened_before: the offset of the quote before the block whose field it starts in.
     """
     path, offset, text = block.path, block.offset, block.text
     bad = found.bad_close(text, dialect)
@@ -108,10 +119,11 @@ def check_closing(block: Block, found: Runs, dialect: Dialect, opened_before: in
         return
     closing, opening = int(found.ends[bad]), found.opened_at(bad)
     opened_at = offset + opening if opening is not None else opened_before
+    field = "a field" if opened_at is None else _field(path, offset if start is None else start, opened_at, dialect)
     after = text[closing : closing + 20].splitlines()[0].decode(errors="replace")
     place = line_at(path, offset + closing)
     raise DataError(
-        f"a quote ({dialect.quote}) opens a field here; the one that closes it, in line {place}, is followed by"
+        f"a quote ({dialect.quote}) opens {field} here; the one that closes it, in line {place}, is followed by"
         f" {after!r}, which is neither a delimiter nor the end of the line",
         file=path,
         line=place if opened_at is None else line_at(path, opened_at),
@@ -127,16 +139,28 @@ def unclosed(path: str, start: int, dialect: Dialect) -> DataError:
     inside, opening = False, start
     for offset, before, text in chunks(path, start, None, dialect, first=True):
         found = runs(text, dialect, inside=inside, before=before)
-        check_closing(Block(path, offset, text), found, dialect, opening)
+        check_closing(Block(path, offset, text), found, dialect, start, opening)
         opened_at = found.opened_at()
         opening = opening if opened_at is None else offset + opened_at
         inside = found.inside_at_end
     return DataError(
-        f"a quote ({dialect.quote}) opens here and never closes",
+        f"a quote ({dialect.quote}) opens {_field(path, start, opening, dialect)} here and never closes",
         file=path,
         line=line_at(path, opening),
         hint=_QUOTES,
     )
+
+
+def _field(path: str, start: int, opening: int, dialect: Dialect) -> str:
+    """Which field of its record the quote at `opening` opens, in words. A record starts at `start`, before it."""
+    record, inside = start, False
+    for offset, before, text in chunks(path, start, opening, dialect, first=True):
+        ends = record_ends(text, dialect, inside=inside, before=before)
+        record = offset + int(ends[-1]) if len(ends) else record
+        inside = ends_inside(text, dialect, inside=inside, before=before)
+    with opened(path) as stream:
+        stream.seek(record)
+        return f"field {fields(read_fully(stream, opening - record), dialect)}"
 
 
 def _next_size(segment: Segment, read: int) -> int:

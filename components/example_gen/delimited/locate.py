@@ -92,11 +92,11 @@ def _explained(error: pa.ArrowInvalid, path: str, line: int, how: Format, record
     if not fields:
         return DataError(f"the row cannot be read: {error}", file=path, line=line)
     expected, got = map(int, fields.groups())
-    missing = f"; it ends before {how.columns[got]!r}" if got < expected else ""
+    end = f"ends before {how.columns[got]!r}" if got < expected else f"goes on after {how.columns[-1]!r}"
     fields_found = f"{got} field{'' if got == 1 else 's'}"
     columns = "is 1 column" if expected == 1 else f"are {expected} columns"
     return DataError(
-        f"the row has {fields_found}, but there {columns}{missing}: {_shown(record)}",
+        f"the row has {fields_found}, but there {columns}; it {end}: {_shown(record)}",
         file=path,
         line=line,
         hint="A field that holds the delimiter or a line break has to stand in quotes. "

@@ -129,3 +129,9 @@ def ends_inside(text: bytes, dialect: Dialect, *, inside: bool = False, before: 
     if dialect.quote.encode() not in text:
         return inside
     return runs(text, dialect, inside=inside, before=before).inside_at_end
+
+
+def fields(text: bytes, dialect: Dialect) -> int:
+    """How many fields `text` has, which is a record or starts one."""
+    delimiters = np.flatnonzero(np.frombuffer(text, np.uint8) == ord(dialect.delimiter))
+    return 1 + int((~runs(text, dialect).inside_at(delimiters)).sum())
