@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import logging
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +66,8 @@ class VertexUpload:
             for run in shared(folders):
                 copy_logs(run, Path(logs), experiment(run.label))
             try:
-                aiplatform.upload_tb_log(**self.arguments(Path(logs, "logs"), name, description))
+                with _quiet():
+                    aiplatform.upload_tb_log(**self.arguments(Path(logs, "logs"), name, description))
             except Exception as error:  # the library raises errors of several others
                 raise RunError(
                     f"the logs were not uploaded to Vertex AI: {_first_line(error)}\n  {_WAY_OUT}"
@@ -73,6 +77,18 @@ class VertexUpload:
             f"projects+{self.project}+locations+{self.location}+tensorboards+{self.tensorboard}"
             f"+experiments+{experiment(name)}"
         )
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Google's client prints markup that is meant for notebooks, and logs each step where it should print results."""
+    before = logging.root.manager.disable
+    logging.disable(logging.INFO)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
 
 
 _WAY_OUT = (

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+POPEN = subprocess.Popen  # a test may put Forked in its place
 ADDRESS = "HEADRACE_TEST_FORKS"
 """Environment variable of forked programs: where to ask for others."""
 LONGEST = 1 << 17
@@ -106,7 +107,7 @@ def _address() -> str:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)
     listener.listen(64)
-    process = subprocess.Popen(
+    process = POPEN(
         [sys.executable, "-P", __file__, str(listener.fileno())],
         stdin=subprocess.PIPE,  # closes when this process ends, however it does
         pass_fds=[listener.fileno()],

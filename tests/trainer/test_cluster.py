@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import forks
 import pytest
 from test_distributed import PROJECT, TRAIN, cluster, compare, free_ports
 from test_training_errors import changed, put
@@ -43,7 +44,7 @@ def together(folder: Path, jobs: list[tuple[Job, tuple[str, int, int] | None]]) 
     file, ports = folder / "jobs.json", free_ports(2)
     file.write_text(json.dumps([{"job": dataclasses.asdict(job), "end": end} for job, end in jobs]))
     workers = [
-        subprocess.Popen(
+        forks.Forked(
             [sys.executable, str(Path(__file__).with_name("cluster_program.py")), str(file)],
             env={**os.environ, "PYTHONPATH": str(PROJECT), "TF_CONFIG": cluster(ports, number)},
             stdout=subprocess.PIPE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from components import transform
 from configs.errors import TrainingError
 from trainer import columns
 from trainer.columns.stored import from_stored, loader
+from trainer.models.backbone import Backbone
 from trainer.run import build_model, run_fn
 from trainer.sections import TrainerSections
 
@@ -180,6 +182,54 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     model = build_model(sections, output)
     model.load_weights(folder / "run" / "best.weights.h5")
     return Done(rows, stored, sections, output, model, str(folder / "model"))
+
+
+class Brightness(tf.__internal__.tracking.AutoTrackable):  # type: ignore[misc]
+    """A network of TensorFlow Hub's form for images of any size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = tf.Variable([[1.0, -1.0, 0.5]], name="kernel")
+        self.variables = self.trainable_variables = [self.kernel]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None, None])])
+    def __call__(self, images: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_mean(images, [1, 2, 3])[:, tf.newaxis] @ self.kernel
+
+
+@pytest.mark.parametrize("fine_tune", [False, True])
+def test_trained_network_learns_and_serves_image_files_without_its_folder(
+    done: Done, tmp_path: Path, fine_tune: bool
+) -> None:
+    tf.saved_model.save(Brightness(), str(tmp_path / "network"))
+    backbone = {"saved_model": str(tmp_path / "network"), "fine_tune": fine_tune}
+    changed = {
+        "model": {"kind": "image", "hidden": [8], "backbone": backbone},
+        "train": {"epochs": 6, "batch_size": 16, "learning_rate": 0.03, "early_stopping": None},
+    }
+    config = json.dumps({**json.loads(done.sections.to_json()), **changed})
+    there = Path(done.exported).parent
+    run_fn(
+        SimpleNamespace(
+            custom_config={"config": config, "checkpoints": str(tmp_path / "checkpoints")},
+            transform_output=str(there / "graph"),
+            train_files=[str(there / "transformed" / "Split-train" / "*")],
+            eval_files=[str(there / "transformed" / "Split-eval" / "*")],
+            serving_model_dir=str(tmp_path / "model"),
+            model_run_dir=str(tmp_path / "run"),
+        )
+    )
+    model = build_model(TrainerSections.from_json(config), done.output)
+    model.load_weights(tmp_path / "run" / "best.weights.h5")
+    kernels = [np.array(layer.network.kernel) for layer in model.layers if isinstance(layer, Backbone)]
+    assert kernels
+    assert any(np.abs(kernel - [[1, -1, 0.5]]).max() > 0.001 for kernel in kernels) == fine_tune
+    trained = Done(done.rows, done.stored, done.sections, done.output, model, str(tmp_path / "model"))
+    shutil.rmtree(tmp_path / "network")
+    served = trained.signature("serving_default")(examples=tf.constant(done.serialized))["predictions"].numpy()
+    np.testing.assert_allclose(served, trained.predicted(), rtol=1e-4, atol=1e-5)
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert record["epochs"][-1]["metrics"]["val_auc"] > 0.8  # dark from bright
 
 
 def opened(row: dict[str, Any], name: str) -> np.ndarray | None:

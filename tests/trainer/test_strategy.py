@@ -107,6 +107,7 @@ def test_one_worker_of_a_cluster_is_its_chief(environment: dict[str, str], expec
         ({"TF_CONFIG": '{"cluster": {}}'}, "TF_CONFIG cannot be read.*'task'"),
         (tf_config({"worker": ["a:1", "b:1"]}, "worker", 2), "says that this is worker 2.*2 of worker"),
         ({"HEADRACE_VIRTUAL_CPUS": "two"}, "HEADRACE_VIRTUAL_CPUS is 'two'"),
+        ({"TPU_CONFIG": "ours"}, "TPU_CONFIG is no JSON with a `tpu_node_name`"),
     ],
 )
 def test_an_environment_that_makes_no_sense_is_told(environment: dict[str, str], message: str) -> None:
@@ -116,6 +117,7 @@ def test_an_environment_that_makes_no_sense_is_told(environment: dict[str, str],
 
 def test_a_tpu_is_named_by_the_environment() -> None:
     assert look({"TPU_NAME": "local"}).tpu == "local"
+    assert look({"TPU_CONFIG": '{"tpu_node_name": "ours", "zone": "z"}'}).tpu == "ours"
     assert look({}).tpu is None
 
 

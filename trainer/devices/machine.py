@@ -16,8 +16,11 @@ from configs.tree import Where
 
 VIRTUAL = "HEADRACE_VIRTUAL_CPUS"
 """Environment variable: so many devices are made of the CPU, to try a strategy over several without having them."""
-TPU_NAMES = ("TPU_NAME", "KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_CONFIG")
-"""Where TensorFlow's TPU resolver finds the name of a TPU. Without one it would ask the network."""
+TPU_NAMES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_NAME", "TPU_CONFIG")
+"""Where TensorFlow's TPU resolver finds the name of a TPU, in its order; in the last it is one entry of JSON. Without
+one it would ask the network."""
+LOCAL_TPU = "local"
+"""The name of a TPU in this machine."""
 
 
 GPUS = ("nvidia*", "nvhost*", "nvmap", "dxg", "kfd")
@@ -66,10 +69,9 @@ def unmet(
     """
     none = without_gpu(environment, devices)
     hardware = told_by(environment, 0 if none else 1)
-    strategy = train.strategy
-    if strategy != "auto":
-        if what := lacking(strategy, hardware):
-            yield ("train", "strategy"), f"{strategy} {what}"
+    if train.strategy != "auto":
+        if what := lacking(train.strategy, hardware):
+            yield ("train", "strategy"), f"{train.strategy} {what}"
         return
     strategy, why = found(hardware)
     if none or strategy in ("tpu", "multi_worker"):  # else it depends on how many GPUs there are
@@ -114,8 +116,17 @@ def lacking(strategy: str, hardware: Hardware) -> str:
 
 
 def _tpu(environment: Mapping[str, str]) -> str | None:
-    named = next((environment[name] for name in TPU_NAMES if environment.get(name)), None)
-    return named or ("local" if Path("/dev/accel0").exists() else None)
+    found = next((name for name in TPU_NAMES if environment.get(name)), None)
+    if found is None:
+        return LOCAL_TPU if Path("/dev/accel0").exists() else None
+    if found != "TPU_CONFIG":
+        return environment[found]
+    try:
+        return str(json.loads(environment[found])["tpu_node_name"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise TrainingError(
+            "the environment variable TPU_CONFIG is no JSON with a `tpu_node_name`; name the TPU in TPU_NAME instead"
+        ) from error
 
 
 def _virtual(environment: Mapping[str, str]) -> int:

@@ -24,7 +24,7 @@ from configs.device_rules import unfit
 from configs.devices import DISTRIBUTED
 from configs.errors import TrainingError
 from configs.train import TrainConfig
-from trainer.devices.machine import Hardware, found, lacking, told_by
+from trainer.devices.machine import LOCAL_TPU, Hardware, found, lacking, told_by
 from trainer.input.worker import ALONE, Worker
 
 
@@ -55,11 +55,6 @@ class Choice:
         if self.strategy != "multi_worker" or cluster is None:
             return ALONE
         return Worker(cluster.number, cluster.workers, training)
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether it computes on the CPU alone."""
-        return (self.strategy != "tpu" and self.hardware.gpus == 0) or self.strategy == "cpu"
 
 
 ONE_CPU = Choice("cpu", "cpu")
@@ -132,7 +127,8 @@ def _open(choice: Choice) -> tf.distribute.Strategy:
     if choice.strategy == "one_gpu":
         _show("GPU", 1)
     if choice.strategy == "tpu":
-        return tf.distribute.TPUStrategy(tf.distribute.cluster_resolver.TPUClusterResolver.connect(hardware.tpu))
+        told = LOCAL_TPU if hardware.tpu == LOCAL_TPU else None  # else TensorFlow reads the variables itself
+        return tf.distribute.TPUStrategy(tf.distribute.cluster_resolver.TPUClusterResolver.connect(told))
     if choice.strategy in DISTRIBUTED and not hardware.gpus and hardware.virtual > 1:
         (cpu,) = tf.config.list_physical_devices("CPU")
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * hardware.virtual)

@@ -79,7 +79,8 @@ def free_port() -> int:
 
 
 def _heed() -> None:
-    """Keep the signals for `_serve`; TensorFlow's threads inherit that."""
+    """Keep the signals for `_serve`; TensorFlow's threads inherit that. A GPU is the trainer's, so none is seen."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     if os.environ.get("HEADRACE_PARENT_PIPE"):
         threading.Thread(target=_follow, args=(int(os.environ["HEADRACE_PARENT_PIPE"]),), daemon=True).start()

@@ -1,19 +1,20 @@
-"""The shared folder in a bucket, on real servers of S3 and Google Cloud Storage, and on Vertex AI as far as it goes."""
+"""The shared folder in buckets of S3 and Google Cloud Storage, and the logs on a server of Vertex AI's types."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from stores import serving
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util import tensor_util
 
 from configs.errors import RunError
 from pipeline.share.find import find
@@ -21,6 +22,7 @@ from pipeline.share.vertex import VertexUpload, experiment
 from pipeline.verbs.share import share
 
 Two = Callable[[], list[Path]]
+ROOT = Path(__file__).parents[3]
 AWS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_EC2_METADATA_DISABLED": "true"}
 
 
@@ -94,40 +96,76 @@ def test_an_experiment_has_a_name_that_vertex_takes(name: str, expected: str) ->
 
 
 @pytest.mark.slow
-def test_the_upload_to_vertex_is_called_as_the_library_has_it(
-    two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from google.cloud import aiplatform
-
-    upload = VertexUpload("my-project", "europe-west4", "123")
-    called: list[dict[str, Any]] = []
-    signature = inspect.signature(aiplatform.upload_tb_log)
-
-    def note(*args: Any, **kwargs: Any) -> None:
-        called.append(dict(signature.bind(*args, **kwargs).arguments))
-        called[-1]["files"] = sorted(
-            path.relative_to(kwargs["logdir"]).parts[:2] for path in Path(kwargs["logdir"]).rglob("events*")
-        )
-
-    monkeypatch.setattr(aiplatform, "upload_tb_log", note)
-    told = upload.send(tmp_path, [find(run) for run in two()], "Tips & Rides", "of 2013")
-    (arguments,) = called
-    assert arguments.pop("files") == [
-        ("20260101-000000", "train"), ("20260101-000000", "validation"),
-        ("20260102-000000", "train"), ("20260102-000000", "validation"),
-    ]  # fmt: skip
-    assert not Path(arguments.pop("logdir")).exists()
-    assert arguments == {
-        "tensorboard_experiment_name": "tips-rides", "tensorboard_id": "123", "project": "my-project",
-        "location": "europe-west4", "experiment_display_name": "Tips & Rides", "description": "of 2013", "verbosity": 0,
-    }  # fmt: skip
-    assert told.startswith("https://europe-west4.tensorboard.googleusercontent.com/experiment/projects+my-project+")
-
-
-@pytest.mark.slow
 def test_without_credentials_for_vertex_it_says_what_to_do(
     two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
     with pytest.raises(RunError, match=r"not uploaded to Vertex AI: .*none.json(.|\n)*gcloud auth application-default"):
         VertexUpload("my-project", "europe-west4", "123").send(tmp_path, [find(two()[0])], "Tips", "")
+
+
+UPLOAD = """
+import sys
+from pathlib import Path
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import aiplatform
+from pipeline.share.find import find
+from pipeline.share.vertex import VertexUpload
+endpoint, *runs = sys.argv[1:]
+place = {"project": "my-project", "location": "europe-west4", "api_endpoint": endpoint}
+aiplatform.init(**place, credentials=AnonymousCredentials())
+upload = VertexUpload("my-project", "europe-west4", "123")
+print(upload.send(Path(), [find(Path(run)) for run in runs], "Tips & Rides", "of 2013"))
+"""
+
+
+@pytest.mark.slow
+def test_googles_client_sends_every_curve_to_a_server_of_its_own_types(two: Two, tmp_path: Path) -> None:
+    certificate, key, file = (tmp_path / name for name in ("cert.pem", "key.pem", "told.json"))
+    openssl = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    made = [*openssl, "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(made, check=True, capture_output=True)
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("vertex_server.py")), str(certificate), str(key), str(file)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        endpoint = f"localhost:{int(server.stdout.readline())}"
+        own = {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(certificate), "STORAGE_EMULATOR_HOST": "http://localhost:1"}
+        done = subprocess.run(
+            [sys.executable, "-c", UPLOAD, endpoint, *map(str, two())],
+            env={**os.environ, **own, "PYTHONPATH": str(ROOT), "no_proxy": "localhost"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        server.communicate(timeout=60)
+    finally:
+        server.kill()
+    assert done.returncode == 0, done.stderr
+    place = "projects+my-project+locations+europe-west4+tensorboards+123+experiments+tips-rides"
+    assert done.stdout == f"https://europe-west4.tensorboard.googleusercontent.com/experiment/{place}\n"
+    told = json.loads(file.read_text())
+    experiment_there = "projects/my-project/locations/europe-west4/tensorboards/123/experiments/tips-rides"
+    assert told["kept"][experiment_there] == "TensorboardExperiment"
+    sent = {name: dict(points) for name, points in told["points"].items() if " epoch_" in name}
+    assert sent == {name: pytest.approx(points) for name, points in curves(two()).items()}
+    assert any(name.startswith("20260102-000000-validation epoch_loss") for name in sent)
+
+
+def curves(runs: list[Path]) -> dict[str, dict[int, float]]:
+    """Run, split and tag to steps and values, as TensorBoard reads them from the logs."""
+    found = {}
+    for run in runs:
+        for split in ("train", "validation"):
+            logs = run.parents[1] / "artifacts" / "Trainer" / "model_run" / run.name / split
+            read = EventAccumulator(str(logs), {"tensors": 0}).Reload()
+            for tag in read.Tags()["tensors"]:
+                if tag.startswith("epoch_"):
+                    values = {event.step: tensor_util.make_ndarray(event.tensor_proto) for event in read.Tensors(tag)}
+                    points = {step: float(value) for step, value in values.items()}
+                    found[f"{run.name}-{split} {tag}"] = points
+    return found
