@@ -7,7 +7,7 @@
 
 A key is a digest of all that decides the content, so nothing kept is ever changed. Shards are hard-linked from here
 into the Examples artifacts; removing the store costs time, and nothing else. What is kept and cannot be read counts as
-not kept, and so do shards that are not all there at their full size.
+not kept, and so do shards that are not all there at their full size, or that were written to since.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Written:
 
 @dataclass(frozen=True)
 class _Shards:
-    """What is kept about shards. `files`: the bytes of each."""
+    """What is kept about shards. `files`: the bytes of each, and when they were written (nanoseconds since 1970)."""
 
     rows: dict[str, int]
     plan: str
-    files: dict[str, int]
+    files: dict[str, tuple[int, int]]
 
 
 _Form = TypeVar("_Form")
@@ -81,9 +81,11 @@ class SpanStore:
         self._write(key, "survey.json", asdict(survey))
 
     def shards(self, key: str) -> Written | None:
-        """The shards of a span, if they are all there as `keep_shards` took them."""
+        """The shards of a span, if they are all there as `keep_shards` took them. Their bytes are not looked through:
+        that would cost as much as the whole window each night, and readers see by the checksums what a disk damaged.
+        """
         told = self._read(key, "ingested.json", _SHARDS)
-        if told is None or self._folder is None or told.files != _sizes(self._folder / key):
+        if told is None or self._folder is None or told.files != _states(self._folder / key):
             return None
         return Written(self._folder / key, told.rows, told.plan)
 
@@ -96,7 +98,7 @@ class SpanStore:
         target.parent.mkdir(parents=True, exist_ok=True)
         _to_disk(written.folder)
         written.folder.rename(target)
-        told = _Shards(rows=dict(written.rows), plan=written.plan, files=_sizes(target))
+        told = _Shards(rows=dict(written.rows), plan=written.plan, files=_states(target))
         self._write(key, "ingested.json", asdict(told))
         return replace(written, folder=target)
 
@@ -147,9 +149,10 @@ def _shards(folder: Path) -> list[Path]:
     return sorted(folder.glob("Split-*/*"))
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    """The bytes of each shard."""
-    return {str(path.relative_to(folder)): path.stat().st_size for path in _shards(folder)}
+def _states(folder: Path) -> dict[str, tuple[int, int]]:
+    """The bytes of each shard, and when they were written."""
+    found = {str(path.relative_to(folder)): path.stat() for path in _shards(folder)}
+    return {name: (state.st_size, state.st_mtime_ns) for name, state in found.items()}
 
 
 def _to_disk(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import importlib.util
 import struct
@@ -18,11 +19,16 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.example_gen.tfrecord import intact
 from components.statistics.decode import decode
+from configs.errors import DataError
 
 BYTES = 4 << 20
 """Uncompressed bytes that make a batch."""
 _BEFORE, _AFTER = 12, 4
 """Bytes around a record: its length and that one's checksum; its own checksum (see `example_gen.tfrecord`)."""
+_WAY_OUT = (
+    "Look after the disk. `headrace run --fresh` writes the examples anew; where the data comes in spans, remove the"
+    " folder `spans` of the pipeline before, so that they are read again"
+)
 _length = struct.Struct("<Q").unpack_from
 
 
@@ -30,9 +36,17 @@ def batches(file: str) -> Iterator[pa.RecordBatch]:
     """All examples of a TFRecord file, gzipped if it ends in .gz, in order. A column of which nothing is known is of
     type null.
 
-    gzip's checksum guards the bytes, so the records' own are looked at only without it. Raises EOFError or OSError if
-    the file is damaged.
+    gzip's checksum guards the bytes, so the records' own are looked at only without it. Raises DataError if the file is
+    damaged.
     """
+    try:
+        yield from _batches(file)
+    except (EOFError, gzip.BadGzipFile, _unsound()) as error:
+        what = f"these examples, written by an earlier run or component, are damaged: {error}"
+        raise DataError(what, file=file, hint=_WAY_OUT) from error
+
+
+def _batches(file: str) -> Iterator[pa.RecordBatch]:
     decoder = ExamplesToRecordBatchDecoder()
     for data, starts, ends in _records(file):
         batch = decode(data, starts, ends)
@@ -55,11 +69,11 @@ def _records(file: str) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.i
             edges = np.array(_edges(data), np.int64)
             if len(edges) > 1:
                 if not packed and not intact(data, edges):
-                    raise OSError(f"{file} holds a record whose checksum is wrong")
+                    raise EOFError("a record's checksum is wrong")
                 yield data, edges[:-1] + _BEFORE, edges[1:] - _AFTER
             rest = data[edges[-1] :]
     if rest:
-        raise EOFError(f"{file} ends inside a record")
+        raise EOFError("the file ends inside a record")
 
 
 def _edges(data: bytes) -> list[int]:
@@ -72,6 +86,13 @@ def _edges(data: bytes) -> list[int]:
         edges.append(place)
         place += _BEFORE
     return edges
+
+
+def _unsound() -> type[Exception]:
+    """What is raised inside a damaged gzip member."""
+    module = importlib.import_module("isal.isal_zlib" if importlib.util.find_spec("isal") else "zlib")
+    error: type[Exception] = module.error
+    return error
 
 
 def _gzip() -> Any:

@@ -51,7 +51,7 @@ def test_removed_store_costs_only_time(folder: Path) -> None:
     assert (rows_of(first), told(first, "spans")) == (rows_of(second), told(second, "spans"))
 
 
-@pytest.mark.parametrize("damage", ["folder", "split", "shard", "empty", "cut"])
+@pytest.mark.parametrize("damage", ["folder", "split", "shard", "empty", "cut", "overwritten"])
 def test_span_whose_shards_are_not_all_there_is_read_again(folder: Path, reads: Counter[str], damage: str) -> None:
     days("2026-01-01", "2026-01-02")
     data = config(DAYS, window=2, shards=2)
@@ -63,6 +63,10 @@ def test_span_whose_shards_are_not_all_there_is_read_again(folder: Path, reads: 
         shutil.rmtree(shard.parent.parent if damage == "folder" else shard.parent)
     elif damage == "shard":
         shard.unlink()
+    elif damage == "overwritten":
+        content = bytearray(shard.read_bytes())
+        content[len(content) // 2] ^= 1
+        shard.write_bytes(bytes(content))
     else:
         os.truncate(shard, 0 if damage == "empty" else shard.stat().st_size - 1)
     for again in ({"batches 2026-01-01.csv"}, set()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import threading
 import time
@@ -173,3 +174,16 @@ def test_what_processes_write_is_what_one_writes(tmp_path: Path, kind: str, monk
     assert len(one) == 4
     assert one == three
     assert {"Survey", "Scatter", "Pack"} <= set(called)
+
+
+def test_a_full_disk_met_by_another_process_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    config = data(tmp_path / "in", "csv")
+    with Workers(2) as workers, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "SMALLEST_PART", 1 << 14)
+        workers(slow_process, range(2))
+        for other in workers._others:
+            resource.prlimit(other.pid, resource.RLIMIT_FSIZE, (2_000, 2_000))
+        with pytest.raises(DataError, match="cannot be written: File too large") as told:
+            ingest(config, find_spans(config), tmp_path / "out", lambda _work: lambda _label, *work: workers(*work))
+    assert told.value.file == str(tmp_path / "out")
+    assert list((tmp_path / "out").rglob("*")) == []

@@ -33,6 +33,7 @@ from components.example_gen.component import Executor as ExampleGenExecutor
 from components.example_gen.find import find_spans
 from components.statistics import component
 from configs.data import DataConfig
+from configs.errors import DataError
 from configs.sources import CsvSource
 
 TAXI = "pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv"
@@ -323,7 +324,7 @@ def test_a_wrong_checksum_without_compression_is_an_error(tmp_path: Path) -> Non
     damaged = bytearray(shard.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     shard.write_bytes(damaged)
-    with pytest.raises((OSError, EOFError)):
+    with pytest.raises(DataError, match="checksum is wrong"):
         run(component.Executor, plain, tmp_path / "statistics")
 
 
@@ -353,9 +354,16 @@ def test_a_schema_takes_the_stock_way(tmp_path: Path) -> None:
     assert read(statistics)["train"].features[0].string_stats.unique == 2
 
 
-def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "what"), [("cut", "ended before the end"), ("bit", "damaged: .*Error|check failed")]
+)
+def test_a_damaged_file_is_named(tmp_path: Path, damage: str, what: str) -> None:
     examples = write(tmp_path / "examples", {"train": [[{"one": [number]} for number in range(1000)]]})
     (shard,) = (tmp_path / "examples" / "Split-train").iterdir()
-    shard.write_bytes(shard.read_bytes()[:-20])
-    with pytest.raises(EOFError):
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 4
+    shard.write_bytes(shard.read_bytes()[:-20] if damage == "cut" else bytes(content))
+    with pytest.raises(DataError, match=what) as told:
         run(component.Executor, examples, tmp_path / "statistics")
+    assert told.value.file == str(shard)
+    assert "--fresh" in told.value.hint

@@ -16,6 +16,7 @@ from components.example_gen.encode import encode
 from components.statistics import categories, read
 from components.statistics.categories import Counts
 from components.statistics.decode import decode
+from configs.errors import DataError
 
 COLUMN = st.sampled_from(
     [
@@ -120,7 +121,7 @@ def test_a_file_that_ends_inside_a_record_is_an_error(tmp_path: Path) -> None:
 
     file = tmp_path / "shard.gz"
     file.write_bytes(gzip.compress(struct.pack("<Q", 100) + b"crc.and no more"))
-    with pytest.raises(EOFError, match=r"shard\.gz ends inside a record"):
+    with pytest.raises(DataError, match=r"shard\.gz: .*ends inside a record"):
         list(read.batches(str(file)))
 
 
