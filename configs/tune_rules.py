@@ -28,6 +28,10 @@ KEPT_OUT = {
     "train.warm_start": "a trial begins with new weights",
 }
 """Settings that are not tuned, and why."""
+ONE_MACHINE = (
+    "multi_worker trains once, and `tune` trains many times; search on one machine (`mirrored`, `one_gpu`, `cpu`), then"
+    " put the best values into the config, remove `tune`, and train on all"
+)
 FEWEST = 3
 """Epochs with which Hyperband has a first round of a third of them."""
 
@@ -198,4 +202,9 @@ def _changed(name: str, value: JsonValue, sections: Mapping[str, BaseModel]) -> 
     return {key: kinds[key].validate_json(json.dumps(changed[key])) for key in sections}
 
 
-RULES = (objective_is_reported, hyperband_has_rounds, parameters_are_settings)
+def trials_are_on_one_machine(tune: TuneConfig | None, train: TrainConfig) -> Iterator[Finding]:
+    if tune is not None and train.strategy == "multi_worker":
+        yield ("train", "strategy"), ONE_MACHINE
+
+
+RULES = (objective_is_reported, hyperband_has_rounds, trials_are_on_one_machine, parameters_are_settings)

@@ -445,6 +445,14 @@ BROKEN = {
             "1: tune.algorithm: hyperband has no rounds with 1 epoch; give at least 3, or take random or bayesian",
         ),
     ],
+    "trials_are_on_one_machine": [
+        (
+            "train: {strategy: multi_worker}\ntune: {parameters: {model.dropout: {min: 0, max: 0.5}}}",
+            "1: train.strategy: multi_worker trains once, and `tune` trains many times; search on one machine"
+            " (`mirrored`, `one_gpu`, `cpu`), then put the best values into the config, remove `tune`, and train on"
+            " all",
+        )
+    ],
     "parameters_are_settings": [
         (
             "tune: {parameters: {model.droput: {min: 0, max: 0.5}}}",

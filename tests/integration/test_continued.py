@@ -95,6 +95,8 @@ def test_stopped_run_writes_a_checkpoint_and_ends_as_an_interrupt_does(story: St
     assert (done.code, done.run.node("Trainer").status) == (130, "interrupted")
     last = story.kept["stopped"][-1]
     assert f"It is kept in {last}; the next run of the same config, data and code goes on there" in story.log("stopped")
+    assert story.log("stopped").splitlines()[-1].startswith("training was stopped by SIGTERM after batch ")
+    assert "Traceback" not in story.log("stopped")
     assert f"checkpoint: going on from {last}" in story.log("continued")
 
 

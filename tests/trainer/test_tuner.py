@@ -104,6 +104,15 @@ def test_trial_without_a_number_fails_and_the_others_count(prepared: Prepare, tm
     assert found.best.values["train.learning_rate"] == 0.02
 
 
+def test_search_over_the_workers_of_a_cluster_is_refused(
+    prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(workers))
+    with pytest.raises(TrainingError, match="multi_worker trains once, and `tune` trains many times"):
+        search(prepared("binary"), tmp_path)
+
+
 def test_search_of_failures_alone_says_why(prepared: Prepare, tmp_path: Path) -> None:
     parameters = {"train.learning_rate": {"choices": [1e30, 1e31]}, "train.optimizer": {"choices": ["sgd"]}}
     with pytest.raises(TrainingError, match="tune: every trial failed; the first: "):

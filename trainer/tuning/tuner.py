@@ -21,6 +21,7 @@ from keras_tuner.errors import FailedTrialError, FatalError
 
 from configs.errors import TrainingError, TrainingStoppedError
 from configs.tune import HIGHER_IS_BETTER, TuneConfig
+from configs.tune_rules import ONE_MACHINE
 from trainer.checkpointing.work import checkpoints
 from trainer.devices.launch import launch
 from trainer.devices.out_of_memory import out_of_memory_told
@@ -67,6 +68,8 @@ class Tuner(base_tuner.BaseTuner):
 
     def __init__(self, job: Job, tune: TuneConfig, directory: Path) -> None:
         self.job, self.tune, self.choice = job, tune, choose(job.sections.train, look())
+        if self.choice.strategy == "multi_worker":  # the others would wait for the end of the first trial
+            raise TrainingError(f"train.strategy: {ONE_MACHINE}")
         self.epochs = tune.epochs or job.sections.train.epochs
         self.metric = "loss" if tune.objective == "auto" else tune.objective
         self.better_is_higher = HIGHER_IS_BETTER[job.sections.label.kind][self.metric]
