@@ -14,12 +14,16 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from command import ROOT
+
+from configs.loader import load
+from pipeline.kubeflow.places import Places
 
 FLINK = "org.apache.flink:flink-kubernetes-operator-api:1.10.0"
 FLINK_FILE = "META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml"
@@ -54,8 +58,8 @@ def flink(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={FLINK}", f"-DoutputDirectory={folder}"]
     with zipfile.ZipFile(fetched(command, folder, "*.jar")) as jar:
         definition = yaml.load(jar.read(FLINK_FILE), Loader=yaml.CSafeLoader)
-    (version,) = [one for one in definition["spec"]["versions"] if one["name"] == "v1beta1"]
-    schema = closed(version["schema"]["openAPIV3Schema"])
+    (served,) = [one for one in definition["spec"]["versions"] if one["name"] == "v1beta1"]
+    schema = closed(served["schema"]["openAPIV3Schema"])
     schema["properties"] |= {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
@@ -138,3 +142,36 @@ def model_of(wheel: zipfile.ZipFile, type_: str) -> tuple[dict[str, str], dict[s
             return ast.literal_eval(found["openapi_types"]), ast.literal_eval(found["attribute_map"])
     model = getattr(importlib.import_module("kubernetes.client"), type_.removeprefix("K8sIoApiCore"), None)
     return (model.openapi_types, model.attribute_map) if hasattr(model, "openapi_types") else None
+
+
+def test_model_server_reads_where_the_example_pushes_to_on_the_volume() -> None:
+    config = load(ROOT / "configs" / "taxi.yaml")
+    home = Places("", "/headrace").local(f"{config.kubeflow.pipeline_root}/{config.pipeline.name}")
+    assert config.push_directory is not None
+    path = home.relative_to("/headrace") / config.push_directory
+    model = custom("InferenceService")["spec"]["predictor"]["model"]
+    assert model["storageUri"] == f"pvc://headrace-artifacts/{path}"
+
+
+def test_workers_are_found_where_docs_and_configs_say() -> None:
+    docs = (ROOT / "docs" / "kubeflow.md").read_text()
+    services = [
+        one
+        for file in COMPONENTS.rglob("*.yaml")
+        for one in yaml.safe_load_all(file.read_text())
+        if one["kind"] == "Service"
+    ]
+    addresses = {f"{one['metadata']['name']}:{one['spec']['ports'][0]['port']}" for one in services}
+    assert addresses == {"headrace-tfdata:5050", "headrace-beam-jobs:8099"}
+    assert all(address in docs for address in addresses)
+    (pool,) = custom("FlinkDeployment")["spec"]["taskManager"]["podTemplate"]["spec"]["containers"]
+    assert pool["args"] == ["--service_port=50000"]
+    assert "--environment_config=localhost:50000" in docs
+
+
+def test_job_server_is_of_the_locked_beam_and_of_flinks_release() -> None:
+    deployments = yaml.safe_load_all((COMPONENTS / "flink" / "job-server.yaml").read_text())
+    image = next(one for one in deployments if one["kind"] == "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    flink = custom("FlinkDeployment")["spec"]["flinkVersion"].removeprefix("v").replace("_", ".")
+    assert image["image"] == f"apache/beam_flink{flink}_job_server:{version('apache-beam')}"
+    assert custom("FlinkDeployment")["spec"]["image"].startswith(f"flink:{flink}-")
