@@ -153,12 +153,18 @@ def test_rows_of_a_table_that_come_up_twice_are_added_before_they_are_squared() 
 def test_a_device_out_of_memory_is_told_with_what_to_change() -> None:
     train = TrainConfig(batch_size=2048)
     with (
-        pytest.raises(
-            TrainingError, match=r"memory of .*CPU:0 did not suffice at a float tensor of shape \["
-        ) as caught,
+        pytest.raises(TrainingError, match=r"memory of CPU:0 did not suffice at a float tensor") as caught,
         out_of_memory_told(train),
     ):
-        tf.zeros([1 << 24, 1 << 24])
+        tf.zeros([2048, 1 << 37])
     said = str(caught.value)
     assert "Lower `train.batch_size` 2,048, say to 1,024, with `train.gradient_accumulation: 2`" in said
     assert "`train.precision: mixed_bfloat16`" in said
+    assert said.endswith("; or make the model smaller (its layers, the embeddings of features with many categories)")
+
+
+def test_weights_that_no_memory_holds_are_not_blamed_on_the_batch() -> None:
+    with pytest.raises(TrainingError) as caught, out_of_memory_told(TrainConfig(batch_size=64)):
+        tf.zeros([1 << 20, 1 << 20])
+    assert "of shape [1048576,1048576]. Make the model smaller (its layers, the embeddings of" in str(caught.value)
+    assert "; or, if that is none of its weights: lower `train.batch_size` 64" in str(caught.value)

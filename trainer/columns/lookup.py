@@ -53,10 +53,13 @@ class Vocabulary:
         given = self.given()
         size = vocabulary_size(self.name) if given is None else len(given)
         if size == 0:
+            often = self.feature.min_frequency
+            seen, lower = (
+                (f" that is seen {often:,} times", "Lower `min_frequency`, give") if often > 1 else ("", "Give")
+            )
             raise TrainingError(
                 f"features.{self.name}: the vocabulary learned from the train split is empty: the data column"
-                f" {self.key!r} has no value that is seen {self.feature.min_frequency} times."
-                " Lower `min_frequency`, give the vocabulary as `values`, or remove the feature"
+                f" {self.key!r} has no value{seen}. {lower} the vocabulary as `values`, or remove the feature"
             )
         return size
 

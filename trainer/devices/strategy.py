@@ -49,6 +49,13 @@ class Choice:
         cluster = self.hardware.cluster
         return self.strategy != "multi_worker" or cluster is None or cluster.chief
 
+    @property
+    def device(self) -> str | None:
+        """To which batches are brought ahead of the step; None where the step takes them as they are, or a strategy
+        over several devices brings them.
+        """
+        return "GPU:0" if self.strategy == "one_gpu" else None
+
     def worker(self, training: str) -> Worker:
         """Who reads, of a cluster. training: a name that it has in all workers, and no other has."""
         cluster = self.hardware.cluster
