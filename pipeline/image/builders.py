@@ -20,6 +20,8 @@ PLATFORM = "linux/amd64"
 """The only one that TFX's libraries have wheels for."""
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 LOOPBACK = re.compile(r"(localhost|127\.\d+\.\d+\.\d+)(:\d+)?/")
+QUIETLY = {"DOCKER_CLI_HINTS": "false", "BUILDKIT_PROGRESS": "plain", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
+"""Lines, and one manifest for one platform: with attestations it would be an index."""
 Tell = Callable[[str], None]
 
 
@@ -60,7 +62,7 @@ class Builder:
 
     def _run(self, doing: str, reference: str, arguments: Sequence[str]) -> list[str]:
         """The lines that it printed."""
-        environment = {**os.environ, "DOCKER_CLI_HINTS": "false", "BUILDKIT_PROGRESS": "plain"}
+        environment = {**os.environ, **QUIETLY}
         lines: list[str] = []
         with subprocess.Popen(  # noqa: S603 - the user's own tool
             [self.name, *arguments],
