@@ -256,7 +256,8 @@ def _profile(config: PipelineConfig, trainer: stock.Trainer) -> list[base_node.B
     """The verdict on the training's profile, where there is one."""
     if config.train.profile is None:
         return []
-    return [ProfileVerdict(model_run=trainer.outputs["model_run"], train=config.train.model_dump_json())]
+    train = config.train.model_dump_json(exclude={"checkpoint"})  # how often is told by the training itself
+    return [ProfileVerdict(model_run=trainer.outputs["model_run"], train=train)]
 
 
 def _judge_and_push(

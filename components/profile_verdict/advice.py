@@ -149,7 +149,7 @@ def larger_batches(now: Situation) -> Iterator[Change]:
 
 def save_seldom(now: Situation) -> Iterator[Change]:
     """What happens between steps."""
-    every = getattr(getattr(now.train, "checkpoint", None), "every_steps", None)
+    every = now.facts.checkpoint_steps
     if every:
         why = f"{now.split.idle:.0%} of the time lies between steps, with checkpoints every {every:,}"
         yield Change("train.checkpoint.every_steps", f"{4 * every}", why, 0.5 * now.split.idle)

@@ -287,6 +287,13 @@ def test_short_epochs_ask_for_longer_ones() -> None:
     assert "train.steps_per_epoch" not in settings(short, stages=stages, steps_per_epoch=32)
 
 
+def test_checkpoints_that_hold_steps_up_are_asked_for_less_often_than_the_training_made_them() -> None:
+    waits = Split(input=0.0, host=0.0, compute=0.5, idle=0.5)
+    often = FACTS.model_copy(update={"steps_per_execution": 64, "checkpoint_steps": 100})
+    assert settings(often, split=waits) == {"train.checkpoint.every_steps": "400"}
+    assert settings(often.model_copy(update={"checkpoint_steps": None}), split=waits) == {}
+
+
 def test_calls_from_python_ask_for_more_steps_in_one_graph() -> None:
     called = Split(input=0.0, host=0.5, compute=0.5, idle=0.0)
     assert settings(split=called, steps_per_execution=1) == {"train.steps_per_execution": "auto"}

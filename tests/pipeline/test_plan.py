@@ -176,7 +176,8 @@ def test_search_runs_again_for_what_its_trials_see_alone() -> None:
 
 
 def test_how_checkpoints_are_kept_reaches_the_trainer_and_runs_nothing_again() -> None:
-    changes = ("train.warm_start=true", "tune={parameters: {train.learning_rate: {min: 0.001, max: 0.1}}}")
+    tune = "tune={parameters: {train.learning_rate: {min: 0.001, max: 0.1}}}"
+    changes = ("train.warm_start=true", "train.profile={batches: [5, 9]}", tune)
     before, after = nodes(*changes), nodes(*changes, "train.checkpoint={every_steps: 7, keep: 5}")
     assert changed(before, after) == set()
     custom = json.loads(after["Trainer"].exec_properties["custom_config"])

@@ -35,6 +35,7 @@ def profiling(train: TrainConfig, split: Split, together: int, directory: Path) 
             "parsed_bytes": examples * each if each is not None and examples else None,
             "free_bytes": free_memory(),
             "peak_bytes": peak_memory(),
+            "checkpoint_steps": train.checkpoint.every_steps,
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         }
         facts = facts.model_copy(update=known)

@@ -50,6 +50,8 @@ class ProfileFacts(BaseModel):
     peak_bytes: int = 0
     """The most that the training process held at a time, from its start to the end of the profile (VmHWM of Linux)."""
     cores: int = 1
+    checkpoint_steps: int | None = None
+    """Batches between two checkpoints; None where only SIGTERM made one."""
 
     @property
     def steps(self) -> int:
