@@ -210,7 +210,7 @@ def test_a_forked_child_reads_from_s3_if_its_parent_has_not(s3_bucket: Bucket) -
 
 def _python(program: str, *arguments: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

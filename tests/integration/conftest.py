@@ -21,7 +21,7 @@ def new_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
 
     yield make
     for folder in made:
-        assert wait_until(lambda at=folder: processes_in(at) == [], 60)
+        assert wait_until(lambda at=folder: processes_in(at) == [])
 
 
 @pytest.fixture(scope="session")

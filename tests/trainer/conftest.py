@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
+from command import PATIENCE
 from tensorflow_transform.tf_metadata import metadata_io
 
 from trainer.preprocessing import preprocessing_fn
@@ -147,7 +148,7 @@ def transform(kind: str, folder: Path) -> Prepared:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
     """A tf.data service with two workers."""
     with LocalService(0, 2, tmp_path_factory.mktemp("service")) as service:
-        service.wait_until_ready(120)
+        service.wait_until_ready(PATIENCE)
         yield service
 
 

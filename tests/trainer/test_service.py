@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from command import ROOT, processes_in, wait_until
+from command import PATIENCE, ROOT, processes_in, wait_until
 from numbered_shards import SPEC, ids, pipeline, write_shards
 
 from configs.errors import RunError, TrainingError
@@ -93,7 +93,7 @@ def test_kill_in_the_middle_of_an_epoch_loses_no_example_and_repeats_none(
         assert service.tally.words() == ""
     else:  # batches of the files that were read again had come before, and were dropped
         assert service.tally.repeats <= BATCHES_EACH * service.tally.read_again
-    running.wait_until_ready(60)
+    running.wait_until_ready(PATIENCE)
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_address_where_nothing_listens_is_told_in_time() -> None:
     began = time.monotonic()
     with pytest.raises(TrainingError, match=r"no tf.data service at grpc://localhost:\d+ within 1 s: unavailable"):
         wait_for_workers(f"localhost:{free_port()}", 1.0)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30  # a second, on a machine that has nothing else to do
 
 
 @pytest.mark.slow
@@ -140,12 +140,12 @@ def test_command_leaves_no_process_behind_however_it_ends(tmp_path: Path, number
     )
     assert popen.stdout is not None
     address = popen.stdout.readline().strip().removeprefix("grpc://")
-    assert len(wait_for_workers(address, 30)) == 1
+    assert len(wait_for_workers(address, PATIENCE)) == 1
     assert len(processes_in(tmp_path)) == 3
     popen.send_signal(number)
-    said = popen.communicate(timeout=30)[0]
+    said = popen.communicate(timeout=PATIENCE)[0]
     assert ("ended" in said) == (number == signal.SIGTERM)
-    assert wait_until(lambda: processes_in(tmp_path) == [], 20)
+    assert wait_until(lambda: processes_in(tmp_path) == [])
 
 
 def test_taken_port_is_told(tmp_path: Path) -> None:
@@ -154,4 +154,4 @@ def test_taken_port_is_told(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with LocalService(port, 1, tmp_path) as service, pytest.raises(RunError, match=f"cannot start at port {port}"):
-            service.wait_until_ready(60)
+            service.wait_until_ready(PATIENCE)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import PATIENCE
 
 from configs.loader import load
 from pipeline.kubeflow.invocation import Invocation
@@ -86,7 +87,7 @@ def spans(tmp_path: Path) -> Task:
 def test_component_runs_on_the_runs_parameters_and_tells_its_outputs(spans: Task, tmp_path: Path) -> None:
     pod = Pod(tmp_path / "pod")
     process = pod.start(spans.invocation, executor_input(spans="3"))
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, out
     lines = [line for line in out.splitlines() if line.startswith("Spans:")]
     assert lines[0] == "Spans: started"
@@ -104,7 +105,7 @@ def test_a_failure_ends_with_its_cause_on_the_last_line_and_in_the_termination_m
 ) -> None:
     pod = Pod(tmp_path / "pod")
     process = pod.start(spans.invocation, executor_input(spans="9"))
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert out.splitlines()[-1] == "Spans failed: there is no span 9"
     assert "Traceback" not in out
@@ -121,7 +122,7 @@ def test_termination_is_told_as_such(spans: Task, tmp_path: Path) -> None:
     while process.stdout.readline() != "Spans: started\n":
         pass
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 143, out
     assert out.splitlines()[-1].startswith("Spans failed: ended by SIGTERM")
     assert "SIGTERM" in pod.message
