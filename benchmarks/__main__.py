@@ -1,4 +1,5 @@
-"""All benchmarks, one after another: the whole run, ingest of CSV and of Parquet, nights of a window, training input.
+"""All benchmarks, one after another: the whole run, ingest of CSV and of Parquet, statistics, nights of a window,
+training input.
 
 python -m benchmarks                               tables; about twenty minutes on two cores
 python -m benchmarks --quick                       one round of the sizes that matter; about six
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import ingest, ingest_parquet, measure, nightly, whole_run
+from benchmarks import ingest, ingest_parquet, measure, nightly, statistics_gen, training_wait, whole_run
 from benchmarks.document import Machine, document
 from benchmarks.tables import Section
 
@@ -56,11 +57,21 @@ def _ingest_parquet(quick: bool) -> Outcome:
     return rows, ingest_parquet.section(rows)
 
 
+def _statistics_gen(quick: bool) -> Outcome:
+    rows = statistics_gen.measure_all(statistics_gen.QUICK if quick else statistics_gen.REPEATS)
+    return rows, statistics_gen.section(rows)
+
+
 def _training_input(quick: bool) -> Outcome:
     result = measure.json_of("benchmarks.training_input", "--json", *(("--rounds", "2") if quick else ()))
     from benchmarks import training_input  # imports TensorFlow, so after the measuring
 
     return result, training_input.section(result)
+
+
+def _training_wait(_: bool) -> Outcome:
+    found = training_wait.measure_all(None)
+    return found, training_wait.section(found)
 
 
 def _nightly(quick: bool) -> Outcome:
@@ -72,8 +83,10 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "whole_run": _whole_run,
     "ingest": _ingest,
     "ingest_parquet": _ingest_parquet,
+    "statistics_gen": _statistics_gen,
     "nightly": _nightly,
     "training_input": _training_input,
+    "training_wait": _training_wait,
 }
 
 

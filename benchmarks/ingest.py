@@ -82,7 +82,7 @@ def prepare_ours(
     spans, examples = standard_artifacts.String(), standard_artifacts.Examples()
     spans.uri, examples.uri = str(out / "spans"), str(out / "examples")
     spans.write(find_spans(data).to_json())
-    executor = Executor(Executor.Context(make_beam_pipeline_fn=partial(_beam_pipeline, workers)))
+    executor = Executor(Executor.Context(make_beam_pipeline_fn=partial(beam_pipeline, workers)))
     yield
     executor.Do({"spans": [spans]}, {"examples": [examples]}, {"data": data.model_dump_json(by_alias=True)})
     yield
@@ -107,7 +107,7 @@ def prepare_stock(module: str, file: Path, out: Path) -> Iterator[None]:
         "output_data_format": example_gen_pb2.FORMAT_TF_EXAMPLE,
     }
     stock = importlib.import_module(f"tfx.components.example_gen.{module}").Executor
-    executor = stock(stock.Context(make_beam_pipeline_fn=_beam_pipeline))
+    executor = stock(stock.Context(make_beam_pipeline_fn=beam_pipeline))
     yield
     executor.Do({}, {"examples": [examples]}, properties)
     yield
@@ -235,7 +235,8 @@ def _summary(engine: str, copies: int, rows: int, found: Sequence[measure.Figure
     }
 
 
-def _beam_pipeline(workers: int = 1):
+def beam_pipeline(workers: int = 1):
+    """Beam in this process."""
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 

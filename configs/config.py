@@ -33,7 +33,7 @@ class BeamConfig(Section):
 
     workers: Annotated[int, Field(gt=0)] = 1
     """Threads of the in-process runner. ExampleGen forks processes instead where a span of local CSV, JSON Lines,
-    Parquet or text files has 32 MB or more."""
+    Parquet or text files has 16 MB or more."""
     args: tuple[str, ...] = ()
     """Further Beam options, such as `--runner=FlinkRunner`; they win over the ones above."""
 

@@ -22,9 +22,9 @@ from components.example_gen.storage import is_remote
 from components.example_gen.workers import Workers
 from configs.data import DataConfig
 
-FORKED = 1 << 25
-"""Bytes of a span from which on processes are forked, which takes some hundredths of a second; parts of the data have
-half as many at least, and what is one part is not read side by side anyway."""
+FORKED = 1 << 24
+"""Bytes of a span from which on processes are forked, which takes some hundredths of a second. What has fewer is one
+part, which is not read side by side anyway."""
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):

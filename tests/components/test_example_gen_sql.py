@@ -70,6 +70,17 @@ def test_shards_are_the_same_bytes_by_any_workers(server: postgres.Server, tmp_p
     assert written(source, tmp_path / "a") == written(source, tmp_path / "b", spread)
 
 
+def test_rows_come_through_a_cursor_on_the_server_a_few_at_a_time(server: postgres.Server) -> None:
+    opened = open_source(source_of(server, table="trips", key="id", ranges=1))
+    (part,) = opened.parts(in_place)
+    batches = opened.batches(part, {"id": "int"})
+    assert next(batches).num_rows < ROWS / 10
+    with psycopg.connect(server.conninfo) as connection:
+        asked = connection.execute("select query from pg_stat_activity where state = 'idle in transaction'").fetchall()
+    assert any(query.startswith("FETCH FORWARD") for (query,) in asked)
+    assert sum(batch.num_rows for batch in batches) < ROWS
+
+
 def test_rows_without_a_key_are_read_too(server: postgres.Server) -> None:
     kinds, rows = read(source_of(server, table="other.keyed", key="k"))
     assert kinds == {"k": "int", "v": "string"}
