@@ -14,7 +14,16 @@ from google.protobuf.json_format import Parse, ParseDict
 from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConfig
 from kfp_server import Server
 
+from pipeline.kubeflow.argument import unpack
+
 EXAMPLES = sorted(path.relative_to(ROOT) for path in (ROOT / "configs").glob("*.yaml"))
+STORE = {
+    "endpoint": "https://store.example",
+    "region": "eu-1",
+    "secret": "store-keys",
+    "access_key": "id",
+    "secret_key": "key",
+}
 GOLDEN = Path("tests/pipeline/kubeflow/golden")
 
 
@@ -53,9 +62,20 @@ def submit(server: Server, folder: Path, config: Path, *options: str) -> Submitt
 @pytest.mark.slow
 @pytest.mark.parametrize("config", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_becomes_a_valid_workflow(server: Server, tmp_path: Path, config: Path) -> None:
-    done = submit(server, tmp_path, config)
+    done = submit(server, tmp_path, config, "--set", f"kubeflow.object_store={json.dumps(STORE)}")
     assert done.run.state == "PENDING"
     assert set(done.pipeline["root"]["dag"]["tasks"]) <= tasks_of(done.workflow)
+    given = {given["name"]: given["value"] for given in done.workflow["spec"]["arguments"]["parameters"]}
+    keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}
+    for task in ("trainer", "baseline", "evaluator", "pusher"):
+        asked = json.loads(given[f"kubernetes-comp-{task}"])["secretAsEnv"]
+        assert {one["keyToEnv"][0]["envVar"]: one["keyToEnv"][0]["secretKey"] for one in asked} == keys
+        assert {one["secretNameParameter"]["runtimeValue"]["constant"] for one in asked} == {"store-keys"}
+    containers = [json.loads(value) for name, value in given.items() if name.startswith("implementations-")]
+    assert containers
+    for container in containers:
+        told = json.loads(unpack(container["args"][container["args"].index("--invocation") + 1]))["store"]
+        assert (told["endpoint"], told["region"]) == (STORE["endpoint"], STORE["region"])
 
 
 @pytest.mark.slow
