@@ -124,7 +124,8 @@ def test_the_processes_own_error_reaches_the_trainer_as_it_is(
     prepared: Prepare, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VIRTUAL, "2")
-    with pytest.raises(TrainingError, match=r"^the loss became (nan|inf) in step"):
+    message = r"^the loss became (nan|inf) in step.* of epoch 1\. Step \d+ of that epoch is the first bad one: "
+    with pytest.raises(TrainingError, match=message):
         run_fn(prepared("binary").fn_args(tmp_path, strategy="mirrored", **{**TRAIN, "learning_rate": 1e38}))
 
 
