@@ -111,7 +111,8 @@ class Pod:
 
 def command(spec: TaskSpec, told: Mapping[str, Any]) -> list[str]:
     """What the launcher starts for a task."""
-    program, *rest = [*spec.container["command"], *_arguments(spec, told)]
+    words = [*spec.container["command"], *_arguments(spec, told)]
+    program, rest = words[0], words[1:]
     return [sys.executable if program == "python" else program, *rest]
 
 
