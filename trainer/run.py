@@ -75,7 +75,8 @@ def train(job: Job, choice: Choice) -> keras.Model:
         kept.clear_others()
     start = saved.position.batches if saved else 0
     worker = choice.worker(job.training)
-    reading = functools.partial(open_inputs, job.train_files, job.eval_files, transform_output, sections, worker=worker)
+    patterns = job.train_files, job.eval_files
+    reading = functools.partial(open_inputs, *patterns, transform_output, sections, device=choice.device, worker=worker)
     with labels_told(sections.label):
         inputs = reading(start=start)
 

@@ -45,6 +45,8 @@ def measure(train: TrainConfig, label_key: str, graph: Path, files: Sequence[str
         ).open("train", files)
 
     excluded = {"memory": set(), "disk": {"memory"}, "none": {"memory", "disk"}}[fits]
+    if train.input.cache == "auto":
+        excluded = excluded | {fits}  # which is what it comes to
     epochs = train.epochs if train.steps_per_epoch is None else _epochs(train, examples)
     return find(train.input, open_split, examples, epochs, seconds, excluded)
 
