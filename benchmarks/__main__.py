@@ -1,5 +1,5 @@
 """All benchmarks, one after another: the whole run, ingest of CSV and of Parquet, statistics, nights of a window,
-training input.
+training input and the wait for it.
 
 python -m benchmarks                               tables; about twenty minutes on two cores
 python -m benchmarks --quick                       one round of the sizes that matter; about six

@@ -7,8 +7,7 @@ All read the same transformed examples of the taxi data (configs/taxi.yaml, the 
 shuffled, in the same process. In each round every pipeline is opened afresh, warmed up and read for most of a second,
 in turn; the median over the rounds counts. What is measured is the time that a graph takes to fetch batches and throw
 them away. The gather of NumPy, on the columns in memory, is what the machine could do at best with one thread and no
-TensorFlow. Last, the worked example is trained on real input and on one batch repeated, in turn: what the first takes
-longer is what its step waits for the input.
+TensorFlow. How long the worked examples' steps wait for their input is measured by benchmarks/training_wait.py.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ import tensorflow_transform as tft
 
 from benchmarks.tables import Section, Table
 from benchmarks.training_ladder import LECTURE, NUMPY, STOCK, Fetch, Pipelines
-from benchmarks.training_wait import measure_wait
 from configs.config import PipelineConfig
 from configs.loader import load
 
@@ -105,7 +103,7 @@ def first_epoch(open_one: Callable[[], tf.data.Dataset]) -> float:
 
 
 def measure(rounds: int, batch_size: int, seconds: float) -> dict[str, Any]:
-    """Medians over the rounds, their ratio to TFX's factory and to NumPy's gather, and the step's wait."""
+    """Medians over the rounds, and their ratio to TFX's factory, to the lecture's pipeline and to NumPy's gather."""
     config = load(CONFIG)
     with tempfile.TemporaryDirectory() as folder:
         pipelines = Pipelines(*transform_taxi(Path(folder), config), config.label.key, batch_size)
@@ -119,7 +117,6 @@ def measure(rounds: int, batch_size: int, seconds: float) -> dict[str, Any]:
                 found[name].append(examples_per_second(opened(), seconds))
             for name, open_one in once.items():
                 found[name].append(first_epoch(open_one))
-        wait = measure_wait(pipelines, config, rounds)
     rates = {name: statistics.median(values) for name, values in found.items()}
     rows = [
         {
@@ -131,7 +128,7 @@ def measure(rounds: int, batch_size: int, seconds: float) -> dict[str, Any]:
         }
         for name, rate in rates.items()
     ]
-    return {"batch_size": batch_size, "rounds": rounds, "pipelines": rows, "wait": wait}
+    return {"batch_size": batch_size, "rounds": rounds, "pipelines": rows}
 
 
 def section(result: Mapping[str, Any]) -> Section:
@@ -146,8 +143,7 @@ def section(result: Mapping[str, Any]) -> Section:
         for row in result["pipelines"]
     ]
     table = Table(["", "examples/s", "times TFX", "times the lecture's"], rows)
-    wait, rates = result["wait"], {row["pipeline"]: row for row in result["pipelines"]}
-    steps = Table(["input", "ms a step"], [[kind, f"{ms:.3f}"] for kind, ms in wait["step_ms"].items()])
+    rates = {row["pipeline"]: row for row in result["pipelines"]}
     best = max(row["of_numpy"] for name, row in rates.items() if "ours" in name)
     notes = (
         "All read the same transformed examples of the taxi data (four gzip shards), shuffled through at least 10,000"
@@ -155,17 +151,10 @@ def section(result: Mapping[str, Any]) -> Section:
         f" {result['rounds']} rounds.",
         "NumPy's gather is what the machine could do at best with one thread and no TensorFlow; ours is"
         f" {best:.0%} of it.",
-        f"The worked example's step waits {max(wait['wait'], 0):.1%} of its time for input, beside a control that"
-        f" repeats one batch, and {max(wait['wait_beside_cached'], 0):.1%} beside one that repeats an epoch's batches:"
-        f" the fastest of {wait['rounds']} trainings each, in turn, {wait['steps_per_execution']} steps as one graph in"
-        " all. Other work on the machine takes the core that the input would have, and shows as wait.",
     )
     return Section(
         "Training input",
-        [
-            (f"Examples a second that reach the training step, batches of {result['batch_size']}", table),
-            (f"A step of the worked example, batches of {wait['batch_size']}", steps),
-        ],
+        [(f"Examples a second that reach the training step, batches of {result['batch_size']}", table)],
         notes,
     )
 
