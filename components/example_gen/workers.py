@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
@@ -56,27 +56,39 @@ class Workers:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for other in self._others:
-            other.end(at_once=kind is not None)
+        self._end(at_once=kind is not None)
 
     def __call__(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """The results in the order of the tasks; the function, the tasks and the results are pickled. After the first
         error no new task is begun. Raises the error of the first task, in order, that failed.
         """
         tasks = list(tasks)
+        try:
+            done = self._done(function, tasks)
+        except BaseException:  # not of a task: nobody may go on to write where the caller now cleans up
+            self._end(at_once=True)
+            raise
+        failed = min((number for number, result in done.items() if isinstance(result, _Failure)), default=None)
+        if failed is not None:
+            raise done[failed].error
+        return [done[number] for number in range(len(tasks))]
+
+    def _done(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> dict[int, Any]:
         self._fork()
         self._turns.begin(len(tasks))
         others = self._others[: max(0, len(tasks) - 1)]
         work = pickle.dumps((function, tasks))
         for other in others:
-            other.line.send_bytes(work)
+            other.begin(work)
         done = _work(function, tasks, self._turns)
         for other in others:
             done |= other.results()
-        failed = min((number for number, result in done.items() if isinstance(result, _Failure)), default=None)
-        if failed is not None:
-            raise done[failed].error
-        return [done[number] for number in range(len(tasks))]
+        return done
+
+    def _end(self, *, at_once: bool) -> None:
+        for other in self._others:
+            other.end(at_once=at_once)
+        self._others = []
 
     def _fork(self) -> None:
         while len(self._others) < self._number - 1:
@@ -132,13 +144,23 @@ class _Other:
         there.close()
         return cls(pid, here)
 
+    def begin(self, work: bytes) -> None:
+        """Let it take tasks."""
+        with self._alive():
+            self.line.send_bytes(work)
+
     def results(self) -> dict[int, Any]:
         """Those of the tasks that it took."""
-        try:
+        with self._alive():
             found: dict[int, Any] = pickle.loads(self.line.recv_bytes())  # noqa: S301 - from our own fork
+        return found
+
+    @contextlib.contextmanager
+    def _alive(self) -> Iterator[None]:
+        try:
+            yield
         except (EOFError, ConnectionError):
             raise RunError(_ending(self.pid)) from None
-        return found
 
     def end(self, *, at_once: bool) -> None:
         """Wait until it has; it does when the line is closed."""

@@ -63,6 +63,13 @@ def mark(path: Path) -> None:
     time.sleep(0.02)
 
 
+def interrupted_here(where: tuple[Path, int]) -> None:
+    path, here = where
+    mark(path)
+    if os.getpid() == here:
+        raise KeyboardInterrupt
+
+
 def test_results_come_in_the_order_of_the_tasks_from_all_processes() -> None:
     with Workers(3) as workers:
         first = workers(slow_process, range(60))
@@ -106,7 +113,25 @@ def test_a_process_that_is_killed_ends_the_work_with_a_message() -> None:
         workers(killed_elsewhere, [os.getpid()] * 4)
 
 
-def test_an_interrupted_parent_takes_the_others_with_it(tmp_path: Path) -> None:
+def test_a_process_that_was_killed_between_two_calls_is_told_too() -> None:
+    with pytest.raises(RunError, match="ended by SIGKILL"), Workers(2) as workers:
+        (pid,) = {pid for _, pid in workers(slow_process, range(20))} - {os.getpid()}
+        os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+        workers(slow_process, range(20))
+
+
+def test_an_interruption_leaves_nobody_at_work_behind(tmp_path: Path) -> None:
+    with Workers(3) as workers:
+        with pytest.raises(KeyboardInterrupt):
+            workers(interrupted_here, [(tmp_path, os.getpid())] * 10_000)
+        before = len(list(tmp_path.iterdir()))
+        time.sleep(0.1)
+        assert len(list(tmp_path.iterdir())) == before
+        assert workers(failing, range(3)) == [0, 1, 2], "and others are forked when there is work again"
+
+
+def test_a_parent_that_is_killed_takes_the_others_with_it(tmp_path: Path) -> None:
     pid = os.fork()
     if not pid:
         with Workers(3) as workers:
