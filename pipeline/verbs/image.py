@@ -34,6 +34,8 @@ def image(  # noqa: PLR0913, PLR0917 - one for each option
 
     if push and "/" not in name:
         raise click.UsageError(f"--push needs --name with a registry, such as registry.example/{name}")
+    if ":" in name.rpartition("/")[2]:
+        raise click.UsageError(f"--name {name}: give what stands behind the colon as --tag")
     variant = "gpu" if gpu else "cpu"
     with tempfile.TemporaryDirectory(prefix="headrace-image-") as folder:
         context = Path(folder)

@@ -121,6 +121,7 @@ def test_push_needs_a_registry(tools: Path) -> None:
     done = image("--push")
     assert done.exit_code == 2
     assert "--push needs --name with a registry" in done.stderr
+    assert "as --tag" in image("--name", "localhost:5000/headrace:1").stderr
 
 
 REAL = {
