@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import subprocess
@@ -12,6 +13,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from stores import serving
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
@@ -119,12 +123,27 @@ print(upload.send(Path(), [find(Path(run)) for run in runs], "Tips & Rides", "of
 """
 
 
+def certify_localhost(certificate: Path, key: Path) -> None:
+    """Write a certificate that localhost gave itself for two days, and its key."""
+    name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")]), dt.datetime.now(dt.UTC)
+    own = rsa.generate_private_key(65537, 2048)
+    signed = (
+        x509.CertificateBuilder(name, name, own.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(own, hashes.SHA256())
+    )
+    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    key.write_bytes(own.private_bytes(*form))
+
+
 @pytest.mark.slow
 def test_googles_client_sends_every_curve_to_a_server_of_its_own_types(two: Two, tmp_path: Path) -> None:
     certificate, key, file = (tmp_path / name for name in ("cert.pem", "key.pem", "told.json"))
-    openssl = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    made = [*openssl, "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(made, check=True, capture_output=True)
+    certify_localhost(certificate, key)
     server = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("vertex_server.py")), str(certificate), str(key), str(file)],
         stdin=subprocess.PIPE,
