@@ -91,10 +91,10 @@ def RecordTraining(  # noqa: N802, PLR0913, PLR0917
     work: Parameter[str],
     trained: Parameter[str],
 ) -> None:
-    """Write down what the model of this run was trained on. entry: the same, as JSON."""
+    """Write down what the model of this run was trained on. entry: the same as JSON, but for where it lies."""
     manifest = Manifest.from_json(spans.value)
     names = tuple(span.name for span in manifest.spans)
     data = TrainedOn(fingerprint=manifest.fingerprint, spans=names, work=work, statistics=statistics.uri)
     path = Path(trained)
     Trained.read(path).with_judged(data, blessed=is_model_blessed(blessing)).write(path)
-    entry.value = data.model_dump_json()
+    entry.value = data.model_dump_json(exclude={"statistics"})
