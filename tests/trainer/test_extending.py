@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +22,19 @@ LABEL = {"key": "tip", "kind": "binary"}
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The config of the page, with its modules where Python finds them."""
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """The config of the page, with its modules where Python finds them; afterwards nothing knows of them."""
     text = DOCS.read_text()
     for name, code in re.findall(r"```python\n# (mine/\w+\.py)\n(.*?)```", text, re.DOTALL):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(code)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
     sections = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
     told = {key: value for section in sections for key, value in section.items() if key in ("features", "model")}
-    return {"label": LABEL, **told}
+    yield {"label": LABEL, **told}
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+        del sys.modules[name]
 
 
 def sparse(values: list[float | int | None], dtype: tf.DType) -> tf.SparseTensor:
