@@ -138,7 +138,7 @@ def test_analyzer_that_works_on_the_results_of_another_reads_all(
     (tmp_path / "hook_two_phases.py").write_text(TWO_PHASES)
     monkeypatch.syspath_prepend(tmp_path)
     custom = {"column": "custom", "function": "hook_two_phases.f", "keys": ["amount"]}
-    config = {**CONFIG, "features": {**CONFIG["features"], "two": custom}}
+    config = {**CONFIG, "features": {**{name: CONFIG["features"][name] for name in ("amount", "word")}, "two": custom}}
     analyze(tmp_path, spanned(tmp_path / "one", [1, 2]), "first", config)
     inputs = spanned(tmp_path / "two", [2, 3])
     ours = analyze(tmp_path, inputs, "second", config)
