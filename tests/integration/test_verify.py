@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 import pytest
 import yaml
-from command import ROOT
+from command import ROOT, wait_until
+from moto.server import ThreadedMotoServer
+from pyarrow import fs
 
 from configs.loader import load
+from pipeline.kubeflow import checkpoints
 from pipeline.kubeflow.compile import compile_pipeline
+from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
-from pipeline.kubeflow.verify.driver import TaskRun, fingerprint, provision, resolve, task_specs
+from pipeline.kubeflow.verify.driver import TaskRun, TaskSpec, fingerprint, provision, resolve, task_specs
+from pipeline.kubeflow.verify.launcher import Pod, command
 from pipeline.kubeflow.verify.verify import as_compiled
 
 pytestmark = pytest.mark.slow
 
 TAXI = ROOT / "configs" / "taxi.yaml"
+AS_IN_IMAGE = Path(__file__).parent / "as_in_image"  # components see what the image has, and no more
 HOME = "minio://mlpipeline/v2/artifacts/chicago-taxi"
+S3_KEYS = {"access_key": "headrace", "secret_key": "only-for-this-test", "scheme": "http", "region": "us-east-1"}
 UNCACHED = {"spans", "baseline", "record-blessing"}
 TRIPS = """\
 pipeline: {name: trips}
@@ -58,7 +70,7 @@ def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     done = subprocess.run(
         [sys.executable, "-P", "-m", "pipeline", "verify", str(TAXI), "--keep", str(kept)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{AS_IN_IMAGE}{os.pathsep}{ROOT}"},
         check=False,
         capture_output=True,
         text=True,
@@ -111,6 +123,77 @@ def test_what_is_pushed_lies_whole_in_the_object_store(story: Story) -> None:
     assert told["pushed_version"] == versions[0]
     assert told["pushed_destination"] == f"{HOME}/serving/{versions[0]}"
     assert (story.cluster.path(told["pushed_destination"]) / "saved_model.pb").is_file()
+
+
+def test_killed_training_goes_on_in_a_new_pod_from_the_object_store(story: Story, tmp_path: Path) -> None:
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    store = f"http://{':'.join(map(str, server.get_host_and_port()))}"
+    fs.S3FileSystem(**S3_KEYS, endpoint_override=store, allow_bucket_creation=True).create_dir("mlpipeline")
+    pipeline = next(yaml.safe_load_all(story.text))
+    trainer, parameters = task_specs(pipeline)["trainer"], pipeline["root"]["inputDefinitions"]["parameters"]
+    given = {name: one["defaultValue"] for name, one in parameters.items() if "defaultValue" in one}
+    inputs = resolve(trainer, given, story.again.tasks)
+    told = {"inputs": inputs, "outputs": provision(trainer, f"{HOME}/run", "salt")}
+    first, second = (Pod(tmp_path / name, story.cluster.store_folder, {}) for name in ("first", "second"))
+    with in_pod(first, trainer, told, store) as process:
+        assert wait_until(lambda: any(first.root.glob("minio/**/checkpoints/*/*.npz")), 300)
+        process.send_signal(signal.SIGSTOP)  # the rest of this training takes less than a second
+        time.sleep(checkpoints.SECONDS)
+        process.send_signal(signal.SIGCONT)
+        assert wait_until(lambda: bool(checkpoints_in(store)), 300)
+        process.kill()
+    kept = checkpoints_in(store)
+    assert kept
+    assert not (model_in(first, told) / "Format-Serving").exists()
+    with in_pod(second, trainer, told, store) as process:
+        out, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, out
+    assert f"checkpoint: fetched {HOME}/checkpoints/{max(kept)}" in out
+    assert "checkpoint: going on from" in out
+    uninterrupted = story.cluster.path(story.again.tasks["trainer"].artifacts["model"]["uri"])
+    ours, theirs = (weights(folder / "Format-Serving") for folder in (model_in(second, told), uninterrupted))
+    assert ours.keys() == theirs.keys()
+    for name, values in ours.items():
+        np.testing.assert_allclose(values, theirs[name], rtol=1e-4, atol=1e-6)
+    assert not checkpoints_in(store)
+    server.stop()
+
+
+@contextlib.contextmanager
+def in_pod(pod: Pod, spec: TaskSpec, told: Any, store: str) -> Iterator[subprocess.Popen[str]]:
+    """A task's container in a pod that has its inputs, and a real object store."""
+    pod.prepare(told)
+    aside = json.dumps({"checkpoint": json.dumps({"every_steps": 40})})
+    own = {"HEADRACE_POD": str(pod.root), "HEADRACE_ASIDE": aside, "PYTHONPATH": str(ROOT), "AWS_ENDPOINT_URL": store}
+    keys = {"AWS_ACCESS_KEY_ID": S3_KEYS["access_key"], "AWS_SECRET_ACCESS_KEY": S3_KEYS["secret_key"]}
+    with subprocess.Popen(
+        command(spec, told),
+        env={**os.environ, **own, **keys},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        yield process
+
+
+def checkpoints_in(store: str) -> list[str]:
+    """The names of the checkpoints below their folder."""
+    system = fs.S3FileSystem(**S3_KEYS, endpoint_override=store)
+    folder = f"{HOME.removeprefix('minio://')}/checkpoints"
+    found = system.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
+    return [one.path.removeprefix(f"{folder}/") for one in found if one.type == fs.FileType.File]
+
+
+def model_in(pod: Pod, told: Any) -> Path:
+    return Places(str(pod.root)).local(told["outputs"]["artifacts"]["model"]["artifacts"][0]["uri"])
+
+
+def weights(serving: Path) -> dict[str, np.ndarray]:
+    found: dict[str, np.ndarray] = {}
+    with h5py.File(serving / "assets.extra" / "model.weights.h5") as file:
+        file.visititems(lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+    return found
 
 
 def test_changed_data_under_the_same_name_misses_the_cache(tmp_path: Path) -> None:

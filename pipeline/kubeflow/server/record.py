@@ -26,7 +26,13 @@ STATES = {
     "CANCELED": Status.INTERRUPTED,
     "PAUSED": Status.WAITING,
 }
-RUN_STATES = {"SUCCEEDED": Status.DONE, "FAILED": Status.FAILED, "CANCELED": Status.INTERRUPTED, "SKIPPED": Status.DONE}
+RUN_STATES = {
+    "PENDING": Status.WAITING,
+    "SUCCEEDED": Status.DONE,
+    "FAILED": Status.FAILED,
+    "CANCELED": Status.INTERRUPTED,
+    "SKIPPED": Status.DONE,
+}
 
 
 def record(run: Any, tasks: Mapping[str, Any], pipeline: str) -> RunRecord:
