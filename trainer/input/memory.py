@@ -103,7 +103,7 @@ class Sample(NamedTuple):
         batches = list(_first(files, packing))
         lengths = [one.numpy() for packed in batches if (one := packing.lengths(packed)) is not None]
         examples = sum(int(packing.rows(packed)) for packed in batches)
-        each = -(-sum(map(_bytes, batches)) // examples) if examples else 0
+        each = -(-sum(map(taken, batches)) // examples) if examples else 0
         return cls(each, np.concatenate(lengths) if lengths else None)
 
 
@@ -118,7 +118,8 @@ def _first(files: Sequence[str], packing: Packing) -> Iterator[Packed]:
             return
 
 
-def _bytes(packed: Packed) -> int:
+def taken(packed: Packed) -> int:
+    """Bytes of memory that the examples take."""
     return sum(
         _string_bytes(part) if part.dtype == tf.string else part.dtype.size * int(tf.size(part)) for part in packed
     )

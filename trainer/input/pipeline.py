@@ -26,7 +26,7 @@ from trainer.input.buckets import Buckets
 from trainer.input.disk_cache import DiskCache
 from trainer.input.epochs import Start, epochs
 from trainer.input.errors import told_by_file
-from trainer.input.memory import Where
+from trainer.input.memory import Where, taken
 from trainer.input.packing import Column, Feature, Packed, Packing, plain
 from trainer.input.reading import PLAIN_READING, Reading
 from trainer.input.shuffle import draw, exact, mixed, permutation, without_first
@@ -166,7 +166,7 @@ class InputPipeline:
 
         steps = self.steps_per_epoch or -(-size // self.batch_size)
         together = self._together(everything, packing)
-        reading = self.reading.from_memory() if self.load is dict else self.reading
+        reading = self.reading.from_memory(loaded=self.load is not dict)
 
         def whole_epochs() -> tf.data.Dataset:
             places = epochs(begin, endless=True).map(order).flat_map(pieces(self.batch_size * together))
@@ -192,7 +192,7 @@ class InputPipeline:
         """Batches that are fetched at once: small ones take less time to fetch than the calls that it needs."""
         if packing.varying:
             return 1
-        bytes_each = sum(part.dtype.size * int(tf.size(part)) for part in everything) / int(packing.rows(everything))
+        bytes_each = taken(everything) / int(packing.rows(everything))
         return max(int(min(GATHERED, GATHERED_BYTES / max(bytes_each, 1)) // self.batch_size), 1)
 
     def _of_stream(self, stream: Stream, packing: Packing, start: int, size: int | None) -> Split:

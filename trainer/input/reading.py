@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 import tensorflow as tf
@@ -9,6 +10,7 @@ import tensorflow as tf
 from configs.input import InputConfig
 from trainer.input.packing import Packing, plain
 
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 READ_BUFFER = 8 << 20
 """Bytes of a file that are read at a time."""
 
@@ -37,11 +39,11 @@ class Reading:
         prefetch = None if config.prefetch == "auto" else config.prefetch
         return cls(config.read_batch, config.open_files, config.deterministic, threads, prefetch, device)
 
-    def from_memory(self) -> Reading:
-        """For examples in memory: fetching is too short to be spread, and a thread of its own keeps it away from
-        the training step.
+    def from_memory(self, loaded: bool) -> Reading:
+        """For examples in memory: threads of its own keep the fetching away from the training step. One is enough,
+        unless batches are also loaded, such as images from their bytes.
         """
-        return replace(self, threads=self.threads or 1)
+        return replace(self, threads=self.threads or (max(CORES - 1, 1) if loaded else 1))
 
     def packed(self, paths: tf.data.Dataset, packing: Packing, files: int, gzip: bool) -> tf.data.Dataset:
         """The parsed examples of so many TFRecord files in packed batches of about `read_batch`."""
