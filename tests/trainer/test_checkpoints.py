@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "checkpoint_program.py"
 SETTINGS: dict[str, Any] = {
     "epochs": 4, "early_stopping": {"patience": 3}, "steps_per_execution": 2, "checkpoint": {"every_steps": 4},
+    "jit": "off",  # auto tries XLA where a busy machine makes them last long, and XLA draws other masks of dropout
 }  # fmt: skip
 MODEL = {"dropout": 0.3}
 STEPS = 32
