@@ -27,7 +27,8 @@ class InputConfig(Section):
     """Whether the same seed gives the same batches. false: whatever is read first comes first, which is faster where
     files are slow."""
     threads: Auto | PositiveInt = "auto"
-    """Threads of the input pipeline's own. auto: one with the cache in memory; else it shares TensorFlow's."""
+    """Threads of the input pipeline's own. auto: one with the cache in memory, or for images one less than there are
+    cores; else it shares TensorFlow's."""
     prefetch: Auto | Annotated[int, Field(ge=0)] = "auto"
     """Batches that are made ready ahead of the step. auto: as many as it takes, as tf.data finds out."""
     length_buckets: Auto | tuple[PositiveInt, ...] | None = "auto"
