@@ -32,7 +32,7 @@ class Programs:
 
 
 class ReachedError(Exception):
-    """The pod of a task is about to begin. `patch`: what the driver makes of it; `template`: what else Argo knows."""
+    """The pod of a component is to begin. `patch`: what the driver makes of it; `template`: what else Argo knows."""
 
     def __init__(self, template: Any, patch: Any) -> None:
         super().__init__("reached")
@@ -42,14 +42,14 @@ class ReachedError(Exception):
 @dataclass
 class Argo:
     """`services`: options of the driver to what stands there for the names of services that a cluster would know;
-    `until`: the task whose pod does not begin: ReachedError instead.
+    `stops`: before the first pod of a component, with ReachedError.
     """
 
     workflow: Any
     kubernetes: Kubernetes
     programs: Programs
     services: Mapping[str, str]
-    until: str = ""
+    stops: bool = False
     pods: dict[str, Pod] = field(default_factory=dict)
 
     def run(self) -> None:
@@ -96,7 +96,7 @@ class Argo:
         paths = {one["name"]: one["valueFrom"] for one in _parameters(template["outputs"])}
         known = {**known, **{f"outputs.parameters.{name}.path": one["path"] for name, one in paths.items()}}
         patch = _filled(template.get("podSpecPatch", ""), known)
-        if patch and node == self.until:
+        if patch and self.stops:
             told = {part: template.get(part) for part in ("metadata", "retryStrategy")}
             raise ReachedError(json.loads(_filled(json.dumps(told), known)), json.loads(patch))
         if patch:

@@ -106,9 +106,9 @@ class Cluster:
     metadata: str
     database: Path
 
-    def argo(self, workflow: Any, until: str = "") -> Argo:
+    def argo(self, workflow: Any, *, stops: bool = False) -> Argo:
         """What runs a workflow."""
-        return Argo(workflow, self.kubernetes, self.programs, services(self.server, self.metadata), until)
+        return Argo(workflow, self.kubernetes, self.programs, services(self.server, self.metadata), stops)
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def test_kubeflows_own_driver_gives_a_pod_every_setting(cluster: Cluster, tmp_pa
     file = compiled(tmp_path, TRIPS, f"kubeflow.defaults={everything}", profile="cluster")
     (workflow,) = submitted(cluster.server, file, 1)
     with pytest.raises(ReachedError) as reached:
-        cluster.argo(workflow, until="spans").run()
+        cluster.argo(workflow, stops=True).run()
     patch, template = reached.value.patch, reached.value.template
     (container,) = patch["containers"]
     assert container["image"] == "registry.example/headrace-gpu:1"
