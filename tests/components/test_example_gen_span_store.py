@@ -1,5 +1,6 @@
 """The store of spans: whole, damaged, gone, and killed while it is written."""
 
+import json
 import os
 import shutil
 from collections import Counter
@@ -87,7 +88,15 @@ def test_store_that_cannot_be_read_counts_as_empty(folder: Path, text: str) -> N
         again = generate(folder, config(DAYS))
         assert rows_of(again) == whole
         assert told(again, "notes") == []
-        assert path.read_text() == sound or (path.name, text) == ("columns.json", "[]")
+        assert without_times(path) == without_times(path, sound) or (path.name, text) == ("columns.json", "[]")
+
+
+def without_times(path: Path, text: str | None = None) -> object:
+    """What is kept in a file, but for when shards were written: those that are written again have other times."""
+    kept = json.loads(path.read_text() if text is None else text)
+    if path.name == "ingested.json":
+        kept["files"] = {name: size for name, (size, _) in kept["files"].items()}
+    return kept
 
 
 def test_shards_are_on_disk_before_they_are_said_to_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
