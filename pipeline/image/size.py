@@ -60,7 +60,7 @@ def layers(context: Path, variant: str) -> tuple[list[Layer], list[str]]:
     project = {name: _folder(context / name) for name in ("configs", "trainer", "components", "pipeline")}
     code = {path.name: _folder(path) for path in (context / "image" / "code").iterdir() if path.name != "README.md"}
     found = [("Python", {"base image": PYTHON_BYTES}), ("packages", sizes), ("this project", project), ("code", code)]
-    return [Layer(name, sum(parts.values()), parts) for name, parts in found], unknown
+    return [Layer(name, sum(parts.values()), parts) for name, parts in found if parts], unknown
 
 
 def packages(context: Path, variant: str) -> dict[str, str]:
