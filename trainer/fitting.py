@@ -59,7 +59,7 @@ def fit(  # noqa: PLR0913, PLR0917
     steps = train.steps_per_epoch or inputs.train.steps
     compile_model(model, sections.label, train, together, steps and steps * train.epochs)
     split = seen_before(inputs.train, saved)
-    log = EpochLog(train.epochs, lambda epochs: trained_on(split, train, epochs))
+    log = EpochLog(train.epochs, lambda epochs: trained_on(split, train, epochs), steps)
     best, jit = BestWeights(directory / WEIGHTS), _jit(train, inputs.train, together, choice)
     chosen = {
         "strategy": choice.words,
