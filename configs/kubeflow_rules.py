@@ -32,7 +32,9 @@ COMPONENTS = (
 )
 LAUNCHER_FOLDERS = ("/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config", "/kfp-launcher")
 """Where Kubeflow mounts folders of its own in every pod."""
-SECRETIVE = re.compile(r"(PASSWORD|PASSWD|SECRET|TOKEN|CREDENTIAL|PRIVATE_?KEY|ACCESS_?KEY|API_?KEY)", re.IGNORECASE)
+SECRETIVE = re.compile(
+    r"(PASSW|PASSPHRASE|(^|_)PASS$|_PWD$|SECRET|TOKEN|CREDENTIAL|PRIVATE_?KEY|ACCESS_?KEY|API_?KEY)", re.IGNORECASE
+)
 
 
 def components_are_known(kubeflow: KubeflowConfig) -> Iterator[Finding]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from configs.errors import RunError
 
-SECRETIVE = re.compile(r"(PASSW|SECRET|TOKEN|CREDENTIAL|PRIVATE_?KEY|ACCESS_?KEY|API_?KEY)", re.IGNORECASE)
+SECRETIVE = re.compile(
+    r"(PASSW|PASSPHRASE|(^|_)PASS$|_PWD$|SECRET|TOKEN|CREDENTIAL|PRIVATE_?KEY|ACCESS_?KEY|API_?KEY)", re.IGNORECASE
+)
 """Names that stand for secrets."""
 SHORTEST = 8
 """Characters that the value of a variable must have to be looked for: shorter ones stand everywhere."""
@@ -23,10 +27,36 @@ SHAPES = {
         r"--[a-z0-9_-]*(?:password|secret|token|credential|access_key|api_key)[a-z0-9_-]*[= ][^\s\"'\\]+", re.IGNORECASE
     ),
 }
+_TWO_ARGUMENTS = re.compile(
+    r"^--[a-z0-9_-]*(?:password|secret|token|credential|access_key|api_key)[a-z0-9_-]*$\n(?!-)\S+",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""An option and its value as one text after the other."""
 
 
-def check(text: str, environ: Mapping[str, str]) -> None:
-    """Raise RunError if `text` holds what looks like a credential, or the value of a variable named like one."""
+def texts(told: Any) -> Iterator[str]:
+    """All texts in a document, and in the JSON within a text, where quotes and other letters are written otherwise."""
+    if isinstance(told, Mapping):
+        for name, value in told.items():
+            yield from texts(name)
+            yield from texts(value)
+    elif isinstance(told, list):
+        for one in told:
+            yield from texts(one)
+    elif isinstance(told, str):
+        yield told
+        try:
+            inner = json.loads(told)
+        except ValueError:
+            return
+        yield from texts(inner)
+
+
+def check(told: Any, environ: Mapping[str, str]) -> None:
+    """Raise RunError if the texts of a document hold what looks like a credential, or the value of a variable that is
+    named like one.
+    """
+    text = "\n".join(texts(told))
     found = [*_shapes(text), *_values(text, environ)]
     if found:
         raise RunError(
@@ -37,7 +67,8 @@ def check(text: str, environ: Mapping[str, str]) -> None:
 
 
 def _shapes(text: str) -> Iterator[str]:
-    return (name for name, pattern in SHAPES.items() if pattern.search(text))
+    patterns = {**SHAPES, "an option and a credential": _TWO_ARGUMENTS}
+    return (name for name, pattern in patterns.items() if pattern.search(text))
 
 
 def _values(text: str, environ: Mapping[str, str]) -> Iterator[str]:

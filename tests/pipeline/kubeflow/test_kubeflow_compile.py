@@ -194,6 +194,7 @@ def test_a_push_to_where_only_the_pod_can_see_it_is_refused() -> None:
     [
         ("data.source.path='https://reader:hunter2@example.com/trips-{SPAN}.csv'", "a URL with a password"),
         ("beam.args=['--s3_secret_access_key=wJalrXUtnFEMI']", "an option with a credential"),
+        ("beam.args=['--s3_secret_access_key', wJalrXUtnFEMI]", "an option and a credential"),
         ("beam.args=['--key=AKIAIOSFODNN7EXAMPLE']", "an access key of AWS"),
     ],
 )
@@ -207,6 +208,10 @@ def test_the_value_of_a_secret_variable_is_found_wherever_it_stands() -> None:
     with pytest.raises(RunError, match="the value of the environment variable DB_PASSWORD"):
         compile_pipeline(config, {"DB_PASSWORD": "opensesame42"})
     compile_pipeline(config, {"EXPERIMENT": "opensesame42", "API_TOKEN": "short"})
+    odd = 'open "sésame\\" now'  # in YAML and JSON such letters are written otherwise
+    for told in (f"beam.args={json.dumps([odd])}", f"kubeflow.defaults.env={json.dumps({'GREETING': odd})}"):
+        with pytest.raises(RunError, match="the value of the environment variable MYSQL_PWD"):
+            compile_pipeline(trips(told), {"MYSQL_PWD": odd})
 
 
 def test_planted_secrets_do_not_reach_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
