@@ -23,11 +23,13 @@ def logs(config: Path, profile: str | None, overrides: tuple[str, ...], componen
 
     loaded = load(config, profile, overrides, data=False)
     with quiet():
-        from pipeline.kubeflow.server.logs import Kept, log
+        from pipeline.kubeflow.server.logs import Kept, log, path_of
         from pipeline.kubeflow.server.session import Session
     session = Session.of(loaded.config)
     found = session.run(run)
-    tasks = {task.get("taskInfo", {}).get("name", name): name for name, task in session.tasks(found).items()}
+    tasks = {
+        task.get("taskInfo", {}).get("name", name): path_of(name, task) for name, task in session.tasks(found).items()
+    }
     if component not in tasks:
         raise RunError(f"the run {found.display_name} has no {component}{meant(component, tasks, 'it has')}")
     kept = Kept.of(loaded.config, found)

@@ -8,6 +8,7 @@ their pods, `<workflow>-<template>-<FNV-1a of the node's name>`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,8 +39,14 @@ def template(settings: ComponentSettings) -> str:
     return labels + ("retry-" if settings.retries else "") + IMPLEMENTATION
 
 
-def pods(run: Any, task: str, settings: ComponentSettings) -> list[str]:
-    """Names that the task's pod may have, that of the last try first. Empty as long as it has none."""
+def path_of(name: str, task: Mapping[str, Any]) -> str:
+    """A task of `versions.graph` with the conditions that it is under: `condition-1.trainer`."""
+    return ".".join((*task.get("within", ()), name))
+
+
+def pods(run: Any, path: str, settings: ComponentSettings) -> list[str]:
+    """Names that the pod of the task at a path may have, that of the last try first. Empty as long as it has none."""
+    task = _name(path)
     details = (run.run_details and run.run_details.task_details) or []
     children = [
         child.pod_name
@@ -51,15 +58,15 @@ def pods(run: Any, task: str, settings: ComponentSettings) -> list[str]:
     if not children:
         return []
     workflow = children[0].rpartition("-")[0]
-    node = f"{workflow}.root.{task}.executor"
+    node = f"{workflow}.root.{path}.executor"
     tries = settings.retries.count if settings.retries else None
     names = [node] if tries is None else [f"{node}({number})" for number in range(tries, -1, -1)]
     return [f"{workflow}-{template(settings)}-{fnv1a(name)}" for name in names]
 
 
-def log(server: Connection, run: Any, task: str, settings: ComponentSettings, kept: Kept) -> str:
-    """The text. Raises RunError where the task has no pod, or none of the places can be read."""
-    names = pods(run, task, settings)
+def log(server: Connection, run: Any, path: str, settings: ComponentSettings, kept: Kept) -> str:
+    """The text. Raises RunError where the task at a path has no pod, or none of the places can be read."""
+    task, names = _name(path), pods(run, path, settings)
     if not names:
         raise RunError(f"{task} has no pod in the run {run.display_name}: it has not begun, or its result was cached")
     for name in names:
@@ -79,6 +86,10 @@ def log(server: Connection, run: Any, task: str, settings: ComponentSettings, ke
         f"  nor is there the launcher's copy in {kept.folder(run.run_id, task)}: {why}\n"
         f"  with access to the cluster: kubectl logs -n {kept.namespace} -c main {names[0]}"
     )
+
+
+def _name(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 @dataclass(frozen=True)

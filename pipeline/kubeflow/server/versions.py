@@ -98,22 +98,25 @@ def _specification(server: Connection, pipeline_id: str, version_id: str) -> Map
 def graph(specification: Mapping[str, Any] | None) -> dict[str, Any]:
     """The tasks of a pipeline as the server keeps it, with a Kubernetes document beside it or without.
 
-    In the place of a condition stand the tasks under it, which depend on all that it does.
+    In the place of a condition stand the tasks under it, which depend on all that it does, and know the groups that
+    they are in as `within`.
     """
     found = specification or {}
     found = found.get("pipeline_spec", found)
     return _flat(found.get("root", {}).get("dag", {}).get("tasks", {}), found.get("components", {}), ())
 
 
-def _flat(tasks: Mapping[str, Any], components: Mapping[str, Any], before: tuple[str, ...]) -> dict[str, Any]:
+def _flat(
+    tasks: Mapping[str, Any], components: Mapping[str, Any], before: tuple[str, ...], within: tuple[str, ...] = ()
+) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, task in tasks.items():
         inner = components.get(task.get("componentRef", {}).get("name", ""), {}).get("dag")
         after = tuple(dict.fromkeys([*task.get("dependentTasks", ()), *before]))
         if inner is None:
-            flat[name] = {**task, "dependentTasks": list(after)} if after else task
+            flat[name] = {**task, **({"dependentTasks": list(after)} if after else {}), "within": within}
         else:
-            flat.update(_flat(inner.get("tasks", {}), components, after))
+            flat.update(_flat(inner.get("tasks", {}), components, after, (*within, name)))
     return flat
 
 

@@ -22,8 +22,8 @@ from configs.kubeflow_server import ServerAuth, ServerConfig
 from configs.schedule import ScheduleConfig
 from pipeline.kubeflow.server import runs, schedules
 from pipeline.kubeflow.server.connection import Connection, connect
-from pipeline.kubeflow.server.logs import Kept, fnv1a, log
-from pipeline.kubeflow.server.versions import Version
+from pipeline.kubeflow.server.logs import Kept, fnv1a, log, path_of, pods
+from pipeline.kubeflow.server.versions import Version, graph
 from pipeline.kubeflow.store import Store
 
 VERSION = Version("p", "v", "taxi-0123", uploaded=False)
@@ -294,6 +294,20 @@ def test_a_log_is_read_by_the_name_of_the_last_try_s_pod(backend: Backend, tmp_p
         for number in (1, 0)
     ]
     assert backend.headers[0]["authorization"] == "Bearer tells-nobody"
+
+
+def test_a_pod_under_conditions_has_them_in_the_name_of_its_node() -> None:
+    inner = {"trainer": {"componentRef": {"name": "comp-trainer"}}}
+    components = {
+        "comp-condition-1": {"dag": {"tasks": {"condition-2": {"componentRef": {"name": "comp-condition-2"}}}}},
+        "comp-condition-2": {"dag": {"tasks": inner}},
+    }
+    root = {"dag": {"tasks": {"condition-1": {"componentRef": {"name": "comp-condition-1"}}}}}
+    (task,) = graph({"root": root, "components": components}).items()
+    node = "taxi-abc.root.condition-1.condition-2.trainer.executor"  # Argo's `taskNodeName`: a graph's, and a task's
+    assert pods(run_with("taxi-abc-123"), path_of(*task), ComponentSettings()) == [
+        f"taxi-abc-system-container-impl-{fnv1a(node)}"
+    ]
 
 
 def test_a_log_that_is_gone_is_told_with_the_way_to_it(backend: Backend, tmp_path: Path) -> None:
