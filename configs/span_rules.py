@@ -43,7 +43,7 @@ def chosen_spans_exist(data: DataConfig) -> Iterator[Finding]:
     dated = placeholders(path for _, path in _paths(data)) >= DATE
     where: Where = ("data", "spans")
     for span in (span for span in given if isinstance(span, str)):
-        if not _is_date(span):
+        if not is_date(span):
             yield where, f"{span} is no date"
         elif not dated:
             yield where, f"{span} is a date, and the path counts its spans by {{SPAN}}: give a number"
@@ -54,7 +54,7 @@ def chosen_spans_exist(data: DataConfig) -> Iterator[Finding]:
 def run_date_is_a_day_of_dated_spans(data: DataConfig) -> Iterator[Finding]:
     if data.run_date is None:
         return
-    if not _is_date(data.run_date):
+    if not is_date(data.run_date):
         yield ("data", "run_date"), f"{data.run_date} is no date"
     numbered = "SPAN" in placeholders(path for _, path in _paths(data))
     if numbered:
@@ -75,12 +75,12 @@ def _listed(path: str) -> str:
     return ", ".join(f"{{{name}}}" for name in sorted(placeholders(path))) or "no placeholders"
 
 
-def _is_date(text: str) -> bool:
+def is_date(text: str) -> bool:
+    """Whether it is a day that there is, as YYYY-MM-DD."""
     try:
-        dt.date.fromisoformat(text)
+        return dt.date.fromisoformat(text).isoformat() == text
     except ValueError:
         return False
-    return True
 
 
 RULES: tuple[Callable[..., Iterator[Finding]], ...] = (

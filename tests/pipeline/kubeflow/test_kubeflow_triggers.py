@@ -185,9 +185,11 @@ def test_values_of_a_run_have_their_types_and_the_root_is_one_of_them(folder: Pa
     assert found.parameters == {"epochs": 3, "retrain": "always"}
     assert found.root == "gs://bucket/a"
     assert values(config(folder), []).root == "minio://mlpipeline/v2/artifacts"
-    for wrong, told in (("pipeline_root=/tmp", "no place that Kubeflow"), ("retrain=often", "there are always")):
-        with pytest.raises(ConfigError, match=told):
-            values(config(folder), [wrong])
+    assert values(config(folder), ["run_date=scheduled"]).parameters == {"run_date": "scheduled"}
+    with pytest.raises(ConfigError) as error:
+        values(config(folder), ["pipeline_root=/tmp", "retrain=often", "run_date=2026-13-99"])
+    for told in ("no place that Kubeflow", "there are always", "2026-13-99 is no date"):
+        assert told in str(error.value)
     with pytest.raises(RunError, match="the pipeline has no task that looks for drift"):
         with_parameters("Spans", {"retrain": "new_span"}, {"retrain": "drift"})
 
