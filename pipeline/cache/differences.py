@@ -52,7 +52,7 @@ def _inputs(before: KeyParts, now: KeyParts) -> Iterator[Difference]:
     for name in sorted(before.inputs.keys() | now.inputs.keys()):
         then, here = before.inputs.get(name), now.inputs.get(name)
         if then is None or here is None or then.identity != here.identity:
-            producer = (here or then).producer  # type: ignore[union-attr]
+            producer = here.producer if here else then.producer if then else ""
             yield Difference("input", name, then.identity if then else "", here.identity if here else "", producer)
 
 
