@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import filecmp
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,20 @@ from configs.errors import RunError
 def push(model: Path, destination: Path, clock: Callable[[], float] = time.time) -> Path:
     """Make `destination/<version>` a copy of `model`, in one step: a server sees the whole version or none of it.
 
-    The version is the Unix time in seconds, or one more than the greatest there. Whatever is left of a push that was
-    killed has no number for a name, and is cleared away by the next. Pushes to one place wait for each other. RunError
-    if it cannot be written to.
+    The version is the Unix time in seconds, or one more than the greatest there; or the greatest itself where that is
+    this very model, so that a run which was killed before it wrote down what it had pushed does not push it twice.
+    Whatever is left of a push that was killed has no number for a name, and is cleared away by the next. Pushes to one
+    place wait for each other. RunError if it cannot be written to.
     """
     try:
         destination.mkdir(parents=True, exist_ok=True)
         with _alone(destination):
             for left_over in destination.glob(".pushing-*"):
                 shutil.rmtree(left_over)
-            there = [int(path.name) + 1 for path in destination.iterdir() if path.name.isdecimal()]
-            version = max([int(clock()), *there])
+            there = {int(path.name): path for path in destination.iterdir() if path.name.isdecimal()}
+            if there and _same(model, there[max(there)]):
+                return there[max(there)]
+            version = max([int(clock()), *(number + 1 for number in there)])
             partial = destination / f".pushing-{version}-{os.getpid()}"
             shutil.copytree(model, partial)
             return partial.rename(destination / str(version))
@@ -44,6 +48,20 @@ def push(model: Path, destination: Path, clock: Callable[[], float] = time.time)
             f"deploy.push: cannot push to {destination}: {error}\n"
             "  Make room for a folder that can be written to there, or set `deploy.push` to another, or to null."
         ) from error
+
+
+def _same(model: Path, version: Path) -> bool:
+    """Whether two folders hold the same files, byte for byte; a different size is seen before any is read."""
+    own, there = _files(model), _files(version)
+    return _sizes(own) == _sizes(there) and all(filecmp.cmp(own[name], there[name], shallow=False) for name in own)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    return {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+
+
+def _sizes(files: Mapping[str, Path]) -> dict[str, int]:
+    return {name: path.stat().st_size for name, path in files.items()}
 
 
 @contextlib.contextmanager

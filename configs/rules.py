@@ -22,7 +22,9 @@ from configs import (
     train_rules,
     tune_rules,
 )
+from configs.config import PipelineSection
 from configs.data import DataConfig
+from configs.deploy import DeployConfig
 from configs.evaluate import METRICS, EvaluateConfig
 from configs.features import Feature
 from configs.keras_names import ACTIVATIONS
@@ -44,6 +46,13 @@ def check(parts: Mapping[str, object]) -> list[Finding]:
         if needs.keys() <= parts.keys():
             findings += rule(**{name: parts[name] for name in needs})
     return findings
+
+
+def folders_are_no_uris(pipeline: PipelineSection, deploy: DeployConfig) -> Iterator[Finding]:
+    """On Kubeflow both lie in the object store all the same, below `kubeflow.pipeline_root`."""
+    for where, folder in ((("pipeline", "root"), pipeline.root), (("deploy", "push"), deploy.push or "")):
+        if "://" in folder:
+            yield where, f"{folder} is a URI; name a folder, which on Kubeflow lies below the pipeline's root there"
 
 
 def splits_to_train_and_stop_by(data: DataConfig) -> Iterator[Finding]:
@@ -148,6 +157,7 @@ def deep_part_sees_something(model: ModelConfig, features: dict[str, Feature]) -
 
 
 RULES: tuple[Rule, ...] = (
+    folders_are_no_uris,
     splits_to_train_and_stop_by,
     split_names_are_plain,
     evaluated_split_exists,

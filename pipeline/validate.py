@@ -10,6 +10,7 @@ problems = check_data(loaded)          # each with the line in the config; empty
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -46,11 +47,33 @@ def check_data(loaded: Loaded) -> list[Problem]:
 
 
 def check_machine(loaded: Loaded) -> list[Problem]:
-    """What this machine lacks to train as the config says, as far as can be seen at once.
+    """What this machine lacks to run as the config says, as far as can be seen at once.
 
     Raises TrainingError for a TF_CONFIG that makes no sense.
     """
-    return loaded.problems([*unmet(loaded.config.train)])
+    return loaded.problems([*unmet(loaded.config.train), *_unwritable(loaded.config)])
+
+
+def _unwritable(config: PipelineConfig) -> Iterator[Finding]:
+    """Folders that the config names and that nothing can be written to."""
+    named = ((("pipeline", "root"), config.pipeline.root), (("deploy", "push"), config.push_directory))
+    for where, folder in named:
+        if folder is not None and (why := why_not_writable(Path(folder).absolute())):
+            yield where, f"nothing can be written to {folder}: {why}"
+
+
+def why_not_writable(folder: Path) -> str | None:
+    """What keeps a folder, which need not be there yet, from being written to; None if nothing does.
+
+    Tried out, by a file that never gets a name: permissions do not tell all of what a file system allows.
+    """
+    there = folder
+    try:
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        with tempfile.TemporaryFile(dir=there):
+            return None
+    except OSError as error:
+        return f"{there}: {error.strerror}"
 
 
 def _source(source: SourceConfig) -> Where:

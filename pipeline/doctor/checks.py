@@ -11,6 +11,7 @@ from rich.text import Text
 
 from pipeline.doctor import imports, interpreter, machine, packages, tools
 from pipeline.doctor.finding import Finding, Level
+from pipeline.terminal import Output
 
 _STYLES = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "bold red"}
 
@@ -32,7 +33,7 @@ def examine(root: Path) -> Iterator[Finding]:
 
 def main(root: Path = Path("runs"), console: Console | None = None) -> int:
     """Print every finding. 0 if the environment is fit, 1 if something is broken."""
-    console = console or Console(highlight=False)
+    console = console or Output()
     problems = 0
     for finding in examine(root):
         problems += finding.level is Level.PROBLEM

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.config import PipelineConfig
-from configs.errors import ConfigError, Problem, RunError
+from configs.errors import RunError
 from configs.features import TextFeature, VocabularyFeature
 from pipeline.folders import Folders
 
@@ -26,9 +26,6 @@ class PodFolders(Folders):
     """Below HOME; what is pushed too, unless the config gives an absolute path."""
 
     def pushed(self, directory: str) -> Path:
-        if "://" in directory:
-            what = f"{directory} is a URI; on Kubeflow give a folder, which then lies below the pipeline's in its root"
-            raise ConfigError(Problem("deploy.push", f"{what}, or an absolute path on a volume that the Pusher mounts"))
         return self.home / directory
 
 

@@ -1,8 +1,8 @@
 """What a pipeline keeps between runs, for the components that look at it: `blessed.json`, pushed models, checkpoints.
 
 With staged artifacts these lie in the object store, and components work on paths. So before such a component runs, the
-pod gets the files it reads, and an empty folder for each thing that it only asks whether it is there; afterwards, what
-the component wrote is copied back. On a shared volume all of it is there already.
+pod gets the files it reads (of pushed models, the newest's), and an empty folder for each thing that it only asks
+whether it is there; afterwards, what the component wrote is copied back. On a shared volume all of it is there already.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ def _pushed(folder: Path, places: Places, store: Store) -> Iterator[None]:
     there = store.children(uri)
     for name in there:
         (folder / name).mkdir(parents=True, exist_ok=True)
+    if newest := max((name for name in there if name.isdecimal()), key=int, default=None):
+        store.get_all(f"{uri}/{newest}", folder / newest)
     yield
     for path in folder.iterdir() if folder.exists() else ():
         if path.name not in there:

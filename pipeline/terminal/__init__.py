@@ -2,11 +2,12 @@
 
 with open_display() as display:
     display.update(record)          # at each change
-print_summary(Console(), record, verdict, report)
+print_summary(Output(), record, verdict, report)
 """
 
+from pipeline.terminal.console import Output
 from pipeline.terminal.display import Display, open_display
 from pipeline.terminal.logs import failure_text, last_lines
 from pipeline.terminal.summary import print_summary, summary
 
-__all__ = ["Display", "failure_text", "last_lines", "open_display", "print_summary", "summary"]
+__all__ = ["Display", "Output", "failure_text", "last_lines", "open_display", "print_summary", "summary"]

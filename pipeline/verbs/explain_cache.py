@@ -36,14 +36,13 @@ def explain_cache(  # noqa: PLR0913, PLR0917
         raise click.UsageError("--next is of the next local run: it takes no RUN and no --kubeflow")
     prepare()
     explanation = _explained(load(config, profile, overrides, data=False).config, run, ahead=ahead, kubeflow=kubeflow)
-    from rich.console import Console
-
     from pipeline.cache.show import as_json, show
+    from pipeline.terminal import Output
 
     if machine:
         click.echo(as_json(explanation))
     else:
-        show(explanation, Console(highlight=False))
+        show(explanation, Output())
 
 
 def _explained(config: PipelineConfig, run: str | None, *, ahead: bool, kubeflow: bool) -> Explanation:

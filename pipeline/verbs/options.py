@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
+from pipeline.local.signals import terminable
+from pipeline.unread import EXIT_CODE, ReaderGoneError, is_unread, silence
+
 if TYPE_CHECKING:
     from configs.loader import Loaded
 
@@ -19,18 +22,26 @@ INTERRUPTED = 130  # what a shell gives for a program that Ctrl-C ended
 
 
 def told(verb: Callable[P, None]) -> Callable[P, None]:
-    """Print what the user can mend as it is, without a traceback, and exit with 1."""
+    """Print what the user can mend as it is, without a traceback, and exit with 1. SIGTERM ends it as Ctrl-C does.
+    Where nobody reads the output any more, it ends without a word, as other commands do.
+    """
 
     @functools.wraps(verb)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
         from configs.errors import HeadraceError
 
         try:
-            verb(*args, **kwargs)
+            with terminable():
+                verb(*args, **kwargs)
         except HeadraceError as error:
             click.echo(str(error), err=True)
             sys.exit(1)
+        except ReaderGoneError:
+            sys.exit(EXIT_CODE)
         except OSError as error:
+            if isinstance(error, BrokenPipeError) and is_unread():
+                silence()
+                sys.exit(EXIT_CODE)
             click.echo(f"{error.filename or 'the disk'}: {error.strerror or error}", err=True)
             sys.exit(1)
         except KeyboardInterrupt:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pipeline.environment import prepare
+from pipeline.unread import EXIT_CODE
 from pipeline.verbs.options import INTERRUPTED, config_options, load, param_option, short, told
 
 if TYPE_CHECKING:
@@ -27,25 +28,25 @@ def run(
 ) -> None:
     """Run the pipeline of CONFIG on this machine; only what changed since the last run runs again."""
     prepare()
-    from rich.console import Console
-
     from configs.errors import ConfigError
     from pipeline.local.record import Status
     from pipeline.local.runner import run as run_pipeline
     from pipeline.local.signals import undisturbed
     from pipeline.run_parameters import overrides as of_parameters
-    from pipeline.terminal import open_display
+    from pipeline.terminal import Output, open_display
     from pipeline.validate import check_machine
 
     given, heed = of_parameters(parameters)
     loaded = load(config, profile, (*overrides, *given), data=True)
     if lacking := check_machine(loaded):
         raise ConfigError(*lacking)
-    console = Console(highlight=False)
+    console = Output()
     with open_display(console) as display:
         record, run_dir = run_pipeline(loaded.config, str(config), display, reuse=not fresh, heed=heed and not fresh)
     with undisturbed():
         _last_words(console, record, run_dir)
+    if console.unread:
+        sys.exit(EXIT_CODE)
     if record.status is not Status.DONE:
         sys.exit(INTERRUPTED if record.status is Status.INTERRUPTED else 1)
 

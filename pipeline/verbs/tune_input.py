@@ -75,8 +75,9 @@ def write(path: Path, changes: dict[str, Any]) -> None:
 
 
 def _tell(found: Found) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from pipeline.terminal import Output
 
     table = Table("setting", box=None, header_style="bold")
     for head in ("opened in s", "examples/s", "all epochs read in s"):
@@ -86,7 +87,7 @@ def _tell(found: Found) -> None:
         table.add_row(
             trial.setting, f"{trial.opened:.2f}", f"{trial.examples_per_second:,.0f}", f"{trial.reading:.2f}{mark}"
         )
-    Console(highlight=False).print(table)
+    Output().print(table)
 
 
 def _words(changes: dict[str, object]) -> str:

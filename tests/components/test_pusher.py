@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -41,9 +42,43 @@ def test_a_version_is_greater_than_every_one_before(model: Path, tmp_path: Path,
     serving = tmp_path / "serving"
     for name in (there, "3", "notes"):
         (serving / name).mkdir(parents=True)
-    names = [push(model, serving, clock=lambda: 1700000000.0).name for _ in range(3)]
-    assert names == [str(int(there) + step) for step in (1, 2, 3)]
+    for step in (1, 2, 3):
+        (model / "saved_model.pb").write_bytes(b"graph %d" % step)
+        assert push(model, serving, clock=lambda: 1700000000.0).name == str(int(there) + step)
     assert (serving / "notes").is_dir()
+
+
+def test_a_model_that_is_the_newest_version_is_not_pushed_again(model: Path, tmp_path: Path) -> None:
+    serving = tmp_path / "serving"
+    first = push(model, serving, clock=lambda: 1700000000.0)
+    assert push(model, serving, clock=lambda: 1800000000.0) == first
+    assert [path.name for path in serving.iterdir()] == ["1700000000"]
+
+
+@pytest.mark.parametrize("differs", ["a byte", "a size", "a file more", "a file less"])
+def test_a_model_that_differs_from_the_newest_version_is_pushed(model: Path, tmp_path: Path, differs: str) -> None:
+    serving = tmp_path / "serving"
+    push(model, serving, clock=lambda: 1700000000.0)
+    match differs:
+        case "a byte":
+            (model / "saved_model.pb").write_bytes(b"grapf")
+        case "a size":
+            (model / "saved_model.pb").write_bytes(b"graphs")
+        case "a file more":
+            (model / "variables" / "more").touch()
+        case _:
+            (model / "variables" / "variables.index").unlink()
+    assert _files(push(model, serving)) == _files(model)
+    assert len(list(serving.iterdir())) == 2
+
+
+def test_a_model_of_before_is_pushed_anew_though_an_older_version_is_the_same(model: Path, tmp_path: Path) -> None:
+    serving = tmp_path / "serving"
+    push(model, serving, clock=lambda: 1700000000.0)
+    (model / "saved_model.pb").write_bytes(b"later")
+    push(model, serving, clock=lambda: 1700000000.0)
+    (model / "saved_model.pb").write_bytes(b"graph")
+    assert push(model, serving, clock=lambda: 1700000000.0).name == "1700000002"
 
 
 def _slow_push(model: Path, serving: Path) -> None:
@@ -95,7 +130,9 @@ def test_a_push_waits_for_another_one_and_clears_nothing_of_it_away(model: Path,
     while not (serving / "copied").exists():
         assert first.is_alive()
         time.sleep(0.01)
-    second = fork.Process(target=push, args=(model, serving, lambda: 1700000000.0))
+    other = shutil.copytree(model, tmp_path / "other")
+    (other / "saved_model.pb").write_bytes(b"another graph")
+    second = fork.Process(target=push, args=(other, serving, lambda: 1700000000.0))
     second.start()
     time.sleep(0.2)
     assert second.is_alive()
@@ -145,3 +182,12 @@ def test_a_model_that_is_not_blessed_leaves_the_directory_as_it_is(model: Path, 
     assert pushed.get_int_custom_property("pushed") == 0
     assert not pushed.has_custom_property("pushed_version")
     assert not (tmp_path / "serving").exists()
+
+
+def test_a_push_that_was_killed_before_it_was_written_down_is_found_by_the_next(model: Path, tmp_path: Path) -> None:
+    serving = tmp_path / "serving"
+    version = push(model, serving, clock=lambda: 1700000000.0)
+    pushed = _execute(model, serving, tmp_path / "pushed", blessed=True)
+    assert pushed.get_string_custom_property("pushed_destination") == str(version)
+    assert list(serving.iterdir()) == [version]
+    assert _files(tmp_path / "pushed") == _files(model)

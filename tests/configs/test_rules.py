@@ -34,6 +34,18 @@ def features(**kinds: str) -> str:
 
 
 BROKEN = {
+    "folders_are_no_uris": [
+        (
+            "deploy: {push: 's3://models/{name}'}",
+            "1: deploy.push: s3://models/{name} is a URI; name a folder, which on Kubeflow lies below the pipeline's "
+            "root there",
+        ),
+        (
+            "pipeline: {name: taxi, root: gs://runs}",
+            "1: pipeline.root: gs://runs is a URI; name a folder, which on Kubeflow lies below the pipeline's root "
+            "there",
+        ),
+    ],
     "splits_to_train_and_stop_by": [
         (
             f"data: {{{SOURCE}, splits: {{train: 8, evl: 1}}}}",
@@ -494,6 +506,13 @@ BROKEN = {
         (
             "kubeflow: {defaults: {volumes: [{claim: a, path: /minio}]}}",
             "1: kubeflow.defaults.volumes[0].path: /minio is where Kubeflow mounts a folder of its own; choose another",
+        )
+    ],
+    "root_is_meant": [
+        (
+            "kubeflow: {defaults: {security: {user: 0}}}",
+            "1: kubeflow.defaults.security.user: Kubernetes would refuse to start user 0; say `non_root: false` too, or"
+            " name another user",
         )
     ],
     "tolerations_are_whole": [

@@ -120,6 +120,31 @@ def test_strategy_that_this_machine_lacks_is_told_before_anything_runs(
     assert f"note: `headrace run` would stop on this machine: {lacking}" in done.stderr
 
 
+def test_push_that_would_fail_is_told_before_anything_runs(here: Path) -> None:
+    (here / "serving").write_text("a file in the place of the folder")
+    message = f"trips.yaml:1: deploy.push: nothing can be written to serving/trips: {here}/serving: Not a directory"
+    done = headrace(here, "run", "trips.yaml")
+    assert (done.returncode, done.stderr) == (1, f"{message}\n")
+    assert not (here / "runs").exists()
+    done = headrace(here, "validate", "trips.yaml")
+    assert (done.returncode, done.stderr) == (0, f"note: `headrace run` would stop on this machine: {message}\n")
+
+
+@pytest.mark.parametrize("arguments", [("validate", "trips.yaml"), ("run", "trips.yaml")])
+def test_output_that_nobody_reads_ends_a_command_without_a_word(here: Path, arguments: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "pipeline", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=here, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+    for record in (here / "runs").glob("*/runs/*/run.json"):
+        assert json.loads(record.read_text())["status"] == "interrupted"
+
+
 @pytest.mark.parametrize("verb", ["validate", "run", "report"])
 def test_config_that_is_not_there_is_told(tmp_path: Path, verb: str) -> None:
     done = headrace(tmp_path, verb, "gone.yaml")
@@ -185,8 +210,9 @@ def test_pipeline_that_cannot_be_built_is_told_with_a_record_and_no_traceback(he
     assert json.loads(record.read_text())["status"] == "failed"
 
 
-def test_pipeline_root_that_is_a_file_is_told_without_a_traceback(here: Path) -> None:
-    (here / "runs").write_text("a file in the place of the folder")
+def test_folder_of_the_pipeline_that_is_a_file_is_told_without_a_traceback(here: Path) -> None:
+    (here / "runs").mkdir()
+    (here / "runs" / "trips").write_text("a file in the place of the folder")
     (here / "trips.csv").write_text("fare,hour,tip\n" + "1.5,3,0\n2.5,4,1\n" * 50)
     done = headrace(here, "run", "trips.yaml")
     assert done.returncode == 1

@@ -9,7 +9,7 @@ import pytest
 
 from configs.loader import load_with_places
 from pipeline.dotted_path import why_not_importable
-from pipeline.validate import check_data
+from pipeline.validate import check_data, check_machine, why_not_writable
 
 CONFIG = """\
 pipeline: {name: trips}
@@ -182,6 +182,27 @@ def test_a_set_value_is_told_as_the_option() -> None:
     Path("c.yaml").write_text(CONFIG)
     loaded = load_with_places("c.yaml", overrides=["label.key=tap"])
     assert str(check_data(loaded)[0]).startswith("--set label.key=tap: label.key: ")
+
+
+@pytest.mark.parametrize(
+    ("setting", "line"),
+    [("deploy: {push: 'made/{name}'}", "c.yaml:7: deploy.push: nothing can be written to made/trips: "), ("", None)],
+)
+def test_a_folder_that_nothing_can_be_pushed_to_is_told_before_training(
+    here: Path, setting: str, line: str | None
+) -> None:
+    Path("c.yaml").write_text(CONFIG + setting)
+    assert check_machine(load_with_places("c.yaml")) == []
+    (here / "made").write_text("a file")
+    assert [str(problem) for problem in check_machine(load_with_places("c.yaml"))] == (
+        [f"{line}{here}/made: Not a directory"] if line else []
+    )
+    assert sorted(path.name for path in here.iterdir()) == ["c.yaml", "made", "trips.csv"]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
+def test_a_file_system_that_takes_no_files_is_told_whatever_the_permissions() -> None:
+    assert str(why_not_writable(Path("/proc/self/serving"))).startswith("/proc/self: ")
 
 
 def test_names_given_in_the_config_stand_for_a_missing_header() -> None:

@@ -240,14 +240,16 @@ def test_registry_stays_as_it_was_when_the_component_fails(store: Store, tmp_pat
 def test_pushed_versions_are_known_to_the_next_push_and_new_ones_go_out(store: Store, tmp_path: Path) -> None:
     places = Places(str(tmp_path / "pod"))
     uri = f"minio://bucket/{tmp_path.name}/serving"
-    (tmp_path / "model").write_text("old")
-    store.put(tmp_path / "model", f"{uri}/7/saved_model.pb")
+    for version in ("7", "10"):
+        (tmp_path / "model").write_text(version)
+        store.put(tmp_path / "model", f"{uri}/{version}/saved_model.pb")
     folder = places.local(uri)
     properties = {"push_destination": json.dumps({"filesystem": {"base_directory": str(folder)}})}
     with present(properties, places, store):
-        assert [path.name for path in folder.iterdir()] == ["7"]
-        (folder / "8").mkdir()
-        (folder / "8" / "saved_model.pb").write_text("new")
-    assert store.children(uri) == ["7", "8"]
-    assert store.get(f"{uri}/8/saved_model.pb", tmp_path / "got")
+        assert sorted(path.name for path in folder.iterdir()) == ["10", "7"]
+        assert [path.read_text() for path in folder.rglob("saved_model.pb")] == ["10"]  # to see whether it is the same
+        (folder / "11").mkdir()
+        (folder / "11" / "saved_model.pb").write_text("new")
+    assert store.children(uri) == ["10", "11", "7"]
+    assert store.get(f"{uri}/11/saved_model.pb", tmp_path / "got")
     assert (tmp_path / "got").read_text() == "new"
