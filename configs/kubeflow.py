@@ -80,11 +80,24 @@ class Retries(Section):
     """The longest wait."""
 
 
+class Security(Section):
+    """The user that a component's container runs as. Needs a backend of 2.16 or newer."""
+
+    user: Annotated[int, Field(ge=0)] | None = 1000
+    """User id; null: the image's."""
+    group: Annotated[int, Field(ge=0)] | None = 1000
+    """Group id; null: the image's."""
+    non_root: bool = True
+    """Whether Kubernetes refuses to start it as root."""
+
+
 class ComponentSettings(Section):
     """What Kubernetes gives to the pod of a component."""
 
     image: Name | None = None
     """An image of its own; null: the pipeline's."""
+    image_pull_secrets: tuple[Name, ...] | None = None
+    """Secrets for the registry of that image; null: the pipeline's."""
     cpu: Cpu | None = None
     """CPUs it asks for, such as 2 or 0.5."""
     cpu_limit: Cpu | None = None
@@ -113,6 +126,8 @@ class ComponentSettings(Section):
     """Labels of its pod."""
     shared_memory: Bytes | None = None
     """Size of /dev/shm; null: what the container runtime gives, which is 64 MB."""
+    security: Security | None = None
+    """The user that it runs as; null: 1000, never root, where the backend knows that (2.16), else the image's."""
 
 
 class SharedVolume(Section):

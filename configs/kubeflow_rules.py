@@ -90,6 +90,13 @@ def tolerations_are_whole(kubeflow: KubeflowConfig) -> Iterator[Finding]:
                 yield place, "`seconds` goes with `effect: NoExecute`"
 
 
+def root_is_meant(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, settings in _each(kubeflow):
+        if settings.security is not None and settings.security.user == 0 and settings.security.non_root:
+            what = "Kubernetes would refuse to start user 0; say `non_root: false` too, or name another user"
+            yield (*where, "security", "user"), what
+
+
 def _each(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, ComponentSettings]]:
     yield ("kubeflow", "defaults"), kubeflow.defaults
     for name, settings in kubeflow.components.items():
@@ -103,4 +110,5 @@ RULES = (
     secrets_go_somewhere,
     mounts_leave_kubeflow_alone,
     tolerations_are_whole,
+    root_is_meant,
 )

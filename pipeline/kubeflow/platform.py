@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from configs.errors import MissingDependencyError
-from configs.kubeflow import ComponentSettings, KubeflowConfig, Secret
+from configs.kubeflow import ComponentSettings, KubeflowConfig, Secret, Security
+from pipeline.kubeflow.backends import knows
 from pipeline.kubeflow.invocation import Invocation
 
 SHARED_MEMORY = "headrace-shared-memory"
@@ -19,7 +20,8 @@ def needs_platform(settings: KubeflowConfig, invocation: Invocation) -> bool:
     """Whether a task has settings that go into the Kubernetes document."""
     one = settings.settings(invocation.id)
     named = (one.node_selector, one.tolerations, one.volumes, one.secrets, one.timeout, one.labels, one.shared_memory)
-    return bool(any(named) or settings.image_pull_secrets or settings.volume or _store_secret(settings, invocation))
+    further = (_pull_secrets(settings, one), settings.volume, _store_secret(settings, invocation))
+    return bool(any(named) or any(further) or _security(settings, one))
 
 
 def set_platform(task: Any, settings: KubeflowConfig, invocation: Invocation) -> None:
@@ -43,8 +45,11 @@ def set_platform(task: Any, settings: KubeflowConfig, invocation: Invocation) ->
             kubernetes.use_secret_as_env(task, each.name, {key: variable}, each.optional)
         if each.path is not None:
             kubernetes.use_secret_as_volume(task, each.name, each.path, each.optional)
-    if settings.image_pull_secrets:
-        kubernetes.set_image_pull_secrets(task, list(settings.image_pull_secrets))
+    if pulling := _pull_secrets(settings, one):
+        kubernetes.set_image_pull_secrets(task, list(pulling))
+    if security := _security(settings, one):
+        kubernetes.set_security_context(task, **security)
+    _leave_out_defaults(task, settings)
 
 
 def _set_scheduling(kubernetes: Any, task: Any, one: ComponentSettings) -> None:
@@ -72,3 +77,28 @@ def _store_secret(settings: KubeflowConfig, invocation: Invocation) -> Secret | 
     if store.secret is None or settings.storage != "staged" or not reaches:
         return None
     return Secret(name=store.secret, env=dict(zip(KEYS, (store.access_key, store.secret_key), strict=True)))
+
+
+def _pull_secrets(settings: KubeflowConfig, one: ComponentSettings) -> tuple[str, ...]:
+    return settings.image_pull_secrets if one.image_pull_secrets is None else one.image_pull_secrets
+
+
+def _security(settings: KubeflowConfig, one: ComponentSettings) -> dict[str, int]:
+    """What `set_security_context` is given; nothing where all is left to the image.
+
+    What a config asks for is told to older backends too, so that `backends.check` refuses it.
+    """
+    if one.security is None and not knows("securityContext", settings.backend):
+        return {}
+    chosen = one.security or Security()
+    told = {"run_as_user": chosen.user, "run_as_group": chosen.group, "run_as_non_root": chosen.non_root or None}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _leave_out_defaults(task: Any, settings: KubeflowConfig) -> None:
+    """kfp-kubernetes writes `optional: false` always, and a server that does not know the field drops everything.
+    Left out it means the same.
+    """
+    for secret in task.platform_config["kubernetes"].get("secretAsEnv", ()):
+        if not secret["optional"] and not knows("secretAsEnv.optional", settings.backend):
+            del secret["optional"]

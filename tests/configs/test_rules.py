@@ -508,13 +508,6 @@ BROKEN = {
             "1: kubeflow.defaults.volumes[0].path: /minio is where Kubeflow mounts a folder of its own; choose another",
         )
     ],
-    "root_is_meant": [
-        (
-            "kubeflow: {defaults: {security: {user: 0}}}",
-            "1: kubeflow.defaults.security.user: Kubernetes would refuse to start user 0; say `non_root: false` too, or"
-            " name another user",
-        )
-    ],
     "tolerations_are_whole": [
         (
             "kubeflow: {defaults: {tolerations: [{key: a, operator: Exists, value: b}]}}",
@@ -528,6 +521,13 @@ BROKEN = {
             "kubeflow: {defaults: {tolerations: [{key: a, seconds: 5}]}}",
             "1: kubeflow.defaults.tolerations[0]: `seconds` goes with `effect: NoExecute`",
         ),
+    ],
+    "root_is_meant": [
+        (
+            "kubeflow: {defaults: {security: {user: 0}}}",
+            "1: kubeflow.defaults.security.user: Kubernetes would refuse to start user 0; say `non_root: false` too, or"
+            " name another user",
+        )
     ],
     "secret_has_one_place": [
         (

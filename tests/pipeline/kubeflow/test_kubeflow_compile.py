@@ -43,6 +43,15 @@ def compiled(*overrides: str, profile: str | None = None) -> dict[str, Any]:
     return first
 
 
+def settings_of(config: PipelineConfig) -> dict[str, Any]:
+    """What the second document holds for each executor."""
+    documents = [*yaml.safe_load_all(compile_pipeline(config, {})), {}]
+    executors: dict[str, Any] = (
+        documents[1].get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
+    )
+    return executors
+
+
 def invocations(pipeline: dict[str, Any]) -> dict[str, Invocation]:
     return {
         name: Invocation.from_json(unpack(spec.container["args"][1])) for name, spec in task_specs(pipeline).items()
@@ -232,11 +241,14 @@ def test_kubernetes_settings_without_the_package_say_what_to_install(monkeypatch
     monkeypatch.setitem(sys.modules, "kfp.kubernetes", None)
     monkeypatch.delattr("kfp.kubernetes", raising=False)
     with pytest.raises(MissingDependencyError, match="pip install 'kfp-kubernetes"):
-        compile_pipeline(trips("kubeflow.defaults.timeout=2h"), {})
+        compile_pipeline(trips(), {})  # the user that it runs as is one
 
 
-def test_resources_env_and_retries_need_no_further_package() -> None:
+def test_resources_env_and_retries_need_no_further_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kfp.kubernetes", None)
+    monkeypatch.delattr("kfp.kubernetes", raising=False)
     pipeline = compiled(
+        "kubeflow.backend='2.15'",
         "kubeflow.defaults={cpu: 0.5, memory: 2Gi, env: {A: b}, retries: {count: 2, wait: 10s}}",
         "kubeflow.components.Trainer={cpu: 4, accelerator: {type: nvidia.com/gpu, count: 2}}",
     )
@@ -254,8 +266,55 @@ def test_resources_env_and_retries_need_no_further_package() -> None:
 def test_a_setting_that_an_older_server_drops_is_refused_with_its_release() -> None:
     mount = "kubeflow.defaults.volumes=[{claim: data, path: /data, sub_path: trips}]"
     compile_pipeline(trips(mount, "kubeflow.backend='2.16'"), {})
-    with pytest.raises(RunError, match=r"pvcMount\.subPath needs Kubeflow Pipelines 2\.16.*backend is 2\.15"):
+    with pytest.raises(RunError, match=r"`volumes\.sub_path` \(pvcMount\.subPath .* 2\.16.*is 2\.15"):
         compile_pipeline(trips(mount, "kubeflow.backend='2.15'"), {})
+
+
+@needs_kubernetes
+def test_secrets_as_variables_compile_for_a_server_that_knows_only_required_ones() -> None:
+    secret = "kubeflow.defaults.secrets=[{name: database, env: {DB_PASSWORD: password}, optional: %s}]"
+    old = settings_of(trips(secret % "false", "kubeflow.backend='2.14'"))["exec-trainer"]["secretAsEnv"]
+    new = settings_of(trips(secret % "false", "kubeflow.backend='2.15'"))["exec-trainer"]["secretAsEnv"]
+    assert [one.pop("optional") for one in new] == [False]
+    assert old == new
+    with pytest.raises(RunError) as caught:
+        compile_pipeline(trips(secret % "true", "kubeflow.backend='2.14'"), {})
+    first, why, out = str(caught.value).splitlines()
+    assert first.startswith("kubeflow: the setting `secrets.optional` (secretAsEnv.optional in what the server reads)")
+    assert first.endswith(" came with Kubeflow Pipelines 2.15, and kubeflow.backend is 2.14")
+    assert "drops all Kubernetes settings" in why
+    assert out == "  Remove the setting, or set kubeflow.backend to the release of your server."
+
+
+@needs_kubernetes
+def test_components_are_not_root_where_the_server_can_be_told() -> None:
+    usual = {"runAsUser": "1000", "runAsGroup": "1000", "runAsNonRoot": True}
+    found = settings_of(trips("kubeflow.components.Pusher.security={user: null, group: null}"))
+    assert found.pop("exec-pusher")["securityContext"] == {"runAsNonRoot": True}
+    assert {"exec-spans", "exec-trainer"} < set(found)
+    assert [one["securityContext"] for one in found.values()] == [usual] * len(found)
+    left = {"user": None, "group": None, "non_root": False}
+    assert settings_of(trips(f"kubeflow.defaults.security={json.dumps(left)}")) == {}
+
+
+@needs_kubernetes
+@pytest.mark.parametrize("backend", ["2.14", "2.15"])
+def test_an_older_server_is_told_no_user_and_a_config_that_names_one_is_refused(backend: str) -> None:
+    assert settings_of(trips(f"kubeflow.backend='{backend}'")) == {}
+    with pytest.raises(RunError, match=rf"`security` .*, of trainer, came with .* 2\.16, and .* is {backend}"):
+        compile_pipeline(trips(f"kubeflow.backend='{backend}'", "kubeflow.components.Trainer.security={}"), {})
+
+
+@needs_kubernetes
+def test_a_component_may_have_pull_secrets_of_its_own() -> None:
+    found = settings_of(
+        trips("kubeflow.image_pull_secrets=[all]", "kubeflow.components.Trainer.image_pull_secrets=[gpu, mirror]")
+    )
+    named = {task: [one["secretName"] for one in settings["imagePullSecret"]] for task, settings in found.items()}
+    assert named.pop("exec-trainer") == ["gpu", "mirror"]
+    assert set(map(tuple, named.values())) == {("all",)}
+    none = settings_of(trips("kubeflow.image_pull_secrets=[all]", "kubeflow.components.Trainer.image_pull_secrets=[]"))
+    assert "imagePullSecret" not in none["exec-trainer"]
 
 
 def test_kubeflows_own_object_store_is_the_one_of_the_release() -> None:
@@ -270,11 +329,11 @@ def test_kubeflows_own_object_store_is_the_one_of_the_release() -> None:
     ("executor", "backend", "refused"),
     [
         ({"pvcMount": [{"constant": "a", "mountPath": "/a"}]}, "2.14", None),
-        ({"pvcMount": [{"constant": "a", "subPath": "b"}]}, "2.15", r"pvcMount\.subPath needs .* 2\.16"),
-        ({"securityContext": {"runAsUser": 1}}, "2.15", r"securityContext needs .* 2\.16"),
+        ({"pvcMount": [{"constant": "a", "subPath": "b"}]}, "2.15", r"pvcMount\.subPath .* came with .* 2\.16"),
+        ({"securityContext": {"runAsUser": 1}}, "2.15", r"`security` \(securityContext .*, of a, came with .* 2\.16"),
         ({"securityContext": {"runAsUser": 1}}, "2.16", None),
-        ({"secretAsEnv": [{"optional": False}]}, "2.14", r"secretAsEnv\.optional needs .* 2\.15"),
-        ({"enabledSharedMemory": {"size": "1G"}}, "2.17", r"enabledSharedMemory has no effect"),
+        ({"secretAsEnv": [{"optional": False}]}, "2.14", r"`secrets\.optional` \(secretAsEnv.* 2\.15"),
+        ({"enabledSharedMemory": {"size": "1G"}}, "2.17", r"enabledSharedMemory, of a, has no effect"),
     ],
 )
 def test_fields_are_known_by_release(executor: dict[str, Any], backend: Any, refused: str | None) -> None:
