@@ -2,7 +2,10 @@
 
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +35,22 @@ def pytest_collection_finish() -> None:
     """From here on look for garbage among what tests make."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what is left behind by programs that tests kill in a folder of these tests' own, and remove it with them."""
+    tmp_path_factory.getbasetemp()  # stays where pytest puts it, for whoever looks at a failure
+    folder = Path(tempfile.mkdtemp(prefix="headrace-tests-"))
+    folder.chmod(0o711)  # servers that do not run as root get through
+    before = os.environ.get("TMPDIR")
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+    yield
+    tempfile.tempdir = None
+    os.environ.pop("TMPDIR")
+    if before is not None:
+        os.environ["TMPDIR"] = before
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -196,6 +196,7 @@ def _become(asked: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(asked["env"])
     os.environ[ADDRESS] = asked["address"]
+    tempfile.tempdir = None  # TMPDIR may be another
     signal.signal(signal.SIGINT, signal.default_int_handler)
     first = [] if safe else [str(Path(name).parent) if name.endswith(".py") else str(Path.cwd())]
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]

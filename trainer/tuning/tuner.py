@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -48,7 +47,8 @@ def tuner_fn(fn_args: FnArgs) -> TunerFnResult:
     fn_args.transform_output = fn_args.transform_graph_path  # as TFX's Trainer calls the same
     job = Job.of(fn_args)
     tune = TuneConfig.model_validate_json(fn_args.custom_config["tune"])
-    return TunerFnResult(tuner=Tuner(job, tune, Path(tempfile.mkdtemp(prefix="headrace-tuner-"))), fit_kwargs={})
+    # TFX's own folder for temporary files, which whoever runs the component removes, however it ends
+    return TunerFnResult(tuner=Tuner(job, tune, Path(fn_args.working_dir)), fit_kwargs={})
 
 
 class Best(keras_tuner.HyperParameters):
