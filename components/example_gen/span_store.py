@@ -7,7 +7,8 @@
 
 A key is a digest of all that decides the content, so nothing kept is ever changed. Shards are hard-linked from here
 into the Examples artifacts; removing the store costs time, and nothing else. What is kept and cannot be read counts as
-not kept, and so do shards that are not all there at their full size, or that were written to since.
+not kept, and so do shards that are not all there, byte for byte as they were written: a disk that damages a file tells
+nobody. Transform reads them all anyhow; to look through them first takes 20 ms for 70 MB, 30 days of the taxi data.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import google_crc32c
 from pydantic import TypeAdapter
 
 from components.example_gen.sources import Survey
@@ -38,13 +40,16 @@ class Written:
 
 @dataclass(frozen=True)
 class _Shards:
-    """What is kept about shards. `files`: the bytes of each, and when they were written (nanoseconds since 1970)."""
+    """What is kept about shards. `files`: the bytes of each, when they were written (nanoseconds since 1970), and their
+    checksum.
+    """
 
     rows: dict[str, int]
     plan: str
-    files: dict[str, tuple[int, int]]
+    files: dict[str, tuple[int, int, int]]
 
 
+_BLOCK = 1 << 20
 _Form = TypeVar("_Form")
 _COLUMNS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 _SURVEY: TypeAdapter[Survey] = TypeAdapter(Survey)
@@ -81,13 +86,20 @@ class SpanStore:
         self._write(key, "survey.json", asdict(survey))
 
     def shards(self, key: str) -> Written | None:
-        """The shards of a span, if they are all there as `keep_shards` took them. Their bytes are not looked through:
-        that would cost as much as the whole window each night, and readers see by the checksums what a disk damaged.
-        """
+        """The shards of a span, if they are all there as `keep_shards` took them."""
         told = self._read(key, "ingested.json", _SHARDS)
-        if told is None or self._folder is None or told.files != _states(self._folder / key):
+        if told is None or self._folder is None:
             return None
-        return Written(self._folder / key, told.rows, told.plan)
+        folder = self._folder / key
+        if {name: state[:2] for name, state in told.files.items()} != _states(folder):
+            return None
+        for name, (*_, checksum) in told.files.items():
+            if _checksum(folder / name) != checksum:
+                print(
+                    f"{folder / name} is not as it was written, though nothing wrote to it since: the disk may be bad"
+                )
+                return None
+        return Written(folder, told.rows, told.plan)
 
     def keep_shards(self, key: str, written: Written) -> Written:
         """Take shards into the store, where there is one, in place of what is there; where they lie from now on."""
@@ -98,7 +110,8 @@ class SpanStore:
         target.parent.mkdir(parents=True, exist_ok=True)
         _to_disk(written.folder)
         written.folder.rename(target)
-        told = _Shards(rows=dict(written.rows), plan=written.plan, files=_states(target))
+        files = {name: (*state, _checksum(target / name)) for name, state in _states(target).items()}
+        told = _Shards(rows=dict(written.rows), plan=written.plan, files=files)
         self._write(key, "ingested.json", asdict(told))
         return replace(written, folder=target)
 
@@ -153,6 +166,15 @@ def _states(folder: Path) -> dict[str, tuple[int, int]]:
     """The bytes of each shard, and when they were written."""
     found = {str(path.relative_to(folder)): path.stat() for path in _shards(folder)}
     return {name: (state.st_size, state.st_mtime_ns) for name, state in found.items()}
+
+
+def _checksum(path: Path) -> int:
+    """CRC32C, which processors have an instruction for: 3 to 9 GB a second."""
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            value = google_crc32c.extend(value, block)
+    return value
 
 
 def _to_disk(folder: Path) -> None:

@@ -1,4 +1,6 @@
-"""Object stores and a database to read from: real servers, started once for all tests that need them."""
+"""Object stores and a database to read from: real servers, started once for all tests that need them. And a folder to
+run ExampleGen in, over spans.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,10 @@ import os
 import sys
 import urllib.parse
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 from postgres import PASSWORD, Server, binaries
@@ -103,3 +107,18 @@ def server(database_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     """The same, with the environment to read from there."""
     monkeypatch.setenv("DB_PASSWORD", PASSWORD)
     return database_server
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty one, to which relative paths refer."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """What ExampleGen reads of CSV files (see `span_runs.counting_reads`)."""
+    from span_runs import counting_reads
+
+    return counting_reads(monkeypatch)

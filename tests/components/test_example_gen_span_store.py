@@ -12,7 +12,6 @@ from span_runs import (
     DAYS,
     FIRST_TWO,
     config,
-    counting_reads,
     days,
     generate,
     rows_of,
@@ -21,17 +20,6 @@ from span_runs import (
 )
 
 from components.example_gen.span_store import SpanStore
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    return counting_reads(monkeypatch)
 
 
 def test_shards_of_a_span_carry_its_name_and_are_shared_with_the_store(folder: Path) -> None:
@@ -52,22 +40,24 @@ def test_removed_store_costs_only_time(folder: Path) -> None:
     assert (rows_of(first), told(first, "spans")) == (rows_of(second), told(second, "spans"))
 
 
-@pytest.mark.parametrize("damage", ["folder", "split", "shard", "empty", "cut", "overwritten"])
+@pytest.mark.parametrize("damage", ["folder", "split", "shard", "empty", "cut", "overwritten", "rotten"])
 def test_span_whose_shards_are_not_all_there_is_read_again(folder: Path, reads: Counter[str], damage: str) -> None:
     days("2026-01-01", "2026-01-02")
     data = config(DAYS, window=2, shards=2)
-    before = generate(folder, data)
-    whole, key = rows_of(before), told(before, "spans")["2026-01-01"]
-    shutil.rmtree(before.uri)
+    made = generate(folder, data)
+    whole, key = rows_of(made), told(made, "spans")["2026-01-01"]
+    shutil.rmtree(made.uri)
     shard = folder / "store" / key / "Split-train" / "data_tfrecord-00001-of-00002.gz"
     if damage in ("folder", "split"):
         shutil.rmtree(shard.parent.parent if damage == "folder" else shard.parent)
     elif damage == "shard":
         shard.unlink()
-    elif damage == "overwritten":
-        content = bytearray(shard.read_bytes())
+    elif damage in ("overwritten", "rotten"):
+        content, before = bytearray(shard.read_bytes()), shard.stat()
         content[len(content) // 2] ^= 1
         shard.write_bytes(bytes(content))
+        if damage == "rotten":
+            os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
     else:
         os.truncate(shard, 0 if damage == "empty" else shard.stat().st_size - 1)
     for again in ({"batches 2026-01-01.csv"}, set()):
@@ -95,7 +85,7 @@ def without_times(path: Path, text: str | None = None) -> object:
     """What is kept in a file, but for when shards were written: those that are written again have other times."""
     kept = json.loads(path.read_text() if text is None else text)
     if path.name == "ingested.json":
-        kept["files"] = {name: size for name, (size, _) in kept["files"].items()}
+        kept["files"] = {name: (size, checksum) for name, (size, _, checksum) in kept["files"].items()}
     return kept
 
 

@@ -13,12 +13,6 @@ from components.example_gen.find import find_spans
 from configs.errors import DataError
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.parametrize(
     ("pattern", "files", "newest"),
     [

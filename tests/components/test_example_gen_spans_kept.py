@@ -9,7 +9,6 @@ from span_runs import (
     DAYS,
     FIRST_TWO,
     config,
-    counting_reads,
     days,
     generate,
     ids,
@@ -19,17 +18,6 @@ from span_runs import (
 )
 
 from configs.errors import DataError
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    return counting_reads(monkeypatch)
 
 
 def test_only_the_new_span_is_read(folder: Path, reads: Counter[str]) -> None:
