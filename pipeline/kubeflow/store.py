@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyarrow import fs
 
@@ -22,6 +22,15 @@ from configs.errors import RunError
 FOLDER = "HEADRACE_STORE"
 """Environment variable: a folder to take for the object store, with a folder for each scheme in it. For tests."""
 CHUNK = 1 << 22
+
+
+class Found(NamedTuple):
+    """What a store tells of a file."""
+
+    size: int
+    """Bytes."""
+    written: float
+    """When, in seconds of Unix time."""
 
 
 class Store:
@@ -81,11 +90,15 @@ class Store:
 
     def files(self, uri: str) -> dict[str, float]:
         """The names of the files below `uri`, with when they were written (seconds of Unix time)."""
+        return {inside: found.written for inside, found in self.listing(uri).items()}
+
+    def listing(self, uri: str) -> dict[str, Found]:
+        """The names of the files below `uri`, in order, with what the store tells of them."""
         system, path = self._at(uri)
         found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
         start = len(path.rstrip("/")) + 1
         return {
-            info.path[start:]: info.mtime.timestamp() if info.mtime else 0.0
+            info.path[start:]: Found(info.size, info.mtime.timestamp() if info.mtime else 0.0)
             for info in sorted(found, key=lambda info: info.path)
             if info.type == fs.FileType.File
         }

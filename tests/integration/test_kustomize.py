@@ -5,18 +5,24 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from command import ROOT
 
+from pipeline.verbs.follow_logs import follow_logs
+
 KUBERNETES = ROOT / "kubernetes"
 OVERLAYS = sorted(path.parent.name for path in (KUBERNETES / "overlays").glob("*/kustomization.yaml"))
 COMPONENTS = sorted(path.parent.name for path in (KUBERNETES / "components").glob("*/kustomization.yaml"))
 CUSTOM = {"FlinkDeployment", "InferenceService"}
+ON_A_VOLUME = sorted({*COMPONENTS} - {"reference"})
 CASES = [*((overlay, ()) for overlay in OVERLAYS), *((overlay, tuple(COMPONENTS)) for overlay in OVERLAYS)]
-CASES += [("small", (component,)) for component in COMPONENTS]
+CASES += [("small", ("reference",)), *(("small", ("reference", component)) for component in ON_A_VOLUME)]
+NAMESPACES = {"small": "kubeflow", "cloud": "headrace"}
+"""Where the overlays put all: where a server without users, and one of many users, runs pods."""
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 
@@ -30,8 +36,12 @@ def objects(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     file = folder / "overlays" / overlay / "kustomization.yaml"
     added = "".join(f"  - ../../components/{name}\n" for name in components)
     file.write_text(file.read_text() + (f"components:\n{added}" if added else ""))
-    built = subprocess.run(["kubectl", "kustomize", str(file.parent)], check=True, capture_output=True, text=True)
-    return list(yaml.safe_load_all(built.stdout))
+    return built(file.parent)
+
+
+def built(folder: Path) -> list[dict[str, Any]]:
+    done = subprocess.run(["kubectl", "kustomize", str(folder)], check=True, capture_output=True, text=True)
+    return list(yaml.safe_load_all(done.stdout))
 
 
 def of_kind(objects: list[dict[str, Any]], kind: str) -> Iterator[dict[str, Any]]:
@@ -39,9 +49,37 @@ def of_kind(objects: list[dict[str, Any]], kind: str) -> Iterator[dict[str, Any]
 
 
 def test_all_is_in_one_namespace_and_belongs_to_headrace(objects: list[dict[str, Any]]) -> None:
-    assert {one["metadata"]["namespace"] for one in objects} == {"kubeflow"}
+    (namespace,) = {one["metadata"]["namespace"] for one in objects}
+    assert namespace in NAMESPACES.values()
+    subjects = [subject for one in of_kind(objects, "RoleBinding") for subject in one["subjects"]]
+    assert {subject["namespace"] for subject in subjects} == {namespace}
     ours = [one for one in objects if one["metadata"]["name"] != "kfp-launcher"]
     assert {one["metadata"]["labels"]["app.kubernetes.io/part-of"] for one in ours} == {"headrace"}
+
+
+def test_no_overlay_makes_or_removes_a_namespace(objects: list[dict[str, Any]]) -> None:
+    assert not list(of_kind(objects, "Namespace"))
+
+
+def test_overlays_are_where_kubeflow_runs_pods() -> None:
+    for overlay in OVERLAYS:
+        kustomization = yaml.safe_load((KUBERNETES / "overlays" / overlay / "kustomization.yaml").read_text())
+        assert kustomization["namespace"] == NAMESPACES[overlay]
+
+
+def test_the_namespace_of_ones_own_is_never_kubeflows_and_pods_may_not_be_more_than_they_must() -> None:
+    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    objects = built(KUBERNETES / "namespace")
+    for one in objects:
+        validate.validate(one, validate.latest_version(), strict=True)
+    (namespace,) = of_kind(objects, "Namespace")
+    assert namespace["metadata"]["name"] == NAMESPACES["cloud"] != "kubeflow"
+    labels = namespace["metadata"]["labels"]
+    levels = {name.partition("/")[2]: level for name, level in labels.items() if name.startswith("pod-security")}
+    assert levels == {"enforce": "baseline", "warn": "restricted", "audit": "restricted"}
+    assert labels["pipelines.kubeflow.org/enabled"] == "true"
+    (binding,) = of_kind(objects, "RoleBinding")
+    assert (binding["metadata"]["namespace"], binding["roleRef"]["name"]) == ("headrace", "kubeflow-pipelines-edit")
 
 
 def test_no_account_has_power_over_all_of_anything(objects: list[dict[str, Any]]) -> None:
@@ -70,7 +108,9 @@ def test_containers_are_not_root_and_write_only_where_they_must(objects: list[di
         for container in pod["containers"]:
             confined(container)
             assert container["resources"]["limits"]["memory"]
-            assert {mount["name"] for mount in container["volumeMounts"]} == volumes
+        mounts = [mount for container in pod["containers"] for mount in container["volumeMounts"]]
+        assert {mount["name"] for mount in mounts} == volumes
+        assert all("tmp" in [mount["name"] for mount in container["volumeMounts"]] for container in pod["containers"])
 
 
 def confined(container: dict[str, Any]) -> None:
@@ -108,8 +148,10 @@ def test_what_is_referred_to_is_there(objects: list[dict[str, Any]]) -> None:
     accounts = {one["metadata"]["name"] for one in of_kind(objects, "ServiceAccount")}
     flink = [one["spec"]["taskManager"]["podTemplate"]["spec"] for one in of_kind(objects, "FlinkDeployment")]
     for pod in [*(one["spec"]["template"]["spec"] for one in workloads(objects)), *flink]:
-        named = [volume["persistentVolumeClaim"] for volume in pod["volumes"] if "emptyDir" not in volume]
+        named = [volume["persistentVolumeClaim"] for volume in pod["volumes"] if "persistentVolumeClaim" in volume]
         assert {one["claimName"] for one in named} <= claims
+        assert {one["configMap"]["name"] for one in pod["volumes"] if "configMap" in one} <= {"kfp-launcher"}
+        assert pod.get("serviceAccountName", "headrace-runner") in accounts
     for one in of_kind(objects, "HorizontalPodAutoscaler"):
         target = one["spec"]["scaleTargetRef"]
         assert target["name"] in {found["metadata"]["name"] for found in of_kind(objects, target["kind"])}
@@ -120,6 +162,31 @@ def test_what_is_referred_to_is_there(objects: list[dict[str, Any]]) -> None:
         assert any(service["spec"]["selector"].items() <= one.items() for one in labels)
     for binding in of_kind(objects, "RoleBinding"):
         assert {subject["name"] for subject in binding["subjects"]} <= accounts
+
+
+def test_tensorboard_shows_what_is_copied_for_it_and_the_volume_where_there_is_one(
+    objects: list[dict[str, Any]],
+) -> None:
+    pod = next(one for one in workloads(objects) if one["metadata"]["name"] == "headrace-tensorboard")["spec"][
+        "template"
+    ]
+    board, follower = pod["spec"]["containers"]
+    logdir = board["args"][board["args"].index("--logdir") + 1]
+    shown = {mount["name"]: mount for mount in board["volumeMounts"]}
+    assert all(mount["readOnly"] for name, mount in shown.items() if name != "tmp")
+    assert shown["logs"]["mountPath"] in {logdir, f"{logdir}/staged"}
+    on_volume = bool(list(of_kind(objects, "PersistentVolumeClaim")))
+    assert ("artifacts" in shown) == on_volume
+    assert not on_volume or shown["artifacts"]["mountPath"] == f"{logdir}/volume"
+    into = follower["args"][0]
+    assert {"name": "logs", "mountPath": into} in follower["volumeMounts"]
+    room = next(volume["emptyDir"]["sizeLimit"] for volume in pod["spec"]["volumes"] if volume["name"] == "logs")
+    assert int(follower["args"][follower["args"].index("--limit") + 1]) * 1_000_000 < int(room.removesuffix("Gi")) << 30
+    keys = {one["name"]: one["valueFrom"]["secretKeyRef"]["name"] for one in follower.get("env", ())}
+    launcher = next(one for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == "kfp-launcher")
+    secret = "mlpipeline-minio-artifact" if "secretRef" in launcher["data"]["providers"] else None
+    assert set(keys.values()) == ({secret} if secret else set())
+    follow_logs.make_context("follow-logs", list(follower["args"]))  # refuses what the command does not take
 
 
 def test_objects_fit_the_schemas_of_kubernetes(objects: list[dict[str, Any]]) -> None:
