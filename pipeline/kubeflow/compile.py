@@ -47,7 +47,8 @@ def compile_pipeline(config: PipelineConfig, environ: Mapping[str, str] = os.env
     found = tasks(config)
     text = _compiled(_pipeline(config, found))
     backends.check(_platform_document(text), config.kubeflow.backend)
-    credentials.check([*yaml.safe_load_all(text), *(task.invocation.to_json() for task in found)], environ)
+    documents = [*yaml.safe_load_all(text), *(task.invocation.to_json() for task in found)]
+    credentials.check(documents, environ, credentials.declared(config))
     return text
 
 

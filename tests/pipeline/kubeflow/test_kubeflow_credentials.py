@@ -1,0 +1,82 @@
+"""What counts as a credential in a compiled pipeline, by where it stands, and what does not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from configs.errors import RunError
+from pipeline.kubeflow.credentials import check
+
+SHORT = "a1"
+
+
+@pytest.mark.parametrize(
+    ("told", "what"),
+    [
+        ({"options": {"password": SHORT}}, "a value of `password`"),
+        ({"options": {"db_passwd": "x"}}, "a value of `db_passwd`"),
+        ({"options": {"api-key": SHORT}}, "a value of `api-key`"),
+        ({"options": {"access_token": SHORT}}, "a value of `access_token`"),
+        ({"args": ["--invocation", json.dumps({"properties": json.dumps({"client_secret": SHORT})})]}, "client_secret"),
+        ({"env": [{"name": "PGPASSWORD", "value": SHORT}]}, "a value of `PGPASSWORD`"),
+        ({"url": f"postgresql://reader:{SHORT}@db/trips"}, "a URL with a password"),
+        ({"url": f"postgresql://db/trips?user=reader&password={SHORT}"}, "a URL with a password"),
+        ({"url": f"host=db dbname=trips user=reader password={SHORT}"}, "a connection with a password"),
+        ({"url": f"Driver=x;Server=db;Uid=reader;Pwd={SHORT};"}, "a connection with a password"),
+        ({"args": [f"--token={SHORT}"]}, "an option with a credential"),
+        ({"headers": f"Authorization: Bearer {SHORT}"}, "a header with a credential"),
+        ({"headers": json.dumps({"authorization": "Basic YTpi"})}, "a header with a credential"),
+    ],
+)
+def test_a_credential_of_any_length_is_found_where_only_credentials_stand(told: Any, what: str) -> None:
+    with pytest.raises(RunError, match=what):
+        check([told], {})
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"keyToEnv": [{"secretKey": "password", "envVar": "DB_PASSWORD"}], "secretName": "database"},
+        {"types": {"password": "string", "token": "int list"}},
+        {"options": {"pad_token": "[PAD]", "max_tokens": "512", "tokens": "abc", "split_key": "day"}},
+        {"options": {"password": "$(DB_PASSWORD)", "credentials": "/var/secrets/key.json"}},
+        {"password_env": "DB_PASSWORD", "label_key": "password", "limits": {"secret": 0.05}},
+        {"labels": {"secret": "true"}},
+        {"query": "SELECT fare FROM trips WHERE password = other AND token = 'x'"},
+        {"url": "http://store.example:9000/path/to@2x"},
+        {"path": "s3://bucket/token=5/password=1/*.csv"},
+    ],
+)
+def test_names_and_places_of_credentials_are_none(told: Any) -> None:
+    check([told], {})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("DB_PASSWORD", "ab12", True),
+        ("HF_TOKEN", "q-9z", True),
+        ("READER", "ab12", True),  # declared
+        ("READER", "ab1", False),
+        ("DB_PASSWORD", "test", False),  # a word, such as the name of a split
+        ("DB_PASSWORD", "1024", False),
+        ("TOKENIZER_OF_WORDS", "ab12", False),  # has to do with tokens, and holds none
+        ("TOKENIZER_OF_WORDS", "open-sesame", True),
+        ("READER", "opensesame", True),
+        ("WRITER", "open-sesame", False),
+    ],
+)
+def test_a_variables_value_is_looked_for_by_its_name_and_length(name: str, value: str, found: bool) -> None:
+    told = [{"args": ["--experiment", f"x {value}, test 1024", "opensesame"], "split": value}]
+    if found:
+        with pytest.raises(RunError, match=f"the value of the environment variable {name}"):
+            check(told, {name: value}, frozenset({"READER"}))
+    else:
+        check(told, {name: value}, frozenset({"READER"}))
+
+
+def test_a_short_value_within_another_word_is_not_that_value() -> None:
+    check([{"digest": "f00ab12c", "file": "ab12.csv", "name": "x-ab12"}], {"DB_PASSWORD": "ab12"})
