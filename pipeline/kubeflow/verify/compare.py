@@ -24,7 +24,9 @@ GRAPH = frozenset({GRAPH_FILE, "transform_fn/fingerprint.pb"})
 
 @dataclass(frozen=True)
 class Line:
-    """What was found of one output. `same`: as it should be; `what`: how it was compared, or how they differ."""
+    """What was found of one output, or of a component where `output` is "". `same`: as it should be; `what`: how it was
+    compared, or how they differ.
+    """
 
     component: str
     output: str
@@ -32,7 +34,14 @@ class Line:
     what: str
 
     def __str__(self) -> str:
-        return f"{'same' if self.same else 'DIFFERENT':<10}{self.component}.{self.output}: {self.what}"
+        name = f"{self.component}.{self.output}" if self.output else self.component
+        return f"{'same' if self.same else 'DIFFERENT':<10}{name}: {self.what}"
+
+
+def skipped(component: str, *, here: bool, there: bool) -> Line:
+    """A component that did not run in one of the two, or in both, as there was no reason to."""
+    where = "skipped in both" if here and there else "skipped here, and ran there" if here else "ran, and skipped there"
+    return Line(component, "", here and there, where)
 
 
 def texts(component: str, output: str, local: str, cluster: str) -> Line:

@@ -68,9 +68,13 @@ def compared(
     config: PipelineConfig, record: RunRecord, ended: Mapping[str, TaskRun], path: Callable[[str], Path]
 ) -> Iterator[Line]:
     """Every output of a local run beside the same of a run as compiled, whose files lie where `path` says."""
+    ran = {node.id: node for node in record.nodes if node.status in (Status.DONE, Status.CACHED)}
     for task in tasks(config):
-        id_, made = task.invocation.id, ended[task.name]
-        for key, local in record.node(id_).outputs.items():
+        id_, made = task.invocation.id, ended.get(task.name)
+        if made is None or id_ not in ran:
+            yield compare.skipped(id_, here=id_ not in ran, there=made is None)
+            continue
+        for key, local in ran[id_].outputs.items():
             how = task.invocation.outputs[key].how
             if how == VALUE and task.invocation.id != "RecordBlessing":
                 yield compare.texts(id_, key, Path(local.uri).read_text(), unpack(str(made.parameters[key])))

@@ -27,6 +27,8 @@ from pipeline.kubeflow.state import present
 from pipeline.kubeflow.store import Store
 from pipeline.kubeflow.verify.cluster import Cluster
 from pipeline.kubeflow.verify.driver import TaskSpec, all_tasks, triggers
+from pipeline.kubeflow.verify.verify import compared
+from pipeline.local.record import NodeRecord, RunRecord, Status
 from pipeline.work import work_digest
 
 TRIPS = """\
@@ -244,3 +246,16 @@ def test_without_anything_new_all_but_the_look_is_skipped(folder: Path) -> None:
     assert run.tasks["spans"].parameters["go"] == "no"
     assert run.tasks["spans"].parameters["spans"] == found.to_json()
     assert run.tasks["spans"].parameters["why"].startswith("nothing new")
+    lines = {line.component: line for line in compared(told, local("Spans"), run.tasks, cluster.path)}
+    assert {line.what for name, line in lines.items() if name != "Spans"} == {"skipped in both"}
+    assert all(line.same for line in lines.values())
+    lines = {line.component: line for line in compared(told, local("Spans", "Trainer"), run.tasks, cluster.path)}
+    assert str(lines["Trainer"]) == "DIFFERENT Trainer: ran, and skipped there"
+    lines = {line.component: line for line in compared(told, local(), run.tasks, cluster.path)}
+    assert str(lines["Spans"]) == "DIFFERENT Spans: skipped here, and ran there"
+
+
+def local(*ran: str) -> RunRecord:
+    """What is known of a run of which these components ended, and left nothing."""
+    nodes = [NodeRecord(name, status=Status.DONE) for name in ran]
+    return RunRecord("run", "trips", "trips.yaml", 0, nodes=[*nodes, NodeRecord("Drift", status=Status.SKIPPED)])
