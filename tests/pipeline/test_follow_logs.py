@@ -173,7 +173,9 @@ def test_no_name_in_the_store_leads_out_of_the_folder() -> None:
 def test_a_store_that_fails_is_told_once_and_asked_again_with_a_pause_as_long_as_the_look(tmp_path: Path) -> None:
     change = Change(1, 3_000_000, 0, 1, 2)
     answers: list[Change | OSError] = [OSError("no route"), OSError("no route"), change, Change(0, 0, 0, 1, 2)]
-    times, pauses, told = iter([0.0, 1, 1, 1, 2, 6, 6, 1000]), [], []
+    times = iter([0.0, 1, 1, 1, 2, 6, 6, 1000])
+    told: list[str] = []
+    pauses: list[float | None] = []
 
     class Ended(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:

@@ -2,7 +2,8 @@
 // resource manager, its compiler to Argo and Argo's validation, over the in-memory database, object store and cluster
 // that the release's own tests use. Nothing is run: a test that wants a run to proceed reports its workflow, as the
 // persistence agent would, to /apis/v2beta1/workflows. What pods have written and what lies in the object store is put
-// there with PUT /pods/{pod} and PUT /objects/{path}; DELETE /pods/{pod} ends a pod.
+// there with PUT /pods/{pod} and PUT /objects/{path}; DELETE /pods/{pod} ends a pod. What driver and launcher read off
+// their settings for the object store, POST /launcher-settings tells.
 //
 // It prints the address that it serves at, and ends when its standard input is closed.
 package main
@@ -156,6 +157,7 @@ func routes(resources *resource.ResourceManager, clients *resource.FakeClientMan
 		check(err)
 		check(clients.ObjectStore().AddFile(request.Context(), content, mux.Vars(request)["path"]))
 	})
+	router.HandleFunc("/launcher-settings", launcherSettings)
 	logs := server.NewRunLogServer(resources)
 	router.HandleFunc("/apis/v1alpha1/runs/{run_id}/nodes/{node_id}/log", logs.ReadRunLogV1)
 	router.PathPrefix("/apis/").Handler(gateway)
