@@ -126,5 +126,6 @@ def report(change: Change) -> str:
     """What a look came to, in a line."""
     from pipeline.report.figures import size
 
-    told = f"copied {change.copied} files ({size(change.size)}), removed {change.removed}; {change.files} are there"
-    return told + (f"; {change.left_out} older trainings have no room" if change.left_out else "")
+    files = f"{change.copied} file{'s' * (change.copied != 1)}"
+    told = f"copied {files} ({size(change.size)}), removed {change.removed}; {change.files} in the folder"
+    return told + (f"; trainings without room: {change.left_out}" if change.left_out else "")

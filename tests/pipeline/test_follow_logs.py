@@ -191,7 +191,7 @@ def test_a_store_that_fails_is_told_once_and_asked_again_with_a_pause_as_long_as
     follow(look, 5, Ended(), told.append, lambda: next(times))
     assert told == [
         "the store cannot be read, and is asked again: no route",
-        "copied 1 files (3.0 MB), removed 0; 1 are there; 2 older trainings have no room",
+        "copied 1 file (3.0 MB), removed 0; 1 in the folder; trainings without room: 2",
     ]
     assert pauses == [9, 5, 36, 600]
 
