@@ -11,22 +11,24 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pipeline.kubeflow.store import Found, Store
-from pipeline.tensorboard.staged import PARTIAL, shown
+from pipeline.tensorboard.staged import PARTIAL, is_log, shown
 
 SHARE = 9
 """A pause is at least so many times as long as the look before it: a large store is not listed all the time."""
+COMPUTED = 4
+"""What TensorBoard computes of profiles may take so many times less than the logs."""
 LONGEST = 600.0
 """Seconds; the longest pause that a long look, or a store that does not answer, leads to."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a look came to. `copied`, `removed`, `files`: files; `size`: bytes copied; `left_out`: trainings."""
+    """What a look came to. `copied`, `removed`, `files`: logs; `size`: bytes copied; `left_out`: trainings."""
 
     copied: int
     size: int
@@ -49,18 +51,32 @@ class Follower:
         """Copy what is new, and remove what is gone or too old. Raises OSError where the store does not answer."""
         listing = self._store.listing(self._root)
         wanted, left_out = shown(listing, self._limit)
-        removed = [there for there in self._files() if there not in wanted]
-        for there in removed:
-            self._remove(there)
+        files = self._files()
+        removed = [name for name in files if is_log(name) and name not in wanted]
+        for name in [*removed, *self._computed(files, wanted)]:
+            self._remove(name)
         missing = [name for name, file in wanted.items() if not self._has(name, listing[file])]
         copied = [name for name in missing if self._copy(wanted[name], listing[wanted[name]], name)]
         size = sum(listing[wanted[name]].size for name in copied)
         return Change(len(copied), size, len(removed), len(wanted) - len(missing) + len(copied), left_out)
 
-    def _files(self) -> list[str]:
-        """What is in the folder."""
-        there = (path for path in self._folder.rglob("*") if path.is_file())
-        return [name for path in there if not (name := path.relative_to(self._folder).as_posix()).startswith(PARTIAL)]
+    def _files(self) -> dict[str, int]:
+        """What is in the folder, with its size."""
+        found = {}
+        for path in self._folder.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file():
+                    found[path.relative_to(self._folder).as_posix()] = path.stat().st_size
+        return {name: size for name, size in found.items() if not name.startswith(f"{PARTIAL}/")}
+
+    def _computed(self, files: Mapping[str, int], wanted: Iterable[str]) -> list[str]:
+        """What goes of the files that TensorBoard's profile plugin made beside profiles: those of a profile that goes,
+        and all of them where they grew too large. It makes them again when they are asked for.
+        """
+        made = {name: size for name, size in files.items() if not is_log(name)}
+        kept = {PurePosixPath(name).parent for name in wanted}
+        too_large = sum(made.values()) > self._limit / COMPUTED
+        return [name for name in made if too_large or PurePosixPath(name).parent not in kept]
 
     def _has(self, name: str, found: Found) -> bool:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):

@@ -25,7 +25,7 @@ def shown(listing: Mapping[str, Found], limit: int) -> tuple[dict[str, str], int
     """
     trainings: dict[str, list[str]] = {}
     for inside in listing:
-        if _is_log(inside):
+        if is_log(inside):
             trainings.setdefault(_training(inside), []).append(inside)
     wanted: dict[str, str] = {}
     names, room, left_out = _names(trainings), limit, 0
@@ -41,8 +41,8 @@ def shown(listing: Mapping[str, Found], limit: int) -> tuple[dict[str, str], int
     return wanted, left_out
 
 
-def _is_log(inside: str) -> bool:
-    """Whether it is one, at a path that stays in the folder that it is copied to."""
+def is_log(inside: str) -> bool:
+    """Whether a file is one, at a path that stays in the folder that it is copied to."""
     *folders, name = inside.split("/")
     return (EVENTS in name or name.endswith(PROFILE)) and not {"", ".", ".."} & {*folders} and folders[:1] != [PARTIAL]
 

@@ -140,6 +140,27 @@ def test_a_file_that_came_half_is_never_shown(
     assert there(folder) == {f"taxi/run-1/train/{EVENTS}": "the whole of it"}
 
 
+def test_what_tensorboard_computes_of_a_profile_goes_with_it_and_when_it_grows_too_large(
+    store: Store, root: str, put: Callable[..., str], tmp_path: Path
+) -> None:
+    profile, folder = put("run-1", "train/plugins/profile/1/host.xplane.pb", "profile"), tmp_path / "logs"
+    put("run-2", "train/plugins/profile/2/host.xplane.pb", "profile")
+    follower = Follower(store, root, folder, 100)
+    follower.look()
+    for run, text in (("1", "short"), ("2", "short")):
+        (folder / f"taxi/run-{run}/train/plugins/profile/{run}/host.SSTABLE").write_text(text)
+    assert follower.look().removed == 0
+    assert len(there(folder)) == 4
+    store.remove(profile)
+    assert follower.look() == Change(0, 0, 1, 1, 0)
+    assert {path.name for path in (folder / "taxi").iterdir()} == {"run-2"}
+    made = folder / "taxi/run-2/train/plugins/profile/2/host.SSTABLE"
+    made.write_text("x" * 26)
+    follower.look()
+    assert not made.exists()
+    assert list(there(folder)) == ["taxi/run-2/train/plugins/profile/2/host.xplane.pb"]
+
+
 def listed(**trainings: tuple[int, float]) -> dict[str, Found]:
     return {f"taxi/{run}/trainer/7/model_run/train/{EVENTS}": Found(*told) for run, told in trainings.items()}
 
