@@ -1,15 +1,18 @@
 """How long the training step of the worked examples waits for its input.
 
-    python -m benchmarks.training_wait                    a table: runs the examples first, then takes two minutes more
+    python -m benchmarks.training_wait                    a table: runs the examples first, then takes five minutes more
     python -m benchmarks.training_wait --root runs        with what earlier runs below `runs` have transformed
 
-Each trains on, an epoch of this input, some of that, on our pipeline and on batches that are ready: one repeated, and
-all of an epoch. All have the same `steps_per_execution` and the same shapes: where a control's batches are known to
-have 256 examples and ours may have fewer, TensorFlow compiles a faster step for it, and the difference is no wait.
+Each trains in turn, half a second of this input and then of that, on our pipeline and on batches that are ready: one
+repeated, and all of an epoch. All have the same `steps_per_execution` and the same shapes: where a control's batches
+are known to have 256 examples and ours may have fewer, TensorFlow compiles a faster step for it, and the difference is
+no wait.
 
-Other work on the machine only ever adds time, so of each the 5th percentile of all epochs counts; the noise is what
-that of other epochs of the kind would differ by (bootstrap). Where one iterator serves all epochs the input's threads
-get a core of their own, as they have it on a machine without other work.
+What is timed is each call of Keras' train function, which makes `steps_per_execution` steps, as benchmarks/turns.py
+does it: a low percentile of a kind's calls counts. Where they are so many that a call takes long, as on pydoc, all make
+fewer. An epoch's first and last call are told from those between: where there is a new iterator for each epoch the
+first has to make it, and the last is short. Where one iterator serves all epochs the input's threads get a core of
+their own, as they have it on a machine without other work.
 """
 
 from __future__ import annotations
@@ -17,22 +20,19 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import operator
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 os.environ |= {"TF_USE_LEGACY_KERAS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
 
-from benchmarks.measure import json_of
+from benchmarks import turns
+from benchmarks.measure import PROJECT, json_of, run_process
 from benchmarks.tables import Section, Table
 
 if TYPE_CHECKING:
@@ -41,58 +41,106 @@ if TYPE_CHECKING:
 
     from trainer.input.pipeline import Split
 
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+CONFIGS = PROJECT / "configs"
 EXAMPLES = ("taxi", "digits", "pydoc")
 KINDS = {"one": "one batch", "epoch": "an epoch's batches", "ours": "ours"}
-SECONDS, BLOCK = 40.0, 0.15
-"""Of an example in all, and of one kind before the next; at least an epoch."""
-LEAST = 6
-"""Blocks of each kind."""
+SECONDS = 75.0
+"""Of an example in all."""
+CALL, TURN = 0.2, 0.5
+"""Seconds of a call, at most about, and of one kind before the next."""
+CALLS = 12
+"""Calls that an epoch is cut into, at most."""
+LEAST = 4
+"""Epochs' worth of calls that are timed of each kind."""
 
-Blocks = list[list[float]]
-"""Seconds of epochs, by the turn that they were trained in."""
 
-
-def measure_all(root: Path | None) -> list[dict[str, Any]]:
-    """Of each example; those that were not run below the root are run."""
+def measure_all(root: Path | None, seconds: float = SECONDS) -> list[dict[str, Any]]:
+    """Of each example; those that were not run below the root are run. Raises SystemExit where one fails."""
     with tempfile.TemporaryDirectory() as folder:
         if root is None:
             for example in EXAMPLES:
                 _run(example, Path(folder))
-        return [json_of(__spec__.name, "--example", each, "--root", str(root or folder)) for each in EXAMPLES]
+        given = ("--root", str(root or folder), "--seconds", str(seconds))
+        return [json_of(__spec__.name, "--example", example, *given) for example in EXAMPLES]
 
 
 def _run(example: str, root: Path) -> None:
-    """The whole example, with a short training. Its evaluation may be as bad as it likes."""
+    """The whole example, with a short training. Its evaluation may be as bad as it likes: it ends well all the same."""
     settings = {"pipeline.root": root, "train.epochs": 1, "deploy.push": root / "serving"}
     given = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     command = [sys.executable, "-m", "pipeline", "run", str(CONFIGS / f"{example}.yaml"), *given]
-    subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run_process(command, root, root / f"{example}.log")
 
 
-def measure(example: str, root: Path) -> dict[str, Any]:
+def measure(example: str, root: Path, seconds: float) -> dict[str, Any]:
     """Milliseconds of a step with each input, and of the processor to make a batch."""
     model, split, together = _prepared(example, root)
     assert split.steps is not None
     one_iterator = split.endless is not None and split.steps % together == 0
     ours = split.endless() if one_iterator and split.endless else split.dataset
     inputs = {**_ready(split, endless=one_iterator), "ours": ours}
+    together = _shortened(model, inputs["one"], together, split.steps)
+    steps = together if one_iterator else split.steps  # a call is like the next: an epoch as good as any
     before = _threads()
-    epochs = {kind: _epoch(model, dataset, split.steps, together, one_iterator) for kind, dataset in inputs.items()}
-    for epoch in epochs.values():
-        epoch()
-        epoch()
+    trainings = {kind: Training(model, dataset, steps, together, one_iterator) for kind, dataset in inputs.items()}
+    took = min(training.first_epoch() for training in trainings.values())
     if one_iterator:
         _part(before)
-    spent = _in_turn(epochs)
+    calls = math.ceil(steps / together)
+    each, shares = turns.calls_of_a_turn(round(TURN / took), calls), turns.shares(calls)
+    callables = {kind: training.call for kind, training in trainings.items()}
+    timed = turns.in_turn(callables, seconds, each, least=math.ceil(LEAST * calls / each))
     return {
         "example": example,
         "steps_per_execution": together,
-        "epochs": min(sum(map(len, blocks)) for blocks in spent.values()),
-        "step_ms": {kind: 1000 * _low(blocks) / split.steps for kind, blocks in spent.items()},
-        "noise": _noise(spent["one"], spent["ours"]),
+        "calls": sum(map(len, timed["ours"])),
+        "step_ms": {kind: 1000 * turns.low(timed[kind], shares) / steps for kind in timed},
+        "noise": turns.noise(timed["one"], timed["ours"], shares),
         "making_ms": 1000 * _making(ours if one_iterator else ours.repeat(), split.steps),
     }
+
+
+class Training:
+    """Trains as Keras' `fit` does it, call by call.
+
+    steps: of an epoch; one_iterator: whether one serves all epochs.
+    """
+
+    def __init__(
+        self, model: keras.Model, dataset: tf.data.Dataset, steps: int, together: int, one_iterator: bool
+    ) -> None:
+        self._train, self._dataset, self._calls = model.train_function, dataset, math.ceil(steps / together)
+        self._one_iterator, self._position = one_iterator, 0
+        self._iterator = iter(dataset) if one_iterator else None
+
+    def call(self) -> turns.Timed:
+        """The next steps, as many as are one execution."""
+        begin = time.perf_counter()
+        if self._position == 0 and not self._one_iterator:
+            self._iterator = iter(self._dataset)
+        self._train(self._iterator)
+        seconds = time.perf_counter() - begin
+        place = turns.place(self._position, self._calls)
+        self._position = (self._position + 1) % self._calls
+        return turns.Timed(place, seconds)
+
+    def first_epoch(self) -> float:
+        """An epoch, or two of a call each, to warm up; seconds of a call."""
+        return statistics.median_low(self.call().seconds for _ in range(max(self._calls, 2)))
+
+
+def _shortened(model: keras.Model, dataset: tf.data.Dataset, together: int, steps: int) -> int:
+    """How many steps a call makes: of those of an epoch fewer than it would, if they take long."""
+    model.train_function(iter(dataset))  # traces
+    begin = time.perf_counter()
+    model.train_function(iter(dataset))
+    took = time.perf_counter() - begin
+    if took <= CALL:
+        return together
+    together = max(1, int(together * CALL / took), math.ceil(steps / CALLS))
+    model.steps_per_execution = together
+    model.make_train_function(force=True)
+    return together
 
 
 def _prepared(example: str, root: Path) -> tuple[keras.Model, Split, int]:
@@ -131,36 +179,6 @@ def _ready(split: Split, *, endless: bool) -> dict[str, tf.data.Dataset]:
     return {kind: (each if endless else each.take(steps)).prefetch(tf.data.AUTOTUNE) for kind, each in kept.items()}
 
 
-def _epoch(
-    model: keras.Model, dataset: tf.data.Dataset, steps: int, together: int, one_iterator: bool
-) -> Callable[[], None]:
-    """Trains for an epoch, as Keras' `fit` does it."""
-    kept = iter(dataset) if one_iterator else None
-
-    def epoch() -> None:
-        iterator = kept or iter(dataset)
-        for _ in range(math.ceil(steps / together)):
-            model.train_function(iterator)
-
-    return epoch
-
-
-def _in_turn(epochs: Mapping[str, Callable[[], None]]) -> dict[str, Blocks]:
-    """Seconds of each epoch."""
-    spent: dict[str, Blocks] = {kind: [] for kind in epochs}
-    order, end = list(epochs), time.monotonic() + SECONDS
-    while time.monotonic() < end or len(spent[order[0]]) < LEAST:
-        for kind in order:
-            epochs[kind]()  # what lies in the processor's caches is now of this kind
-            times = [time.perf_counter()]
-            while len(times) < 2 or times[-1] - times[0] < BLOCK:
-                epochs[kind]()
-                times.append(time.perf_counter())
-            spent[kind].append([after - begin for begin, after in pairwise(times)])
-        order.reverse()
-    return spent
-
-
 def _making(endless: tf.data.Dataset, steps: int) -> float:
     """Seconds of the processor to make a batch, with nothing that trains."""
     best = math.inf
@@ -170,18 +188,6 @@ def _making(endless: tf.data.Dataset, steps: int) -> float:
         next(last)
         best = min(best, (time.process_time() - begin) / (20 * steps))
     return best
-
-
-def _low(blocks: Blocks) -> float:
-    times = sorted(seconds for block in blocks for seconds in block)
-    return times[len(times) // 20]
-
-
-def _noise(*kinds: Blocks) -> float:
-    """The standard deviation of a ratio between kinds."""
-    random = Random(0)
-    ratios = [operator.truediv(*(_low(random.choices(blocks, k=len(blocks))) for blocks in kinds)) for _ in range(200)]
-    return statistics.stdev(ratios)
 
 
 def _threads() -> set[int]:
@@ -204,8 +210,8 @@ def section(found: list[dict[str, Any]]) -> Section:
     table = Table(head, [list(_row(each)) for each in found])
     notes = (
         "The wait is what a step takes longer on our input than on one batch that is kept ready and repeated.",
-        "The 5th percentile of all epochs, in turn. Other work on the machine is in the noise, and where that is not"
-        " well below the wait, nothing was measured.",
+        f"The fastest {turns.LOW:.0%} of each kind's calls of the train function, in turn. Other work on the machine is"
+        " in the noise, and where that is not well below the wait, nothing was measured.",
     )
     return Section("Waiting for input", [("Milliseconds of a step of the worked examples", table)], notes)
 
@@ -224,8 +230,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--example", choices=EXAMPLES, help="one alone, as JSON")
     parser.add_argument("--root", type=Path, help="where the examples were run")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of measuring, for each example")
     given = parser.parse_args()
-    print(json.dumps(measure(given.example, given.root)) if given.example else section(measure_all(given.root)).text())
+    if given.example:
+        print(json.dumps(measure(given.example, given.root, given.seconds)))
+    else:
+        print(section(measure_all(given.root, given.seconds)).text())
 
 
 if __name__ == "__main__":
