@@ -91,7 +91,9 @@ def test_the_server_sees_the_tasks_of_all_groups_each_after_what_it_needs(
     assert set(tasks) == set(all_tasks(compiled[1]))
     assert "spans" in tasks["example-gen"]["dependentTasks"]
     assert "drift" in tasks["transform"]["dependentTasks"]
-    assert all(not task["cachingOptions"] for task in graph(yaml.safe_load(without_cache(compiled[0]))).values())
+    assert all(
+        not task["cachingOptions"] for task in graph(next(yaml.safe_load_all(without_cache(compiled[0])))).values()
+    )
 
 
 def test_parameters_of_a_run_reach_the_task_that_uses_them_and_no_other(
