@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import forks
 import pytest
 import tensorflow as tf
 from keras_tuner.errors import FatalError
-from tfx.components.tuner import executor
-from tfx.dsl.components.base import base_executor
-from tfx.types import standard_artifacts
+from tuner_program import do
 
 from configs.errors import TrainingError, TrainingStoppedError
 from configs.tune import TuneConfig
@@ -24,31 +25,37 @@ Prepare = Callable[[str], Any]
 RATES = {"train.learning_rate": {"choices": [0.00001, 0.02]}, "model.hidden": {"choices": [[4], [16, 8]]}}
 
 
-def artifact(kind: Any, folder: Path) -> Any:
-    made = kind()
-    made.uri = str(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    return made
+def told(data: Any, folder: Path, **tune: Any) -> dict[str, Any]:
+    """What the executor is told of a search; its checkpoints lie beside the folder."""
+    settings = TuneConfig.model_validate_json(json.dumps({"epochs": 2, "parameters": RATES, **tune}))
+    train = {"epochs": 2, "steps_per_execution": 4, "checkpoint": {"every_steps": 8}}
+    config = {"config": data.sections(**train).to_json(), "tune": settings.model_dump_json()}
+    return {
+        "examples": str(Path(data.patterns["train"]).parents[1]),
+        "graph": str(Path(data.output.transform_savedmodel_dir).parent),
+        "folder": str(folder),
+        "config": {**config, "checkpoints": str(folder.parent / "checkpoints")},
+    }
 
 
 def search(data: Any, folder: Path, **tune: Any) -> dict[str, Any]:
     """Run TFX's executor; the hyperparameters that it writes for the Trainer."""
-    settings = TuneConfig.model_validate_json(json.dumps({"epochs": 2, "parameters": RATES, **tune}))
-    config = {"config": data.sections(epochs=2).to_json(), "tune": settings.model_dump_json()}
-    config["checkpoints"] = str(folder.parent / "checkpoints")
-    examples = artifact(standard_artifacts.Examples, Path(data.patterns["train"]).parents[1])
-    examples.split_names = '["train", "eval"]'
-    graph = artifact(standard_artifacts.TransformGraph, Path(data.output.transform_savedmodel_dir).parent)
-    outputs = {
-        "best_hyperparameters": [artifact(standard_artifacts.HyperParameters, folder / "best")],
-        "tuner_results": [artifact(standard_artifacts.TunerResults, folder / "results")],
-    }
-    properties = {"tuner_fn": "trainer.tuning.tuner.tuner_fn", "custom_config": json.dumps(config)}
-    properties |= {"train_args": "{}", "eval_args": "{}"}
-    context = base_executor.BaseExecutor.Context(tmp_dir=str(folder), unique_id="1")
-    executor.Executor(context).Do({"examples": [examples], "transform_graph": [graph]}, outputs, properties)
+    do(**told(data, folder, **tune))
     assert json.loads((folder / "results" / "tuner_results.json").read_text())
     return dict(json.loads((folder / "best" / "best_hyperparameters.txt").read_text()))
+
+
+def killed(data: Any, folder: Path, where: tuple[int, int, str], **tune: Any) -> str:
+    """Run it in a process of its own that is ended there (trial, batch, signal); what it said."""
+    folder.mkdir(parents=True)
+    (folder / "search.json").write_text(json.dumps(told(data, folder, **tune)))
+    program = str(Path(__file__).with_name("tuner_program.py"))
+    command = [sys.executable, program, str(folder / "search.json"), *map(str, where)]
+    done = forks.run(
+        command, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(forks.ROOT), str(Path(__file__).parent)])}
+    )
+    assert done.returncode != 0
+    return done.stdout + done.stderr
 
 
 def trials(found: dict[str, Any]) -> Search:
@@ -56,9 +63,7 @@ def trials(found: dict[str, Any]) -> Search:
 
 
 @pytest.mark.slow
-def test_search_finds_the_better_values_the_same_ones_with_the_same_seed(
-    prepared: Prepare, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_search_finds_the_better_values(prepared: Prepare, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     first = search(prepared("binary"), tmp_path / "a", max_trials=4)
     log = capfd.readouterr().out
     told = trials(first)
@@ -69,28 +74,62 @@ def test_search_finds_the_better_values_the_same_ones_with_the_same_seed(
     assert first["headrace"]["values"] == told.best.values
     assert told.best.values["train.learning_rate"] == 0.02
     assert "trial     loss  seconds  epochs  train.learning_rate  model.hidden" in log
-    second = trials(search(prepared("binary"), tmp_path / "b", max_trials=4))
-    assert [trial.values for trial in second.trials] == [trial.values for trial in told.trials]
-    assert [trial.score for trial in second.trials] == pytest.approx([trial.score for trial in told.trials], rel=1e-5)
+
+
+PARAMETERS = {
+    "train.learning_rate": {"min": 0.001, "max": 0.1, "scale": "log"},
+    "model.dropout": {"min": 0, "max": 0.4},
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["bayesian", "hyperband"])
-def test_other_algorithms_run_to_their_end(prepared: Prepare, tmp_path: Path, algorithm: str) -> None:
-    many = {"max_trials": 3} if algorithm == "bayesian" else {"epochs": 3}
-    parameters = {
-        "train.learning_rate": {"min": 0.001, "max": 0.1, "scale": "log"},
-        "model.dropout": {"min": 0, "max": 0.4},
-    }
-    found = trials(
-        search(prepared("binary"), tmp_path, algorithm=algorithm, objective="auc", parameters=parameters, **many)
-    )
-    assert found.higher_is_better
-    assert found.best is not None
-    assert found.best.score == max(trial.score or 0 for trial in found.trials)
-    assert found.best.score > 0.6
+@pytest.mark.parametrize(
+    ("algorithm", "many", "where", "place"),
+    [
+        ("random", {"max_trials": 3, "epochs": 1}, (2, 12, "SIGTERM"), "epoch 1, 16"),
+        (
+            "bayesian",
+            {"max_trials": 4, "epochs": 1},
+            (4, 8, "SIGKILL"),
+            "epoch 1, 8",
+        ),  # the first that the others decide
+        ("hyperband", {"epochs": 3}, (4, 40, "SIGKILL"), "epoch 2, 8"),  # the first that goes on, in its second epoch
+    ],
+)
+def test_search_that_is_killed_goes_on_amid_the_trial_and_comes_to_what_it_would_have(  # noqa: PLR0917
+    prepared: Prepare,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    algorithm: str,
+    many: dict[str, int],
+    where: tuple[int, int, str],
+    place: str,
+) -> None:
+    data, settings = prepared("binary"), {"algorithm": algorithm, "objective": "auc", "parameters": PARAMETERS, **many}
+    alone = trials(search(data, tmp_path / "alone" / "search", **settings))
+    assert alone.higher_is_better
+    assert alone.best is not None
+    assert alone.best.score == max(trial.score or 0 for trial in alone.trials)
+    assert alone.best.score > 0.6
     if algorithm == "hyperband":
-        assert {trial.epochs for trial in found.trials} == {1, 3}
+        assert {trial.epochs for trial in alone.trials} == {1, 3}
+        assert alone.trials[where[0] - 1].epochs == 3
+
+    said = killed(data, tmp_path / "killed", where, **settings)
+    assert said.count("\ntrial ") == where[0] - 1
+    capfd.readouterr()
+    found = trials(search(data, tmp_path / "again", **settings))
+    said = capfd.readouterr().out
+    assert said.count("; trained before the search was interrupted") == where[0] - 1
+    assert said.count("checkpoint: going on from ") == 1
+    assert f"{place} of its batches done" in said
+    assert [(trial.values, trial.epochs) for trial in found.trials] == [
+        (trial.values, trial.epochs) for trial in alone.trials
+    ]
+    assert [trial.score for trial in found.trials] == pytest.approx([trial.score for trial in alone.trials], abs=1e-5)
+    assert found.best is not None
+    assert found.best.values == alone.best.values
+    assert not list((tmp_path / "checkpoints").glob("*"))
 
 
 @pytest.mark.slow
@@ -153,36 +192,6 @@ def test_search_ends_with_the_trial_that_is_asked_to(
         search(prepared("binary"), tmp_path, max_trials=3)
     assert isinstance(told.value.__cause__, TrainingStoppedError)
     assert len(made) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["random", "bayesian"])
-def test_interrupted_search_goes_on_with_the_trials_that_it_had_finished(
-    prepared: Prepare,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    algorithm: str,
-) -> None:
-    real, made = run.train, []
-
-    def train(job: Job, choice: Any) -> Any:
-        made.append(job.sections.train.learning_rate)
-        if len(made) == 4:
-            raise TrainingStoppedError("training was stopped by SIGTERM")
-        return real(job, choice)
-
-    monkeypatch.setattr(run, "train", train)  # TFX imports the tuner anew
-    rates = {"train.learning_rate": {"min": 0.001, "max": 0.05, "scale": "log"}}
-    settings = {"max_trials": 5, "algorithm": algorithm, "parameters": rates, "epochs": 1}
-    with pytest.raises(FatalError):
-        search(prepared("binary"), tmp_path / "first", **settings)
-    capfd.readouterr()
-    found = trials(search(prepared("binary"), tmp_path / "second", **settings))
-    assert made[4:] == [made[3], made[5]]  # the one that was interrupted, and the last
-    assert [trial.values["train.learning_rate"] for trial in found.trials] == [*made[:3], *made[4:]]
-    assert capfd.readouterr().out.count("; trained before the search was interrupted") == 3
-    assert not list((tmp_path / "checkpoints").glob("*"))
 
 
 @pytest.mark.slow
