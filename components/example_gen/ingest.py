@@ -203,7 +203,7 @@ class _Run:
         self._check_unchanged(look.span)
         if is_files(self.data.source):
             check_written(look.survey, rows, look.span.paths[0])
-        return key, self.kept.keep_shards(key, Written(folder, rows, told))
+        return key, self.kept.keep_shards(key, Written(folder, rows, told), (self._key(look.span), look.key))
 
     def _write(self, look: _Look, kinds: Mapping[str, Kind]) -> tuple[Path, dict[str, int], str]:
         data, source, spread = self.data, look.source, self._spread(look.span, "write")

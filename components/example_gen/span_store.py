@@ -41,14 +41,17 @@ class Written:
 @dataclass(frozen=True)
 class _Shards:
     """What is kept about shards. `files`: the bytes of each, when they were written (nanoseconds since 1970), and their
-    checksum.
+    checksum; `seen`: the keys under which the columns and the survey of their span are kept.
     """
 
     rows: dict[str, int]
     plan: str
     files: dict[str, tuple[int, int, int]]
+    seen: tuple[str, ...]
 
 
+SHARDS = "ingested.json"
+"""In the folder of shards: what is to be said of them."""
 _BLOCK = 1 << 20
 _Form = TypeVar("_Form")
 _COLUMNS: TypeAdapter[list[str]] = TypeAdapter(list[str])
@@ -87,7 +90,7 @@ class SpanStore:
 
     def shards(self, key: str) -> Written | None:
         """The shards of a span, if they are all there as `keep_shards` took them."""
-        told = self._read(key, "ingested.json", _SHARDS)
+        told = self._read(key, SHARDS, _SHARDS)
         if told is None or self._folder is None:
             return None
         folder = self._folder / key
@@ -101,8 +104,11 @@ class SpanStore:
                 return None
         return Written(folder, told.rows, told.plan)
 
-    def keep_shards(self, key: str, written: Written) -> Written:
-        """Take shards into the store, where there is one, in place of what is there; where they lie from now on."""
+    def keep_shards(self, key: str, written: Written, seen: Sequence[str]) -> Written:
+        """Take shards into the store, where there is one, in place of what is there; where they lie from now on.
+
+        seen: the keys of the columns and the survey of their span.
+        """
         if self._folder is None:
             return written
         target = self._folder / key
@@ -111,8 +117,8 @@ class SpanStore:
         _to_disk(written.folder)
         written.folder.rename(target)
         files = {name: (*state, _checksum(target / name)) for name, state in _states(target).items()}
-        told = _Shards(rows=dict(written.rows), plan=written.plan, files=files)
-        self._write(key, "ingested.json", asdict(told))
+        told = _Shards(rows=dict(written.rows), plan=written.plan, files=files, seen=tuple(seen))
+        self._write(key, SHARDS, asdict(told))
         return replace(written, folder=target)
 
     def changed(self, files: Iterable[FileState]) -> Iterator[str]:
@@ -148,6 +154,12 @@ class SpanStore:
         half = path.with_suffix(".half")
         half.write_text(json.dumps(told))
         half.replace(path)
+
+
+def kept_with(folder: Path, key: str) -> tuple[str, ...]:
+    """The keys in a store without which shards that are kept there would have to be read again."""
+    told = _parsed(folder / key / SHARDS, _SHARDS)
+    return (key,) if told is None else (key, *told.seen)
 
 
 def _parsed(path: Path, form: TypeAdapter[_Form]) -> _Form | None:

@@ -15,7 +15,7 @@ from components.example_gen.paths import resolve
 
 pytestmark = pytest.mark.slow
 
-DAYS = [f"2026-11-{day:02d}" for day in (28, 29, 30)] + ["2026-12-01"]
+DAYS = [f"2026-11-{day:02d}" for day in (28, 29, 30)] + ["2026-12-01", "2026-12-02"]
 ROWS = 3000
 
 
@@ -71,7 +71,7 @@ def test_each_night_learns_from_the_days_of_its_window(nights: Nights) -> None:
         rows = json.loads(done.run.node("ExampleGen").outputs["examples"].properties["rows"])
         assert sum(rows.values()) == 3 * ROWS
     shards = [path.name for path in nights.next.uri("ExampleGen", "examples").rglob("data_tfrecord-*")]
-    assert {name[14:24] for name in shards} == set(DAYS[1:])
+    assert {name[14:24] for name in shards} == set(DAYS[1:4])
 
 
 def test_the_second_night_reads_the_new_day_alone(nights: Nights) -> None:
@@ -94,3 +94,19 @@ def test_a_changed_day_is_told_and_read_again(nights: Nights) -> None:
     told = json.loads(nights.changed.run.node("ExampleGen").outputs["examples"].properties["notes"])
     assert len(told) == 1
     assert told[0].startswith(f"{nights.folder}/trips/{DAYS[2]}.csv changed since it was last read")
+
+
+def test_what_old_nights_left_goes_and_the_next_one_reads_its_own_day_all_the_same(nights: Nights) -> None:
+    """Comes last: it takes away what the tests above look at."""
+    done = headrace(nights.folder, "prune", "nightly.yaml", "--keep", "1")
+    assert done.code == 0, done.out + done.err
+    assert re.match(r"3 of 4 runs .*, \d+ artifacts, 2 kept spans, 0 checkpoints: freed \d", done.out.splitlines()[-1])
+    assert [path.name for path in nights.folder.glob("runs/*/runs/*")] == [nights.changed.folder.name]
+    assert all(Path(one.uri).exists() for node in nights.changed.run.nodes for one in node.outputs.values())
+    write(nights.folder, DAYS[4])
+    after = headrace(nights.folder, "run", "nightly.yaml")
+    assert after.code == 0, after.out + after.err
+    assert f"read now: {DAYS[4]}\n" in nights.log(after, "ExampleGen")
+    assert "Added up now: 3 of 9 parts" in nights.log(after, "StatisticsGen")
+    assert f"Analyzed now: {DAYS[4]}; kept: 2 spans" in nights.log(after, "Transform")
+    assert after.run.node("Baseline").outputs["baseline"].properties["exists"] == 1
