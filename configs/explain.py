@@ -32,7 +32,7 @@ class Refusal:
 
 def explain(error: ValidationError, tree: Tree) -> list[Mistake]:
     """One mistake for each value, setting or section that was refused."""
-    refusals = _closest([_refusal(item, tree) for item in error.errors(include_url=False, include_input=False)])
+    refusals = _closest([refusal(item, tree) for item in error.errors(include_url=False, include_input=False)])
     unknown = [refusal.where for refusal in refusals if refusal.kind == "extra_forbidden"]
     mistakes = [
         Mistake(
@@ -45,7 +45,8 @@ def explain(error: ValidationError, tree: Tree) -> list[Mistake]:
     return list(dict.fromkeys(mistakes))
 
 
-def _refusal(item: Any, tree: Tree) -> Refusal:
+def refusal(item: Any, tree: Tree) -> Refusal:
+    """From one of pydantic's errors."""
     kind, reason = item["type"], str(item.get("ctx", {}).get("error", ""))
     where, schema, union = follow(item["loc"])
     if kind.startswith("union_tag") and not isinstance(descend(tree, where).value, dict):

@@ -18,6 +18,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from configs import rules
+from configs.clearing import cleared
 from configs.config import PipelineConfig
 from configs.errors import ConfigError, Problem
 from configs.explain import explain
@@ -53,7 +54,8 @@ def load_with_places(path: str | PathLike[str], profile: str | None = None, over
     trees, mistakes = _layers(Path(path), profile, overrides)
     if not trees:
         raise _error(mistakes)
-    tree = reduce(lay, trees)
+    tree, more = _without_refused_nulls(reduce(lay, trees), trees)
+    mistakes += more
     typed = _typed(tree)
     if isinstance(typed, PipelineConfig) and not mistakes:
         return Loaded(typed, tree)
@@ -80,6 +82,22 @@ def _layers(path: Path, profile: str | None, overrides: Sequence[str]) -> tuple[
         reduce(lay, settings) if settings else None
     )  # as one layer: their order then only matters for clashes
     return [tree for tree in layers if tree is not None] if config else [], mistakes
+
+
+def _without_refused_nulls(tree: Tree, layers: Sequence[Tree]) -> tuple[Tree, list[Mistake]]:
+    """As long as nulls of upper layers are refused, the tree without them."""
+    mistakes: list[Mistake] = []
+    while True:
+        try:
+            PipelineConfig.model_validate_json(json.dumps(plain(tree)))
+        except ValidationError as error:
+            less, more = cleared(tree, error, layers)
+            mistakes += more
+            if less is tree:
+                return tree, mistakes
+            tree = less
+        else:
+            return tree, mistakes
 
 
 def _typed(tree: Tree) -> PipelineConfig | list[Mistake]:

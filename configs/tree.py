@@ -79,6 +79,11 @@ def descend(tree: Tree, where: Sequence[str | int]) -> Tree:
     return tree
 
 
+def holds(tree: Tree, where: Sequence[str | int]) -> bool:
+    """Whether there is a value at the end of the way."""
+    return not where or (_child(descend(tree, where[:-1]), where[-1]) is not None and holds(tree, where[:-1]))
+
+
 def at(tree: Tree, where: Sequence[str | int], *, name: bool = False) -> Place:
     """Where the value at the end of the way is written, or its name (`name`, and for groups of settings).
 

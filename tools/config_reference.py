@@ -30,9 +30,12 @@ checks it, and the data against it; every mistake is told at once, with its line
 the JSON Schema of all this for editors.
 
 - `--profile NAME` lays `FILE.NAME.yaml` (for `taxi.yaml`: `taxi.NAME.yaml`, in the same folder) over the file: mappings
-  merge, everything else replaces, `null` too. A feature whose `column:` changes, and a source or model whose `kind:`
-  does, is replaced whole.
+  merge (an empty one changes nothing), everything else replaces. A feature whose `column:` changes, and a source or
+  model whose `kind:` does, is replaced whole.
 - `--set section.setting=VALUE` overrides one value; VALUE is YAML. May be given several times; wins over the profile.
+- `null` over a setting that may be null is that value (`deploy.push: null` never pushes). Over any other setting, a
+  whole section, or a name such as a feature's it takes away what is written below, so that the default holds:
+  `features: {fare: null}` has no `fare`. `--set train.epochs=` is short for `--set train.epochs=null`.
 - Texts stay texts: `no`, `on`, `12:30`, `2024-01-31` and `007` need no quotes. Numbers are decimal; true is `true`.
 """
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from configs.config import PipelineConfig
 from configs.errors import ConfigError
 from configs.loader import load, load_with_places
 from configs.overlay import lay
-from configs.tree import Place, Tree, plain
+from configs.tree import Place, Tree, Where, plain
 
 BASE = """\
 pipeline: {name: taxi}
@@ -154,6 +157,102 @@ def test_a_mistaken_set_is_told_with_the_option(config: Path, text: str, message
 def test_an_unknown_name_in_set_offers_the_nearest(config: Path) -> None:
     with pytest.raises(ConfigError, match=r'^--set train.epoch=1: train.epoch: .*did you mean "epochs"\?$'):
         load(config, overrides=["train.epoch=1"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("features.far=", 'null takes this name away, and nothing below has it; did you mean "fare"?'),
+        ("evaluate.thresholds.auc=", "null takes this name away, and nothing below has it; there are: nothing"),
+        ("train.epoch=", "no such setting; "),
+        ("label.kind=null", "found nothing (null); allowed: binary"),
+        ("features=", "found nothing (null); allowed: names (at least 1)"),
+    ],
+)
+def test_a_null_that_takes_nothing_away_is_told(config: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(config, overrides=[text])
+    assert str(caught.value).startswith(f"--set {text}: {text.partition('=')[0]}: {message}")
+    assert len(caught.value.problems) == 1
+
+
+def test_a_null_in_the_config_itself_takes_nothing_away(config: Path) -> None:
+    config.write_text(BASE.replace("epochs: 7", "epochs: null"))
+    with pytest.raises(ConfigError, match=r"taxi.yaml:8: train.epochs: found nothing \(null\)"):
+        load(config)
+
+
+RICH: dict[str, Any] = {
+    "pipeline": {"name": "taxi", "root": "made"},
+    "data": {
+        "source": {"kind": "csv", "path": "{SPAN}/a.csv", "delimiter": ";"},
+        "splits": {"train": 7, "eval": 2, "test": 1, "more": 1},
+        "types": {"fare": "float"},
+        "window": 3,
+    },
+    "label": {"key": "tip", "kind": "binary"},
+    "features": {"fare": {"column": "numeric", "normalize": "log"}, "area": {"column": "vocabulary", "top_k": 9}},
+    "model": {"kind": "wide_and_deep", "hidden": [64, 32]},
+    "train": {
+        "epochs": 7,
+        "early_stopping": {"patience": 3},
+        "optimizer": {"kind": "sgd"},
+        "learning_rate": {"schedule": "cosine", "initial": 0.1},
+        "input": {"cache": "memory"},
+    },
+    "evaluate": {"metrics": ["auc"], "thresholds": {"auc": {"min": 0.5}}, "slices": ["area"]},
+    "deploy": {"push": "models/{name}"},
+    "kubeflow": {"image": "a/b", "components": {"Trainer": {"cpu": 3}}},
+}
+
+
+def ways(value: Any, above: Where = ()) -> Iterator[Where]:
+    """To everything in it that has a name."""
+    for name, child in value.items() if isinstance(value, dict) else ():
+        yield (*above, name)
+        yield from ways(child, (*above, name))
+
+
+def changed(value: Any, way: Where, remove: bool) -> Any:
+    """With null at the end of the way, or with nothing there."""
+    first, *rest = way
+    if rest:
+        return {**value, first: changed(value[first], tuple(rest), remove)}
+    return {name: child for name, child in value.items() if name != first} | ({} if remove else {first: None})
+
+
+def loaded(text: Any, folder: Path, profile: Any = None) -> PipelineConfig | None:
+    """None where it is refused."""
+    (folder / "c.yaml").write_text(json.dumps(text))
+    (folder / "c.over.yaml").write_text(json.dumps(profile))
+    try:
+        return load(folder / "c.yaml", profile="over" if profile else None)
+    except ConfigError:
+        return None
+
+
+@given(st.sets(st.sampled_from(sorted(ways(RICH))), min_size=1, max_size=3), st.booleans())
+@settings(deadline=None)
+def test_null_is_a_value_where_it_may_be_and_else_what_is_below_is_as_if_never_written(
+    tmp_path_factory: pytest.TempPathFactory, chosen: set[Where], by_set: bool
+) -> None:
+    folder = tmp_path_factory.getbasetemp()
+    chosen = {way for way in chosen if not any(way[:length] in chosen for length in range(1, len(way)))}
+    expected, overlay = RICH, {}
+    for way in sorted(chosen):
+        expected = changed(expected, way, remove=loaded(changed(RICH, way, remove=False), folder) is None)
+        inner: Any = overlay
+        for name in way[:-1]:
+            inner = inner.setdefault(name, {})
+        inner[way[-1]] = None
+    config = loaded(expected, folder)
+    assert loaded(RICH, folder, overlay) == config
+    if by_set and config is not None:
+        assert load(folder / "c.yaml", overrides=[f"{'.'.join(way)}=" for way in chosen]) == config
+
+
+def test_an_empty_mapping_over_settings_changes_nothing(config: Path) -> None:
+    assert load(config, overrides=["train={}", "features={fare: {}}"]) == load(config)
 
 
 NAMES = st.sampled_from("abcd")
