@@ -99,8 +99,10 @@ class Argo:
         if patch and self.stops:
             told = {part: template.get(part) for part in ("metadata", "retryStrategy")}
             raise ReachedError(json.loads(_filled(json.dumps(told), known)), json.loads(patch))
+        mounts = {}
         if patch:
             container = json.loads(patch)["containers"][0]
+            mounts = _mounts(json.loads(patch))
         else:
             container = {**template["container"], "args": self._resolved(template["container"]["args"], known)}
             container["command"] = [str(self.programs.driver)]
@@ -109,6 +111,7 @@ class Argo:
             [*container["command"], *container["args"]],
             {one["name"]: self._value(one) for one in container.get("env", []) if not _of_the_pod(one)},
             self.programs.launcher,
+            mounts,
         )
         self.pods[node] = pod
         assert pod.code == 0, f"{node} ended with {pod.code}\n{pod.log[-6000:]}"
@@ -123,6 +126,14 @@ class Argo:
             of = variable["valueFrom"]["secretKeyRef"]
             return self.kubernetes.secret(of["name"], of["key"])
         return str(variable.get("value", ""))
+
+
+def _mounts(patch: Any) -> Values:
+    """The paths of a pod's one container at which there are volumes, and the claims of these."""
+    volumes = {one["name"]: one["persistentVolumeClaim"]["claimName"] for one in patch.get("volumes", [])}
+    mounts = patch["containers"][0].get("volumeMounts", [])
+    assert not any("subPath" in one for one in mounts), "no part of a volume can be mounted here"
+    return {one["mountPath"]: volumes[one["name"]] for one in mounts}
 
 
 def _of_the_pod(variable: Any) -> bool:

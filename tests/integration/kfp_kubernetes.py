@@ -21,10 +21,10 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from command import ROOT
@@ -44,7 +44,7 @@ mkdir -p "$root/dev/shm"
 for device in null zero full random urandom; do
   touch "$root/dev/$device"; mount --bind "/dev/$device" "$root/dev/$device"
 done
-while [ "$1" != -- ]; do mkdir -p "$root$1"; mount --rbind "$1" "$root$1"; shift; done
+while [ "$1" != -- ]; do mkdir -p "$root$2"; mount --rbind "$1" "$root$2"; shift 2; done
 shift
 exec chroot "$root" "$@"
 """
@@ -88,17 +88,21 @@ class Pod:
 
 
 class Kubernetes:
-    """`objects`: kind (in plural) to name to data. `shared`: folders that every pod sees. `asked`: the kinds and names
-    that pods have read.
+    """`objects`: kind (in plural) to name to data. `shared`: folders that every pod sees. `claims`: the volumes that
+    pods may mount, each a folder. `asked`: the kinds and names that pods have read.
     """
 
     def __init__(
-        self, folder: Path, objects: Mapping[str, Mapping[str, Mapping[str, str]]], shared: Sequence[Path] = ()
+        self,
+        folder: Path,
+        objects: Mapping[str, Mapping[str, Mapping[str, str]]],
+        shared: Sequence[Path] = (),
+        claims: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
-        self._folder, self._objects = folder, objects
+        self._folder, self._objects, self._claims = folder, objects, claims
         self.asked: set[tuple[str, str]] = set()
         self._shared = [ROOT, Path(sys.prefix), Path(sys.base_prefix), *shared]
-        self._certificate, key = _certificate(folder)
+        self._certificate, key = certificate(folder)
         kubernetes = self
 
         class Answer(http.server.BaseHTTPRequestHandler):
@@ -125,8 +129,17 @@ class Kubernetes:
         self._server.shutdown()
         self._server.server_close()
 
-    def run(self, name: str, command: Sequence[str], environment: Mapping[str, str], launcher: Path) -> Pod:
-        """Run a pod's one container to its end. `launcher`: what is mounted as /kfp-launcher/launch."""
+    def run(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        launcher: Path,
+        mounts: Mapping[str, str] = MappingProxyType({}),
+    ) -> Pod:
+        """Run a pod's one container to its end. `launcher`: what is mounted as /kfp-launcher/launch; `mounts`: paths to
+        the claims of the volumes that are mounted there.
+        """
         name = f"{name}-{uuid.uuid4().hex[:8]}"
         root = self._folder / "pods" / name
         self._mount(root, launcher)
@@ -136,7 +149,7 @@ class Kubernetes:
         enter = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", ENTER, "pod", str(root)]
         with (root / "log").open("w") as log:
             done = subprocess.run(
-                [*enter, *self._seen(), "--", *command],
+                [*enter, *self._seen(mounts), "--", *command],
                 env=known,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -169,9 +182,13 @@ class Kubernetes:
         (root / "kfp-launcher").mkdir()
         (root / "kfp-launcher" / "launch").symlink_to(launcher)
 
-    def _seen(self) -> list[str]:
-        """Folders that are in none of those which each pod has of its own account."""
-        return [str(path) for path in self._shared if path.parts[1] in ("tmp", "run")]
+    def _seen(self, mounts: Mapping[str, str]) -> Iterator[str]:
+        """Folders, and where a pod has them: volumes, and what is in none of those that each pod has of its own."""
+        for folder in self._shared:
+            if folder.parts[1] in ("tmp", "run"):
+                yield from (str(folder), str(folder))
+        for path, claim in mounts.items():
+            yield from (str(self._claims[claim]), path)
 
     def _environment(self) -> dict[str, str]:
         host, port = self._server.server_address[:2]
@@ -191,7 +208,7 @@ def _with(environment: Mapping[str, str], text: str) -> str:
     return text
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
+def certificate(folder: Path) -> tuple[Path, Path]:
     """A certificate for 127.0.0.1 that signs itself, and its key."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization

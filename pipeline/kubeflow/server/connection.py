@@ -84,7 +84,11 @@ class _Client(api.ApiClient):
 
     def request(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["_request_timeout"] = kwargs.get("_request_timeout") or (min(self._timeout, 10), self._timeout)
-        return super().request(*args, **kwargs)
+        try:
+            return super().request(*args, **kwargs)
+        except api.ApiException as error:
+            error.body = error.body or b""  # there is none where TLS failed, and the client decodes it all the same
+            raise
 
     def deserialize(self, response: Any, response_type: Any) -> Any:
         """Refuse what is no JSON, of which the client would make an empty object: a login page, another server."""

@@ -20,6 +20,9 @@ _ADVICE = {
     401: "the token or cookie is missing, wrong or expired; see kubeflow.server.auth",
     403: "this account may not do that; see kubeflow.server.auth, and the rights in the namespace",
 }
+_NO_PAGE = "404 page not found"
+"""What a server written in Go says of a path that it does not have."""
+_WRONG_PATH = "the API is not at this address; see kubeflow.server.endpoint, of which the path before /apis is a part"
 
 
 @contextlib.contextmanager
@@ -51,7 +54,7 @@ def _answered(endpoint: str, what: str, error: ApiException) -> ServerError:
             error.status,
         )
     words = _words(error.body) or error.reason or ""
-    advice = _ADVICE.get(error.status)
+    advice = _ADVICE.get(error.status) or (_WRONG_PATH if words == _NO_PAGE else None)
     told_by = f"HTTP {error.status}" + (f": {words}" if words else "")
     return ServerError(f"{endpoint}: cannot {what}: {told_by}" + (f"\n  {advice}" if advice else ""), error.status)
 
@@ -97,4 +100,6 @@ def _tls(text: str) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in text:
         hint = "name the authority as kubeflow.server.ca_file"
         return f"its certificate is not trusted ({_last_part(text)}); {hint}"
+    if "WRONG_VERSION_NUMBER" in text:
+        return "it speaks no TLS there; is its address one with http://?"
     return f"no secure connection ({_last_part(text)})"

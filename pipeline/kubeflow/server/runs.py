@@ -21,6 +21,7 @@ from pipeline.kubeflow.server.listing import every, named
 from pipeline.kubeflow.server.versions import Version
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
+CANCELING = "CANCELING"
 DIGITS = 10
 
 
@@ -204,15 +205,19 @@ def _by_id(server: Connection, run_id: str) -> Any | None:
 
 
 def cancel(server: Connection, run: Any) -> bool:
-    """End a run; False if it had ended."""
+    """End a run; False if it had ended. The server refuses to end one twice, so one that is being ended is left to."""
     if run.state in ENDED:
         return False
+    if run.state == CANCELING:
+        return True
     server.change("cancel the run", server.runs.run_service_terminate_run, run.run_id)
     return True
 
 
 def retry(server: Connection, run: Any) -> None:
     """Go on from the tasks that failed. Raises RunError if there is nothing to go on from."""
+    if run.state == CANCELING:
+        raise RunError(f"the run {run.display_name} is still being cancelled; retry it when it has ended")
     if run.state not in ("FAILED", "CANCELED"):
         raise RunError(
             f"the run {run.display_name} is {str(run.state).lower()}: only what failed or was cancelled"
