@@ -15,6 +15,7 @@ from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConf
 from kfp_server import Server
 
 from pipeline.kubeflow.argument import unpack
+from pipeline.kubeflow.verify.driver import all_tasks
 
 EXAMPLES = sorted(path.relative_to(ROOT) for path in (ROOT / "configs").glob("*.yaml"))
 STORE = {
@@ -38,6 +39,8 @@ class Submitted(NamedTuple):
     """As the server tells of it."""
     workflow: Any
     """The Argo workflow that the server made of it."""
+    schedule: Any
+    """The server's schedule of the same."""
 
 
 def submit(server: Server, folder: Path, config: Path, *options: str) -> Submitted:
@@ -55,16 +58,23 @@ def submit(server: Server, folder: Path, config: Path, *options: str) -> Submitt
     experiment = client.create_experiment("tests")
     chosen = {"pipeline_id": pipeline.pipeline_id, "version_id": version.pipeline_version_id}
     run = client.run_pipeline(experiment.experiment_id, "run", **chosen, pipeline_root="minio://mlpipeline/v2")
+    nightly = {"cron_expression": "0 30 4 * * *", "max_concurrency": 1, "no_catchup": True}
+    schedule = client.create_recurring_run(experiment.experiment_id, folder.name, **chosen, **nightly)
     documents = [*yaml.safe_load_all(file.read_text()), None]
-    return Submitted(documents[0], documents[1], run, server.workflow(run.run_id))
+    return Submitted(documents[0], documents[1], run, server.workflow(run.run_id), schedule)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("retrain", ["always", "new_span", "drift"])
 @pytest.mark.parametrize("config", EXAMPLES, ids=lambda path: path.stem)
-def test_every_example_becomes_a_valid_workflow(server: Server, tmp_path: Path, config: Path) -> None:
-    done = submit(server, tmp_path, config, "--set", f"kubeflow.object_store={json.dumps(STORE)}")
+def test_every_example_becomes_a_valid_workflow(server: Server, tmp_path: Path, config: Path, retrain: str) -> None:
+    scheduled = ("--set", f"schedule={{cron: '30 4 * * *', retrain: {retrain}}}")
+    done = submit(server, tmp_path, config, "--set", f"kubeflow.object_store={json.dumps(STORE)}", *scheduled)
     assert done.run.state == "PENDING"
-    assert set(done.pipeline["root"]["dag"]["tasks"]) <= tasks_of(done.workflow)
+    assert done.schedule.status == "ENABLED"
+    assert set(all_tasks(done.pipeline)) | set(done.pipeline["root"]["dag"]["tasks"]) <= tasks_of(done.workflow)
+    conditions = {name for name in tasks_of(done.workflow) if name.startswith("condition-") and name[-1].isdigit()}
+    assert len(conditions) == ("always", "new_span", "drift").index(retrain)
     given = {given["name"]: given["value"] for given in done.workflow["spec"]["arguments"]["parameters"]}
     keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}
     for task in ("trainer", "baseline", "evaluator", "pusher"):
