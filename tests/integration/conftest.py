@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import processes_in, wait_until
+from kfp_cluster import Bucket, s3
 from kfp_server import BuildError, Server, build, serving
 
 
@@ -38,3 +39,10 @@ def server(kfp_binary: Path) -> Iterator[Server]:
     """Kubeflow's own API server with nothing in it."""
     with serving(kfp_binary) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Bucket]:
+    """An empty bucket on an S3 server."""
+    with s3() as bucket:
+        yield bucket

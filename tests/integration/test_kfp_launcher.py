@@ -1,26 +1,19 @@
-"""A pipeline through a stock Kubeflow Pipelines release: its API server, driver and launcher, over an object store.
-
-What stands for the rest of a cluster: a process that follows the Argo workflow (kfp_argo), pods as processes that have
-their own `/minio` (kfp_kubernetes), ML Metadata's own store behind gRPC (kfp_metadata), and moto's S3 server.
-"""
+"""A pipeline through a stock Kubeflow Pipelines release: its API server, driver and launcher, over an object store."""
 
 from __future__ import annotations
 
 import json
-import sys
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from command import ROOT, headrace
-from kfp_argo import Argo, Programs, ReachedError
-from kfp_kubernetes import Kubernetes, pods_work
+from kfp_argo import ReachedError
+from kfp_cluster import BUCKET, SECRET, Bucket, Cluster, cluster
 from kfp_metadata import ended_tasks
-from kfp_server import Server, build_command, started
+from kfp_server import Server
 
 from configs.loader import load
 from pipeline.kubeflow.verify.driver import TaskRun
@@ -31,40 +24,8 @@ pytestmark = pytest.mark.slow
 
 TAXI = ROOT / "configs" / "taxi.yaml"
 TRIPS = ROOT / "tests" / "pipeline" / "kubeflow" / "golden" / "trips.yaml"
-BUCKET = "mlpipeline"
-PIPELINE_ROOT = f"minio://{BUCKET}/v2/artifacts"
 HOME = "v2/artifacts/chicago-taxi"
-SECRET = "mlpipeline-minio-artifact"
-KEYS = {"accesskey": "headrace", "secretkey": "only-for-this-test"}
-PROVIDERS = """
-minio:
-  default:
-    endpoint: %s
-    region: us-east-1
-    disableSSL: true
-    credentials: {fromEnv: false, secretRef: {secretName: %s, accessKeyKey: accesskey, secretKeyKey: secretkey}}
-"""
 LOOKERS = {"spans", "baseline", "record-blessing"}
-
-
-@dataclass(frozen=True)
-class Bucket:
-    """The bucket of the runs on an S3 server."""
-
-    server: str
-    client: Any
-
-    def names(self) -> list[str]:
-        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
-        return [one["Key"] for page in pages for one in page.get("Contents", [])]
-
-    def copy(self, folder: Path) -> Path:
-        """All of it in a folder."""
-        for name in self.names():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.client.download_file(BUCKET, name, str(path))
-        return folder
 
 
 @dataclass(frozen=True)
@@ -81,71 +42,26 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[Bucket]:
-    import boto3  # type: ignore[import-untyped]
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    keys = {"aws_access_key_id": KEYS["accesskey"], "aws_secret_access_key": KEYS["secretkey"]}
-    client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys)
-    client.create_bucket(Bucket=BUCKET)
-    yield Bucket(url, client)
-    server.stop()
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """All that a run needs."""
-
-    server: Server
-    kubernetes: Kubernetes
-    programs: Programs
-    metadata: str
-    database: Path
-
-    def argo(self, workflow: Any, *, stops: bool = False) -> Argo:
-        """What runs a workflow."""
-        return Argo(workflow, self.kubernetes, self.programs, services(self.server, self.metadata), stops)
-
-
-@pytest.fixture(scope="module")
-def cluster(
+def there(
     server: Server, kfp_binary: Path, bucket: Bucket, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    if why := pods_work():
-        pytest.skip(why)
-    folder = tmp_path_factory.mktemp("cluster")
-    programs = Programs(build_command(kfp_binary, "driver"), build_command(kfp_binary, "launcher-v2"))
-    launcher = {"defaultPipelineRoot": PIPELINE_ROOT, "providers": PROVIDERS % (bucket.server[7:], SECRET)}
-    objects = {"secrets": {SECRET: KEYS}, "configmaps": {"kfp-launcher": launcher}}
-    database = folder / "metadata.sqlite"
-    program = (sys.executable, str(Path(__file__).with_name("kfp_metadata.py")), str(database))
-    with (
-        started(folder / "metadata.log", *program) as metadata,
-        Kubernetes(folder, objects, [kfp_binary.parent]) as kubernetes,
-    ):
-        yield Cluster(server, kubernetes, programs, metadata, database)
+    with cluster(server, kfp_binary, bucket, tmp_path_factory.mktemp("cluster")) as there:
+        yield there
 
 
 @pytest.fixture(scope="module")
 def story(
-    cluster: Cluster, bucket: Bucket, new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+    there: Cluster, bucket: Bucket, new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Story:
     store = (f"kubeflow.object_store.secret={SECRET}", f"kubeflow.object_store.endpoint={bucket.server}")
     options = ("kubeflow.image=registry.example/headrace:1", *store)
     file = compiled(tmp_path_factory.mktemp("compiled"), TAXI, *options)
-    runs, pods = [], []
-    for workflow in submitted(cluster.server, file, 2):
-        argo = cluster.argo(workflow)
-        argo.run()
-        runs.append(ended_tasks(cluster.database, workflow["metadata"]["labels"]["pipeline/runid"]))
-        pods.append(argo.pods)
+    chosen = there.uploaded(file)
+    first, second = there.run(chosen), there.run(chosen)
+    runs = [ended_tasks(there.database, run.run_id) for run in (first, second)]
     local = headrace(new_folder("local"), "run", str(TAXI))
     assert local.code == 0, local.out + local.err
-    logs = {name: pod.log for name, pod in pods[0].items()}
+    logs = {name: pod.log for name, pod in first.pods.items()}
     files = bucket.copy(tmp_path_factory.mktemp("minio") / BUCKET)
     return Story(local.run, runs[0], runs[1], logs, bucket.names(), files, options)
 
@@ -157,33 +73,6 @@ def compiled(folder: Path, config: Path, *options: str, profile: str = "") -> Pa
     done = headrace(ROOT, "compile", str(config), *given, "-o", str(file))
     assert done.code == 0, done.out + done.err
     return file
-
-
-def submitted(server: Server, file: Path, times: int) -> Iterator[Any]:
-    """The Argo workflows of so many runs of a pipeline, each made when it is asked for."""
-    from kfp.client import Client
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of the client, about servers before 2.0
-        client = Client(host=server.url)
-    pipeline = client.upload_pipeline(str(file), pipeline_name=file.parent.name)
-    version = client.list_pipeline_versions(pipeline.pipeline_id).pipeline_versions[0]
-    chosen = {"pipeline_id": pipeline.pipeline_id, "version_id": version.pipeline_version_id}
-    experiment = client.create_experiment(file.parent.name).experiment_id
-    for number in range(times):
-        run = client.run_pipeline(experiment, f"run {number}", **chosen, pipeline_root=PIPELINE_ROOT)
-        yield server.workflow(run.run_id)
-
-
-def services(server: Server, metadata: str) -> dict[str, str]:
-    """Where the driver finds what a cluster has names for."""
-    found = {"--ml_pipeline_server": server.services, "--mlmd_server": metadata}
-    split = {name: address.split(":") for name, address in found.items()}
-    return {
-        option: value
-        for name, (host, port) in split.items()
-        for option, value in ((f"{name}_address", host), (f"{name}_port", port))
-    }
 
 
 def test_kubeflows_own_driver_and_launcher_give_what_a_local_run_gives(story: Story) -> None:
@@ -223,10 +112,10 @@ def test_a_finished_training_leaves_no_checkpoints_in_the_store(story: Story) ->
     assert not [name for name in story.names if name.startswith(f"{HOME}/checkpoints/")]
 
 
-def test_the_account_of_runs_may_read_what_driver_and_launcher_read(story: Story, cluster: Cluster) -> None:
+def test_the_account_of_runs_may_read_what_driver_and_launcher_read(story: Story, there: Cluster) -> None:
     runner = (ROOT / "kubernetes" / "base" / "runner.yaml").read_text()
     rules = next(one for one in yaml.safe_load_all(runner) if one["kind"] == "Role")["rules"]
-    asked = cluster.kubernetes.asked
+    asked = there.kubernetes.asked
     assert {("configmaps", "kfp-launcher"), ("secrets", SECRET)} <= asked
     assert story.first  # after the runs
     for kind, name in asked:
@@ -234,13 +123,13 @@ def test_the_account_of_runs_may_read_what_driver_and_launcher_read(story: Story
         assert any(name in rule.get("resourceNames", [name]) for rule in allowed), f"{kind}/{name}"
 
 
-def test_kubeflows_own_driver_gives_a_pod_every_setting(cluster: Cluster, tmp_path: Path) -> None:
+def test_kubeflows_own_driver_gives_a_pod_every_setting(there: Cluster, tmp_path: Path) -> None:
     asked = yaml.safe_load((TRIPS.with_name("trips.cluster.yaml")).read_text())["kubeflow"]
     everything = json.dumps({**asked["defaults"], **asked["components"]["Trainer"]})
     file = compiled(tmp_path, TRIPS, f"kubeflow.defaults={everything}", profile="cluster")
-    (workflow,) = submitted(cluster.server, file, 1)
+    run = there.submitted(there.uploaded(file))
     with pytest.raises(ReachedError) as reached:
-        cluster.argo(workflow, stops=True).run()
+        there.argo(there.server.workflow(run.run_id), stops=True).run()
     patch, template = reached.value.patch, reached.value.template
     (container,) = patch["containers"]
     assert container["image"] == "registry.example/headrace-gpu:1"
@@ -253,7 +142,9 @@ def test_kubeflows_own_driver_gives_a_pod_every_setting(cluster: Cluster, tmp_pa
         {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
         {"key": "spot", "operator": "Equal", "value": "yes", "effect": "NoExecute", "tolerationSeconds": 60},
     ]
-    assert patch["imagePullSecrets"] == [{"name": "registry"}]
+    assert patch["imagePullSecrets"] == [{"name": "gpu-registry"}, {"name": "mirror"}]
+    user = {"runAsUser": 1001, "runAsGroup": 2000, "runAsNonRoot": True}
+    assert container["securityContext"] == {**user, "capabilities": {"drop": ["ALL"]}}
     assert patch["activeDeadlineSeconds"] == 7200
     variables = {one["name"]: one.get("value") or one["valueFrom"]["secretKeyRef"] for one in container["env"]}
     password = {"name": "database", "key": "password", "optional": False}

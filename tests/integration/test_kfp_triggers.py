@@ -6,23 +6,17 @@ Its driver looks at the condition, and tells the time that a run was scheduled f
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from command import ROOT, headrace
-from kfp_argo import Argo, Programs
-from kfp_kubernetes import Kubernetes, pods_work
+from kfp_cluster import BUCKET, SECRET, Bucket, Cluster, ClusterRun, cluster
 from kfp_metadata import ended_tasks
-from kfp_server import Server, build_command, started
-from test_kfp_launcher import BUCKET, KEYS, PIPELINE_ROOT, PROVIDERS, SECRET, Bucket, bucket, services  # noqa: F401
+from kfp_server import Server
 from test_kfp_submit import post, stamp
 
 from components.trigger.trained import Trained, TrainedOn
@@ -47,9 +41,9 @@ DAYS = ("2025-12-31", "2026-01-01", "2026-01-02")
 
 @dataclass
 class Night:
-    """One run: what its tasks left, the names of its pods, and how it is told of."""
+    """One run: what its tasks left, the names of its pods, and what it is called."""
 
-    run: Any
+    name: str
     tasks: dict[str, TaskRun]
     pods: set[str]
 
@@ -70,13 +64,8 @@ class Nights:
 
 @pytest.fixture(scope="module")
 def nights(
-    server: Server,
-    kfp_binary: Path,
-    bucket: Bucket,  # noqa: F811
-    tmp_path_factory: pytest.TempPathFactory,
+    server: Server, kfp_binary: Path, bucket: Bucket, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Nights]:
-    if why := pods_work():
-        pytest.skip(why)
     folder = tmp_path_factory.mktemp("cluster")
     days = folder / "days"
     days.mkdir()
@@ -89,7 +78,8 @@ def nights(
     done = headrace(ROOT, "compile", str(config), "-o", str(file))
     assert done.code == 0, done.out + done.err
     told = Nights(config)
-    with cluster(server, kfp_binary, bucket, folder) as start:
+    with cluster(server, kfp_binary, bucket, folder, shared=[days]) as there:
+        start = starting(there, alone(file))
         told.nights["first"] = start(run_date="scheduled")
         _write_down(told, bucket)
         told.nights["nothing"] = start(run_date="scheduled")
@@ -98,35 +88,20 @@ def nights(
         yield told
 
 
-@contextlib.contextmanager
-def cluster(server: Server, binary: Path, bucket: Bucket, folder: Path) -> Iterator[Callable[..., Night]]:  # noqa: F811
-    """What stands for a cluster; gives a function that runs the pipeline to its end, with parameters."""
-    programs = Programs(build_command(binary, "driver"), build_command(binary, "launcher-v2"))
-    launcher = {"defaultPipelineRoot": PIPELINE_ROOT, "providers": PROVIDERS % (bucket.server[7:], SECRET)}
-    objects = {"secrets": {SECRET: KEYS}, "configmaps": {"kfp-launcher": launcher}}
-    database = folder / "metadata.sqlite"
-    program = (sys.executable, str(Path(__file__).with_name("kfp_metadata.py")), str(database))
-    metadata = started(folder / "metadata.log", *program)
-    with metadata as address, Kubernetes(folder, objects, [binary.parent, folder / "days"]) as kubernetes:
-        client, version = upload(server, folder / "pipeline.yaml")
-        experiment = client.create_experiment("Default").experiment_id
+def starting(there: Cluster, file: Path) -> Callable[..., Night]:
+    """Runs the pipeline to its end, with parameters."""
+    chosen = there.uploaded(file, "nightly")
 
-        def start(**parameters: str) -> Night:
-            number = len(client.list_runs(experiment_id=experiment).runs or [])
-            given = {"params": parameters, "pipeline_root": PIPELINE_ROOT, **version}
-            run = client.run_pipeline(experiment, f"{number} {'-'.join(parameters.values())}", **given)
-            argo = Argo(server.workflow(run.run_id), kubernetes, programs, services(server, address))
-            argo.run()
-            report(server, run.run_id, argo, number)
-            return Night(run, ended_tasks(database, run.run_id), set(argo.pods))
+    def start(**parameters: str) -> Night:
+        run = there.run(chosen, **parameters)
+        report(there.server, run)
+        return Night(run.name, ended_tasks(there.database, run.run_id), set(run.pods))
 
-        yield start
+    return start
 
 
-def upload(server: Server, file: Path) -> tuple[Any, dict[str, str]]:
-    """The client and the version: of the tasks under the condition, ExampleGen alone."""
-    from kfp.client import Client
-
+def alone(file: Path) -> Path:
+    """The file with ExampleGen alone of the tasks under the condition."""
     first, *more = yaml.safe_load_all(file.read_text())
     group = first["components"]["comp-condition-1"]["dag"]
     group["tasks"] = {"example-gen": group["tasks"]["example-gen"]}
@@ -134,17 +109,12 @@ def upload(server: Server, file: Path) -> tuple[Any, dict[str, str]]:
     used = {task["componentRef"]["name"] for task in tasks}
     first["components"] = {name: one for name, one in first["components"].items() if name in used}
     file.write_text(yaml.safe_dump_all([first, *more]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of the client, about servers before 2.0
-        client = Client(host=server.url)
-    pipeline = client.upload_pipeline(str(file), pipeline_name="nightly")
-    version = client.list_pipeline_versions(pipeline.pipeline_id).pipeline_versions[0]
-    return client, {"pipeline_id": pipeline.pipeline_id, "version_id": version.pipeline_version_id}
+    return file
 
 
-def report(server: Server, run_id: str, argo: Argo, number: int) -> None:
+def report(server: Server, run: ClusterRun) -> None:
     """What the persistence agent tells of a workflow that ended."""
-    workflow = server.workflow(run_id)
+    workflow, run_id, number = server.workflow(run.run_id), run.run_id, int(run.name.split("-")[1])
     workflow["metadata"].setdefault("uid", run_id)
     workflow["metadata"].setdefault("namespace", "kubeflow")
     workflow["metadata"]["labels"]["pipeline/runid"] = run_id
@@ -160,7 +130,7 @@ def report(server: Server, run_id: str, argo: Argo, number: int) -> None:
             "finishedAt": stamp(1_800_000_000 + 100 * number + 9),
             "outputs": {"parameters": [{"name": "pod-spec-patch", "value": pod.read("/tmp/outputs/pod-spec-patch")}]},
         }
-        for name, pod in argo.pods.items()
+        for name, pod in run.pods.items()
     }
     workflow["status"] = {
         "phase": "Succeeded",
@@ -171,7 +141,7 @@ def report(server: Server, run_id: str, argo: Argo, number: int) -> None:
     post(server, "/apis/v2beta1/workflows", json.dumps(workflow))
 
 
-def _write_down(told: Nights, bucket: Bucket) -> None:  # noqa: F811
+def _write_down(told: Nights, bucket: Bucket) -> None:
     """As RecordTraining does at the end of a run."""
     (pipeline, *_) = yaml.safe_load_all((told.config.parent / "pipeline.yaml").read_text())
     invocation = json.loads(unpack(pipeline["deploymentSpec"]["executors"]["exec-spans"]["container"]["args"][1]))
@@ -208,12 +178,12 @@ def test_a_new_span_or_a_word_lets_the_run_go_on(nights: Nights) -> None:
 
 
 def test_explain_cache_names_the_new_span_from_what_the_server_tells(nights: Nights) -> None:
-    name = nights.nights["new"].run.display_name
+    name = nights.nights["new"].name
     done = headrace(ROOT, "explain-cache", str(nights.config), name, "--kubeflow", "--json")
     assert done.code == 0, done.err
     told = {one["component"]: one for one in json.loads(done.out)["components"]}
     assert told["Spans"]["result"] == "always runs"
-    assert told["ExampleGen"]["run"] == nights.nights["first"].run.display_name
+    assert told["ExampleGen"]["run"] == nights.nights["first"].name
     assert told["ExampleGen"]["reasons"] == ["input spans from Spans: new: 2026-01-02; no longer read: 2025-12-31"]
 
 
