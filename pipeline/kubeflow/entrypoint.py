@@ -17,13 +17,16 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pipeline.environment import prepare
 from pipeline.kubeflow.argument import unpack
+
+if TYPE_CHECKING:
+    from pipeline.kubeflow.exchange import Exchange
 
 ROOT = "HEADRACE_POD"
 """Environment variable: a folder to take for the pod's root. For tests."""
@@ -95,15 +98,17 @@ def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
     places = Places(os.environ.get(ROOT, ""), invocation.mount)
     store = open_store(invocation.store)
     beam = BeamConfig.model_validate_json(json.dumps(invocation.beam))
-    with _scratch() as scratch:
+    with contextlib.ExitStack() as stack:
+        scratch = stack.enter_context(_scratch())
         exchange = Exchange(invocation, told, places, scratch)
-        files = _files(invocation.files, scratch)
+        seen = stack.enter_context(_seen_by_workers(exchange)) if places.mount and beam.args else scratch
+        files = _files(invocation.files, seen)
         told_aside = put_back(invocation.exec_properties, os.environ)
         properties = with_parameters(invocation.id, told_aside, exchange.parameters)
         properties = _kept(with_paths(properties, exchange.home, files), places)
         inputs = exchange.inputs(store)
         with present(properties, places, store):
-            outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), scratch, beam)
+            outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), seen, beam)
         exchange.write(outputs)
 
 
@@ -111,6 +116,18 @@ def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
 def _scratch() -> Any:
     folder = Path(tempfile.mkdtemp(prefix="headrace-"))
     tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _seen_by_workers(exchange: Exchange) -> Iterator[Path]:
+    """A folder on the shared volume: Beam's workers may be in pods of their own, which do not have this one's disk."""
+    folder = exchange.shared_scratch
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier try
+    folder.mkdir(parents=True)
     try:
         yield folder
     finally:

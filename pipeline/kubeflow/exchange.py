@@ -36,6 +36,11 @@ class Exchange:
         return self._places.local(home_of(next(iter(self._uris.values()))))
 
     @property
+    def shared_scratch(self) -> Path:
+        """A folder beside the task's outputs, for what is removed when the task ends."""
+        return self._places.local(next(iter(self._uris.values()))).parent / ".scratch"
+
+    @property
     def parameters(self) -> dict[str, Any]:
         """The parameters of the task."""
         return dict(self._told.get("inputs", {}).get("parameterValues", {}))
