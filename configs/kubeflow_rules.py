@@ -24,6 +24,7 @@ COMPONENTS = (
     "WarmStart",
     "Trainer",
     "ProfileVerdict",
+    "ProfileGate",
     "Baseline",
     "Evaluator",
     "RecordBlessing",

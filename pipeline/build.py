@@ -18,6 +18,7 @@ from components.evaluator import evaluator
 from components.example_gen.component import ExampleGen
 from components.example_gen.spans import Spans
 from components.profile_verdict.component import ProfileVerdict
+from components.profile_verdict.gate import ProfileGate
 from components.pusher import pusher
 from components.schema import read_schema
 from components.schema_gen import SchemaGen
@@ -33,7 +34,7 @@ from pipeline.sources import sources_digest
 from pipeline.work import FOUND_BY, file_digests, model_files, training_hooks, work_digest
 from trainer.sections import TrainerSections
 
-AFTER_PROFILE = frozenset({"RecordBlessing", "Pusher"})
+AFTER_PROFILE_GATE = frozenset({"RecordBlessing", "Pusher"})
 """What a model must not come to whose training waits too long for input, where the config sets a limit."""
 
 
@@ -55,8 +56,8 @@ def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> P
     judged = _judge_and_push(config, folders, examples, schema, trainer.outputs["model"])
     profiled = _profile(config, trainer)
     for node in judged:
-        if profiled and node.id in AFTER_PROFILE:
-            node.add_upstream_node(profiled[0])
+        if len(profiled) > 1 and node.id in AFTER_PROFILE_GATE:
+            node.add_upstream_node(profiled[-1])
     recorded = _record_training(config, folders, nodes, judged, profiled)
     nodes += [*drift, transform, *tuners, *bases, trainer, *profiled, *judged, *recorded]
     return Pipeline(config.pipeline.name, str(folders.artifacts), components=nodes, enable_cache=True)
@@ -253,11 +254,15 @@ def _trainer(
 
 
 def _profile(config: PipelineConfig, trainer: stock.Trainer) -> list[base_node.BaseNode]:
-    """The verdict on the training's profile, where there is one."""
-    if config.train.profile is None:
+    """The verdict on the training's profile, where there is one, and the gate, where there is a limit."""
+    profile = config.train.profile
+    if profile is None:
         return []
-    train = config.train.model_dump_json(exclude={"checkpoint"})  # how often is told by the training itself
-    return [ProfileVerdict(model_run=trainer.outputs["model_run"], train=train)]
+    train = config.train.model_dump_json(exclude={"checkpoint", "profile"})  # of both, the training tells what it did
+    verdict = ProfileVerdict(model_run=trainer.outputs["model_run"], train=train)
+    if profile.fail_if_input_bound_above is None:
+        return [verdict]
+    return [verdict, ProfileGate(verdict=verdict.outputs["verdict"], limit=profile.fail_if_input_bound_above)]
 
 
 def _judge_and_push(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from tfx.types import standard_artifacts
 from components.profile_verdict import spans_of_time
 from components.profile_verdict.advice import Situation, advise
 from components.profile_verdict.component import ProfileVerdict
+from components.profile_verdict.gate import ProfileGate
 from components.profile_verdict.result import Split, Verdict
 from components.profile_verdict.stages import PARSING, READING, STARTING, stage_of
 from components.profile_verdict.trace import Event, own_times, read_trace
@@ -216,40 +218,50 @@ def test_judging_leaves_the_files_of_the_artifact_as_they_are(fed: Profiled) -> 
     assert listing(fed.model_run) == before
 
 
-def execute(profiled: Profiled, limit: float | None, folder: Path) -> str:
-    """The component's executor, as a runner calls it."""
-    config = json.loads(profiled.train.model_dump_json())
-    config["profile"]["fail_if_input_bound_above"] = limit
+def execute(profiled: Profiled, folder: Path) -> standard_artifacts.String:
+    """The verdict that the component's executor leaves, as a runner calls it."""
     run, verdict = standard_artifacts.ModelRun(), standard_artifacts.String()
     run.uri, verdict.uri = str(profiled.model_run), str(folder / "value")
     executor = ProfileVerdict.EXECUTOR_SPEC.executor_class(None)
-    executor.Do({"model_run": [run]}, {"verdict": [verdict]}, {"train": json.dumps(config)})
-    return str(verdict.value)
+    executor.Do({"model_run": [run]}, {"verdict": [verdict]}, {"train": profiled.train.model_dump_json()})
+    return verdict
 
 
-def test_the_component_stops_the_starved_one_with_cause_and_first_change(starving: Profiled, tmp_path: Path) -> None:
+def passed(verdict: standard_artifacts.String, limit: float, folder: Path) -> str:
+    """What the gate says of it."""
+    told = standard_artifacts.String()
+    told.uri = str(folder / "passed")
+    ProfileGate.EXECUTOR_SPEC.executor_class(None).Do({"verdict": [verdict]}, {"passed": [told]}, {"limit": limit})
+    return str(told.value)
+
+
+def test_the_gate_stops_the_starved_one_with_cause_and_first_change(starving: Profiled, tmp_path: Path) -> None:
+    verdict = execute(starving, tmp_path)
     with pytest.raises(GateError) as refused:
-        execute(starving, 0.2, tmp_path)
+        passed(verdict, 0.2, tmp_path)
     said = str(refused.value)
     assert "train.profile.fail_if_input_bound_above allows 20.0%" in said
     assert "cause: examples are read and parsed again in every epoch" in said
     assert "first change: set train.input.cache to memory: parsed data is 6.4 MB of" in said
     assert "Nothing was pushed" in said
+    assert Verdict.model_validate_json(verdict.value) == judge(starving.model_run, starving.train)  # told all the same
 
 
-def test_the_component_lets_both_pass_where_they_may(starving: Profiled, fed: Profiled, tmp_path: Path) -> None:
-    for profiled, limit in ((starving, 1.0), (starving, None), (fed, 0.2)):
-        assert Verdict.model_validate_json(execute(profiled, limit, tmp_path)) == judge(
-            profiled.model_run, profiled.train
-        )
+def test_the_gate_lets_both_pass_where_they_may(starving: Profiled, fed: Profiled, tmp_path: Path) -> None:
+    assert re.fullmatch(
+        r"the steps wait for input \d\d\.\d% of the time, and 100\.0% is allowed",
+        passed(execute(starving, tmp_path), 1.0, tmp_path),
+    )
+    assert passed(execute(fed, tmp_path), 0.2, tmp_path).endswith("20.0% is allowed")
 
 
 def test_a_limit_without_a_profile_stops_too(tmp_path: Path) -> None:
     ProfileFacts(asked=(50, 60), note="training ended after 12 steps, before step 50").write(tmp_path)
     nothing = Profiled(tmp_path, TrainConfig.model_validate_json('{"profile": {}}'), Verdict(steps=0))
-    assert json.loads(execute(nothing, None, tmp_path))["note"] == "training ended after 12 steps, before step 50"
+    verdict = execute(nothing, tmp_path)
+    assert json.loads(verdict.value)["note"] == "training ended after 12 steps, before step 50"
     with pytest.raises(GateError, match=r"cannot be judged: training ended after 12 steps.*\n.*train.profile.batches"):
-        execute(nothing, 0.2, tmp_path)
+        passed(verdict, 0.2, tmp_path)
 
 
 FACTS = ProfileFacts(asked=(50, 60), cores=4, parsed_bytes=38_000_000, free_bytes=21_000_000_000, examples=100_000)

@@ -7,42 +7,51 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import headrace, versions
+from command import Finished, headrace, versions
 
 from components.profile_verdict.result import Verdict
 
-SMALL = ["--set", "train.epochs=3", "--set", "evaluate.thresholds={}", "--set", "train.input.cache=none"]
+SMALL = ["--set", "train.epochs=3", "--set", "evaluate.thresholds={}"]
+STARVED = ["--set", "train.input.cache=none", "--set", "train.input.threads=1"]
 
 
-def profile(limit: float) -> list[str]:
-    return ["--set", "train.profile=" + json.dumps({"batches": [60, 70], "fail_if_input_bound_above": limit})]
+def limit(share: float) -> list[str]:
+    return ["--set", "train.profile=" + json.dumps({"batches": [60, 70], "fail_if_input_bound_above": share})]
+
+
+def verdict(run: Finished) -> Verdict:
+    """What the run leaves of it, passed or not."""
+    return Verdict.model_validate_json(run.uri("ProfileVerdict", "verdict").read_text())
 
 
 @pytest.mark.slow
-def test_a_limit_stops_the_run_and_a_higher_one_lets_the_same_training_pass(new_folder: Callable[[str], Path]) -> None:
+def test_a_limit_stops_the_starved_run_and_lets_the_healthy_one_pass(new_folder: Callable[[str], Path]) -> None:
     folder = new_folder("profiled")
     (folder / "taxi.yaml").write_text((Path(__file__).parents[2] / "configs" / "taxi.yaml").read_text())
 
-    stopped = headrace(folder, "run", "taxi.yaml", *SMALL, *profile(0.0))
+    stopped = headrace(folder, "run", "taxi.yaml", *SMALL, *STARVED, *limit(0.2))
     assert stopped.code == 1
     statuses = stopped.statuses()
-    assert (statuses["Trainer"], statuses["ProfileVerdict"], statuses["Evaluator"]) == ("done", "failed", "done")
+    assert [statuses[name] for name in ("ProfileVerdict", "ProfileGate", "Evaluator")] == ["done", "failed", "done"]
     assert (statuses["Pusher"], statuses["RecordBlessing"]) == ("skipped", "skipped")
     assert versions(folder) == []
-    error = stopped.run.node("ProfileVerdict").error or ""
-    assert "train.profile.fail_if_input_bound_above allows 0.0%" in error
+    error = stopped.run.node("ProfileGate").error or ""
+    assert "train.profile.fail_if_input_bound_above allows 20.0%" in error
     assert "first change: set train.input.cache to memory: parsed data is 1.3 MB of" in error
+    starved = verdict(stopped)
+    assert (starved.input_bound or 0) > 0.2
+    report = (stopped.folder / "report.html").read_text()
+    assert "Where the time went" in report
+    assert "examples are read and parsed again in every epoch" in report
 
-    passed = headrace(folder, "run", "taxi.yaml", *SMALL, *profile(1.0))
-    assert passed.code == 0
-    assert passed.statuses()["Trainer"] == "cached"
+    healthy = headrace(folder, "run", "taxi.yaml", *SMALL, *limit(0.2))
+    assert healthy.code == 0
+    assert healthy.statuses()["ProfileGate"] == "done"
+    assert 0 <= (verdict(healthy).input_bound or 0) < 0.2
     assert len(versions(folder)) == 1
-    verdict = Verdict.model_validate_json(passed.uri("ProfileVerdict", "verdict").read_text())
-    assert verdict.steps > 0
-    assert verdict.input_bound is not None
-    assert 0 < verdict.input_bound < 1
-    assert passed.run_dir is not None
-    assert "input-bound" in (passed.run_dir / "report.html").read_text()
 
-    again = headrace(folder, "run", "taxi.yaml", *SMALL, *profile(1.0))
-    assert again.statuses()["ProfileVerdict"] == again.statuses()["Trainer"] == "cached"
+    allowed = headrace(folder, "run", "taxi.yaml", *SMALL, *STARVED, *limit(1.0))
+    assert allowed.code == 0
+    statuses = allowed.statuses()
+    assert [statuses[name] for name in ("Trainer", "ProfileVerdict", "ProfileGate")] == ["cached", "cached", "done"]
+    assert verdict(allowed) == starved

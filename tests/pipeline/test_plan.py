@@ -184,3 +184,15 @@ def test_how_checkpoints_are_kept_reaches_the_trainer_and_runs_nothing_again() -
     assert Job(custom, "").sections.train.checkpoint == CheckpointConfig(every_steps=7, keep=5)
     other = json.loads(before["Trainer"].exec_properties["custom_config"])
     assert piece_of_work(custom, "/graph") == piece_of_work(other, "/graph")
+
+
+def test_a_limit_on_waiting_for_input_is_judged_apart_so_that_the_verdict_stays() -> None:
+    profiled = nodes("train.profile={batches: [5, 9]}")
+    assert set(profiled) == {*NODES, "ProfileVerdict"}
+    assert "ProfileVerdict" not in profiled["Pusher"].upstream
+    limited = nodes("train.profile={batches: [5, 9], fail_if_input_bound_above: 0.2}")
+    assert set(limited) == {*NODES, "ProfileVerdict", "ProfileGate"}
+    assert {name for name, node in limited.items() if "ProfileGate" in node.upstream} == {"RecordBlessing", "Pusher"}
+    raised = nodes("train.profile={batches: [5, 9], fail_if_input_bound_above: 0.5}")
+    assert changed(limited, raised) == {"ProfileGate"}
+    assert {name for name in profiled if profiled[name].digest != limited[name].digest} == set()

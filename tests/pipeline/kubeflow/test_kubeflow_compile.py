@@ -125,6 +125,15 @@ def test_transform_waits_for_the_gate_though_it_reads_nothing_of_it(plain: dict[
     assert "data-gate" in task_specs(plain)["transform"].after
 
 
+def test_a_gate_on_the_profile_is_a_task_between_the_verdict_and_what_a_model_comes_to() -> None:
+    limit = "train.profile={fail_if_input_bound_above: 0.2}"
+    specs = task_specs(compiled(limit, "deploy.push=models"))
+    verdict = specs["profile-gate"].task["inputs"]["parameters"]["verdict"]["taskOutputParameter"]
+    assert (verdict["producerTask"], verdict["outputParameterKey"]) == ("profile-verdict", "verdict")
+    assert {name for name, spec in specs.items() if "profile-gate" in spec.after} == {"record-blessing", "pusher"}
+    assert specs["profile-gate"].cacheable
+
+
 def test_run_parameters_have_the_configs_values_as_defaults() -> None:
     pipeline = compiled("data.spans=[1, 5]", "train.epochs=7", "train.steps_per_epoch=30")
     parameters = pipeline["root"]["inputDefinitions"]["parameters"]
