@@ -4,6 +4,10 @@
 # may be read-only. Layers, from what seldom changes to what often does: Python, the locked packages, this project, your
 # own modules. No instruction needs BuildKit.
 ARG BASE=docker.io/library/python:3.11-slim-trixie
+# cpu, or gpu: TensorFlow with CUDA's libraries
+ARG VARIANT=cpu
+# The time of all files, so that the same content gives the same layers. Zip files know none before 1980.
+ARG SOURCE_DATE_EPOCH=315619200
 
 # --- the locked packages, with all that is needed to install them ---
 FROM ${BASE} AS packages
@@ -14,25 +18,32 @@ ENV UV_PROJECT_ENVIRONMENT=/opt/venv UV_PYTHON=/usr/local/bin/python3 UV_PYTHON_
 WORKDIR /build
 COPY image/uv_requirement.py uv.lock ./
 RUN python uv_requirement.py uv.lock > uv.txt && pip install --no-cache-dir --no-deps --require-hashes -r uv.txt
-COPY pyproject.toml image/install.sh image/left-out-packages.txt image/left-out-files.txt ./
-# cpu, or gpu: TensorFlow with CUDA's libraries
-ARG VARIANT=cpu
+COPY pyproject.toml image/install.sh image/compile.sh image/sbom.py image/left-out-packages.txt image/left-out-files.txt ./
+ARG VARIANT
+ARG SOURCE_DATE_EPOCH
 RUN sh install.sh "${VARIANT}"
 
 # --- this project and the user's modules, compiled ---
 FROM ${BASE} AS project
+COPY image/compile.sh /build/
 COPY configs /opt/headrace/configs
 COPY trainer /opt/headrace/trainer
 COPY components /opt/headrace/components
 COPY pipeline /opt/headrace/pipeline
-RUN python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/headrace
+ARG SOURCE_DATE_EPOCH
+RUN sh /build/compile.sh /opt/headrace
 
 FROM ${BASE} AS code
+COPY image/compile.sh /build/
 COPY image/code /opt/code
-RUN rm -f /opt/code/README.md && python -m compileall -q --invalidation-mode unchecked-hash /opt/code
+ARG SOURCE_DATE_EPOCH
+RUN rm -f /opt/code/README.md && sh /build/compile.sh /opt/code
 
-FROM ${BASE}
-RUN groupadd --gid 1000 headrace \
+# --- what both variants run in ---
+FROM ${BASE} AS cpu
+# Python's published image has its own library without compiled modules, and no pod could keep them.
+RUN python -m compileall -q -j 0 -x 'site-packages|lib2to3' --invalidation-mode unchecked-hash /usr/local/lib/python3.11 \
+    && groupadd --gid 1000 headrace \
     && useradd --uid 1000 --gid 1000 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin headrace
 ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONPATH=/opt/headrace \
@@ -40,10 +51,18 @@ ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/
     PYTHONDONTWRITEBYTECODE=1 \
     HOME=/tmp \
     XDG_CACHE_HOME=/tmp/.cache
+
+FROM cpu AS gpu
+# Where some clusters mount the driver; and the one library of CUDA's that TensorFlow's wheel does not look for itself,
+# without which it takes no GPU at all.
+ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib64:/opt/venv/lib/python3.11/site-packages/nvidia/cusolver/lib
+
+# hadolint ignore=DL3006
+FROM ${VARIANT}
 COPY --from=packages /opt/venv /opt/venv
 COPY --from=project /opt/headrace /opt/headrace
 COPY --from=code /opt/code /opt/code
-ARG VARIANT=cpu
+ARG VARIANT
 ARG CONTENT=unknown
 ARG VERSION=unknown
 ARG BASE
@@ -52,7 +71,8 @@ LABEL org.opencontainers.image.title="headrace" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${CONTENT}" \
       org.opencontainers.image.base.name="${BASE}" \
-      headrace.variant="${VARIANT}"
+      headrace.variant="${VARIANT}" \
+      headrace.sbom="/opt/venv/sbom.cdx.json"
 USER 1000:1000
 WORKDIR /opt/code
 ENTRYPOINT ["python", "-P", "-m", "pipeline"]

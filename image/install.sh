@@ -8,6 +8,7 @@ listed() {
 }
 
 variant="$1"
+build="$PWD"
 set -- --group "image-$variant" --extra sql --extra tfds
 if test "$variant" = cpu; then
     set -- "$@" --no-install-package tensorflow # tensorflow-cpu stands in for it, without the kernels for GPUs
@@ -17,12 +18,12 @@ for package in $(listed left-out-packages.txt); do
 done
 uv sync --no-cache --frozen --no-install-project --no-default-groups "$@"
 
-left_out="$PWD/left-out-files.txt"
 cd "$UV_PROJECT_ENVIRONMENT"/lib/python3.*/site-packages
-for found in $(listed "$left_out"); do
+for found in $(listed "$build/left-out-files.txt"); do
     rm -r "$found" # a pattern that no longer finds anything ends the build
 done
 echo /opt/code > headrace-code.pth # last in the search, as the working folder is in a local run
+python "$build/sbom.py" . > "$UV_PROJECT_ENVIRONMENT/sbom.cdx.json"
 # Nothing can be compiled later. Some packages carry templates that are no Python, so this never ends without an error.
-python -m compileall -q -j 0 --invalidation-mode unchecked-hash . > /dev/null || true
-"$UV_PROJECT_ENVIRONMENT"/bin/python -c 'import tfx'
+sh "$build/compile.sh" "$UV_PROJECT_ENVIRONMENT" > /dev/null || true
+PYTHONDONTWRITEBYTECODE=1 "$UV_PROJECT_ENVIRONMENT"/bin/python -c 'import tfx'

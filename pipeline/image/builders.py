@@ -18,6 +18,8 @@ from pipeline.image.faults import fault, no_daemon
 NAMES = ("docker", "podman", "buildah")
 PLATFORM = "linux/amd64"
 """The only one that TFX's libraries have wheels for."""
+EPOCH = "315619200"
+"""What is told as the time of building, as in the Dockerfile: the same content is the same image, wherever built."""
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 LOOPBACK = re.compile(r"(localhost|127\.\d+\.\d+\.\d+)(:\d+)?/")
 QUIETLY = {"DOCKER_CLI_HINTS": "false", "BUILDKIT_PROGRESS": "plain", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
@@ -35,8 +37,11 @@ class Builder:
     def build(self, context: Path, reference: str, arguments: Mapping[str, str]) -> None:
         """Build the image of the folder under a name. RunError, ServerError or MissingDependencyError if it failed."""
         layers = ["--layers"] if self.name == "buildah" else []
+        time = [] if self.name == "docker" else ["--timestamp", EPOCH]  # docker reads it of the arguments
+        arguments = {**arguments, "SOURCE_DATE_EPOCH": EPOCH}
         given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
-        self._run("build", reference, ["build", *layers, "--platform", PLATFORM, "-t", reference, *given, str(context)])
+        options = [*layers, *time, "--platform", PLATFORM, "-t", reference, *given]
+        self._run("build", reference, ["build", *options, str(context)])
 
     def push(self, reference: str) -> str:
         """Push an image that was built; its digest in the registry."""

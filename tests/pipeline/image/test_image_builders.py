@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from configs.errors import HeadraceError, MissingDependencyError, RunError, ServerError
-from pipeline.image.builders import Builder, find_builder
+from pipeline.image.builders import EPOCH, Builder, find_builder
 from pipeline.image.faults import fault, registry
 from pipeline.verbs.image import image as verb
 
@@ -100,6 +100,8 @@ def test_each_tool_builds_and_pushes_and_the_line_for_the_config_is_printed(tool
     build = next(call for call in calls(tools) if call[1] == "build")
     reference = build[build.index("-t") + 1]
     assert build[build.index("--platform") + 1] == "linux/amd64"
+    assert f"SOURCE_DATE_EPOCH={EPOCH}" in build
+    assert (tool == "docker") != ("--timestamp" in build)  # docker reads it of the arguments
     assert "VARIANT=gpu" in build
     assert f"CONTENT={reference.rpartition(':')[2]}" in build
     assert reference in next(call for call in calls(tools) if call[1] == "push")

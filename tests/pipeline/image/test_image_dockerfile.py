@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from pipeline.image.size import TARGET
+
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def stage(name: str) -> str:
+    """The instructions of a stage."""
+    return DOCKERFILE[DOCKERFILE.index(f" AS {name}\n") :].split("\nFROM ")[0]
 
 
 def linter(name: str) -> str:
@@ -44,7 +53,25 @@ def test_last_stage_is_not_root_and_what_changes_most_comes_last() -> None:
     assert re.findall(r"^COPY --from=(\w+)", last, re.M) == ["packages", "project", "code"]
     assert last.index("COPY --from=code") < last.index("ARG CONTENT")  # or each change would build all layers again
     assert "COPY --chown" not in last
-    assert "HOME=/tmp" in last
+    assert re.findall(r"^FROM (.*)$", DOCKERFILE, re.M)[-3:] == ["${BASE} AS cpu", "cpu AS gpu", "${VARIANT}"]
+    assert "HOME=/tmp" in stage("cpu")
+
+
+def test_folders_of_python_are_those_of_the_base_image() -> None:
+    assert set(re.findall(r"python:?(3\.\d+)", DOCKERFILE)) == {TARGET["python_version"]}
+    assert "/site-packages/nvidia/cusolver/lib" in stage("gpu")  # TensorFlow takes no GPU if it does not find all
+
+
+def test_bill_of_materials_names_every_package_once_and_is_the_same_each_time() -> None:
+    site = metadata.distribution("numpy").locate_file("")
+    command = [sys.executable, ROOT / "image" / "sbom.py", site]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
+    assert first == second
+    bill = json.loads(first)
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    names = [component["purl"] for component in bill["components"]]
+    assert len(names) == len(set(names))
+    assert f"pkg:pypi/numpy@{metadata.version('numpy')}" in names
 
 
 def test_packages_are_installed_by_lock_and_hash() -> None:
