@@ -11,20 +11,21 @@ changed from copy to copy, so no rows repeat.
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import math
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from benchmarks import measure
 from benchmarks.tables import Section, Table
 from configs.sources import CsvSource, SourceConfig
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ENGINES = {
     "ours": "Headrace",
@@ -43,6 +44,16 @@ LARGEST_OF_STOCK = 16
 SPLITS = {"train": 8, "eval": 1, "test": 1}
 
 
+def taxi_table() -> pa.Table:
+    """The taxi data."""
+    import pyarrow.csv
+
+    from components.example_gen.paths import resolve
+
+    (file,) = resolve("pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv")
+    return pyarrow.csv.read_csv(file, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True))
+
+
 def write_taxi(path: Path, copies: int) -> int:
     """The taxi data, with other numbers in every copy; the number of rows."""
     import numpy as np
@@ -50,10 +61,7 @@ def write_taxi(path: Path, copies: int) -> int:
     import pyarrow.compute
     import pyarrow.csv
 
-    from components.example_gen.paths import resolve
-
-    (file,) = resolve("pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv")
-    taxi = pyarrow.csv.read_csv(file, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True))
+    taxi = taxi_table()
     random = np.random.default_rng(0)
     with pyarrow.csv.CSVWriter(path, taxi.schema) as out:
         for copy in range(copies):
@@ -113,12 +121,14 @@ def prepare_stock(module: str, file: Path, out: Path) -> Iterator[None]:
     yield
 
 
-def measure_here(engine: str, csv: Path, out: Path) -> measure.Figures:
+def measure_here(engine: str, csv: str, out: str) -> measure.Figures:
     """Run one engine in this process."""
     if engine == "stock":
-        return measured(prepare_stock("csv_example_gen.executor", csv, out))
-    source = CsvSource(kind="csv", path=str(csv))
-    return measured(prepare_ours(source, out, 2 if engine == "two" else 1, "none" if engine == "plain" else "gzip"))
+        return measured(prepare_stock("csv_example_gen.executor", Path(csv), Path(out)))
+    source = CsvSource(kind="csv", path=csv)
+    return measured(
+        prepare_ours(source, Path(out), 2 if engine == "two" else 1, "none" if engine == "plain" else "gzip")
+    )
 
 
 def measured(steps: Iterator[None]) -> measure.Figures:
@@ -154,18 +164,9 @@ def measure_all(repeats: Mapping[int, int]) -> list[dict[str, float | str]]:
 
 def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
     """The figures for people."""
-    head = ["", "copies", "rows", "rows/CPU s", "CPU s", "wall s", "peak MB", "grew MB"]
+    head = ["", "copies", *measure.THROUGHPUT, "grew MB"]
     cells = [
-        [
-            ENGINES[str(row["engine"])],
-            f"{row['copies']}",
-            f"{row['rows']:,}",
-            f"{row['rows_per_cpu_second']:,.0f}",
-            f"{row['cpu_seconds']:.2f}",
-            f"{row['wall_seconds']:.2f}",
-            f"{row['peak_mb']:,.0f}",
-            f"{row['grew_mb']:,.0f}",
-        ]
+        [ENGINES[str(row["engine"])], f"{row['copies']}", *measure.throughput_cells(row), f"{row['grew_mb']:,.0f}"]
         for row in rows
     ]
     notes = (
@@ -202,20 +203,14 @@ def _ratios(found: Mapping[tuple[int, str], Mapping[str, float | str]]) -> Itera
 
 def main() -> None:
     """Measure and print; with --child, run one engine here."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--sizes", help="copies:repeats, such as 1:3,16:1")
-    parser.add_argument("--child", nargs=3, metavar=("ENGINE", "CSV", "OUT"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        engine, csv, out = arguments.child
-        print(json.dumps(measure_here(engine, Path(csv), Path(out))))
-        return
-    sizes = arguments.sizes and {
-        int(n): int(count) for n, count in (part.split(":") for part in arguments.sizes.split(","))
-    }
-    rows = measure_all(sizes or REPEATS)
-    print(json.dumps(rows, indent=1) if arguments.json else section(rows).text())
+    sizes = {"type": _sizes, "default": REPEATS, "help": "copies:repeats, such as 1:3,16:1"}
+    measure.command(
+        __doc__, lambda given: measure_all(given.sizes), section, child=measure_here, options={"--sizes": sizes}
+    )
+
+
+def _sizes(text: str) -> dict[int, int]:
+    return {int(copies): int(count) for copies, count in (part.split(":") for part in text.split(","))}
 
 
 def _in_fresh_process(engine: str, csv: Path) -> measure.Figures:
@@ -224,15 +219,9 @@ def _in_fresh_process(engine: str, csv: Path) -> measure.Figures:
 
 
 def _summary(engine: str, copies: int, rows: int, found: Sequence[measure.Figures]) -> dict[str, float | str]:
-    medians = measure.medians(found)
-    return {
-        "engine": engine,
-        "copies": copies,
-        "rows": rows,
-        "rows_per_cpu_second": rows / medians["cpu_seconds"],
-        "grew_mb": medians["peak_mb"] - medians["held_before_mb"],
-        **medians,
-    }
+    figures = measure.throughput(rows, found)
+    grew = figures["peak_mb"] - figures["held_before_mb"]
+    return {"engine": engine, "copies": copies, "grew_mb": grew, **figures}
 
 
 def beam_pipeline(workers: int = 1):

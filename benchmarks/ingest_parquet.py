@@ -9,14 +9,12 @@ fares, miles and coordinates, in as many digits as such data has, and another in
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import measure
-from benchmarks.ingest import measured, prepare_ours, prepare_stock
+from benchmarks.ingest import measured, prepare_ours, prepare_stock, taxi_table
 from benchmarks.tables import Section, Table
 from configs.sources import ParquetSource
 
@@ -42,13 +40,9 @@ def write_taxi(path: Path, copies: int) -> int:
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute
-    import pyarrow.csv
     import pyarrow.parquet
 
-    from components.example_gen.paths import resolve
-
-    (file,) = resolve("pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv")
-    taxi = pyarrow.csv.read_csv(file, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True))
+    taxi = taxi_table()
     random = np.random.default_rng(0)
     tables = []
     for copy in range(copies):
@@ -64,11 +58,11 @@ def write_taxi(path: Path, copies: int) -> int:
     return copies * len(taxi)
 
 
-def measure_here(engine: str, file: Path, out: Path) -> measure.Figures:
+def measure_here(engine: str, file: str, out: str) -> measure.Figures:
     """Run one engine in this process."""
     if engine == "ours":
-        return measured(prepare_ours(ParquetSource(kind="parquet", path=str(file)), out))
-    return measured(prepare_stock("custom_executors.parquet_executor", file, out))
+        return measured(prepare_ours(ParquetSource(kind="parquet", path=file), Path(out)))
+    return measured(prepare_stock("custom_executors.parquet_executor", Path(file), Path(out)))
 
 
 def measure_all(repeats: Mapping[str, int], copies: int = COPIES) -> list[dict[str, float | str]]:
@@ -78,55 +72,26 @@ def measure_all(repeats: Mapping[str, int], copies: int = COPIES) -> list[dict[s
         file.parent.mkdir()
         rows = write_taxi(file, copies)
         found = measure.in_turn(repeats, lambda engine: _in_fresh_process(engine, file))
-        return [
-            {
-                "engine": engine,
-                "rows": rows,
-                "file_mb": file.stat().st_size / 1e6,
-                "rows_per_cpu_second": rows / medians["cpu_seconds"],
-                **medians,
-            }
-            for engine in REPEATS
-            for medians in [measure.medians(found[engine])]
-        ]
+        size = file.stat().st_size / 1e6
+        return [{"engine": engine, "file_mb": size, **measure.throughput(rows, found[engine])} for engine in REPEATS]
 
 
 def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
     """The figures for people."""
-    head = ["", "MB", "rows", "rows/CPU s", "CPU s", "wall s", "peak MB"]
-    cells = [
-        [
-            "Headrace" if row["engine"] == "ours" else "stock ParquetExampleGen",
-            f"{row['file_mb']:.1f}",
-            f"{row['rows']:,}",
-            f"{row['rows_per_cpu_second']:,.0f}",
-            f"{row['cpu_seconds']:.2f}",
-            f"{row['wall_seconds']:.2f}",
-            f"{row['peak_mb']:,.0f}",
-        ]
-        for row in rows
-    ]
-    speeds = {row["engine"]: float(row["rows_per_cpu_second"]) for row in rows}
+    names = {"ours": "Headrace", "stock": "stock ParquetExampleGen"}
+    cells = [[names[str(row["engine"])], f"{row['file_mb']:.1f}", *measure.throughput_cells(row)] for row in rows]
     notes = (
-        f"Rows per CPU second, Headrace by stock: {speeds['ours'] / speeds['stock']:.0f}.",
+        measure.by_stock(rows),
         "Equal work: one Parquet file (Snappy, dictionaries) to gzip shards of tf.Example in three splits. Measured:"
         " the executor's `Do`, without imports. The data: the taxi data 32 times, with noise in its numbers.",
     )
-    return Section("Ingest of Parquet", [("Parquet to sharded examples", Table(head, cells))], notes)
+    table = Table(["", "MB", *measure.THROUGHPUT], cells)
+    return Section("Ingest of Parquet", [("Parquet to sharded examples", table)], notes)
 
 
 def main() -> None:
     """Measure and print; with --child, run one engine here."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--child", nargs=3, metavar=("ENGINE", "FILE", "OUT"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        engine, file, out = arguments.child
-        print(json.dumps(measure_here(engine, Path(file), Path(out))))
-        return
-    rows = measure_all(REPEATS)
-    print(json.dumps(rows, indent=1) if arguments.json else section(rows).text())
+    measure.command(__doc__, lambda _: measure_all(REPEATS), section, child=measure_here)
 
 
 def _in_fresh_process(engine: str, file: Path) -> measure.Figures:

@@ -1,12 +1,14 @@
-"""What all benchmarks share: fresh processes and what they use, runs in turn, medians.
+"""What all benchmarks share: fresh processes and what they use, runs in turn, medians, the command line.
 
 used = run_process([sys.executable, "-m", "pipeline", ...], cwd=folder, log=folder / "log")
 found = in_turn({"ours": 3, "stock": 3}, measure)     # ours, stock, stock, ours, ours, stock
 medians(found["ours"])["wall_seconds"]
+command(__doc__, lambda _: measure_all(REPEATS), section, child=measure_here)     # what `main` does
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -18,9 +20,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipeline.environment import SETTINGS
+
+if TYPE_CHECKING:
+    from benchmarks.tables import Section
 
 PROJECT = Path(__file__).resolve().parents[1]
 SAMPLE_SECONDS = 1.0
@@ -92,6 +97,54 @@ def medians(found: Sequence[Mapping[str, float]]) -> Figures:
     """The median of each figure; of one that some lack, over those that have it."""
     names = dict.fromkeys(name for one in found for name in one)
     return {name: statistics.median(one[name] for one in found if name in one) for name in names}
+
+
+def throughput(rows: int, found: Sequence[Mapping[str, float]]) -> Figures:
+    """The medians of an engine that went through so many rows, and how many of them in a second of a processor."""
+    figures = medians(found)
+    return {"rows": rows, "rows_per_cpu_second": rows / figures["cpu_seconds"], **figures}
+
+
+THROUGHPUT = ("rows", "rows/CPU s", "CPU s", "wall s", "peak MB")
+"""The columns of `throughput_cells`."""
+
+
+def throughput_cells(row: Mapping[str, Any]) -> list[str]:
+    """The same for people."""
+    rows, rate = (f"{row[name]:,.0f}" for name in ("rows", "rows_per_cpu_second"))
+    return [rows, rate, f"{row['cpu_seconds']:.2f}", f"{row['wall_seconds']:.2f}", f"{row['peak_mb']:,.0f}"]
+
+
+def by_stock(rows: Sequence[Mapping[str, Any]], digits: int = 0) -> str:
+    """The note that says how many times as fast as stock ours is."""
+    speeds = {row["engine"]: float(row["rows_per_cpu_second"]) for row in rows}
+    return f"Rows per CPU second, Headrace by stock: {speeds['ours'] / speeds['stock']:.{digits}f}."
+
+
+def command(
+    description: str | None,
+    measured: Callable[[argparse.Namespace], Found],
+    section: Callable[[Found], Section],
+    *,
+    child: Callable[..., object] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Measure and print: a table, or with --json the figures.
+
+    child: takes the arguments of --child, as `json_of` gives them to a process of its own, to the figures that it
+    prints; options: further ones, as `add_argument` takes them.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    for name, option in (options or {}).items():
+        parser.add_argument(name, **option)
+    given = parser.parse_args()
+    if child and given.child:
+        print(json.dumps(child(*given.child)))
+        return
+    found = measured(given)
+    print(json.dumps(found, indent=1) if given.json else section(found).text())
 
 
 def processor_seconds() -> float:

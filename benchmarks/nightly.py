@@ -10,7 +10,6 @@ data is the taxi data, a file a day, with other numbers every day.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import tempfile
@@ -44,7 +43,7 @@ def write_days(folder: Path) -> int:
     return rows
 
 
-def night(home: Path, data: Path, window: int, newest: int, store: str) -> measure.Figures:
+def night(home: str, data: str, window: str, newest: str, store: str) -> measure.Figures:
     """Run the executors in this process over the window that ends with day `newest`; processor seconds of each."""
     from tfx.components.schema_gen.executor import Executor as SchemaGen
     from tfx.types import standard_artifacts as kinds
@@ -57,10 +56,10 @@ def night(home: Path, data: Path, window: int, newest: int, store: str) -> measu
     from trainer.sections import TrainerSections
 
     config = load(measure.PROJECT / "configs" / "taxi.yaml")
-    source = config.data.source.model_copy(update={"path": str(data / "taxi-{SPAN:2}.csv")})
-    read = config.data.model_copy(update={"source": source, "window": window, "spans": newest})
+    source = config.data.source.model_copy(update={"path": f"{data}/taxi-{{SPAN:2}}.csv"})
+    read = config.data.model_copy(update={"source": source, "window": int(window), "spans": int(newest)})
     made = {
-        name: _artifact(kind, home / name)
+        name: _artifact(kind, Path(home, name))
         for name, kind in {
             "spans": kinds.String, "examples": kinds.Examples, "statistics": kinds.ExampleStatistics,
             "schema": kinds.Schema, "transform_graph": kinds.TransformGraph, "transformed_examples": kinds.Examples,
@@ -159,20 +158,16 @@ def section(rows: Sequence[Mapping[str, Any]]) -> Section:
 
 def main() -> None:
     """Measure and print; with --child, run one night here."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--windows", default=",".join(map(str, WINDOWS)), help="days, such as 7,30")
-    parser.add_argument("--no-stock", action="store_true")
-    parser.add_argument(
-        "--child", nargs=5, metavar=("HOME", "DATA", "WINDOW", "NEWEST", "STORE"), help=argparse.SUPPRESS
+    measure.command(
+        __doc__,
+        lambda given: measure_all([int(days) for days in given.windows.split(",")], stock=not given.no_stock),
+        section,
+        child=night,
+        options={
+            "--windows": {"default": ",".join(map(str, WINDOWS)), "help": "days, such as 7,30"},
+            "--no-stock": {"action": "store_true"},
+        },
     )
-    arguments = parser.parse_args()
-    if arguments.child:
-        home, data, window, newest, store = arguments.child
-        print(json.dumps(night(Path(home), Path(data), int(window), int(newest), store)))
-        return
-    rows = measure_all([int(days) for days in arguments.windows.split(",")], stock=not arguments.no_stock)
-    print(json.dumps(rows, indent=1) if arguments.json else section(rows).text())
 
 
 def _artifact(kind: Any, path: Path) -> Any:
@@ -187,15 +182,7 @@ def _run(
     executor: Any, made: Mapping[str, Any], inputs: Sequence[str], outputs: Sequence[str], **properties: Any
 ) -> None:
     given, taken = ({name: [made[name]] for name in names} for names in (inputs, outputs))
-    executor(executor.Context(make_beam_pipeline_fn=beam_pipeline)).Do(given, taken, properties)
-
-
-def beam_pipeline() -> Any:
-    """As the local runner makes it."""
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-
-    return beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"]))
+    executor(executor.Context(make_beam_pipeline_fn=ingest.beam_pipeline)).Do(given, taken, properties)
 
 
 if __name__ == "__main__":

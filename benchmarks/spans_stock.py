@@ -33,7 +33,7 @@ def night(home: Path, schema: Path, name: str, days: list[str]) -> measure.Figur
     from tfx.proto import transform_pb2
     from tfx.types import artifact_utils, standard_artifacts
 
-    from benchmarks.nightly import beam_pipeline
+    from benchmarks.ingest import beam_pipeline
 
     def artifact(kind: Any, path: Path) -> Any:
         made = kind()

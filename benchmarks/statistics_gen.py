@@ -9,9 +9,7 @@ with an error where the two protos differ in a count, an extreme, or the most fr
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,13 +45,13 @@ def prepare(engine: str, examples: Path, out: Path) -> Iterator[None]:
     yield
 
 
-def measure_here(engine: str, given: Path, out: Path) -> measure.Figures:
+def measure_here(engine: str, given: str, out: str) -> measure.Figures:
     """Run one engine in this process; `write`: make the examples that the others read, of a CSV file."""
     if engine == "write":
-        return measured(prepare_ours(CsvSource(kind="csv", path=str(given)), out))
+        return measured(prepare_ours(CsvSource(kind="csv", path=given), Path(out)))
     if engine == "compare":
-        return {"features": compared(given / "ours", given / "stock")}
-    return measured(prepare(engine, given, out))
+        return {"features": compared(Path(given, "ours"), Path(given, "stock"))}
+    return measured(prepare(engine, Path(given), Path(out)))
 
 
 def compared(ours: Path, stock: Path) -> int:
@@ -99,54 +97,28 @@ def measure_all(repeats: Mapping[str, int], copies: int = COPIES) -> list[dict[s
         found = measure.in_turn(repeats, lambda engine: _in_fresh_process(engine, folder / "examples", folder))
         features = _in_fresh_process("compare", folder, folder)["features"]
         return [
-            {
-                "engine": engine,
-                "rows": rows,
-                "features": features,
-                "rows_per_cpu_second": rows / medians["cpu_seconds"],
-                **medians,
-            }
-            for engine in REPEATS
-            for medians in [measure.medians(found[engine])]
+            {"engine": engine, "features": features, **measure.throughput(rows, found[engine])} for engine in REPEATS
         ]
 
 
 def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
     """The figures for people."""
-    head = ["", "rows", "rows/CPU s", "CPU s", "wall s", "peak MB"]
-    cells = [
-        [
-            "Headrace" if row["engine"] == "ours" else "stock StatisticsGen",
-            f"{row['rows']:,}",
-            f"{row['rows_per_cpu_second']:,.0f}",
-            f"{row['cpu_seconds']:.2f}",
-            f"{row['wall_seconds']:.2f}",
-            f"{row['peak_mb']:,.0f}",
-        ]
-        for row in rows
-    ]
-    speeds = {row["engine"]: float(row["rows_per_cpu_second"]) for row in rows}
+    names = {"ours": "Headrace", "stock": "stock StatisticsGen"}
+    table = Table(
+        ["", *measure.THROUGHPUT], [[names[str(row["engine"])], *measure.throughput_cells(row)] for row in rows]
+    )
     notes = (
-        f"Rows per CPU second, Headrace by stock: {speeds['ours'] / speeds['stock']:.1f}.",
+        measure.by_stock(rows, digits=1),
         f"Equal work: gzip shards of tf.Example in three splits to statistics of each. Of all {rows[0]['features']}"
         " features counts, extremes and the most frequent values are the same in both. Measured: the executor's `Do`,"
         " without imports.",
     )
-    return Section("Statistics", [("Statistics of written examples", Table(head, cells))], notes)
+    return Section("Statistics", [("Statistics of written examples", table)], notes)
 
 
 def main() -> None:
     """Measure and print; with --child, run one engine here."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--child", nargs=3, metavar=("ENGINE", "GIVEN", "OUT"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.child:
-        engine, given, out = arguments.child
-        print(json.dumps(measure_here(engine, Path(given), Path(out))))
-        return
-    rows = measure_all(REPEATS)
-    print(json.dumps(rows, indent=1) if arguments.json else section(rows).text())
+    measure.command(__doc__, lambda _: measure_all(REPEATS), section, child=measure_here)
 
 
 def _in_fresh_process(engine: str, given: Path, out: Path) -> measure.Figures:

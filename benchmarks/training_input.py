@@ -45,15 +45,13 @@ OPENED_AND_READ = "{}, opened and read once"
 def transform_taxi(folder: Path, config: PipelineConfig) -> tuple[list[str], tft.TFTransformOutput]:
     """The shards of the taxi data's transformed train split, and the Transform output."""
     import apache_beam as beam
-    import pyarrow.csv
     import tensorflow_transform.beam as tft_beam
 
-    from components.example_gen.paths import resolve
+    from benchmarks.ingest import taxi_table
     from trainer.preprocessing import preprocessing_fn
     from trainer.sections import TrainerSections
 
-    options = pyarrow.csv.ConvertOptions(strings_can_be_null=True)
-    table = pyarrow.csv.read_csv(resolve(config.data.source.path)[0], convert_options=options)
+    table = taxi_table()
     dtypes = {"int64": tf.int64, "double": tf.float32, "string": tf.string}
     spec = {field.name: tf.io.VarLenFeature(dtypes[str(field.type)]) for field in table.schema}
     rows = [

@@ -10,8 +10,6 @@ fresh process, the engines in turn. None stops early, so that all train for as m
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -164,12 +162,8 @@ def _components(found: Mapping[str, Mapping[str, measure.Figures]]) -> Table:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--quick", action="store_true")
-    given = parser.parse_args()
-    found = measure_all(QUICK if given.quick else REPEATS)
-    print(json.dumps(found, indent=1) if given.json else section(found).text())
+    quick = {"--quick": {"action": "store_true"}}
+    measure.command(__doc__, lambda given: measure_all(QUICK if given.quick else REPEATS), section, options=quick)
 
 
 if __name__ == "__main__":
