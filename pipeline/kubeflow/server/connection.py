@@ -22,7 +22,7 @@ import kfp_server_api as api
 from configs.errors import ConfigError, Problem, ServerError
 from configs.kubeflow_server import ServerConfig
 from pipeline.kubeflow.server import access
-from pipeline.kubeflow.server.faults import OK, told, unclear
+from pipeline.kubeflow.server.faults import OK, refuse_page, told, unclear
 
 WAITS = (0.5, 2.0)
 """Seconds before each further try of a request that only reads."""
@@ -92,6 +92,7 @@ class _Client(api.ApiClient):
 
     def deserialize(self, response: Any, response_type: Any) -> Any:
         """Refuse what is no JSON, of which the client would make an empty object: a login page, another server."""
+        refuse_page(response.data)
         json.loads(response.data)
         return super().deserialize(response, response_type)
 

@@ -20,9 +20,16 @@ _ADVICE = {
     401: "the token or cookie is missing, wrong or expired; see kubeflow.server.auth",
     403: "this account may not do that; see kubeflow.server.auth, and the rights in the namespace",
 }
+_PAGE = f"it answers with a web page, perhaps its login page\n  {_ADVICE[401]}"
 _NO_PAGE = "404 page not found"
 """What a server written in Go says of a path that it does not have."""
 _WRONG_PATH = "the API is not at this address; see kubeflow.server.endpoint, of which the path before /apis is a part"
+
+
+def refuse_page(text: str | bytes) -> None:
+    """Raise ValueError if a text is HTML."""
+    if text.lstrip()[:1] in ("<", b"<"):
+        raise ValueError(_PAGE)
 
 
 @contextlib.contextmanager
@@ -36,7 +43,8 @@ def told(endpoint: str, what: str) -> Iterator[None]:
         slow = isinstance(error, urllib3.exceptions.TimeoutError) and not _refused(error)
         raise ServerError(f"{endpoint}: cannot {what}: {_cause(error)}", slow=slow) from None
     except ValueError as error:  # an answer of another shape: not this API
-        raise ServerError(f"{endpoint}: cannot {what}: this is no answer of Kubeflow Pipelines ({error})", OK) from None
+        told_by = str(error) if str(error) == _PAGE else f"this is no answer of Kubeflow Pipelines ({error})"
+        raise ServerError(f"{endpoint}: cannot {what}: {told_by}", OK) from None
 
 
 def unclear(error: ServerError) -> bool:
