@@ -108,13 +108,14 @@ function slices() {
       }
     }
     const lower = LOWER.test(chosen.metric);
+    const told = (value) => value === null || value === undefined ? '–' : Math.abs(value) < 1000 ? value.toFixed(4) : figure(value);
     const known = (values) => [...values].filter((value) => value !== null && value !== undefined);
     const worst = (row) => { const found = known(row.values.values()); return found.length ? (lower ? -Math.max(...found) : Math.min(...found)) : Infinity; };
     const line = (words, examples, values, strong) => {
       const found = known(values);
-      const best = chosen.metric === 'calibration' ? null : found.length > 1 && new Set(found).size > 1 ? (lower ? Math.min(...found) : Math.max(...found)) : null;
+      const best = chosen.metric !== 'calibration' && new Set(found.map(told)).size > 1 ? told(lower ? Math.min(...found) : Math.max(...found)) : null;
       return html('tr', {class: strong ? 'whole' : null}, html('th', {scope: 'row'}, words), html('td', {class: 'n'}, examples === null ? '' : examples.toLocaleString('en')),
-        ...values.map((value) => html('td', {class: value !== undefined && value !== null && value === best ? 'n better strong' : 'n'}, value === null || value === undefined ? '–' : Math.abs(value) < 1000 ? value.toFixed(4) : figure(value))));
+        ...values.map((value) => html('td', {class: best !== null && told(value) === best ? 'n better strong' : 'n'}, told(value))));
     };
     const ordered = [...rows].sort((a, b) => worst(a[1]) - worst(b[1]));
     place('slice-table').replaceChildren(
@@ -123,9 +124,17 @@ function slices() {
       html('tbody', {}, line('all', seen.length ? seen[0].evaluation.examples : null, seen.map((run) => run.evaluation.metrics[chosen.metric]), true),
         ...ordered.map(([value, row]) => line(value, row.examples, seen.map((run) => row.values.get(run.number)), false))));
   };
+  // Runs of several pipelines have their own metrics and columns, and not every one of each for every one of the others.
+  const by = choice('By', kinds.map((name) => [name, name]), (value) => { chosen.by = value; update(); });
+  const fit = () => {
+    const has = (kind) => judged.some((run) => run.evaluation.slices.some((one) => one.by === kind && typeof one.metrics[chosen.metric] === 'number'));
+    const select = by.querySelector('select');
+    for (const option of select.options) option.hidden = option.disabled = !has(option.value);
+    if (!has(chosen.by)) chosen.by = select.value = kinds.find(has) ?? chosen.by;
+  };
   place('slice-controls').append(group('Slices',
-    choice('Metric', metrics.map((name) => [name, name]), (value) => { chosen.metric = value; update(); }),
-    choice('By', kinds.map((name) => [name, name]), (value) => { chosen.by = value; update(); })));
+    choice('Metric', metrics.map((name) => [name, name]), (value) => { chosen.metric = value; fit(); update(); }), by));
+  fit();
   listeners.push(update);
   update();
 }

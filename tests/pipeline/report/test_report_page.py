@@ -7,9 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+from browsing import watched
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 PROJECT = Path(__file__).parents[3]
 EVIL = "<script>alert(1)</script>"
@@ -77,3 +81,25 @@ def test_report_needs_no_heavy_import(whole: Run) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_tables_of_metrics_and_features_are_read_on_a_phone_without_scrolling_sideways(
+    whole: Run, browser: Browser
+) -> None:
+    whole.report()
+    home = (whole.folder / "report.html").as_uri()
+    with watched(browser, home, viewport={"width": 390, "height": 844}) as page:
+        page.page.goto(home)
+        assert page.page.evaluate("document.documentElement.scrollWidth") == 390
+        for table in ("metrics", "features", "columns"):
+            wide, seen = page.page.evaluate(WIDTHS, f"table.{table}")
+            assert wide <= seen, table
+        change = page.page.locator(".metrics td", has_text=re.compile("passed|missed")).first.bounding_box()
+        assert change["x"] + change["width"] <= 390 - 16
+        assert page.errors == []
+
+
+WIDTHS = """(name) => {
+  const card = document.querySelector(name).closest(".card");
+  return [card.scrollWidth, card.clientWidth];
+}"""
