@@ -49,8 +49,10 @@ def build(folder: Path) -> Path:
 
 def build_command(server: Path, name: str) -> Path:
     """One of the commands of the release itself, beside the server that was built: `driver`, `launcher-v2`."""
-    _go(str(shutil.which("go")), server.parent, "build", "-o", name, f"{MODULE}/backend/src/v2/cmd/{name}")
-    return server.with_name(name)
+    built = server.with_name(name)
+    if not built.exists():
+        _go(str(shutil.which("go")), server.parent, "build", "-o", name, f"{MODULE}/backend/src/v2/cmd/{name}")
+    return built
 
 
 def _go(go: str, folder: Path, *arguments: str) -> None:
