@@ -44,14 +44,24 @@ def without(text: str) -> str:
 
 
 def stripped(value: Any) -> Any:
-    """The same of a tree of mappings and lists; also `***` for what stands under a name such as `api_key`."""
+    """The same of a tree of mappings and lists; also `***` for what stands under a name such as `api_key`.
+
+    A feature is a column's, which may have any name: what is said of it is shown.
+    """
     if isinstance(value, dict):
         return {
-            without(key) if isinstance(key, str) else key: HIDDEN
-            if item and isinstance(item, str) and _NAMES.search(str(key))
+            without(key) if isinstance(key, str) else key: _hidden(item)
+            if _NAMES.search(str(key)) and not (isinstance(item, dict) and "column" in item)
             else stripped(item)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
         return [stripped(item) for item in value]
     return without(value) if isinstance(value, str) else value
+
+
+def _hidden(value: Any) -> Any:
+    """Nothing of it but whether it is set, and the names of a mapping."""
+    if isinstance(value, dict):
+        return {without(key) if isinstance(key, str) else key: _hidden(item) for key, item in value.items()}
+    return HIDDEN if value and value is not True else value

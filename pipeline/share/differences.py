@@ -62,7 +62,16 @@ def hyperparameters(settings: Sequence[Mapping[str, str]]) -> list[Row]:
 
 
 def telling(differences: Sequence[Row], number: int) -> str:
-    """What tells a run from the others in a few words: `hidden [32], dropout 0.2`; of many, the hyperparameters."""
-    ranked = sorted(differences, key=lambda row: row.name.partition(".")[0] not in HYPERPARAMETERS)
-    told = [f"{row.name.rpartition('.')[2]} {row.values[number]}" for row in ranked if row.values[number] is not None]
-    return ", ".join(told[:_MOST]) + (", …" if len(told) > _MOST else "")
+    """What tells a run from the others in a few words: `hidden [32], dropout 0.2`.
+
+    First the setting that fewest others share, then the one that those share least; of several alike, a hyperparameter.
+    """
+    left = sorted(differences, key=lambda row: row.name.partition(".")[0] not in HYPERPARAMETERS)
+    left = [row for row in left if row.values[number] is not None]
+    alike, told = set(range(len(left[0].values) if left else 0)), list[str]()
+    while left and len(told) < _MOST:
+        row = max(left, key=lambda row: sum(row.values[other] != row.values[number] for other in alike))
+        alike = {other for other in alike if row.values[other] == row.values[number]}
+        left.remove(row)
+        told.append(f"{row.name.rpartition('.')[2]} {row.values[number]}")
+    return ", ".join([*told, "…"] if left else told)

@@ -56,9 +56,7 @@ def share(  # noqa: PLR0913, PLR0917
     destinations = _destinations(to, vertex)
     folders = [find(run) for run in runs]
     title = name or ", ".join(dict.fromkeys(folder.record.pipeline for folder in folders))
-    page = write_share(
-        folders, output or Path("shared", _file_name(title)), name=title, description=description, logs=logs
-    )
+    page = write_share(folders, output or _folder(title), name=title, description=description, logs=logs)
     click.echo(short(page.absolute()))
     for destination in destinations:
         click.echo(destination.send(page.parent, folders, title, description))
@@ -77,6 +75,12 @@ def _destinations(to: str | None, vertex: str | None) -> list[BucketUpload | Ver
     return found
 
 
-def _file_name(title: str) -> str:
-    """The title as a name that every file system takes."""
-    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] or "page"
+def _folder(title: str) -> Path:
+    """The title as a name that every file system takes. RunError where a page of another title has it."""
+    from configs.errors import RunError
+    from pipeline.share import name_of
+
+    folder = Path("shared", re.sub(r"[^\w.]+", "-", title.lower()).strip("-._")[:60] or "page")
+    if name_of(folder) not in {None, title}:
+        raise RunError(f'{folder} holds the page "{name_of(folder)}"; give another folder with -o')
+    return folder

@@ -135,20 +135,23 @@ SECRETS = {
     "url": "postgresql://me:opensesame@db/trips",
     "key": "AKIAABCDEFGHIJKLMNOP",
     "hub": "hf_" + "a1B2" * 9,
+    "pin": {"secret": 31415926, "token": {"of": ["gone-1", "gone-2"], "kept": True}},
     "nested": [{"api_key": "0123-4567-89"}, "-----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----"],
 }
 
 
 def test_no_credential_leaves_with_the_page(pipeline: Any, tmp_path: Path) -> None:
     model = {"kind": "mine.models.build", "options": {**SECRETS, "tokens": "512", "monkey": "bars"}}
-    run = pipeline.add("r-1", {"model": model})
+    features = {"token": {"column": "hashed", "hash_buckets": 7}}
+    run = pipeline.add("r-1", {"model": model, "features": features})
     told = written(tmp_path / "page", run, description="see https://me:opensesame@example.org")
     everything = "".join(file.read_text() for file in (tmp_path / "page").glob("*.*"))
-    for secret in ("hunter2", "opensesame", SECRETS["key"], SECRETS["hub"], "0123-4567", "MIIabc"):
+    for secret in ("hunter2", "opensesame", SECRETS["key"], SECRETS["hub"], "0123-4567", "MIIabc", "31415926", "gone-"):
         assert secret not in everything
     settings = told["runs"][0]["settings"]
     assert settings["model.options.url"] == "postgresql://me:***@db/trips"
     assert (settings["model.options.tokens"], settings["model.options.monkey"]) == ("512", "bars")
+    assert settings["model.options.pin.token.kept"] == "true"
     assert "opensesame" in (run / "config.yaml").read_text()
 
 
@@ -167,17 +170,32 @@ def test_a_run_is_found_by_its_folder_its_pipeline_and_its_config(pipeline: Any,
         find(first.parent / "20260102-000000")
 
 
-def test_a_folder_is_replaced_if_it_is_one_of_ours(two: Two, tmp_path: Path) -> None:
+def test_a_page_is_replaced_and_what_else_lies_there_stays(two: Two, tmp_path: Path) -> None:
     written(tmp_path / "page", *two())
-    (tmp_path / "page" / "left.txt").write_text("over")
+    (tmp_path / "page" / "CNAME").write_text("taxi.example")
     written(tmp_path / "page", two()[0])
-    assert not (tmp_path / "page" / "left.txt").exists()
+    assert sorted(path.name for path in (tmp_path / "page").iterdir()) == ["CNAME", "index.html", "logs", "share.json"]
+    assert [path.name for path in (tmp_path / "page" / "logs").iterdir()] == ["run-1"]
+    written(tmp_path / "page", two()[0], logs=False)
+    assert not (tmp_path / "page" / "logs").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["page"]
+
+
+@pytest.mark.parametrize(("name", "text"), [("thesis.txt", "all of it"), ("share.json", "{}"), ("share.json", "[1]")])
+def test_a_folder_that_is_not_ours_is_left_alone(two: Two, tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
+    (tmp_path / "mine" / name).write_text(text)
     with pytest.raises(RunError, match=r"mine is there already, and is no folder of `headrace share`"):
         write_share([find(two()[0])], tmp_path / "mine", name="Taxi")
-    assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
+    assert [(path.name, path.read_text()) for path in (tmp_path / "mine").iterdir()] == [(name, text)]
+
+
+def test_the_page_may_go_into_the_working_folder(two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    ended = CliRunner().invoke(share, [str(two()[0]), "-o", "."])
+    assert (ended.exit_code, ended.output) == (0, "index.html\n")
+    assert sorted(path.name for path in Path().iterdir()) == ["index.html", "logs", "share.json"]
 
 
 def test_a_run_given_twice_is_shown_once(two: Two, tmp_path: Path) -> None:
@@ -205,6 +223,19 @@ def test_the_command_prints_the_page(two: Two, tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "other").exists()
 
 
+def test_a_page_of_another_name_is_not_replaced(two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = {
+        name: CliRunner().invoke(share, [str(two()[0]), "--name", name]) for name in ("日本", "Ελλάδα", "v1.0", "V1-0")
+    }
+    assert [one.output for one in written.values()] == [
+        "shared/日本/index.html\n", "shared/ελλάδα/index.html\n", "shared/v1.0/index.html\n", "shared/v1-0/index.html\n"
+    ]  # fmt: skip
+    ended = CliRunner().invoke(share, [str(two()[0]), "--name", "V1 0"])
+    assert ended.exit_code == 1
+    assert 'shared/v1-0 holds the page "V1-0"; give another folder with -o' in ended.output
+
+
 def test_differences_keep_the_order_of_the_config_and_tell_the_runs_apart() -> None:
     first = flattened({"data": {"path": "a"}, "model": {"hidden": [1], "kind": "dnn"}, "train": {"epochs": 1}})
     second = flattened(
@@ -219,3 +250,18 @@ def test_differences_keep_the_order_of_the_config_and_tell_the_runs_apart() -> N
     ]
     assert telling(found, 0) == "hidden [1], epochs 1, …"
     assert telling(found, 1) == "hidden [2], depth 3, …"
+
+
+def test_what_is_told_of_a_run_is_what_the_others_have_not() -> None:
+    grid = [(1, "none", 4), (2, "none", 4), (2, "memory", 4), (2, "memory", 5)]
+    settings = [
+        flattened({"train": {"epochs": epochs, "input": {"cache": cache, "threads": threads}}})
+        for epochs, cache, threads in grid
+    ]
+    found = [telling(differing(settings), number) for number in range(4)]
+    assert found == [
+        "epochs 1, cache none, …",
+        "cache none, epochs 2, …",
+        "cache memory, threads 4, …",
+        "threads 5, epochs 2, …",
+    ]
