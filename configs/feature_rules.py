@@ -1,4 +1,4 @@
-"""The rules between features, label and declared types, one short function each (rules.py says how they are called)."""
+"""The rules between features, label and declared types, one short function each (rule.py says how they are called)."""
 
 from __future__ import annotations
 

@@ -1,18 +1,33 @@
-"""The rules between the model and its features, one short function each (rules.py says how they are called)."""
+"""The rules of the model and of it and its features, one short function each (rule.py says how they are called)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from configs.features import Feature, TextFeature
 from configs.image import ImageFeature
+from configs.keras_names import ACTIVATIONS
 from configs.label import LabelConfig
-from configs.models import ImageModel, ModelConfig, OwnModel, TextModel
+from configs.models import DcnModel, DnnModel, ImageModel, ModelConfig, OwnModel, TextModel
+from configs.rule import Finding, Rule
 from configs.suggest import meant
-from configs.tree import Where
 from configs.words import either
 
-Finding = tuple[Where, str]
+
+def activation_is_known(model: ModelConfig) -> Iterator[Finding]:
+    if model.activation not in ACTIVATIONS:
+        name = model.activation
+        yield ("model", "activation"), f'Keras has no activation "{name}"{meant(name, ACTIVATIONS, "it has")}'
+
+
+def deep_part_sees_something(model: ModelConfig, features: dict[str, Feature]) -> Iterator[Finding]:
+    """A `dnn` or `dcn` has only the deep part; without a feature there it has no input."""
+    if isinstance(model, DnnModel | DcnModel) and not any(
+        getattr(feature, "deep", True) for feature in features.values()
+    ):
+        what = f"`kind: {model.kind}` sees no feature: all have `deep: false`; set `deep: true` in some, or"
+        what += " `kind: wide_and_deep`"
+        yield ("model", "kind"), what
 
 
 def images_are_seen(model: ModelConfig, features: dict[str, Feature]) -> Iterator[Finding]:
@@ -46,4 +61,4 @@ def texts_are_read(model: ModelConfig, features: dict[str, Feature], label: Labe
         yield ("model", "text"), f'the label follows "{label.text}" (label.text); read that, or remove the line'
 
 
-RULES: tuple[Callable[..., Iterator[Finding]], ...] = (images_are_seen, texts_are_read)
+RULES: tuple[Rule, ...] = (activation_is_known, deep_part_sees_something, images_are_seen, texts_are_read)

@@ -1,14 +1,9 @@
-"""The rules across sections, one short function each.
-
-A rule takes the sections it speaks of, by the names of their parameters, so that it applies even where another section
-is broken. It yields what it finds wrong: the way to the setting, and what to say of it.
-"""
+"""All rules across sections, one short function each (rule.py says what a rule is); those of data and evaluation."""
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from configs import (
     device_rules,
@@ -26,26 +21,16 @@ from configs.config import PipelineSection
 from configs.data import DataConfig
 from configs.deploy import DeployConfig
 from configs.evaluate import METRICS, EvaluateConfig
-from configs.features import Feature
-from configs.keras_names import ACTIVATIONS
 from configs.label import LabelConfig
-from configs.models import DcnModel, DnnModel, ModelConfig
+from configs.rule import Finding, Rule, ask
 from configs.suggest import did_you_mean, meant
 from configs.tree import Where
 from configs.words import either
 
-Finding = tuple[Where, str]
-Rule = Callable[..., Iterator[Finding]]
-
 
 def check(parts: Mapping[str, object]) -> list[Finding]:
     """What all the rules find in the sections given; a rule that needs a section not given is left out."""
-    findings: list[Finding] = []
-    for rule in RULES:
-        needs = inspect.signature(rule).parameters
-        if needs.keys() <= parts.keys():
-            findings += rule(**{name: parts[name] for name in needs})
-    return findings
+    return ask(RULES, parts)
 
 
 def folders_are_no_uris(pipeline: PipelineSection, deploy: DeployConfig) -> Iterator[Finding]:
@@ -140,22 +125,6 @@ def thresholds_can_be_met(evaluate: EvaluateConfig) -> Iterator[Finding]:
             yield (*where, "max"), f"found {threshold.max:g}, but {name} is never below 0, so no model could pass"
 
 
-def activation_is_known(model: ModelConfig) -> Iterator[Finding]:
-    if model.activation not in ACTIVATIONS:
-        name = model.activation
-        yield ("model", "activation"), f'Keras has no activation "{name}"{meant(name, ACTIVATIONS, "it has")}'
-
-
-def deep_part_sees_something(model: ModelConfig, features: dict[str, Feature]) -> Iterator[Finding]:
-    """A `dnn` or `dcn` has only the deep part; without a feature there it has no input."""
-    if isinstance(model, DnnModel | DcnModel) and not any(
-        getattr(feature, "deep", True) for feature in features.values()
-    ):
-        what = f"`kind: {model.kind}` sees no feature: all have `deep: false`; set `deep: true` in some, or"
-        what += " `kind: wide_and_deep`"
-        yield ("model", "kind"), what
-
-
 RULES: tuple[Rule, ...] = (
     folders_are_no_uris,
     splits_to_train_and_stop_by,
@@ -166,8 +135,6 @@ RULES: tuple[Rule, ...] = (
     metrics_fit_the_label,
     thresholds_are_of_metrics,
     thresholds_can_be_met,
-    activation_is_known,
-    deep_part_sees_something,
     *feature_rules.RULES,
     *model_rules.RULES,
     *span_rules.RULES,

@@ -8,14 +8,14 @@ from typing import Any
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
+from configs import device_rules, model_rules, service_rules, train_rules
 from configs.label import LabelConfig
 from configs.models import ModelConfig
+from configs.rule import Finding, ask
 from configs.suggest import did_you_mean, listed, meant
 from configs.train import TrainConfig
 from configs.tree import Where
 from configs.tune import HIGHER_IS_BETTER, Parameter, TuneConfig, with_values
-
-Finding = tuple[Where, str]
 
 KEPT_OUT = {
     "model.kind": "the kind of model decides what other settings there are",
@@ -32,6 +32,8 @@ ONE_MACHINE = (
     "multi_worker trains once, and `tune` trains many times; search on one machine (`mirrored`, `one_gpu`, `cpu`), then"
     " put the best values into the config, remove `tune`, and train on all"
 )
+OF_A_TRIAL = (*model_rules.RULES, *train_rules.RULES, *service_rules.RULES, *device_rules.RULES)
+"""The rules that a value of `model` or `train` may break: all that ask for nothing else (a test holds it to that)."""
 FEWEST = 3
 """Epochs with which Hyperband has a first round of a third of them."""
 
@@ -161,13 +163,11 @@ def bounds(parameter: Parameter, whole: bool) -> list[JsonValue]:
 
 
 def _objections(name: str, value: JsonValue, sections: Mapping[str, BaseModel], label: LabelConfig) -> list[str]:
-    from configs import rules
-
     invalid = _invalid(name, value, sections)
     if invalid:
         return invalid
-    before = rules.check({**sections, "label": label})
-    after = rules.check({**_changed(name, value, sections), "label": label})
+    before = ask(OF_A_TRIAL, {**sections, "label": label})
+    after = ask(OF_A_TRIAL, {**_changed(name, value, sections), "label": label})
     return [what for where, what in after if (where, what) not in before]
 
 

@@ -119,16 +119,6 @@ BROKEN = {
             "model could pass",
         ),
     ],
-    "activation_is_known": [
-        ("model: {activation: reul}", '1: model.activation: Keras has no activation "reul"; did you mean "relu"?')
-    ],
-    "deep_part_sees_something": [
-        (
-            "model: {kind: dnn}\n" + features(area="hashed, hash_buckets: 9, deep: false"),
-            "1: model.kind: `kind: dnn` sees no feature: all have `deep: false`; set `deep: true` in some, or "
-            "`kind: wide_and_deep`",
-        )
-    ],
     "names_are_tensor_names": [
         (
             'features:\n  "Trip Miles": {column: numeric}',
@@ -268,6 +258,16 @@ BROKEN = {
             "2: features.tags.multivalued: a field of a CSV file holds one text, which is cut into values only at a "
             '`separator`; use a vocabulary or hashed feature with `separator: "|"`, or remove the line',
         ),
+    ],
+    "activation_is_known": [
+        ("model: {activation: reul}", '1: model.activation: Keras has no activation "reul"; did you mean "relu"?')
+    ],
+    "deep_part_sees_something": [
+        (
+            "model: {kind: dnn}\n" + features(area="hashed, hash_buckets: 9, deep: false"),
+            "1: model.kind: `kind: dnn` sees no feature: all have `deep: false`; set `deep: true` in some, or "
+            "`kind: wide_and_deep`",
+        )
     ],
     "images_are_seen": [
         (

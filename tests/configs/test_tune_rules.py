@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
 
+from configs import rules
 from configs.errors import ConfigError
 from configs.loader import load
+from configs.tune_rules import OF_A_TRIAL
 
 REST = """
 pipeline: {name: taxi}
@@ -73,3 +76,11 @@ def test_sound_parameters_pass(tmp_path: Path) -> None:
     tune = load(str(file)).tune
     assert tune is not None
     assert len(tune.parameters) == 6
+
+
+def test_every_rule_of_model_and_train_is_asked_of_the_values_of_a_trial():
+    asked = {"model", "train", "label"}
+
+    assert [rule for rule in rules.RULES if inspect.signature(rule).parameters.keys() <= asked] == [
+        rule for rule in OF_A_TRIAL if inspect.signature(rule).parameters.keys() <= asked
+    ]
