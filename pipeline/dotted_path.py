@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeGuard
 
 from configs.suggest import did_you_mean, listed, meant
 
@@ -80,7 +81,7 @@ def _why_not_in(spec: ModuleSpec, name: str, path: str) -> str | None:
     if file.suffix != ".py" or not file.is_file():
         return None
     try:
-        names = list(_defined(ast.parse(file.read_bytes()).body))
+        names = list(dict.fromkeys(_defined(ast.parse(file.read_bytes()).body)))
     except SyntaxError as error:
         return f'"{path}": {file}:{error.lineno} is not Python: {error.msg}'
     if name in names or "*" in names or "__getattr__" in names:
@@ -96,8 +97,12 @@ def _defined(body: list[ast.stmt]) -> Iterator[str]:
         elif isinstance(statement, ast.Import | ast.ImportFrom):
             yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
         else:
-            yield from (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+            yield from (node.id for node in ast.walk(statement) if _binds(node))
             for block in ("body", "orelse", "finalbody"):
                 yield from _defined(getattr(statement, block, []))
             for handler in getattr(statement, "handlers", []):
                 yield from _defined(handler.body)
+
+
+def _binds(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)

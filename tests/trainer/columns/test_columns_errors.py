@@ -111,6 +111,11 @@ def test_error_inside_the_users_module_names_module_and_cause(tmp_path: Path, mo
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(TrainingError, match=r"model\.kind: cannot import 'imports_nothing'.*no_package_of_that_name"):
         resolve("imports_nothing.build", "model.kind")
+    (tmp_path / "names_nothing.py").write_text("import json\n\njson.no_such_thing\n")
+    with pytest.raises(
+        TrainingError, match=r"model\.kind: importing 'names_nothing'.*AttributeError: .*names_nothing\.py:3\)"
+    ):
+        resolve("names_nothing.build", "model.kind")
 
 
 @pytest.mark.parametrize(
