@@ -36,7 +36,7 @@ def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
 
     with open_display() as display:
         shown = show(session, found, display)
-    sys.exit(last_words(shown))
+    sys.exit(last_words(shown, "being cancelled" if found.state == "CANCELING" else None))
 
 
 def watch_to_the_end(session: Session, run: Any) -> int:
@@ -59,13 +59,13 @@ def _early(shown: RunRecord) -> str:
     return f", early: the log of {'Drift' if 'Drift' in ran else 'Spans'} says why"
 
 
-def last_words(shown: RunRecord) -> int:
-    """How the run stands, in a word; 1 where it failed or was cancelled."""
+def last_words(shown: RunRecord, word: str | None = None) -> int:
+    """How the run stands, in a word; 1 where it failed or was cancelled. word: a better one than its status."""
     from pipeline.local.record import Status
 
     failed = [node.id for node in shown.nodes if node.status is Status.FAILED]
     what = f": {', '.join(failed)}" if failed else _early(shown)
-    click.echo(f"run       {shown.run_id}  {shown.status}{what}")
+    click.echo(f"run       {shown.run_id}  {word or shown.status}{what}")
     if shown.error:
         click.echo(shown.error, err=True)
     return int(shown.status in (Status.FAILED, Status.INTERRUPTED))
