@@ -101,9 +101,12 @@ def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Finding]:
             f" {json.dumps(other)}",
         )
         return
+    listing = f"; the columns are: {listed(columns, 30)}"
     for where, name, also in absent:
         nor = " nor a feature" if also else ""
-        near = did_you_mean(name, [*columns, *also]) or f"; the columns are: {listed(columns, 30)}"
+        near = did_you_mean(name, [*columns, *also])
+        if not near:
+            near, listing = listing, ""  # once is enough
         yield where, f'"{name}" is no column of the data{nor}{near}'
 
 

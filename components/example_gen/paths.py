@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from configs.errors import DataError
+from configs.suggest import did_you_mean, listed
 
 PACKAGE = "pkg://"
 AT_ONCE = 16
@@ -99,4 +100,6 @@ def _nearest_folder(local: str) -> str:
     folder = Path(local).parent
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
-    return f"The nearest folder that exists is {folder}"
+    wanted, there = Path(local).relative_to(folder).parts[0], sorted(path.name for path in folder.iterdir())
+    near = did_you_mean(wanted, there) or (f"; it holds: {listed(there, 8)}" if there else ", which is empty")
+    return f"The nearest folder that exists is {folder}{near}"

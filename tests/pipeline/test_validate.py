@@ -166,6 +166,21 @@ def test_a_single_column_with_a_plain_name_is_told_by_the_names_that_it_lacks(he
     assert told(CONFIG) == ['c.yaml:4: label.key: "tip" is no column of the data; the columns are: fare']
 
 
+def test_the_columns_are_listed_once_however_many_names_are_wrong() -> None:
+    first, second = told(CONFIG.replace("fare: {", "qqq: {column: numeric}\n  zzz: {"))
+    assert first == 'c.yaml:6: features.qqq: "qqq" is no column of the data; the columns are: fare, Pick Up, hour, tip'
+    assert second == 'c.yaml:7: features.zzz: "zzz" is no column of the data'
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [("trip.csv", '{here}; did you mean "trips.csv"?'), ("zz/*.csv", "{here}; it holds: c.yaml, trips.csv")],
+)
+def test_a_path_without_files_is_told_with_what_is_there(here: Path, path: str, hint: str) -> None:
+    (problem,) = told(CONFIG.replace("path: trips.csv", f"path: '{path}'"))
+    assert problem.endswith(f"no file matches '{path}'\n  The nearest folder that exists is {hint}".format(here=here))
+
+
 def test_all_problems_are_told_at_once_in_file_order() -> None:
     text = CONFIG.replace("key: tip", "key: tap").replace("fare:", "fair:") + "evaluate: {slices: [houre]}\n"
     assert [problem.partition(": ")[0] for problem in told(text)] == ["c.yaml:4", "c.yaml:6", "c.yaml:7"]
