@@ -113,11 +113,23 @@ def test_every_setting_of_a_component_reaches_the_workflow(server: Server, tmp_p
         "resourceMemoryLimit": "16Gi",
         "accelerator": {"count": "2", "resourceCount": "2", "type": "nvidia.com/gpu", "resourceType": "nvidia.com/gpu"},
     }
+    confined = [
+        template["container"]["securityContext"] for template in done.workflow["spec"]["templates"] if runs(template)
+    ]
+    assert confined
+    for one in confined:  # that and the user of the settings is all that the level `restricted` asks of a container
+        assert (one["allowPrivilegeEscalation"], one["capabilities"]) == (False, {"drop": ["ALL"]})
+        assert one["seccompProfile"] == {"type": "RuntimeDefault"}
     given = arguments_of(done.workflow, "trainer")
     assert given["retry-max-count"] == "2"
     assert given["retry-backoff-duration"] == "10"
     assert given["retry-backoff-factor"] == "1.5"
     assert given["retry-backoff-max-duration"] == "300"
+
+
+def runs(template: Any) -> bool:
+    """Whether it is that of a component's own container."""
+    return "podSpecPatch" in template and "container" in template
 
 
 def tasks_of(workflow: Any) -> set[str]:
