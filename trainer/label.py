@@ -9,6 +9,7 @@ import tensorflow as tf
 from configs.errors import TrainingError
 from configs.label import LabelConfig
 from trainer.columns import Batch, Column, Raw, TextColumn, VocabularySize
+from trainer.columns.batch import said_by_type
 
 NO_CLASS = -1
 """Stands for a label that is missing or none of the classes; the gate stops such data before training."""
@@ -23,7 +24,7 @@ def transform_label(label: LabelConfig, batch: Batch) -> tf.Tensor:
         if raw.is_text:
             raise TrainingError(
                 f"label: data column {label.key!r} holds text, and a regression needs numbers. Set `kind: multiclass`"
-                " with its `classes`, or correct the type of the data column"
+                f" with its `classes`. {said_by_type(label.key, 'float')}"
             )
         return tf.cast(raw.numbers, tf.float32)
     ids = _word_ids(label, raw, batch) if label.kind == "next_word" else _class_ids(label, raw)

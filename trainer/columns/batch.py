@@ -92,7 +92,7 @@ class Raw:
         if self.is_text:
             raise TrainingError(
                 f"data column {self.name!r} holds text, and a numeric or bucketized feature needs numbers. Make the"
-                " feature `column: vocabulary` or `column: hashed`, or correct the type of the data column"
+                f" feature `column: vocabulary` or `column: hashed`. {said_by_type(self.name, 'float')}"
             )
         if not self.is_integer:
             return tf.cast(self.values, tf.float64)
@@ -207,6 +207,11 @@ def as_ragged(tensor: RawTensor | tf.RaggedTensor) -> tf.RaggedTensor:
     if isinstance(tensor, tf.SparseTensor):
         return tf.RaggedTensor.from_sparse(tensor)
     return tf.RaggedTensor.from_tensor(tensor if tensor.shape.rank == 2 else tensor[:, tf.newaxis])
+
+
+def said_by_type(column: str, kind: str) -> str:
+    """How to find what in a column is not of the type that it should have."""
+    return f"If it should be {kind}, set `data.types.{column}: {kind}`: the run then names the first value that is not"
 
 
 def pieces(tensor: RawTensor, separator: str | None) -> RawTensor | tf.RaggedTensor:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from configs.errors import TrainingError
 from configs.features import IdentityFeature
 from trainer.columns.base import CategoryColumn
-from trainer.columns.batch import Batch, Categories, Raw
+from trainer.columns.batch import Batch, Categories, Raw, said_by_type
 from trainer.columns.lookup import VocabularySize
 
 
@@ -33,6 +33,6 @@ class IdentityColumn(CategoryColumn[IdentityFeature]):
             found, way = ("text", "vocabulary` or `hashed") if raw.is_text else ("fractional numbers", "bucketized")
             raise TrainingError(
                 f"features.{self.name}: data column {self.key!r} holds {found}, and `column: identity` needs integers."
-                f" Make it `column: {way}`, or correct the type of the data column"
+                f" Make it `column: {way}`. {said_by_type(self.key, 'int')}"
             )
         return tf.logical_and(raw.values >= 0, raw.values < self.feature.num_buckets)

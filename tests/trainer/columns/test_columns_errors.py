@@ -38,10 +38,13 @@ def transform(name: str, **features: dict[str, Any]) -> np.ndarray:
     ("feature", "parts"),
     [
         ({"column": "numeric", "key": "text", "normalize": "none", "missing": 0.0}, ["'text'", "holds text", "hashed"]),
-        ({"column": "numeric", "key": "text"}, ["'text'", "holds text", "vocabulary"]),
+        ({"column": "numeric", "key": "text"}, ["'text'", "holds text", "data.types.text: float"]),
         ({"column": "bucketized", "key": "text", "boundaries": [1.0]}, ["'text'", "holds text"]),
         ({"column": "bucketized", "key": "text", "buckets": 3}, ["'text'", "holds text"]),
-        ({"column": "identity", "key": "text", "num_buckets": 3}, ["features.f", "'text'", "holds text", "vocabulary"]),
+        (
+            {"column": "identity", "key": "text", "num_buckets": 3},
+            ["features.f", "'text'", "vocabulary", "data.types.text: int"],
+        ),
         ({"column": "identity", "key": "fraction", "num_buckets": 3}, ["features.f", "fractional", "bucketized"]),
         ({"column": "vocabulary", "key": "fraction", "values": ["1"]}, ["'fraction'", "fractional", "bucketized"]),
         ({"column": "hashed", "key": "fraction", "hash_buckets": 9}, ["'fraction'", "fractional", "bucketized"]),
