@@ -25,6 +25,12 @@ MOST_SECONDS = 120.0
 MOST_BYTES = 1 << 30
 """A state that is larger is not kept in memory for this."""
 
+MEND = "Mend these values in the data, or make them missing"
+TAME = (
+    "Lower `train.learning_rate` or set `train.clip`, or look in the statistics for a numeric feature with infinite"
+    " values, which have to be mended or made missing, or extreme ones (`normalize: z_score` or `log` tames them)"
+)
+
 Batch = tuple[dict[str, Any], Any]
 
 
@@ -36,6 +42,7 @@ class Found:
     """Batches that were trained on before the bad one, since the state that was put back."""
     words: str
     """What is wrong with it."""
+    way_out: str
 
 
 def replay(
@@ -52,7 +59,7 @@ def replay(
         if spoilt or not math.isfinite(loss):
             for variable, value in zip(model.variables, before, strict=True):
                 variable.assign(value)
-            return Found(number, look_at(model, features, label))
+            return Found(number, *look_at(model, features, label))
         if clock() - began > MOST_SECONDS:
             return None
     return None
@@ -62,24 +69,23 @@ def first_bad(model: keras.Model, batches: Iterable[Batch]) -> Found | None:
     """The first batch on which the model as it is has a loss that is no number."""
     for number, (features, label) in enumerate(batches):
         if not math.isfinite(_loss(model, features, label)):
-            return Found(number, look_at(model, features, label))
+            return Found(number, *look_at(model, features, label))
     return None
 
 
-def look_at(model: keras.Model, features: dict[str, Any], label: Any) -> str:
-    """What in this batch makes the loss, or the gradients, be no numbers; one or two sentences."""
-    if infinite := [words for name, value in features.items() if (words := _infinite(f"feature {name!r}", value))]:
-        return "; ".join(infinite)
-    if words := _infinite("the label", label):
-        return words
+def look_at(model: keras.Model, features: dict[str, Any], label: Any) -> tuple[str, str]:
+    """What in this batch makes the loss, or the gradients, be no numbers, and the way out."""
+    named = {**{f"feature {name!r}": value for name, value in features.items()}, "the label": label}
+    if infinite := [words for name, value in named.items() if (words := _infinite(name, value))]:
+        return "; ".join(infinite), MEND
     if _bad(model, features, label):
         for name in _suspects(features):
             if not _bad(model, {**features, name: _blank(features[name])}, label):
                 told = f"feature {name!r} makes it so: {_range(features[name])}; without it the loss is a number"
-                return f"{told}{_layer(model, features)}"
+                return f"{told}{_layer(model, features)}", TAME
     weights = [float(np.abs(value).max()) for value in copies(model.trainable_variables) if value.size]
     grown = f"the largest weight was {max(weights, default=0):.2g}"
-    return f"no single feature of that batch makes it so{_layer(model, features)}; {grown}"
+    return f"no single feature of that batch makes it so{_layer(model, features)}; {grown}", TAME
 
 
 def _suspects(features: dict[str, Any]) -> list[str]:

@@ -58,7 +58,8 @@ FILES = {"input": {"shuffle": 0}, "early_stopping": None, "steps_per_execution":
 def test_infinite_feature_is_named_with_the_step_that_meets_it(prepared: Prepare, tmp_path: Path) -> None:
     told = fails(prepared("regression"), tmp_path, "train", put("amount", float("inf"), at=64 * 9 + 5), **FILES)
     assert "the loss became nan in steps 9 to 16 of epoch 1. Step 10 of that epoch is the first bad one: " in told
-    assert "feature 'amount' holds inf in 1 of 64 values of that batch" in told
+    assert "feature 'amount' holds inf in 1 of 64 values of that batch. Mend these values" in told
+    assert "learning_rate" not in told
 
 
 def test_feature_of_huge_numbers_is_found_by_blanking_it(prepared: Prepare, tmp_path: Path) -> None:

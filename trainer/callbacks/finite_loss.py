@@ -14,7 +14,7 @@ from configs.errors import TrainingError
 from trainer.callbacks.checkpoint import Checkpoint
 from trainer.checkpointing.checkpoints import Saved
 from trainer.checkpointing.state import Tree, captured, restored
-from trainer.diagnosis import MOST_BYTES, first_bad, replay
+from trainer.diagnosis import MOST_BYTES, TAME, first_bad, replay
 
 Batches = Callable[[int], Iterable[Any]]
 """From a number of batches to those that follow."""
@@ -35,46 +35,42 @@ class Lost:
     evaluating: bool
 
     def why(self, model: keras.Model, train: Batches, evaluation: Iterable[Any]) -> str:
-        """The step or batch, and the feature, as sentences; nothing where they cannot be found. Spoils the model, which
-        is compiled and built on a single device.
+        """The step or batch, the feature, and the way out; the last alone where the others cannot be found. Spoils the
+        model, which is compiled and built on a single device.
         """
         try:
             return self._evaluated(model, evaluation) if self.evaluating else self._trained(model, train)
         except (tf.errors.OpError, ValueError, TypeError, AttributeError) as error:
             print(f"that did not work: {error}", flush=True)
-            return ""
+            return TAME
 
     def _trained(self, model: keras.Model, train: Batches) -> str:
         told = f"making the steps since batch {self.batches:,} again to find out why"
         print(f"the loss became {self.loss}: {told}", flush=True)
         found = replay(model, self.tree, train(self.batches))
         if found is None:
-            return ""
+            return TAME
         step = self.batches + found.batches + 1 - self.epoch
-        return f"Step {step:,} of that epoch is the first bad one: {found.words}. "
+        return f"Step {step:,} of that epoch is the first bad one: {found.words}. {found.way_out}"
 
     def _evaluated(self, model: keras.Model, evaluation: Iterable[Any]) -> str:
         restored(model, self.tree)
         found = first_bad(model, evaluation)
-        return f"In its batch {found.batches + 1}, {found.words}. " if found else ""
+        return f"In its batch {found.batches + 1}, {found.words}. {found.way_out}" if found else TAME
 
 
 class LostError(TrainingError):
     """The loss is not a number. `lost` is how to find out why, where that is left to do on a single device."""
 
-    def __init__(self, loss: float, when: str, found: str, kept: str, lost: Lost | None = None) -> None:
+    def __init__(self, loss: float, when: str, kept: str, lost: Lost | None = None, why: str = TAME) -> None:
         self.kept, self.lost = kept, lost
-        super().__init__(
-            f"the loss became {loss} {when}. {found}Lower `train.learning_rate` or set `train.clip`, or look in the"
-            " statistics for a numeric feature with infinite values, which have to be mended or made missing, or"
-            f" extreme ones (`normalize: z_score` or `log` tames them){kept}"
-        )
+        super().__init__(f"the loss became {loss} {when}. {why}{kept}")
 
     def with_why(self, model: keras.Model, train: Batches, evaluation: Iterable[Any]) -> LostError:
         """The same with the step and the feature."""
         if self.lost is None:
             return self
-        return LostError(self.lost.loss, self.lost.when, self.lost.why(model, train, evaluation), self.kept)
+        return LostError(self.lost.loss, self.lost.when, self.kept, why=self.lost.why(model, train, evaluation))
 
 
 class FiniteLoss(keras.callbacks.Callback):
@@ -142,8 +138,8 @@ class FiniteLoss(keras.callbacks.Callback):
         last = self._keeping.last if self._keeping else None
         kept = f". The last good checkpoint is {last}" if last else ""
         if self._batches is None:
-            return LostError(loss, when, "", kept)
-        error = LostError(loss, when, "", kept, lost)
+            return LostError(loss, when, kept)
+        error = LostError(loss, when, kept, lost)
         return error if self._elsewhere else error.with_why(self.model, self._batches, self._evaluation)
 
 
