@@ -9,5 +9,6 @@ class DeployConfig(Section):
     """Where a blessed model goes."""
 
     push: Name | None = "serving/{name}"
-    """Directory that a model server watches: each push makes a new version in it, a number that rises. `{name}` stands
-    for the pipeline's name. null: never push."""
+    """Directory that a model server watches: each push makes a new version in it, a number that rises. A model that is
+    the newest version already, byte for byte, is not pushed again. `{name}` stands for the pipeline's name. null: never
+    push."""
