@@ -4,9 +4,10 @@
     found.freed                        # bytes on the disk
     remove(folders, found)
 
-Needed is all that the kept runs name, whichever run made it, so that they can be looked at and what they did is reused;
-the newest blessed models, and what they were compared with; the statistics that drift is measured from; and what is
-kept of the spans that those runs learned from. The caller holds the lock, so that no run goes on.
+Kept are the newest runs, and the one whose model was blessed last. Needed is all that those name, whichever run made
+it, so that they can be looked at and what they did is reused; the newest blessed models, and what they were compared
+with; the statistics that drift is measured from; and what is kept of the spans that those runs learned from. The caller
+holds the lock, so that no run goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 
 from components.example_gen.span_store import kept_with
-from components.registry import Registry
+from components.registry import Entry, Registry
 from components.trigger.trained import Trained
 from configs.errors import RunError
 from pipeline.folders import Folders
@@ -81,24 +82,28 @@ class Plan:
 
 def plan(folders: Folders, keep: int, older_than: float) -> Plan:
     """What goes: all but the newest `keep` runs that made a model and whatever is newer than the oldest of them, runs
-    that began at `older_than` (Unix seconds) or later, and what those need. RunError if that cannot be told.
+    that began at `older_than` (Unix seconds) or later, the run of the newest blessed model, and what those need.
+    RunError if that cannot be told.
     """
+    blessed = Registry.read(folders.registry).models
     runs = sorted(_runs(folders), key=lambda run: (run.started, run.folder.name))
     made = [run.started for run in runs if run.made_a_model]
     since = min(older_than, made[-keep]) if len(made) > keep else 0.0
-    kept = [run for run in runs if run.started >= since]
+    served = {_place(entry.uri)[-1] for entry in blessed[-1:]}
+    kept = [run for run in runs if run.started >= since or run.folder.name in served]
     if since and (unread := [run.folder for run in kept if run.record is None]):
         raise RunError(
             f"{unread[0]}: what this run needs cannot be told, as its run.json is damaged or of another version.\n"
             "  Remove that folder; what other runs need stays all the same."
         )
     names = {run.folder.name for run in kept}
-    needed = {_place(uri) for uri in (*_needed_by_name(folders, keep), *(uri for run in kept for uri in run.uris()))}
+    named = [*_named(blessed[-keep:], Trained.read(folders.trained)), *(uri for run in kept for uri in run.uris())]
+    needed = {_place(uri) for uri in named}
     artifacts = sorted(path for path in folders.artifacts.glob("*/*/*/") if path.name not in names)
     keys = {kept_key for run in kept for key in run.spans() for kept_key in kept_with(folders.spans, key)}
     return Plan(
         kept,
-        [run.folder for run in runs if run.started < since],
+        [run.folder for run in runs if run not in kept],
         [path for path in artifacts if _place(str(path)) not in needed] if since else [],
         _unused(folders.spans, since, keys),
         _unused(folders.checkpoints, since),
@@ -131,13 +136,12 @@ def _runs(folders: Folders) -> Iterator[Run]:
             yield Run(folder, record, record.started)
 
 
-def _needed_by_name(folders: Folders, keep: int) -> Iterator[str]:
-    """The newest blessed models and their baselines; the statistics of what the last models learned from."""
-    for entry in Registry.read(folders.registry).models[-keep:]:
+def _named(blessed: Iterable[Entry], trained: Trained) -> Iterator[str]:
+    """Blessed models and their baselines; the statistics of what the last models learned from."""
+    for entry in blessed:
         yield entry.uri
         if entry.compared_with is not None:
             yield entry.compared_with
-    trained = Trained.read(folders.trained)
     yield from (data.statistics for data in (trained.judged, trained.blessed) if data is not None)
 
 

@@ -131,6 +131,19 @@ def test_the_newest_blessed_models_and_their_baselines_stay(home: Home) -> None:
     newest = Entry(uri=str(models[2]), blessed_at="", compared_with=str(models[1]))
     Registry(models=(*entries, newest)).write(home.folders.registry)
     assert home.plan(keep=1).artifacts == [models[0], models[3]]
+    assert home.plan(keep=2).artifacts == [models[0]]
+
+
+def test_the_run_of_the_newest_blessed_model_stays_whole(home: Home) -> None:
+    models = [home.artifact("Trainer", f"r{number}") for number in range(1, 5)]
+    metrics = [home.artifact("Evaluator", f"r{number}") for number in range(1, 5)]
+    for number, made in enumerate(zip(models, metrics, strict=True), 1):
+        home.run(number, made)
+    blessed = [Entry(uri=str(model), blessed_at="") for model in models[:2]]
+    Registry(models=tuple(blessed)).write(home.folders.registry)
+    found = home.plan(keep=1)
+    assert names(found.runs) == ["r1", "r3"]
+    assert found.artifacts == [metrics[0], metrics[2], models[0], models[2]]
 
 
 def test_the_statistics_that_drift_is_measured_from_stay(home: Home) -> None:
