@@ -92,6 +92,7 @@ def test_kill_in_the_middle_of_an_epoch_loses_no_example_and_repeats_none(
     if victims == ["dispatcher"]:  # its journal alone makes up for it
         assert service.tally.words() == ""
     else:  # batches of the files that were read again had come before, and were dropped
+        assert 0 < service.tally.read_again < FILES
         assert service.tally.repeats <= BATCHES_EACH * service.tally.read_again
     running.wait_until_ready(PATIENCE)
 
@@ -146,6 +147,32 @@ def test_command_leaves_no_process_behind_however_it_ends(tmp_path: Path, number
     said = popen.communicate(timeout=PATIENCE)[0]
     assert ("ended" in said) == (number == signal.SIGTERM)
     assert wait_until(lambda: processes_in(tmp_path) == [])
+
+
+def test_process_that_dies_soon_after_each_start_is_given_up_and_one_that_has_lived_is_not(tmp_path: Path) -> None:
+    now = [0.0]
+    with LocalService(0, 1, tmp_path, clock=lambda: now[0]) as service:
+
+        def dies(after: float) -> None:
+            pid = service.pids["worker-1"]
+            now[0] += after
+            os.kill(pid, signal.SIGKILL)
+            assert wait_until(lambda: service.mend(lambda _: None) or service.pids["worker-1"] != pid)
+
+        for seconds in [1.0] * 5 + [3600.0] * 7 + [1.0] * 4:
+            dies(seconds)
+        with pytest.raises(RunError, match=r"the worker-1 died 6 times, each soon .*worker-1\.log"):
+            dies(1.0)
+
+
+def test_folder_of_another_service_is_refused(tmp_path: Path) -> None:
+    second = LocalService(0, 1, tmp_path)
+    with LocalService(0, 1, tmp_path) as first:
+        (tmp_path / "journal").mkdir(exist_ok=True)
+        with pytest.raises(RunError, match=r"another tf\.data service runs .*--work-dir"):
+            second.__enter__()
+        assert (tmp_path / "journal").is_dir()
+        assert first.pids.keys() == {"dispatcher", "worker-1"}
 
 
 def test_taken_port_is_told(tmp_path: Path) -> None:

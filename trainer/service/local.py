@@ -7,12 +7,14 @@ with LocalService(port=5050, workers=2, work_dir=folder) as service:
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,8 +27,9 @@ from trainer.service.roles import JOURNAL, free_port
 PROJECT = Path(__file__).resolve().parents[2]
 GRACE = 5.0
 """Seconds that a process has to end by itself."""
-TOO_SOON = 5
-"""Times that a process may die within its first seconds before the service gives up."""
+SOON, TOO_SOON = 60.0, 5
+"""Times in a row that a process may die within so many seconds of its start before the service gives up."""
+LOCK = "lock"
 
 
 @dataclass
@@ -36,13 +39,24 @@ class _Process:
     name: str
     arguments: list[str]
     popen: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
     deaths: int = 0
+    """In a row, each soon after the start."""
 
 
 class LocalService:
-    """Starts the processes; leaving the context ends them all."""
+    """Starts the processes; leaving the context ends them all. One at a time has a `work_dir`."""
 
-    def __init__(self, port: int, workers: int, work_dir: Path, host: str = "localhost") -> None:
+    def __init__(
+        self,
+        port: int,
+        workers: int,
+        work_dir: Path,
+        host: str = "localhost",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._open = ExitStack()
         self.port = port or free_port()
         self.work_dir = work_dir
         self._pipe = os.pipe()
@@ -64,6 +78,7 @@ class LocalService:
 
     def __enter__(self) -> Self:
         self.work_dir.mkdir(parents=True, exist_ok=True)
+        self._lock()
         shutil.rmtree(self.work_dir / JOURNAL, ignore_errors=True)  # it tells of workers that are no more
         for process in self._processes:
             self._start(process)
@@ -84,6 +99,7 @@ class LocalService:
                 popen.wait()
         for descriptor in self._pipe:
             os.close(descriptor)
+        self._open.close()
 
     def wait_until_ready(self, timeout: float) -> None:
         """Raises RunError where a process does not start, with the end of its log."""
@@ -108,13 +124,26 @@ class LocalService:
             code = process.popen.poll() if process.popen else None
             if code is None:
                 continue
-            process.deaths += 1
+            process.deaths = process.deaths + 1 if self._clock() - process.started < SOON else 1
             if process.deaths > TOO_SOON:
-                raise RunError(f"the {process.name} died {process.deaths} times; see {self._log(process)}")
+                times = f"{process.deaths} times, each soon after its start"
+                raise RunError(f"the {process.name} died {times}; see {self._log(process)}")
             tell(f"the {process.name} ended with {code}; started again")
             self._start(process)
 
+    def _lock(self) -> None:
+        """The journal and the logs are those of one service, which holds this until it ends, however it ends."""
+        file = self._open.enter_context((self.work_dir / LOCK).open("a"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(
+                f"another tf.data service runs with its journal in {self.work_dir}; give this one a folder of its own"
+                " with --work-dir"
+            ) from None
+
     def _start(self, process: _Process) -> None:
+        process.started = self._clock()
         # -P: a folder `pipeline` of the user's in the current one is not meant
         command = [sys.executable, "-P", "-m", "pipeline", "tfdata-service", *process.arguments]
         paths = os.pathsep.join([str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])])
