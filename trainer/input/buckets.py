@@ -15,6 +15,8 @@ POOL = 64
 other ones each epoch."""
 PARTS = 4
 """Such pools in a split, at least: sorted as a whole, it would give nearly the same batches in each epoch."""
+ROUNDS = 8
+"""Buckets where all of a batch have to be of one, and nothing says which."""
 PADDING = 0.25
 """The share of a batch that may be padding before `auto` sorts by length."""
 LONG = 8
@@ -32,6 +34,13 @@ class Buckets:
         if not self.boundaries:
             return lengths
         return tf.searchsorted(tf.constant(sorted(self.boundaries), tf.int64), lengths, "left", out_type=tf.int64)
+
+    def few(self, lengths: np.ndarray) -> Buckets:
+        """A few of which each has about as many examples, where each length is a bucket."""
+        if self.boundaries:
+            return self
+        shares = np.linspace(0, 1, ROUNDS + 1)[1:-1]
+        return Buckets(tuple(sorted({int(length) for length in np.quantile(lengths, shares, method="higher")})))
 
     def order(self, lengths: tf.Tensor, batch_size: int, seed: tf.Tensor) -> tf.Tensor:
         """int64: places of the examples, given in a random order, so that those of a batch are of one bucket or of

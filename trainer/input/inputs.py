@@ -15,7 +15,7 @@ from trainer import columns
 from trainer.columns.stored import loader
 from trainer.input.buckets import choose_buckets
 from trainer.input.errors import told_by_file
-from trainer.input.memory import Room, Sample, choose_cache
+from trainer.input.memory import Room, Sample, Where, choose_cache
 from trainer.input.packing import Packing
 from trainer.input.pipeline import InputPipeline, Split
 from trainer.input.reading import Reading
@@ -38,6 +38,10 @@ class Inputs(NamedTuple):
     words: str
     own_batches: bool = False
     """Whether each worker of a cluster makes batches of its own of the train split, which together are one."""
+    cache: Where = "none"
+    """Where the parsed examples are kept."""
+    bytes_each: int = 0
+    """Of a parsed example in memory, about."""
 
 
 def open_inputs(  # noqa: PLR0913
@@ -62,7 +66,9 @@ def open_inputs(  # noqa: PLR0913
         sample = Sample.of(train_files, packing)
     sources = Sources.of(train, Path(transform_output.transform_savedmodel_dir).parent, worker)
     cache = sources.cache(choose_cache(train.input.cache, train_files + eval_files, Room.here(sample.bytes_each)))
-    buckets, why = choose_buckets(train.input.length_buckets, sample.lengths, train.batch_size)
+    lengths = sample.lengths if train.input.shuffle else None  # in the order of the files, lengths are as they come
+    buckets, why = choose_buckets(train.input.length_buckets, lengths, train.batch_size)
+    sources = sources.bucketed(buckets, lengths)
     training = InputPipeline(
         spec,
         sections.label.key,
@@ -83,7 +89,7 @@ def open_inputs(  # noqa: PLR0913
     opened = training.open("train", sources.files(train_files), sources.start(start))
     evaluated = evaluation.open("eval", eval_files)
     told = cache.why + why + sources.told() + _small(opened, sources.batch_size)
-    return Inputs(opened, evaluated, told, sources.own_batches)
+    return Inputs(opened, evaluated, told, sources.own_batches, cache.where, sample.bytes_each)
 
 
 def _files(patterns: Sequence[str], split: str) -> list[str]:

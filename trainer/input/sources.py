@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from configs.errors import TrainingError
 from configs.service import service
 from configs.train import TrainConfig
+from trainer.input.buckets import Buckets
 from trainer.input.memory import Cache
 from trainer.input.packing import Packing
 from trainer.input.snapshot import Snapshots
@@ -35,6 +37,8 @@ class Sources:
     words: str = ""
     """Of the service; empty without one."""
     worker: Worker = ALONE
+    buckets: Buckets | None = None
+    """Of lengths, where the service's workers make the batches."""
 
     @classmethod
     def of(cls, train: TrainConfig, transform_graph: Path, worker: Worker = ALONE) -> Sources:
@@ -49,6 +53,12 @@ class Sources:
             return found
         told = f"; each of {worker.of} workers makes {worker.part(train.batch_size):,} examples of a batch"
         return replace(found, words=words + told)
+
+    def bucketed(self, buckets: Buckets | None, lengths: np.ndarray | None) -> Sources:
+        """The same, where the service's workers make the batches by length. lengths: of some examples."""
+        if not self._coordinated or buckets is None or lengths is None:
+            return self
+        return replace(self, buckets=buckets.few(lengths))
 
     @property
     def own_batches(self) -> bool:
@@ -95,7 +105,8 @@ class Sources:
         if split != "train" or served.settings.sharding != "off":
             return one_pass
         if served.settings.coordinated:
-            batches = endless_batches(files, packing, self.train.input.shuffle, self.batch_size)
+            shuffle = self.train.input.shuffle
+            batches = endless_batches(files, packing, shuffle, self.batch_size, self.buckets, self.worker.of)
             return lambda _: served.endless(batches)
         read = endless(files, packing)  # made here, as the lambda is called while a graph is
         return lambda seed: one_pass(None) if seed is None else served.endless(read)
@@ -103,8 +114,11 @@ class Sources:
     @property
     def shuffle(self) -> int:
         """Examples in the trainer's shuffle: none where the workers shuffle."""
-        coordinated = self.service is not None and self.service.settings.coordinated
-        return 0 if coordinated else self.train.input.shuffle
+        return 0 if self._coordinated else self.train.input.shuffle
+
+    @property
+    def _coordinated(self) -> bool:
+        return self.service is not None and self.service.settings.coordinated
 
     def cache(self, chosen: Cache) -> Cache:
         """Without a cache where there is no end; without one on disk where there is a snapshot, which is one."""

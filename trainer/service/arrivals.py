@@ -6,9 +6,10 @@ is left behind where nothing has come for too long.
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -23,15 +24,20 @@ class StalledError(Exception):
     """Nothing came for too long, or the service failed."""
 
 
-def arrivals(dataset: tf.data.Dataset, timeout: float) -> Iterator[Any]:
-    """The elements, in eager tensors. Raises StalledError when none has come for `timeout` seconds, or on an error."""
+def arrivals(
+    dataset: tf.data.Dataset, timeout: float, wait_on: Callable[[int], bool] = lambda _: False
+) -> Iterator[Any]:
+    """The elements, in eager tensors. Raises StalledError when none has come for `timeout` seconds, or on an error.
+
+    wait_on: from how many times in a row nothing has come for so long, to whether to wait once more.
+    """
     arrived: queue.Queue[Any] = queue.Queue(AHEAD)
     stop = cancellation.CancellationManager()
     given_up = threading.Event()
     thread = threading.Thread(target=_take, args=(dataset, arrived, stop, given_up), daemon=True)
     thread.start()
     try:
-        while (element := _next(arrived, timeout)) is not _END:
+        while (element := _next(arrived, timeout, wait_on)) is not _END:
             if isinstance(element, Exception):
                 raise StalledError(f"{type(element).__name__}: {str(element).splitlines()[0]}") from element
             yield element
@@ -40,11 +46,14 @@ def arrivals(dataset: tf.data.Dataset, timeout: float) -> Iterator[Any]:
         stop.start_cancel()
 
 
-def _next(arrived: queue.Queue[Any], timeout: float) -> Any:
-    try:
-        return arrived.get(timeout=timeout)
-    except queue.Empty:
-        raise StalledError(f"no batch for {timeout:g} s") from None
+def _next(arrived: queue.Queue[Any], timeout: float, wait_on: Callable[[int], bool]) -> Any:
+    for times in itertools.count(1):
+        try:
+            return arrived.get(timeout=timeout)
+        except queue.Empty:
+            if not wait_on(times):
+                raise StalledError(f"no batch for {times * timeout:g} s") from None
+    return None
 
 
 def _take(

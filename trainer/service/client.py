@@ -29,6 +29,8 @@ from trainer.service.tags import Seen, tagged
 
 PASSES = 3
 """Times that the service is asked for what is missing, before the trainer reads it itself."""
+PATIENCE = 20
+"""Times its `timeout` that a trainer waits for its turn of coordinated reads, while the service answers."""
 REQUESTS = 16
 """Batches that are asked of the workers at the same time."""
 _PROBE = 5.0
@@ -105,17 +107,21 @@ class Service:
         """What the workers make of the dataset, each for itself, without an end; from then on on this machine."""
 
         def generate() -> Iterator[Packed]:
+            failed = 0
             while True:
                 here = not alive_workers(self.address, _PROBE)
                 until = time.monotonic() + self.settings.timeout
                 if here:
                     self.tally.read_here += 1
                     print(f"input: {self.settings.address} does not answer: the trainer reads itself", flush=True)
-                elements = (
-                    iter(dataset) if here else arrivals(dataset.apply(self._every_worker()), self.settings.timeout)
-                )
+                    elements: Iterator[Any] = iter(dataset)
+                else:
+                    served = dataset.apply(self._every_worker())
+                    elements = arrivals(served, self.settings.timeout, self._patience(failed))
+                failed += 1
                 try:
                     for packed in elements:
+                        failed = 0
                         yield tuple(packed)
                         if here and time.monotonic() > until:
                             break
@@ -155,6 +161,22 @@ class Service:
             elements = arrivals(dataset.apply(self._distributed()), self.settings.timeout)
         for place, number, *packed in elements:
             yield int(place), int(number), tuple(packed)
+
+    def _patience(self, failed: int) -> Callable[[int], bool]:
+        """Whether to wait on, after so many times in vain: no longer where every trainer reads for itself.
+
+        A turn of coordinated reads comes when all trainers have asked for it, and one may be at something else. If one
+        leaves them, all have to: they meet again because who left first waits twice as long, before it leaves again.
+        failed: reads in a row that gave nothing.
+        """
+        most = PATIENCE << failed if self.settings.coordinated else 1
+
+        def wait_on(times: int) -> bool:
+            if times == 1 and most > 1:
+                print(f"input: {self.settings.address}: waiting for the other trainers, or for the service", flush=True)
+            return times < most and bool(alive_workers(self.address, _PROBE))
+
+        return wait_on
 
     def _every_worker(self) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
         """Each worker gives the whole dataset; coordinated, they take turns, and each gives one batch to each of the

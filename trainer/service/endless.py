@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from trainer.input.buckets import Buckets
 from trainer.input.packing import Packing, plain
 from trainer.input.shuffle import by_seed, exact, mixed
+from trainer.service.rounds import in_rounds
 from trainer.service.tags import OPEN_FILES, READ_BATCH, READ_BUFFER
 
 NEAR = 16
@@ -33,9 +35,16 @@ def endless(files: Sequence[str], packing: Packing) -> tf.data.Dataset:
     return passes.map(plain(packing.parse), num_parallel_calls=tf.data.AUTOTUNE)
 
 
-def endless_batches(files: Sequence[str], packing: Packing, buffer: int, batch_size: int) -> tf.data.Dataset:
-    """The same as finished batches, shuffled through a pool of `buffer` examples."""
+def endless_batches(  # noqa: PLR0913, PLR0917
+    files: Sequence[str], packing: Packing, buffer: int, batch_size: int, buckets: Buckets | None, trainers: int
+) -> tf.data.Dataset:
+    """The same as finished batches, shuffled through a pool of `buffer` examples.
+
+    buckets: of which each round of one batch for each of so many trainers has one.
+    """
     batches = endless(files, packing)
     if buffer:  # the seed is the same in all workers, and what it mixes is not
         batches = mixed(batches, packing, buffer, tf.zeros([2], tf.int64), piece=batch_size)
+    if buckets and packing.varying:
+        batches = in_rounds(batches, packing, buckets, batch_size, trainers)
     return exact(batches, packing, batch_size)

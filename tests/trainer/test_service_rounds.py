@@ -1,0 +1,117 @@
+"""Coordinated reads by length: every trainer's batch of a round is of the same bucket, and no example is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numbered_shards import SPEC, example, pipeline, write_shards
+
+from configs.train import TrainConfig
+from trainer.input.buckets import Buckets, choose_buckets
+from trainer.input.packing import Packing
+from trainer.input.sources import Sources
+from trainer.input.worker import Worker
+from trainer.service.arrivals import StalledError, arrivals
+from trainer.service.local import LocalService
+from trainer.service.rounds import in_rounds
+
+BATCH, TRAINERS = 20, 2
+ROUND = BATCH * TRAINERS
+TOTAL = 900
+PASSES = 4
+
+
+def lengths(features: dict[str, tf.RaggedTensor]) -> list[int]:
+    return features["words"].row_lengths().numpy().tolist()
+
+
+@pytest.mark.parametrize("boundaries", [(1,), ()], ids=["two buckets", "one for each length"])
+def test_rounds_are_of_one_bucket_and_pass_on_every_example_once(boundaries: tuple[int, ...]) -> None:
+    packing, buckets = Packing(SPEC), Buckets(boundaries)
+    numbers = np.random.default_rng(0).permutation(TOTAL)
+    chunks = [packing.parse(tf.constant([example(n) for n in part])) for part in np.array_split(numbers, 17)]
+    signature = tuple(tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in packing.none())
+    stream = tf.data.Dataset.from_generator(lambda: iter(chunks), output_signature=signature)
+    seen: list[int] = []
+    longest = []
+    for packed in in_rounds(stream, packing, buckets, BATCH, TRAINERS):
+        columns = packing.unpack(packed)
+        seen += columns["id"].numpy().tolist()
+        for keys in np.reshape(buckets.keys(tf.constant(lengths(columns), tf.int64)), [-1, ROUND]):
+            assert len(set(keys.tolist())) == 1
+        longest += np.reshape(lengths(columns), [-1, TRAINERS, BATCH]).max(axis=2).tolist()
+    assert len(seen) == len(set(seen))
+    assert len(seen) >= TOTAL - 3 * ROUND  # what does not fill a round waits, and here nothing more comes
+    assert {len(set(padded)) for padded in longest} == {1}
+    assert len({tuple(padded) for padded in longest}) == (2 if boundaries else 3)
+
+
+@pytest.mark.slow
+def test_two_trainers_get_equal_lengths_in_each_round_and_every_example(tmp_path: Path, running: LocalService) -> None:
+    files = write_shards(tmp_path, [TOTAL // 6] * 6)
+    steps = PASSES * 2 * TOTAL // ROUND  # two workers read everything
+    settings = {"address": running.address, "sharding": "off", "coordinated": True}
+    given = {"shuffle": 300, "length_buckets": (1,), "service": settings}
+    train = TrainConfig.model_validate({"batch_size": ROUND, "steps_per_epoch": steps, "input": given})
+    some = np.array([0, 1, 2, 2, 1, 0])
+    got: dict[int, list[tuple[list[int], list[int]]]] = {0: [], 1: []}
+
+    def read(number: int) -> None:
+        buckets, _ = choose_buckets(train.input.length_buckets, some, train.batch_size)
+        sources = Sources.of(train, Path(), Worker(number, TRAINERS, str(tmp_path))).bucketed(buckets, some)
+        split = pipeline(
+            source=sources.stream, shuffle=sources.shuffle, batch_size=sources.batch_size, steps_per_epoch=steps
+        ).open("train", files)
+        for features, _ in split.dataset.take(steps):
+            got[number].append((lengths(features), features["id"].numpy().tolist()))
+
+    with ThreadPoolExecutor(TRAINERS) as trainers:
+        list(trainers.map(read, got))
+    assert [len(batches) for batches in got.values()] == [steps, steps]
+    padded = [tuple(max(lengths) for lengths, _ in batches) for batches in zip(*got.values(), strict=True)]
+    assert set(padded) == {(1, 1), (2, 2)}
+    assert {len(lengths) for batches in got.values() for lengths, _ in batches} == {BATCH}
+    times = Counter(number for batches in got.values() for _, ids in batches for number in ids)
+    assert len(times) == TOTAL
+    assert max(times.values()) <= 2 * PASSES + 4
+
+
+def test_a_few_buckets_stand_for_each_length_where_none_are_given() -> None:
+    many = np.random.default_rng(0).integers(1, 100, 5000)
+    few = Buckets().few(many)
+    keys = few.keys(tf.constant(many)).numpy()
+    assert np.bincount(keys).min() > 0.8 * len(many) / 8
+    assert Buckets((3,)).few(many) == Buckets((3,))
+    assert Buckets().few(np.array([5, 5, 5])).boundaries == (5,)
+
+
+def test_reader_waits_on_for_what_is_late_and_gives_up_where_it_is_told_to() -> None:
+    late = threading.Event()
+    asked: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        yield 1
+        late.wait()
+        yield 2
+
+    def wait_on(times: int) -> bool:
+        asked.append(times)
+        if times == 3:
+            late.set()
+        return times < 50
+
+    dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))
+    assert [int(number) for number in arrivals(dataset, 0.2, wait_on)] == [1, 2]
+    assert 3 in asked
+    late.clear()
+    reading = arrivals(dataset, 0.2)
+    with pytest.raises(StalledError, match=r"no batch for 0\.2 s"):
+        list(reading)
+    late.set()
