@@ -56,7 +56,11 @@ def _check(config: PipelineConfig) -> None:
     settings = config.kubeflow
     if settings.image is None:
         raise ConfigError(
-            Problem("kubeflow.image", "name the image that the components run in, such as registry.example/headrace:1")
+            Problem(
+                "kubeflow.image",
+                "name the image that the components run in, such as registry.example/headrace:1"
+                " (`headrace image` builds it), here or by `--set kubeflow.image=NAME`",
+            )
         )
     push = config.push_directory
     mounts = [volume.path for volume in settings.settings("Pusher").volumes]

@@ -44,8 +44,12 @@ def watch_to_the_end(session: Session, run: Any) -> int:
     from pipeline.kubeflow.server.watch import follow
     from pipeline.terminal import open_display
 
-    with open_display() as display:
-        shown = follow(session, run, display)
+    try:
+        with open_display() as display:
+            shown = follow(session, run, display)
+    except KeyboardInterrupt:
+        click.echo(f"The run {run.display_name} goes on; `headrace cancel` ends it.", err=True)
+        raise
     return last_words(shown)
 
 

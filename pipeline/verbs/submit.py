@@ -32,8 +32,12 @@ def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch:
         from pipeline.kubeflow.server.session import Session
         from pipeline.kubeflow.server.submission import submit as send
     session = Session.of(loaded.config)
-    with quiet():
-        version, done = send(session, **chosen)
+    try:
+        with quiet():
+            version, done = send(session, **chosen)
+    except KeyboardInterrupt:
+        click.echo("If the run was made already, the same command finds it, and makes no second one.", err=True)
+        raise
     click.echo(f"version   {version.name}{' (new)' if version.uploaded else ''}")
     _tell(session, done)
     if watch:

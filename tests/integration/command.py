@@ -129,9 +129,14 @@ class _AtOnce(Going):
     _start = Forked
 
 
+def started_at_once(folder: Path, *arguments: str, **environment: str) -> Going:
+    """The command, going on without the seconds that its imports take."""
+    return _AtOnce(folder, *arguments, **environment)
+
+
 def headrace(folder: Path, *arguments: str, **environment: str) -> Finished:
     """Run the command to its end, without the seconds that its imports take."""
-    return _AtOnce(folder, *arguments, **environment).finish()
+    return started_at_once(folder, *arguments, **environment).finish()
 
 
 def processes_in(folder: Path) -> list[int]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import signal
 import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import ROOT, Finished, headrace
+from command import ROOT, Finished, Going, started_at_once
 from kfp_server import Server
 
 CONFIG = "configs/taxi.yaml"
@@ -25,14 +26,17 @@ class Kubeflow:
     def __init__(self, server: Server, experiment: str) -> None:
         self.server, self.experiment = server, experiment
 
-    def __call__(self, verb: str, *arguments: str, code: int = 0, **environment: str) -> Finished:
+    def going(self, verb: str, *arguments: str, **environment: str) -> Going:
         settings = (
             IMAGE,
             f"kubeflow.server.endpoint={self.server.url}",
             f"kubeflow.server.experiment={self.experiment}",
         )
         options = [part for setting in settings for part in ("--set", setting)]
-        done = headrace(ROOT, verb, CONFIG, *arguments, *options, **environment)
+        return started_at_once(ROOT, verb, CONFIG, *arguments, *options, **environment)
+
+    def __call__(self, verb: str, *arguments: str, code: int = 0, **environment: str) -> Finished:
+        done = self.going(verb, *arguments, **environment).finish()
         assert done.code == code, done.out + done.err
         return done
 
@@ -212,6 +216,17 @@ def test_a_cancelled_run_is_ended_once(kubeflow: Kubeflow) -> None:
     assert kubeflow("status", name).lines[-1].endswith("being cancelled")
     assert "is being cancelled" in kubeflow("cancel", name).out  # of which the server is not asked again
     assert "is still being cancelled" in kubeflow("retry", name, code=1).err
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_watching_and_not_the_run(kubeflow: Kubeflow) -> None:
+    name = name_of(kubeflow("submit"))
+    watching = kubeflow.going("status", "--watch")
+    watching.wait_for(f"run {name}")
+    watching.signal(signal.SIGINT)
+    done = watching.finish()
+    assert (done.code, done.err) == (130, f"The run {name} goes on; `headrace cancel` ends it.\ninterrupted\n")
+    assert [run["state"] for run in kubeflow.runs()] == ["PENDING"]
 
 
 @pytest.mark.slow
