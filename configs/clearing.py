@@ -23,9 +23,9 @@ def cleared(tree: Tree, refused: ValidationError, layers: Sequence[Tree]) -> tup
     layers: that the tree was laid of, the lowest first. The tree itself if there are none.
     """
     mistakes = []
-    for where, holder in _refused(refused, tree):
-        found = descend(tree, where)
-        if not holds(tree, where) or found.value is not None or not found.place.layer or _is_needed(where, holder):
+    for where, location in _refused(refused, tree):
+        found, holder = descend(tree, where), _holder(location, where)
+        if isinstance(where[-1], int) or _is_needed(where, holder):
             continue
         below = [layer for layer in layers if layer.place.layer < found.place.layer]
         if _is_name(holder) and not any(holds(layer, where) for layer in below):
@@ -39,24 +39,30 @@ def cleared(tree: Tree, refused: ValidationError, layers: Sequence[Tree]) -> tup
 
 def without(tree: Tree, where: Where) -> Tree:
     """The tree less the setting at the end of the way."""
-    if not where or not isinstance(tree.value, dict):
-        return tree
     first, *rest = where
-    children = dict(tree.value)
-    if rest:
-        children[str(first)] = without(children[str(first)], tuple(rest))
-    else:
-        del children[str(first)]
-    return Tree(children, tree.key_place, tree.place, tree.text)
+    if isinstance(tree.value, list):
+        items = [without(item, tuple(rest)) if number == first else item for number, item in enumerate(tree.value)]
+        return Tree(items, tree.key_place, tree.place)
+    assert isinstance(tree.value, dict)  # noqa: S101 - the way is there
+    others = {name: child for name, child in tree.value.items() if name != first}
+    children = {**tree.value, str(first): without(tree.value[str(first)], tuple(rest))} if rest else others
+    return Tree(children, tree.key_place, tree.place)
 
 
-def _refused(error: ValidationError, tree: Tree) -> list[tuple[Where, Schema]]:
-    """The ways to what was refused, but for settings that do not exist, each with the schema of what holds it."""
-    found: dict[Where, Schema] = {}
+def _refused(error: ValidationError, tree: Tree) -> list[tuple[Where, tuple[str | int, ...]]]:
+    """The ways to nulls of upper layers that were refused, each with pydantic's location."""
+    found: dict[Where, tuple[str | int, ...]] = {}
     for item in error.errors(include_url=False, include_input=False):
-        if item["type"] not in ("extra_forbidden", "missing"):
-            where = refusal(item, tree).where
-            found.setdefault(where, _holder(item["loc"], where))
+        where = refusal(item, tree).where
+        null = descend(tree, where)
+        if (
+            where
+            and null.value is None
+            and null.place.layer
+            and holds(tree, where)
+            and item["type"] != "extra_forbidden"
+        ):
+            found.setdefault(where, item["loc"])
     return list(found.items())
 
 
@@ -68,7 +74,7 @@ def _holder(location: Sequence[str | int], where: Where) -> Schema:
 
 def _is_needed(where: Where, holder: Schema) -> bool:
     """Whether this is a setting that has no default."""
-    return not where or any(where[-1] in resolved(branch).get("required", ()) for branch in branches(holder))
+    return any(where[-1] in resolved(branch).get("required", ()) for branch in branches(holder))
 
 
 def _is_name(holder: Schema) -> bool:

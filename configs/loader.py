@@ -87,17 +87,18 @@ def _layers(path: Path, profile: str | None, overrides: Sequence[str]) -> tuple[
 def _without_refused_nulls(tree: Tree, layers: Sequence[Tree]) -> tuple[Tree, list[Mistake]]:
     """As long as nulls of upper layers are refused, the tree without them."""
     mistakes: list[Mistake] = []
-    while True:
+    while len(layers) > 1:
         try:
             PipelineConfig.model_validate_json(json.dumps(plain(tree)))
         except ValidationError as error:
             less, more = cleared(tree, error, layers)
             mistakes += more
             if less is tree:
-                return tree, mistakes
+                break
             tree = less
         else:
-            return tree, mistakes
+            break
+    return tree, mistakes
 
 
 def _typed(tree: Tree) -> PipelineConfig | list[Mistake]:

@@ -166,13 +166,15 @@ def test_an_unknown_name_in_set_offers_the_nearest(config: Path) -> None:
         ("evaluate.thresholds.auc=", "null takes this name away, and nothing below has it; there are: nothing"),
         ("train.epoch=", "no such setting; "),
         ("label.kind=null", "found nothing (null); allowed: binary"),
+        ("model.hidden=[3, null]", "found nothing (null)"),
         ("features=", "found nothing (null); allowed: names (at least 1)"),
     ],
 )
 def test_a_null_that_takes_nothing_away_is_told(config: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(config, overrides=[text])
-    assert str(caught.value).startswith(f"--set {text}: {text.partition('=')[0]}: {message}")
+    assert str(caught.value).startswith(f"--set {text}: {text.partition('=')[0]}")
+    assert f": {message}" in str(caught.value)
     assert len(caught.value.problems) == 1
 
 
