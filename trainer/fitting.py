@@ -81,7 +81,7 @@ def fit(  # noqa: PLR0913, PLR0917
             initial_epoch=train.epochs if keeping.was_stopped else keeping.begin.epoch,
             steps_per_epoch=steps_per_epoch,
             callbacks=[
-                *profiling(train, inputs.train, together, directory),
+                *profiling(train, inputs, together, directory),
                 FiniteLoss(together, keeping, again, inputs.eval.peek, elsewhere=choice.distributed),
                 *watching,
                 keeping,

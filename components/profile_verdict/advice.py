@@ -1,22 +1,32 @@
-"""What to change, in terms of the config's own fields, ranked by how much of the time each could save at most."""
+"""What to change, in terms of the config's own fields, ranked by how much of the time each could save.
+
+A change's gain is a bound: the whole part of the time that it is about, or what arithmetic leaves of that (a fourth of
+the calls, twice the speed). How much of it is saved, a run tells.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
 
 from components.profile_verdict.result import Change, Split
 from components.profile_verdict.stages import READING, SHUFFLING, STARTING
-from configs.input import InputConfig
+from configs.service import service
 from configs.train import TrainConfig
-from trainer.input.memory import SHARE, in_words
+from trainer.input.memory import DISK_SHARE, SHARE, in_words
 from trainer.profiling.facts import ProfileFacts
 
 LEAST = 0.02
 """A change that saves a smaller share of the time than this is not worth a line."""
 SHORT = 0.002
 """Seconds: a step shorter than this is mostly the calls around it."""
+LONGER = 10
+"""Times as many steps in an epoch, where beginning one is dear."""
+FEWER = 4
+"""Times as large batches, or as many steps between checkpoints, where each is dear."""
+FASTER = 2
+"""Times as fast as in 32 bits: half of the bytes, and twice the operations a second (NVIDIA's A100 has 312 TFLOPS in
+bfloat16 and 156 in TF32, which TensorFlow takes for float32)."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +36,34 @@ class Situation:
     split: Split
     facts: ProfileFacts
     stages: Mapping[str, float]
-    """Seconds of tf.data's work."""
+    """Seconds of tf.data's work, the most first."""
     train: TrainConfig
     accelerated: bool
     """Whether the steps computed on an accelerator."""
     step_seconds: float
+    copying: float = 0.0
+    """The part of `split.input` in which batches are on their way to the accelerator."""
 
     def stage_share(self, stage: str) -> float:
         """Of all of tf.data's work."""
         return self.stages.get(stage, 0.0) / (sum(self.stages.values()) or 1.0)
 
-    def setting(self, name: str) -> Any:
-        """Of `train.input`."""
-        return getattr(self.train.input, name, None)
+    @property
+    def making(self) -> float:
+        """The part of `split.input` in which batches are not there yet: what tf.data can do about it."""
+        return self.split.input - self.copying
+
+    @property
+    def endless(self) -> bool:
+        """Whether a tf.data service gives examples without an end, which cannot be kept."""
+        settings = service(self.train.input.service)
+        return settings is not None and settings.sharding == "off"
+
+    @property
+    def epoch(self) -> int | None:
+        """Steps in a pass over the train split."""
+        examples = self.facts.examples
+        return None if examples is None else -(-examples // self.train.batch_size)
 
 
 def advise(situation: Situation) -> list[Change]:
@@ -49,102 +74,107 @@ def advise(situation: Situation) -> list[Change]:
 
 def cause(situation: Situation) -> str:
     """Why the steps wait for input, as far as the profile and the config tell: one sentence, the most telling first."""
-    facts, reasons = situation.facts, []
-    if not facts.cached:
-        reasons.append("examples are read and parsed again in every epoch")
-    threads, starved = situation.setting("threads"), None
-    if isinstance(threads, int) and threads < facts.cores:
-        starved = f"`train.input.threads: {threads}` leaves {facts.cores - threads} of {facts.cores} cores to others"
-        reasons.append(starved)
-    if situation.stages:
-        stage, seconds = next(iter(situation.stages.items()))
-        reasons.append(f"most of the input's work is {stage} ({seconds / sum(situation.stages.values()):.0%})")
+    reasons = [*_slow_copies(situation), *(_slow_batches(situation) if situation.making >= LEAST else ())]
     return "; ".join(reasons) or "the input gives batches more slowly than the steps take them"
 
 
+def _slow_copies(now: Situation) -> Iterator[str]:
+    if now.copying >= LEAST:
+        yield f"batches are on their way to the accelerator {now.copying:.0%} of the time"
+
+
+def _slow_batches(now: Situation) -> Iterator[str]:
+    if now.facts.cache == "none":
+        yield "examples are read and parsed again in every epoch"
+    threads, cores = now.train.input.threads, now.facts.cores
+    if threads != "auto" and threads < cores:
+        yield f"`train.input.threads: {threads}` leaves {cores - threads} of {cores} cores to others"
+    for stage in list(now.stages)[:1]:
+        share = now.stage_share(stage)
+        yield f"{'most' if share > 1 / 2 else 'the largest part'} of the input's work is {stage} ({share:.0%})"
+
+
 def keep_parsed(now: Situation) -> Iterator[Change]:
-    """Parse once and not in every epoch."""
-    if now.facts.cached and now.setting("cache") != "disk":
+    """Parse once and not in every epoch. `auto` has looked for room itself."""
+    setting, kept = "train.input.cache", now.facts.cache
+    if kept == "memory" or now.train.input.cache == "auto" or now.endless:
         return
-    size, free = now.facts.parsed_bytes, now.facts.free_bytes
-    said = now.setting("cache")
-    if size is not None and size * SHARE <= free:
-        yield Change(
-            "train.input.cache", "memory", f"parsed data is {in_words(size)} of {in_words(free)} free", _all(now)
-        )
-    elif size is None and said != "auto":
-        yield Change("train.input.cache", "auto", "it keeps the parsed examples in memory if they fit", _all(now))
-    elif "disk" in _allowed("cache") and said != "disk":
-        why = f"parsed data, {in_words(size)}, is too much for " if size else "parsed data may be too much for "
-        why += f"memory ({in_words(free)} free), and reading it from disk is faster than parsing it"
-        yield Change("train.input.cache", "disk", why, 0.8 * now.split.input)
+    size, free, disk = now.facts.parsed_bytes, now.facts.free_bytes, now.facts.free_disk_bytes
+    if size is None:
+        yield Change(setting, "auto", "it keeps the parsed examples where they fit", now.making)
+    elif size * SHARE <= free:
+        yield Change(setting, "memory", f"parsed data is {in_words(size)} of {in_words(free)} free", now.making)
+    elif kept == "none" and now.train.input.snapshot is None and size * DISK_SHARE <= disk:
+        why = f"parsed data, {in_words(size)}, is too much for memory ({in_words(free)} free), and reading it from disk"
+        yield Change(setting, "disk", f"{why} ({in_words(disk)} free) is faster than parsing it", now.making)
 
 
 def work_in_parallel(now: Situation) -> Iterator[Change]:
     """Let tf.data use the cores."""
-    threads, cores = now.setting("threads"), now.facts.cores
-    if isinstance(threads, int) and threads < cores:
+    threads, cores = now.train.input.threads, now.facts.cores
+    if threads != "auto" and threads < cores:
         why = f"{threads} of {cores} cores {'works' if threads == 1 else 'work'} for the input"
-        yield Change("train.input.threads", "auto", why, now.split.input * (1 - threads / cores))
+        yield Change("train.input.threads", "auto", why, now.making * (1 - threads / cores))
 
 
 def fetch_ahead(now: Situation) -> Iterator[Change]:
     """Make the next batches while a step computes: saves at most the computing time, once."""
-    prefetch = now.setting("prefetch")
-    if isinstance(prefetch, int) and prefetch < 2:
+    prefetch = now.train.input.prefetch
+    if prefetch != "auto" and prefetch < 2:
         why = f"with {prefetch} in advance, input and steps take turns"
         yield Change("train.input.prefetch", "auto", why, min(now.split.input, now.split.compute))
 
 
 def let_files_overtake(now: Situation) -> Iterator[Change]:
     """The order of files costs waits for the slowest."""
-    if now.setting("deterministic") is True and not now.facts.cached and now.stage_share(READING) > 0.1:
+    share = now.stage_share(READING)
+    if now.train.input.deterministic and now.facts.cache == "none" and share > 0.1:
         why = "batches need not wait for the slowest file (their order then differs from run to run)"
-        yield Change("train.input.deterministic", "false", why, 0.2 * now.split.input)
+        yield Change("train.input.deterministic", "false", why, share * now.making)
 
 
 def store_once(now: Situation) -> Iterator[Change]:
     """Share the parsed examples between runs."""
-    if now.facts.cached or "snapshot" not in InputConfig.model_fields or now.setting("snapshot"):
-        return
-    why = "reading and parsing are then done once, for later runs on the same data too"
-    yield Change("train.input.snapshot", "a folder", why, 0.7 * now.split.input)
+    if now.facts.cache == "none" and now.train.input.snapshot is None and not now.endless:
+        why = "reading and parsing are then done once, for later runs on the same data too"
+        yield Change("train.input.snapshot", "a folder", why, now.making)
 
 
 def shuffle_less(now: Situation) -> Iterator[Change]:
     """A pool that takes long to fill."""
     share = now.stage_share(SHUFFLING)
-    if not now.facts.cached and now.train.input.shuffle > 1024 and share > 0.2:
+    if now.facts.cache != "memory" and now.train.input.shuffle > 1024 and share > 0.2:
         why = f"shuffling is {share:.0%} of the input's work"
-        yield Change("train.input.shuffle", str(now.train.input.shuffle // 4), why, share * now.split.input)
+        yield Change("train.input.shuffle", str(now.train.input.shuffle // 4), why, share * now.making)
 
 
 def start_seldom(now: Situation) -> Iterator[Change]:
-    """The iterator of each epoch costs tens of milliseconds, which short epochs feel."""
-    share = now.stage_share(STARTING)
-    if share > 0.3 and now.train.steps_per_epoch is None and now.facts.steps:
-        why = f"starting each epoch's iterator is {share:.0%} of the input's work, and epochs are short"
-        longer = 10 * max(now.facts.steps, 1)
-        yield Change("train.steps_per_epoch", f"{longer:,} or so", why, 0.9 * share * now.split.input)
+    """The iterator of each epoch costs tens of milliseconds, which short epochs feel. A profile that holds the begin of
+    an epoch and little more of it has a larger share of that than the epoch.
+    """
+    share, epoch = now.stage_share(STARTING), now.epoch
+    if share > 0.3 and now.train.steps_per_epoch is None and epoch is not None:
+        why = f"starting each epoch's iterator is {share:.0%} of the input's work, and an epoch has {epoch:,} steps"
+        gain = (1 - 1 / LONGER) * share * now.making * min(now.facts.steps / epoch, 1)
+        yield Change("train.steps_per_epoch", f"{LONGER * epoch:,} or so", why, gain)
 
 
 def call_seldom(now: Situation) -> Iterator[Change]:
     """Steps that are called one by one from Python."""
     together = now.facts.steps_per_execution
-    if together < 16 and "steps_per_execution" in TrainConfig.model_fields:
-        why = f"Python calls each {together} steps, and that takes {now.split.host:.0%} of the time"
-        why = why if together > 1 else f"Python calls each step, and that takes {now.split.host:.0%} of the time"
-        yield Change("train.steps_per_execution", "auto", why, 0.8 * now.split.host)
+    if together < 16:
+        called = f"each {together} steps" if together > 1 else "each step"
+        why = f"Python calls {called}, and that takes {now.split.host:.0%} of the time"
+        yield Change("train.steps_per_execution", "auto", why, now.split.host)
 
 
 def larger_batches(now: Situation) -> Iterator[Change]:
     """What a step costs whatever its size."""
-    overhead = now.split.host + (now.split.input if now.facts.cached else 0.0)
-    examples = now.facts.examples
-    batch = 4 * now.train.batch_size
+    overhead = now.split.host + (now.making if now.facts.cache == "memory" else 0.0)
+    examples, batch = now.facts.examples, FEWER * now.train.batch_size
     if now.step_seconds < SHORT and (examples is None or examples >= 4 * batch):
         why = f"a step takes {now.step_seconds * 1e3:.2g} ms, of which {overhead:.0%} is spent around its computing"
-        yield Change("train.batch_size", f"{batch}", why, 0.75 * overhead)
+        yield Change("train.batch_size", f"{batch}", why, (1 - 1 / FEWER) * overhead)
 
 
 def save_seldom(now: Situation) -> Iterator[Change]:
@@ -152,26 +182,19 @@ def save_seldom(now: Situation) -> Iterator[Change]:
     every = now.facts.checkpoint_steps
     if every:
         why = f"{now.split.idle:.0%} of the time lies between steps, with checkpoints every {every:,}"
-        yield Change("train.checkpoint.every_steps", f"{4 * every}", why, 0.5 * now.split.idle)
+        yield Change("train.checkpoint.every_steps", f"{FEWER * every}", why, (1 - 1 / FEWER) * now.split.idle)
 
 
 def compute_faster(now: Situation) -> Iterator[Change]:
     """Where an accelerator is busy."""
     if not now.accelerated:
         return
-    if getattr(now.train, "precision", None) == "float32":
+    if now.train.precision == "float32":
         why = f"the accelerator computes {now.split.compute:.0%} of the time, and does so faster with 16 bits"
-        yield Change("train.precision", "mixed_bfloat16", why, 0.4 * now.split.compute)
-    if getattr(now.train, "jit", None) == "off":
-        yield Change("train.jit", "auto", "XLA joins small operations where that is faster", 0.2 * now.split.compute)
-
-
-def _all(now: Situation) -> float:
-    return 0.95 * now.split.input
-
-
-def _allowed(name: str) -> tuple[Any, ...]:
-    return get_args(InputConfig.model_fields[name].annotation)
+        yield Change("train.precision", "mixed_bfloat16", why, (1 - 1 / FASTER) * now.split.compute)
+    if now.train.jit == "off":
+        why = "XLA joins small operations; `auto` measures whether that is faster"
+        yield Change("train.jit", "auto", why, now.split.compute)
 
 
 RULES: tuple[Callable[[Situation], Iterator[Change]], ...] = (

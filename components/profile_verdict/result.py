@@ -68,6 +68,8 @@ class Verdict(BaseModel):
     """Where the time went."""
     input_bound: float | None = None
     """The share in which a step waited for input and nothing computed: `split.input`."""
+    copying: float | None = None
+    """The part of it in which batches were on their way to an accelerator."""
     xprof_input: float | None = None
     """What xprof says to the same: it also counts waits during which other parts of the step compute."""
     device: str = "CPU"

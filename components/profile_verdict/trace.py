@@ -4,18 +4,25 @@ xprof's own split has no device on a CPU: it calls all of the step's work "host 
 steps to nobody. So the split is made here, of the same events that xprof goes by (moments, over all threads):
 
     time     from the begin of the first step marker to the end of the last
-    compute  an accelerator runs anything; without one, TensorFlow's executor works on the step's graph
-             (`ExecutorState::Process` and operations, on threads that are not tf.data's)
-    input    a step waits in `IteratorGetNext*::DoCompute`, and nothing computes
-    host     a step runs, and it is neither: Keras, Python, calling the graph, copying to the device
+    compute  an accelerator runs anything but copies from or to the host; without one, TensorFlow's executor works on
+             the step's graph (`ExecutorState::Process` and operations, on threads that are not tf.data's)
+    input    nothing computes, and a step waits in `IteratorGetNext*::DoCompute`, or an accelerator gets a copy from the
+             host: `copying` is the part of the latter
+    host     a step runs, and it is neither: Keras, Python, calling the graph, copies from the device
     idle     the rest, between two steps: callbacks, checkpoints
 
-The four are shares of the time and sum up to 1. Input that is fetched while the step computes costs nothing, and counts
-as compute. What tf.data's threads did is summed up by stage (`stages`), without what a stage spent in those under it.
+The four are shares of the time and sum up to 1. Input that is fetched or copied while the step computes costs nothing,
+and counts as compute. So xprof has it: its input is HOST_WAIT_INPUT and HOST_TO_DEVICE, of which a moment counts only
+without any computing (`ComputeGenericInputPipelineAnalysisResult` in its op_stats_to_input_pipeline_analysis.cc, the
+ranks of `EventType` in event_span.h). It differs in copies during which the host prepares the next computation, which
+it counts as the host's, and in copies within or between accelerators, which have a part of their own there.
+
+What tf.data's threads did is summed up by stage (`stages`), without what a stage spent in those under it.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +43,9 @@ HOST = "/host:CPU"
 DEVICES = ("/device:GPU", "/device:TPU", "/device:CUSTOM")
 DERIVED = ("Steps", "XLA Modules", "TensorFlow", "Framework", "Source")
 """Lines of a device that repeat what other lines hold."""
+FROM_HOST = re.compile(r"memcpy_?h(to|2)d|infeed(\.\d+)?$", re.IGNORECASE)
+"""Events of a device that is given something: CUPTI's `MemcpyH2D`, `MEMCPYHtoD` as xprof has it, a TPU's infeed."""
+TO_HOST = re.compile(r"memcpy_?d(to|2)h|outfeed(\.\d+)?$", re.IGNORECASE)
 NESTS = ("While", "If", "Case", "PartitionedCall", "Iterator", "MultiDevice", "OptionalGet", "OptionalHas")
 """Operations that hold others, or wait for input."""
 PICO = 1e-12
@@ -56,6 +66,8 @@ class Trace:
     seconds: float
     """From the first marker to the end of the last."""
     split: Split
+    copying: float
+    """Share of the time: the part of `split.input` in which accelerators get copies from the host."""
     device: str
     """What the steps computed on: `CPU`, or the names of the accelerators."""
     stages: dict[str, float]
@@ -76,31 +88,36 @@ def read_trace(file: Path, building: bool = False) -> Trace | None:
         return None
     if building:
         markers = [max(both(markers, _calls(lines)), key=lambda span: span[1] - span[0], default=markers[0])]
-    devices = {
-        plane.name: union(
-            (event.begin, event.end)
-            for name, events in _lines(plane)
-            if not name.startswith(DERIVED)
-            for event in events
-        )
-        for plane in space.planes
-        if plane.name.startswith(DEVICES)
-    }
-    busy = union(*devices.values()) or both(markers, _host_work(lines))
+    devices = {plane.name: _events(plane) for plane in space.planes if plane.name.startswith(DEVICES)}
+    devices = {name: events for name, events in devices.items() if events}
+    on_devices = [event for events in devices.values() for event in events]
+    copies = union((event.begin, event.end) for event in on_devices if FROM_HOST.match(event.name))
+    computing = union((event.begin, event.end) for event in on_devices if not _is_copy(event.name))
+    busy = computing if devices else both(markers, _host_work(lines))
     time = [(markers[0][0], markers[-1][1])]
     waits = union((event.begin, event.end) for _, events in lines for event in events if _waits(event.name))
     return Trace(
         length(time) * PICO,
-        _split(time, markers, busy, waits),
-        ", ".join(sorted(name for name, spans in devices.items() if spans)) or "CPU",
+        _split(time, markers, busy, union(waits, copies)),
+        length(without(both(time, copies), busy)) / length(time),
+        ", ".join(sorted(devices)) or "CPU",
         _stages(lines, time),
     )
 
 
-def _split(time: Spans, markers: Spans, busy: Spans, waits: Spans) -> Split:
+def _events(plane: Any) -> list[Event]:
+    """What a device did."""
+    return [event for name, events in _lines(plane) if not name.startswith(DERIVED) for event in events]
+
+
+def _is_copy(name: str) -> bool:
+    return bool(FROM_HOST.match(name) or TO_HOST.match(name))
+
+
+def _split(time: Spans, markers: Spans, busy: Spans, wanting: Spans) -> Split:
     whole = length(time)
     compute = both(time, busy)
-    waiting = without(both(time, waits), compute)
+    waiting = without(both(time, wanting), compute)
     host = without(without(markers, compute), waiting)
     input_, host_, compute_ = (length(part) / whole for part in (waiting, host, compute))
     return Split(input_, host_, compute_, idle=max(1 - input_ - host_ - compute_, 0.0))

@@ -33,7 +33,7 @@ def judge(model_run: Path, train: TrainConfig) -> Verdict:
 def _verdict(facts: ProfileFacts, trace: Trace, xprof: Xprof, train: TrainConfig) -> Verdict:
     step_seconds = trace.seconds / facts.steps
     accelerated = trace.device != "CPU"
-    situation = Situation(trace.split, facts, trace.stages, train, accelerated, step_seconds)
+    situation = Situation(trace.split, facts, trace.stages, train, accelerated, step_seconds, trace.copying)
     return Verdict(
         steps=facts.steps,
         executions=len(facts.executions),
@@ -41,6 +41,7 @@ def _verdict(facts: ProfileFacts, trace: Trace, xprof: Xprof, train: TrainConfig
         step_seconds=step_seconds,
         split=trace.split,
         input_bound=trace.split.input,
+        copying=trace.copying,
         xprof_input=xprof.input_share,
         device=trace.device,
         cause=cause(situation) if trace.split.input > SOMEWHAT else "",

@@ -32,8 +32,6 @@ class Xprof:
 
     input_share: float | None
     """Of the average step, the part that xprof counts as waiting for input; None where it found no steps."""
-    conclusion: str
-    """xprof's own words on it."""
     operations: tuple[Operation, ...]
     """The most expensive first."""
     allocators: Mapping[str, int]
@@ -50,14 +48,17 @@ def ask_xprof(session: Path) -> Xprof:
 
     with tempfile.TemporaryDirectory() as folder:
         files = [shutil.copy2(file, folder) for file in sorted(session.glob("*.xplane.pb"))]
-        share, conclusion = _steps(tool("input_pipeline_analyzer"))
-        return Xprof(share, conclusion, _operations(tool("framework_op_stats")), _allocators(tool("memory_profile")))
+        return Xprof(
+            _input_share(tool("input_pipeline_analyzer")),
+            _operations(tool("framework_op_stats")),
+            _allocators(tool("memory_profile")),
+        )
 
 
-def _steps(tables: Sequence[Mapping[str, Any]]) -> tuple[float | None, str]:
+def _input_share(tables: Sequence[Mapping[str, Any]]) -> float | None:
     said: Mapping[str, str] = next((table["p"] for table in tables if "input_conclusion" in table.get("p", {})), {})
     step, waited = float(said.get("steptime_ms_average", 0)), float(said.get("infeed_time_ms_avg", 0))
-    return (waited / step if step else None), said.get("input_conclusion", "")
+    return waited / step if step else None
 
 
 def _operations(tables: Sequence[Mapping[str, Any]]) -> tuple[Operation, ...]:

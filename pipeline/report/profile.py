@@ -10,7 +10,7 @@ from components.profile_verdict.result import Operation, Verdict
 from pipeline.report.run_folder import RunFolder
 
 _PARTS = (
-    ("input", "Input", "a step waits for its batch, and nothing computes"),
+    ("input", "Input", "a step waits for its batch, or for its copy to the accelerator, and nothing computes"),
     ("compute", "Compute", "the steps' own operations"),
     ("host", "Host", "Python, Keras and calling the graph"),
     ("idle", "Between steps", "callbacks, checkpoints"),

@@ -42,9 +42,16 @@ RUN = "20260101-000000"
 class Split(NamedTuple):
     """What `profiling` looks at."""
 
-    dataset: tf.data.Dataset
     steps: int
     size: int
+
+
+class Inputs(NamedTuple):
+    """The same of both splits."""
+
+    train: Split
+    cache: str
+    bytes_each: int
 
 
 def folders(folder: Path) -> Folders:
@@ -63,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train = TrainConfig.model_validate_json('{"epochs": 2, "batch_size": 32, "profile": {"batches": [25, 34]}}')
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(1)])
     model.compile("adam", "mse", steps_per_execution=2, jit_compile=False)
-    callbacks = [*profiling(train, Split(dataset, 20, 640), 2, logs), Scalars(logs)]
+    callbacks = [*profiling(train, Inputs(Split(20, 640), "memory", 36), 2, logs), Scalars(logs)]
     model.fit(dataset, validation_data=dataset, epochs=2, callbacks=callbacks, verbose=0, shuffle=False)
     return folder
 

@@ -35,6 +35,7 @@ EPOCH = 32
         ((5000, 5010), 1, 100, 3, (290, 300)),
         ((5000, 5200), 1, 100, 3, (201, 300)),  # no further back than the last epoch begins
         ((50, 60), 7, 7, 3, (15, 21)),
+        ((5, 10), 64, 19, 3, (20, 25)),  # an execution has no more steps than its epoch
     ],
 )
 def test_the_steps_asked_for_become_steps_that_there_are(
@@ -43,6 +44,27 @@ def test_the_steps_asked_for_become_steps_that_there_are(
     found = window(asked, together, epoch, epochs)
     assert (found.first, found.last) == chosen
     assert bool(found.note) == (chosen != asked or together == epoch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("asked", "profiled"),
+    [
+        ([5, 10], (EPOCH + 1, "the first execution was left out: in it Keras builds the graph")),
+        (
+            [5000, 5010],
+            (2 * EPOCH + 1, "training has only 96 steps, so late ones were profiled and not 5,000 to 5,010"),
+        ),
+    ],
+)
+def test_small_data_without_a_cache_is_profiled_once_the_first_epoch_has_shown_its_length(
+    prepared: Callable[[str], Any], tmp_path: Path, asked: list[int], profiled: tuple[int, str]
+) -> None:
+    """An execution may have 64 steps, and the whole epoch has 32, which nobody knows before its end."""
+    run = trained(prepared, tmp_path, epochs=3, input={"cache": "none"}, profile={"batches": asked})
+    facts = ProfileFacts.read(run)
+    assert [(one.step, one.steps) for one in facts.executions] == [(profiled[0], EPOCH)]
+    assert facts.note == profiled[1]
 
 
 def trained(prepared: Callable[[str], Any], folder: Path, **train: Any) -> Path:
@@ -57,10 +79,10 @@ def test_whole_executions_are_profiled_where_tensorboard_looks(prepared: Callabl
     facts = ProfileFacts.read(run)
     assert [(one.step, one.steps) for one in facts.executions] == [(49, 8), (57, 8)]
     assert facts.note == ""
-    assert facts.cached
+    assert facts.cache == "memory"
     assert facts.examples == 2000
-    assert facts.parsed_bytes is not None
-    assert 16_000 < facts.parsed_bytes < 200_000
+    spec = prepared("binary").output.transformed_feature_spec()
+    assert facts.parsed_bytes == 2000 * sum(column.dtype.size for column in spec.values())
     (profile,) = (run / SESSIONS).glob("*/*.xplane.pb")
     assert profile.stat().st_size > 10_000
 
@@ -81,7 +103,7 @@ def test_short_last_executions_are_counted_right_without_a_cache(
     )
     facts = ProfileFacts.read(run)
     assert [(one.step, one.steps) for one in facts.executions] == [(EPOCH + 25, 8)]
-    assert not facts.cached
+    assert facts.cache == "none"
     assert facts.examples == 2000
 
 
@@ -100,8 +122,8 @@ def test_a_training_over_several_devices_is_profiled_too(
 
 @pytest.mark.slow
 def test_a_training_that_ends_before_says_so(prepared: Callable[[str], Any], tmp_path: Path) -> None:
-    run = trained(prepared, tmp_path, epochs=2, input={"cache": "none"}, profile={"batches": [5000, 5010]})
-    assert ProfileFacts.read(run).note == f"training ended after {2 * EPOCH} steps, before step 5,000"
+    run = trained(prepared, tmp_path, epochs=1, input={"cache": "none"}, profile={"batches": [5000, 5010]})
+    assert ProfileFacts.read(run).note == f"training ended after {EPOCH} steps, before step 5,000"
     assert not (run / SESSIONS).exists()
 
 

@@ -37,9 +37,10 @@ def window(asked: tuple[int, int], together: int, epoch: int | None, epochs: int
     Keras traces the graph in the first execution, which takes seconds, so that one is left out where another follows.
     Where training is known to end before the range begins, steps of its last epoch are taken.
 
-    together: steps in one execution; epoch: in an epoch, as far as it is known.
+    together: steps in the first execution; epoch: in an epoch, as far as it is known.
     """
     first, last = asked
+    together = together if epoch is None else min(together, epoch)
     length, total = last - first, None if epoch is None else epoch * epochs
     if epoch is not None and total is not None and first > total:
         note = f"training has only {total:,} steps, so late ones were profiled and not {first:,} to {last:,}"
@@ -53,6 +54,23 @@ def window(asked: tuple[int, int], together: int, epoch: int | None, epochs: int
     return Window(first, last)
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Steps to profile, as the config has them, and what is known of the training before it begins."""
+
+    steps: tuple[int, int]
+    """First and last, counted from 1."""
+    together: int
+    """Steps in one execution, at most."""
+    epoch: int | None
+    """Steps in an epoch, where that is known."""
+    epochs: int
+
+    def window(self, first: int | None = None, epoch: int | None = None) -> Window:
+        """Which to profile, with what training shows: the steps of its first execution, and of its first epoch."""
+        return window(self.steps, first or self.together, epoch or self.epoch, self.epochs)
+
+
 class Profile(keras.callbacks.Callback):
     """Profiles the executions that hold any of the asked steps, and hands the facts over when training ends.
 
@@ -60,22 +78,16 @@ class Profile(keras.callbacks.Callback):
     callbacks, so that a marker holds the execution and little else. done: gets the facts and the number of epochs.
     """
 
-    def __init__(
-        self,
-        asked: tuple[int, int],
-        window: Window,
-        directory: Path,
-        together: int,
-        done: Callable[[ProfileFacts, int], None],
-    ) -> None:
+    def __init__(self, asked: Asked, directory: Path, done: Callable[[ProfileFacts, int], None]) -> None:
         super().__init__()
-        self._asked, self._window, self._together = asked, window, together
+        self._asked, self._window, self._together = asked, asked.window(), asked.together
         self._directory, self._done = directory, done
         self._executions: list[Execution] = []
         self._marker: Any = None
         self._active = self._over = False
         self._before = 0  # steps in earlier epochs
         self._reached = 0  # steps in this epoch
+        self._first = 0  # steps in the first execution
         self._epochs = 0
         self._offset: int | None = None  # of the epoch's first step, where training goes on inside an epoch
         self._begun = self._ended = 0.0
@@ -109,6 +121,9 @@ class Profile(keras.callbacks.Callback):
         self._ended = time.perf_counter()
         seconds = self._ended - self._begun
         begun, self._reached = self._reached, self._steps(batch)
+        if not self._first:
+            self._first = self._reached
+            self._window = self._window if self._active else self._asked.window(self._first)
         if not self._active:
             return
         self._executions.append(Execution(step=self._before + begun + 1, steps=self._reached - begun, seconds=seconds))
@@ -121,9 +136,11 @@ class Profile(keras.callbacks.Callback):
         self._stop()
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
-        """Count the epoch's steps."""
+        """Count the epoch's steps. Where nobody knew before how many it has, that may show that training ends early."""
         self._stop()
         self._before, self._reached = self._before + self._reached, 0
+        if not self._epochs and not self._offset and self._asked.epochs > 1:
+            self._window = self._asked.window(self._first, self._before)
         self._offset, self._epochs = None, self._epochs + 1
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
@@ -134,7 +151,7 @@ class Profile(keras.callbacks.Callback):
             note = f"training ended after {self._before:,} steps, before step {self._window.first:,}"
         self._done(
             ProfileFacts(
-                asked=self._asked,
+                asked=self._asked.steps,
                 executions=tuple(self._executions),
                 steps_per_execution=self._together,
                 note=note,
@@ -157,9 +174,11 @@ class Profile(keras.callbacks.Callback):
         return made if self._reached < made <= batch + 1 else batch + 1
 
     def _made(self) -> int:
-        """Batches that the optimizer has seen; with a scaled loss it is inside another."""
-        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
-        return int(tf.convert_to_tensor(optimizer._iterations.value))
+        """Batches that the optimizer has seen: `iterations` counts those of which it has made a step. With a scaled
+        loss it is inside another, and its count the last of that name.
+        """
+        count = [variable for variable in self.model.optimizer.variables if variable.name == "iteration"][-1]
+        return int(tf.convert_to_tensor(count.value))
 
     def _close(self) -> None:
         if self._marker is not None:

@@ -9,7 +9,6 @@ One setting after another, each beside the best of those before; what is not cle
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import tensorflow as tf
 
 from configs.input import InputConfig
 from trainer.input.pipeline import Split
+from trainer.input.reading import CORES
 
 CLEARLY = 0.9
 """A setting is changed if the training's reading then takes at most this share of the time."""
@@ -90,12 +90,11 @@ def find(  # noqa: PLR0913, PLR0917
 
 def _choices(config: InputConfig) -> Iterator[tuple[str, Any]]:
     """The cache first, since it decides what else matters."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     options: dict[str, tuple[Any, ...]] = {
         "cache": ("memory", "disk", "none"),
         "read_batch": (256, 4096, 16384),
         "open_files": (1, 4, 64),
-        "threads": ("auto", 1, *sorted({cores, 2 * cores} - {1})),
+        "threads": ("auto", 1, *sorted({CORES, 2 * CORES} - {1})),
         "prefetch": ("auto", 1, 8),
         "deterministic": (False,),
     }

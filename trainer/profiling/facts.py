@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from trainer.input.memory import Where
+
 FILE = "profile.json"
 LOGS = "train"
 """The folder of TensorBoard logs that the profile lies in: a TensorBoard run of that name shows it."""
@@ -39,14 +41,16 @@ class ProfileFacts(BaseModel):
     steps_per_execution: int = 1
     note: str = ""
     """Why other steps were profiled than those asked for, or none."""
-    cached: bool = False
-    """Whether the parsed examples of the train split were in memory."""
+    cache: Where = "none"
+    """Where the parsed examples were kept."""
     examples: int | None = None
     """In the train split."""
     parsed_bytes: int | None = None
-    """Of the train split's parsed examples; None where they vary in length, or nobody counted them."""
+    """Of the train split's parsed examples, from the first few thousand; None where nobody counted them."""
     free_bytes: int = 0
     """Memory that was still free."""
+    free_disk_bytes: int = 0
+    """Where temporary files go."""
     peak_bytes: int = 0
     """The most that the training process held at a time, from its start to the end of the profile (VmHWM of Linux)."""
     cores: int = 1
