@@ -48,6 +48,13 @@ class _TooMuchError(Exception):
         self.place, self.what = place, what
 
 
+def _glued(key: ScalarNode, value: Node) -> str | None:
+    """`kind: sgd` for `{kind:sgd}`, which to YAML is a name without a value; None for any other pair."""
+    name, colon, rest = str(key.value).partition(":")
+    alone = isinstance(value, ScalarNode) and value.style is None and value.value == ""
+    return f"{name}: {rest}" if key.style is None and colon and rest and alone else None
+
+
 class _Composer(Reader, Scanner, Parser, Composer, scalars.Resolver):
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
@@ -104,6 +111,8 @@ class _Builder:
                 merged = {**self.merge(value, above), **merged}
             elif not isinstance(key, ScalarNode):
                 self.mistake(key, above, "the name of a setting is a text, not a list or a mapping")
+            elif (glued := _glued(key, value)) is not None:
+                self.mistake(key, above, f"write a space after the colon: {{{glued}}}")
             else:
                 self.add(own, key, value, above)
         return merged | own

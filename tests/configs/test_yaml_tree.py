@@ -106,6 +106,7 @@ def test_places_are_of_the_value_or_the_name() -> None:
             ],
         ),
         ("x: {a: 1, a: 2}", ["c.yaml:1: x.a: given twice; keep one of them"]),
+        ("x: {a:1, b: 2, c:}", ["c.yaml:1: x: write a space after the colon: {a: 1}"]),
         ("? [a]\n: 1", ["c.yaml:1: the name of a setting is a text, not a list or a mapping"]),
         ("a: !!set {x}", ["c.yaml:1: a: the tag !!set has no meaning in a config; remove it"]),
         (
