@@ -1,8 +1,8 @@
 """All benchmarks, one after another: the whole run, ingest of CSV and of Parquet, statistics, nights of a window,
 training input and the wait for it.
 
-python -m benchmarks                               tables; about twenty minutes on two cores
-python -m benchmarks --quick                       one round of the sizes that matter; about six
+python -m benchmarks                               tables; about half an hour on two idle cores
+python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes
 python -m benchmarks --only ingest
 python -m benchmarks --write docs/benchmarks.md    the tables as a document, with the machine they come from
 python -m benchmarks --json figures.json           the figures, for programs
@@ -69,14 +69,14 @@ def _training_input(quick: bool) -> Outcome:
     return result, training_input.section(result)
 
 
-def _training_wait(_: bool) -> Outcome:
-    found = training_wait.measure_all(None)
+def _training_wait(quick: bool) -> Outcome:
+    found = training_wait.measure_all(None, training_wait.QUICK if quick else training_wait.SECONDS)
     return found, training_wait.section(found)
 
 
 def _nightly(quick: bool) -> Outcome:
-    rows = nightly.measure_all(nightly.QUICK if quick else nightly.WINDOWS, stock=not quick)
-    return rows, nightly.section(rows)
+    found = nightly.measure_all(beside_stock=()) if quick else nightly.measure_all()
+    return found, nightly.section(found)
 
 
 BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {

@@ -5,7 +5,8 @@
 
 Every night is a process of its own. What is measured is processor time of the executors' work, without imports: of
 ExampleGen, StatisticsGen and Transform, whose analysis and whose writing of transformed examples are told apart. The
-data is the taxi data, a file a day, with other numbers every day.
+data is the taxi data, a file a day, with other numbers every day. Beside stock, which takes several times as long, the
+analysis alone is measured, on days that are a quarter as large.
 """
 
 from __future__ import annotations
@@ -20,19 +21,23 @@ from typing import Any
 from benchmarks import ingest, measure, spans_stock
 from benchmarks.tables import Section, Table
 
-WINDOWS = (7, 15, 30)
-QUICK = (7, 30)
+WINDOWS, BESIDE_STOCK = (7, 30), (7, 15, 30)
+"""Days, of whole nights and of those that stock has too."""
 DAYS = 31
-COPIES = 4
-"""Copies of the taxi data that make a day."""
+COPIES, FEWER = 4, 1
+"""Copies of the taxi data that make a day, of these and of those."""
 STEPS = ("ExampleGen", "StatisticsGen", "analysis", "writing")
-NIGHTS = {"first": "first night", "next": "next night", "anew": "next night, without a store"}
+NIGHTS = {"first": "first night", "next": "next night", "anew": "next night, nothing kept"}
+
+Found = dict[str, list[dict[str, Any]]]
+"""`nights`: a row for each window and night; `analyses`: one for each window, with the nights' names."""
 
 
-def write_days(folder: Path) -> int:
+def write_days(folder: Path, copies: int) -> int:
     """A file of natural rows for each day, none twice; the rows of a day."""
+    folder.mkdir()
     every = folder / "every.csv"
-    rows = ingest.write_taxi(every, DAYS * COPIES) // DAYS
+    rows = ingest.write_taxi(every, DAYS * copies) // DAYS
     with every.open() as lines:
         header = next(lines)
         for day in range(1, DAYS + 1):
@@ -112,62 +117,95 @@ class _Clock:
         return running()
 
 
-def measure_all(windows: Sequence[int], *, stock: bool = True) -> list[dict[str, float | str]]:
-    """A row of figures for each window and night."""
-    rows: list[dict[str, float | str]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder, "data")
-        data.mkdir()
-        number = write_days(data)
-        for window in windows:
-            homes = {name: Path(folder, f"{name}-{window}") for name in NIGHTS}
-            store = Path(folder, "store")
-            for name in NIGHTS:
-                newest = DAYS - 1 if name == "first" else DAYS
-                given = (homes[name], data, window, newest, "" if name == "anew" else store)
-                found = measure.json_of("benchmarks.nightly", "--child", *map(str, given))
-                rows.append({"window": window, "night": name, "rows": window * number, **found})
-            if stock:
-                examples, schema = homes["next"] / "examples", homes["next"] / "schema"
-                found = spans_stock.nights(Path(folder, f"stock-{window}"), examples, schema)
-                rows += [{"window": window, "rows": window * number, **one} for one in found]
-            for used in (*homes.values(), store):
-                shutil.rmtree(used)
-    return rows
+def measure_all(windows: Sequence[int] = WINDOWS, beside_stock: Sequence[int] = BESIDE_STOCK) -> Found:
+    """Of whole nights, and of the analysis beside stock's."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = write_days(folder / "data", COPIES)
+        nights = [
+            {"window": window, "rows": rows, "night": night, **found}
+            for window in windows
+            for night, found in _nights(folder, window, tuple(NIGHTS)).items()
+        ]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = write_days(folder / "data", FEWER) if beside_stock else 0
+        analyses = [{"window": window, "rows": rows, **_beside_stock(folder, window)} for window in beside_stock]
+    return {"nights": nights, "analyses": analyses}
 
 
-def section(rows: Sequence[Mapping[str, Any]]) -> Section:
+def _nights(folder: Path, window: int, names: Sequence[str]) -> dict[str, measure.Figures]:
+    """By name. What the latest has made stays in the folder."""
+    store = folder / f"store-{window}"
+    found: dict[str, measure.Figures] = {}
+    for name in names:
+        newest = DAYS - 1 if name == "first" else DAYS
+        home, kept = folder / f"{name}-{window}", "" if name == "anew" else store
+        given = (home, folder / "data", window, newest, kept)
+        found[name] = measure.json_of("benchmarks.nightly", "--child", *map(str, given))
+        if name != names[-1]:
+            shutil.rmtree(home)
+    shutil.rmtree(store)
+    return found
+
+
+def _beside_stock(folder: Path, window: int) -> measure.Figures:
+    ours = _nights(folder, window, ("first", "next"))
+    made = folder / f"next-{window}"
+    stock = spans_stock.nights(folder / f"stock-{window}", made / "examples", made / "schema")
+    return {
+        f"{engine}, {NIGHTS[night]}": nights[night]["analysis"]
+        for night in ("next", "first")
+        for engine, nights in (("stock", stock), ("ours", ours))
+    }
+
+
+def section(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
     """The figures for people."""
-    head = ["", "days", "rows", "ExampleGen", "StatisticsGen", "analysis", "the three", "writing"]
-    cells = []
-    for row in rows:
-        found = [row.get(step) for step in STEPS]
-        three = sum(found[:3]) if None not in found[:3] else None
-        told = [*found[:3], three, found[3]]
-        name = NIGHTS.get(row["night"], row["night"])
-        cells.append([name, f"{row['window']}", f"{row['rows']:,}", *("" if n is None else f"{n:.2f}" for n in told)])
+    head = ["", "days", *STEPS[:3], "the three", "writing the transformed examples"]
+    rows = [
+        [
+            NIGHTS[row["night"]],
+            f"{row['window']}",
+            *(f"{row[step]:.2f}" for step in STEPS[:3]),
+            f"{sum(row[step] for step in STEPS[:3]):.2f}",
+            f"{row[STEPS[3]]:.2f}",
+        ]
+        for row in found["nights"]
+    ]
+    day = found["nights"][0]["rows"]
+    parts = [(f"CPU seconds of a run over a window of days, {day:,} rows a day", Table(head, rows))]
+    if analyses := found["analyses"]:
+        names = [name for name in analyses[0] if name not in {"window", "rows"}]
+        rows = [[f"{row['window']}", *(f"{row[name]:.1f}" for name in names)] for row in analyses]
+        caption = f"CPU seconds of the analysis alone, {analyses[0]['rows']:,} rows a day: stock Transform with its"
+        parts.append((f"{caption} analyzer cache, and ours", Table(["days", *names], rows)))
     notes = (
-        "Processor seconds. One day is new in the next night; without a store the whole window is done anew, as one."
-        " `analysis` is Transform's, `writing` its writing of the transformed examples, which the new graph changes for"
-        " the whole window, so that it always covers all of it.",
-        "Stock: TFX's Transform, analysis alone, a span an artifact, with its analyzer cache, and the features written"
-        " with TFT's own analyzers.",
+        "One day is new in the next night; with nothing kept the whole window is done anew, as one. ExampleGen,"
+        " StatisticsGen and Transform's analysis read the new day only. What is written again is the window's"
+        " transformed examples, because means and vocabularies are the new window's.",
+        "Stock: TFX's Transform, a span an artifact, with its analyzer cache, and the features written with TFT's own"
+        " analyzers.",
     )
-    return Section("A night of a rolling window", [("Daily taxi files", Table(head, cells))], notes)
+    return Section("Nights of a rolling window", parts, notes)
 
 
 def main() -> None:
     """Measure and print; with --child, run one night here."""
     measure.command(
         __doc__,
-        lambda given: measure_all([int(days) for days in given.windows.split(",")], stock=not given.no_stock),
+        lambda given: measure_all(given.windows, () if given.no_stock else BESIDE_STOCK),
         section,
         child=night,
         options={
-            "--windows": {"default": ",".join(map(str, WINDOWS)), "help": "days, such as 7,30"},
+            "--windows": {"type": _days, "default": WINDOWS, "help": "days, such as 7,30"},
             "--no-stock": {"action": "store_true"},
         },
     )
+
+
+def _days(text: str) -> list[int]:
+    return [int(days) for days in text.split(",")]
 
 
 def _artifact(kind: Any, path: Path) -> Any:

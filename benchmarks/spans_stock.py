@@ -11,19 +11,19 @@ from typing import Any
 from benchmarks import measure
 
 
-def nights(home: Path, examples: Path, schema: Path) -> list[dict[str, Any]]:
-    """The first and the next night. examples: shards of all days of the next night, as our ExampleGen names them."""
+def nights(home: Path, examples: Path, schema: Path) -> dict[str, measure.Figures]:
+    """The `first` and the `next` night. examples: shards of all days of the next, as our ExampleGen names them."""
     days = sorted({path.name.split("-")[1] for path in (examples / "Split-train").iterdir()}, key=int)
     for day in days:
         for shard in (examples / "Split-train").glob(f"data_tfrecord-{day}-*"):
             target = home / day / "Split-train" / shard.name
             target.parent.mkdir(parents=True, exist_ok=True)
             os.link(shard, target)
-    found = []
-    for name, chosen in (("first", days[:-1]), ("next", days)):
-        used = measure.json_of("benchmarks.spans_stock", str(home), str(schema), name, *chosen)
-        found.append({"night": f"stock, {name} night", **used})
-    return found
+    nights = {"first": days[:-1], "next": days}
+    return {
+        name: measure.json_of("benchmarks.spans_stock", str(home), str(schema), name, *chosen)
+        for name, chosen in nights.items()
+    }
 
 
 def night(home: Path, schema: Path, name: str, days: list[str]) -> measure.Figures:
