@@ -119,8 +119,9 @@ def _split(time: Spans, markers: Spans, busy: Spans, wanting: Spans) -> Split:
     compute = both(time, busy)
     waiting = without(both(time, wanting), compute)
     host = without(without(markers, compute), waiting)
-    input_, host_, compute_ = (length(part) / whole for part in (waiting, host, compute))
-    return Split(input_, host_, compute_, idle=max(1 - input_ - host_ - compute_, 0.0))
+    idle = without(time, union(waiting, host, compute))
+    input_, host_, compute_, idle_ = (length(part) / whole for part in (waiting, host, compute, idle))
+    return Split(input_, host_, compute_, idle_)
 
 
 def _host_work(lines: list[tuple[str, list[Event]]]) -> Spans:
