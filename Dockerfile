@@ -2,7 +2,7 @@
 #
 # Nothing in it belongs to the user it runs as, and nothing has to be written outside of /tmp, so the root file system
 # may be read-only. Layers, from what seldom changes to what often does: Python, the locked packages, this project, your
-# own modules. No instruction needs BuildKit.
+# own packages, your own modules. No instruction needs BuildKit.
 ARG BASE=docker.io/library/python:3.11-slim-trixie
 # cpu, or gpu: TensorFlow with CUDA's libraries
 ARG VARIANT=cpu
@@ -23,6 +23,11 @@ ARG VARIANT
 ARG SOURCE_DATE_EPOCH
 RUN sh install.sh "${VARIANT}"
 
+# --- packages of the user's ---
+FROM packages AS added
+COPY image/requirements.txt image/add.sh ./
+RUN sh add.sh /opt/added
+
 # --- this project and the user's modules, compiled ---
 FROM ${BASE} AS project
 COPY image/compile.sh /build/
@@ -30,8 +35,12 @@ COPY configs /opt/headrace/configs
 COPY trainer /opt/headrace/trainer
 COPY components /opt/headrace/components
 COPY pipeline /opt/headrace/pipeline
+ARG VERSION=unknown
 ARG SOURCE_DATE_EPOCH
-RUN sh /build/compile.sh /opt/headrace
+RUN mkdir "/opt/headrace/headrace-${VERSION}.dist-info" \
+    && printf 'Metadata-Version: 2.1\nName: headrace\nVersion: %s\n' "${VERSION}" \
+        > "/opt/headrace/headrace-${VERSION}.dist-info/METADATA" \
+    && sh /build/compile.sh /opt/headrace
 
 FROM ${BASE} AS code
 COPY image/compile.sh /build/
@@ -61,6 +70,7 @@ ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib64:/opt/venv/lib/python3.11/site-packag
 FROM ${VARIANT}
 COPY --from=packages /opt/venv /opt/venv
 COPY --from=project /opt/headrace /opt/headrace
+COPY --from=added /opt/added /opt/added
 COPY --from=code /opt/code /opt/code
 ARG VARIANT
 ARG CONTENT=unknown

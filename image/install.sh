@@ -22,7 +22,7 @@ cd "$UV_PROJECT_ENVIRONMENT"/lib/python3.*/site-packages
 for found in $(listed "$build/left-out-files.txt"); do
     rm -r "$found" # a pattern that no longer finds anything ends the build
 done
-echo /opt/code > headrace-code.pth # last in the search, as the working folder is in a local run
+printf '%s\n' /opt/added /opt/code > headrace-code.pth # last in the search, as the working folder is in a local run
 python "$build/sbom.py" . > "$UV_PROJECT_ENVIRONMENT/sbom.cdx.json"
 # Nothing can be compiled later. Some packages carry templates that are no Python, so this never ends without an error.
 sh "$build/compile.sh" "$UV_PROJECT_ENVIRONMENT" > /dev/null || true

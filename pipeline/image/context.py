@@ -5,6 +5,7 @@ The tag of an image is a digest of that folder, so the same code and the same lo
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,18 +29,25 @@ PARTS = (
 """Of this project."""
 CODE = "image/code"
 """Where the Dockerfile takes the user's modules from."""
+REQUIREMENTS = "image/requirements.txt"
+"""And the user's packages."""
 NOT_CODE = ("__pycache__", "runs", "serving", "node_modules")
 MOST = 100_000_000
 """Bytes of the user's modules: code is small, and data lies elsewhere."""
 READABLE = 1_000_000
 """Bytes of a file that is looked through for credentials."""
+UNSURE = frozenset({"an option with a credential", "a header with a credential", "a connection with a password"})
+"""Shapes that code has too where it takes a credential from the environment: `connect(password=PASSWORD)`."""
+TEMPLATE = re.compile(r"[{%$<]")
+"""A character of a text that a credential is put into when the code runs."""
 TAG_LENGTH = 16
 
 
-def stage(folder: Path, code: Path | None = None) -> None:
-    """Fill an empty folder with what the image is built from; `code`: the user's folder, with modules at its top.
+def stage(folder: Path, code: Path | None = None, requirements: Path | None = None) -> None:
+    """Fill an empty folder with what the image is built from; `code`: the user's folder, with modules at its top;
+    `requirements`: a file of packages beyond the locked ones.
 
-    Raises RunError where this installation cannot build an image, or `code` must not go into one.
+    Raises RunError where this installation cannot build an image, or what is the user's must not go into one.
     """
     missing = [name for name in PARTS if not (PROJECT / name).exists()]
     if missing:
@@ -51,6 +59,9 @@ def stage(folder: Path, code: Path | None = None) -> None:
         _copy(PROJECT / name, folder / name)
     if code is not None:
         _copy_code(code, folder / CODE)
+    if requirements is not None:
+        _refuse_credentials(requirements)
+        shutil.copy(requirements, folder / REQUIREMENTS)
 
 
 def content_tag(folder: Path, variant: str) -> str:
@@ -99,8 +110,15 @@ def _refuse_credentials(file: Path) -> None:
     """Whoever can pull the image can read it."""
     text = file.read_bytes().decode(errors="replace") if file.stat().st_size <= READABLE else ""
     for what, shape in SHAPES.items():
-        if not what.startswith("an option") and shape.search(text):
+        if what in UNSURE:
+            continue
+        if any(not TEMPLATE.search(_secret(found)) for found in shape.finditer(text)):
             raise RunError(
                 f"{file}: {what} stands in it, and all who can pull an image can read its files\n"
                 "  Put it into a Kubernetes Secret, and name that under kubeflow.defaults.secrets."
             )
+
+
+def _secret(found: re.Match[str]) -> str:
+    """The credential of what was found; all of it where that is not known."""
+    return found.groupdict().get("secret") or found[0]

@@ -12,6 +12,13 @@ LAST = 8
 """Lines of the output that are told where nothing better is known."""
 PRUNE = {"docker": "docker system prune", "podman": "podman system prune", "buildah": "buildah rmi --prune"}
 
+_REGISTRIES = "Name it in /etc/containers/registries.conf as a [[registry]] with its `location` and `insecure = true`"
+INSECURE = {
+    "docker": "Name it under `insecure-registries` in /etc/docker/daemon.json",
+    "podman": _REGISTRIES,
+    "buildah": _REGISTRIES,
+}
+
 
 class Failure(NamedTuple):
     """What was tried, and the line that tells why it failed."""
@@ -31,7 +38,7 @@ class Failure(NamedTuple):
 def fault(tool: str, doing: str, reference: str, output: Sequence[str]) -> HeadraceError:
     """The error to tell; output: the tool's lines."""
     for pattern, error in MEANINGS.items():
-        for line in output:
+        for line in reversed(output):  # before it are those of tries that were repeated
             if re.search(pattern, line, re.IGNORECASE):
                 return error(Failure(tool, doing, reference, line.strip()))
     return RunError("\n  ".join([f"{tool} {doing} failed:", *output[-LAST:]]))
@@ -71,6 +78,13 @@ def _not_reached(failure: Failure) -> HeadraceError:
     return ServerError(f"{failure.tool} {failure.doing}: {failure.host} cannot be reached: {failure.line}")
 
 
+def _without_tls(failure: Failure) -> HeadraceError:
+    return ServerError(
+        f"{failure.tool} {failure.doing}: {failure.host} speaks HTTP without TLS: {failure.line}\n"
+        f"  {INSECURE[failure.tool]}, if that registry may be trusted."
+    )
+
+
 MEANINGS: dict[str, Callable[[Failure], HeadraceError]] = {
     r"cannot connect to the docker daemon|is the docker daemon running|docker daemon socket": lambda failure: no_daemon(
         failure.tool, failure.line
@@ -78,7 +92,8 @@ MEANINGS: dict[str, Callable[[Failure], HeadraceError]] = {
     r"no space left on device|disk quota exceeded": _no_space,
     r"unauthorized|authentication required|no basic auth credentials|access to the resource is denied|"
     r"(incorrect|invalid) username( or |/)password|\b401\b": _not_logged_in,
-    r"connection refused|no such host|i/o timeout|TLS handshake|HTTP response to HTTPS client|unknown authority|"
+    r"HTTP response to HTTPS client": _without_tls,
+    r"connection refused|no such host|i/o timeout|TLS handshake|unknown authority|"
     r"network is unreachable": _not_reached,
 }
 """A pattern in the output to what it means; the first that is found counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -9,6 +10,10 @@ import click
 from pipeline.verbs.options import told
 
 NAME = "headrace"
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+REPOSITORY = re.compile(rf"{_PART}(?:/{_PART})*")
+"""Of a registry, after its host; as the distribution specification has it, like TAG."""
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 @click.command()
@@ -17,14 +22,16 @@ NAME = "headrace"
 @click.option("--gpu", is_flag=True, help="With CUDA's libraries.")
 @click.option("--code", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Your folder of modules that configs name by dotted paths.")  # fmt: skip
+@click.option("--requirements", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="A file of packages that your modules import, as pip reads it.")  # fmt: skip
 @click.option("--push", is_flag=True, help="To its registry, unless it is there already.")
 @click.option("--builder", type=click.Choice(["docker", "podman", "buildah"]), help="By default the first that works.")
 @click.option("--base", metavar="IMAGE", help="Python 3.11 on Debian 13, by default from Docker's registry.")
 @click.option("--dry-run", is_flag=True, help="Tell the tag and the size, and build nothing.")
 @told
 def image(  # noqa: PLR0913, PLR0917 - one for each option
-    name: str, tag: str | None, gpu: bool, code: Path | None, push: bool, builder: str | None, base: str | None,
-    dry_run: bool,
+    name: str, tag: str | None, gpu: bool, code: Path | None, requirements: Path | None, push: bool,
+    builder: str | None, base: str | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Build the image that the pods of a pipeline run in, and push it."""
     import tempfile
@@ -34,12 +41,11 @@ def image(  # noqa: PLR0913, PLR0917 - one for each option
 
     if push and "/" not in name:
         raise click.UsageError(f"--push needs --name with a registry, such as registry.example/{name}")
-    if ":" in name.rpartition("/")[2]:
-        raise click.UsageError(f"--name {name}: give what stands behind the colon as --tag")
+    _check(name, tag)
     variant = "gpu" if gpu else "cpu"
     with tempfile.TemporaryDirectory(prefix="headrace-image-") as folder:
         context = Path(folder)
-        stage(context, code)
+        stage(context, code, requirements)
         content = content_tag(context, variant if base is None else f"{variant} {base}")
         reference = f"{name}:{tag or content}"
         if dry_run:
@@ -54,6 +60,20 @@ def image(  # noqa: PLR0913, PLR0917 - one for each option
             tool.build(context, reference, arguments)
             digest = tool.push(reference) if push else None
     click.echo(f"kubeflow.image: {name}@{digest}" if digest else f"kubeflow.image: {reference}")
+
+
+def _check(name: str, tag: str | None) -> None:
+    """What each tool would refuse, in its own words, only after a while."""
+    if ":" in name.rpartition("/")[2]:
+        raise click.UsageError(f"--name {name}: give what stands behind the colon as --tag")
+    host, slash, path = name.partition("/")
+    if not REPOSITORY.fullmatch(path if slash and re.search(r"[.:]|^localhost$", host) else name):
+        raise click.UsageError(
+            f"--name {name}: a repository is written in small letters, digits and single . _ - between them, "
+            "such as registry.example/team/headrace"
+        )
+    if tag is not None and not TAG.fullmatch(tag):
+        raise click.UsageError(f"--tag {tag}: at most 128 letters, digits and . _ -, the first of them no . or -")
 
 
 def _tell(context: Path, variant: str, reference: str) -> None:

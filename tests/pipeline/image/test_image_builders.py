@@ -126,6 +126,35 @@ def test_push_needs_a_registry(tools: Path) -> None:
     assert "as --tag" in image("--name", "localhost:5000/headrace:1").stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--name", "registry.example/Team/headrace"], "a repository is written in small letters"),
+        (["--name", "registry.example:5000//headrace"], "a repository is written in small letters"),
+        (["--name", "Headrace"], "a repository is written in small letters"),
+        (["--tag", "of today"], "--tag of today: at most 128 letters"),
+        (["--tag", ".1"], "--tag .1: at most 128 letters"),
+    ],
+)
+def test_name_that_no_tool_takes_is_refused_before_anything_is_built(arguments: list[str], told: str) -> None:
+    done = image(*arguments)
+    assert done.exit_code == 2
+    assert told in done.stderr
+
+
+def test_names_that_tools_take_are_taken(tools: Path) -> None:
+    for name in ("headrace", "localhost/headrace", "Registry.Example:5000/a/b-c/d__e.f", "127.0.0.1:5000/headrace"):
+        done = image("--name", name, "--tag", "v1.2_x-3")
+        assert (done.exit_code, "neither docker" in done.stderr) == (1, True)  # that far and no further
+
+
+def test_last_of_several_tries_is_told() -> None:
+    tries = ["Failed, retrying in 1s ... Error: connection refused", "Error: the last: connection refused"]
+    assert str(fault("podman", "push", REFERENCE, tries)).endswith(
+        "cannot be reached: Error: the last: connection refused"
+    )
+
+
 REAL = {
     "podman, not logged in": (
         "Error: trying to reuse blob sha256:7f06 at destination: checking whether a blob sha256:7f06 exists in "
@@ -148,6 +177,12 @@ REAL = {
         'Get "https://registry.example/v2/": dial tcp: lookup registry.example: no such host',
         ServerError,
         "registry.example cannot be reached: .*no such host",
+    ),
+    "podman, a registry without TLS": (
+        'pinging container registry registry.example: Get "https://registry.example/v2/": http: server gave HTTP '
+        "response to HTTPS client",
+        ServerError,
+        "registry.example speaks HTTP without TLS: .*\n.*registries.conf",
     ),
     "anything else": ("the sky has fallen", RunError, "docker push failed:\n  Pushing\n  the sky has fallen"),
 }

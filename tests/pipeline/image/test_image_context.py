@@ -10,7 +10,7 @@ import pytest
 
 from configs.errors import RunError
 from pipeline.image import context
-from pipeline.image.context import CODE, content_tag, stage
+from pipeline.image.context import CODE, REQUIREMENTS, content_tag, stage
 
 ROOT = Path(__file__).parents[3]
 
@@ -87,6 +87,38 @@ def test_credential_among_the_code_is_refused_without_being_told(tmp_path: Path,
     with pytest.raises(RunError, match=r"store\.py: an access key of AWS stands in it") as error:
         staged(tmp_path / "context", code)
     assert key not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'connect(host="db", user="me", password=os.environ["DB_PASSWORD"])',
+        'headers = {"Authorization": "Bearer " + os.environ["TOKEN"]}',
+        'url = f"postgresql://{user}:{password}@db/taxi"',
+    ],
+)
+def test_code_that_takes_its_credential_from_the_environment_goes_along(tmp_path: Path, code: Path, line: str) -> None:
+    (code / "shop" / "store.py").write_text(f"{line}\n")
+    assert (staged(tmp_path / "context", code) / CODE / "shop" / "store.py").exists()
+
+
+def test_password_in_an_address_is_refused_though_others_are_filled_in(tmp_path: Path, code: Path) -> None:
+    address = "postgresql://{user}:" + "hunter2@db/taxi"
+    (code / "shop" / "store.py").write_text(f"url = f'postgresql://{{user}}:{{password}}@db'\nother = f'{address}'\n")
+    with pytest.raises(RunError, match=r"store\.py: a URL with a password stands in it"):
+        staged(tmp_path / "context", code)
+
+
+def test_users_packages_go_along_and_make_another_tag(tmp_path: Path) -> None:
+    wanted = tmp_path / "requirements.txt"
+    wanted.write_text("openpyxl==3.1.5\n")
+    (tmp_path / "with").mkdir()
+    stage(tmp_path / "with", requirements=wanted)
+    assert (tmp_path / "with" / REQUIREMENTS).read_text() == "openpyxl==3.1.5\n"
+    assert content_tag(tmp_path / "with", "cpu") != content_tag(staged(tmp_path / "without"), "cpu")
+    wanted.write_text("--index-url https://me:" + "hunter2@packages.example/simple\nopenpyxl==3.1.5\n")
+    with pytest.raises(RunError, match="a URL with a password"):
+        stage(tmp_path / "with", requirements=wanted)
 
 
 def test_installation_without_the_sources_says_where_to_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def test_every_builder_understands_it() -> None:
 def test_last_stage_is_not_root_and_what_changes_most_comes_last() -> None:
     last = DOCKERFILE[DOCKERFILE.rindex("\nFROM ") :]
     assert re.findall(r"^USER (.*)$", last, re.M) == ["1000:1000"]
-    assert re.findall(r"^COPY --from=(\w+)", last, re.M) == ["packages", "project", "code"]
+    assert re.findall(r"^COPY --from=(\w+)", last, re.M) == ["packages", "project", "added", "code"]
     assert last.index("COPY --from=code") < last.index("ARG CONTENT")  # or each change would build all layers again
     assert "COPY --chown" not in last
     assert re.findall(r"^FROM (.*)$", DOCKERFILE, re.M)[-3:] == ["${BASE} AS cpu", "cpu AS gpu", "${VARIANT}"]
