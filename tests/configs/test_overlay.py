@@ -15,7 +15,7 @@ from configs.config import PipelineConfig
 from configs.errors import ConfigError
 from configs.loader import load, load_with_places
 from configs.overlay import lay
-from configs.tree import Place, Tree, Where, plain
+from configs.tree import Place, Tree, Where, dotted, plain
 
 BASE = """\
 pipeline: {name: taxi}
@@ -240,7 +240,8 @@ def test_null_is_a_value_where_it_may_be_and_else_what_is_below_is_as_if_never_w
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
     chosen = {way for way in chosen if not any(way[:length] in chosen for length in range(1, len(way)))}
-    expected, overlay = RICH, {}
+    expected: Any = RICH
+    overlay: dict[str, Any] = {}
     for way in sorted(chosen):
         expected = changed(expected, way, remove=loaded(changed(RICH, way, remove=False), folder) is None)
         inner: Any = overlay
@@ -250,7 +251,7 @@ def test_null_is_a_value_where_it_may_be_and_else_what_is_below_is_as_if_never_w
     config = loaded(expected, folder)
     assert loaded(RICH, folder, overlay) == config
     if by_set and config is not None:
-        assert load(folder / "c.yaml", overrides=[f"{'.'.join(way)}=" for way in chosen]) == config
+        assert load(folder / "c.yaml", overrides=[f"{dotted(way)}=" for way in chosen]) == config
 
 
 def test_an_empty_mapping_over_settings_changes_nothing(config: Path) -> None:
