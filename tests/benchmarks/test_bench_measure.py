@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from benchmarks.components import END, START, seconds
-from benchmarks.measure import Used, in_turn, medians, run_process
+from benchmarks.measure import Used, by_stock, command, in_turn, medians, run_process, throughput, throughput_cells
 from benchmarks.tables import Section, Table
 
 GRANDCHILD = """
@@ -54,3 +54,35 @@ def test_a_section_is_text_for_the_terminal_and_markdown_for_a_document():
 
     assert section.text() == "== Ingest ==\n\nRows\n\n         s\nours   1.5\nstock   20\n\n- Less is better."
     assert "| stock | 20 |" in section.markdown()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "printed"),
+    [
+        ([], "== Rows ==\n\nOf 3\n\n  s\n\n- Less is better."),
+        (["--sizes", "5", "--json"], "5"),
+        (["--child", "ours", "out"], '"ours in out"'),
+    ],
+)
+def test_a_benchmark_prints_a_table_figures_or_what_its_child_measured(monkeypatch, capsys, arguments, printed):
+    monkeypatch.setattr(sys, "argv", ["benchmark", *arguments])
+
+    command(
+        "It measures.",
+        lambda given: given.sizes,
+        lambda found: Section("Rows", [(f"Of {found}", Table(["", "s"], []))], ["Less is better."]),
+        child=lambda engine, out: f"{engine} in {out}",
+        options={"--sizes": {"type": int, "default": 3}},
+    )
+
+    assert capsys.readouterr().out.rstrip("\n") == printed
+
+
+def test_a_throughput_is_rows_by_the_median_of_processor_seconds():
+    found = [{"cpu_seconds": n, "wall_seconds": 9.0, "peak_mb": 1234.5} for n in (1.0, 2.0, 30.0)]
+
+    row = throughput(3000, found)
+
+    assert throughput_cells(row) == ["3,000", "1,500", "2.00", "9.00", "1,234"]
+    slower = {"engine": "stock", "rows_per_cpu_second": 600.0}
+    assert by_stock([{"engine": "ours", **row}, slower], digits=1) == "Rows per CPU second, Headrace by stock: 2.5."
