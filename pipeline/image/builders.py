@@ -18,6 +18,8 @@ from pipeline.image.faults import fault, no_daemon
 NAMES = ("docker", "podman", "buildah")
 PLATFORM = "linux/amd64"
 """The only one that TFX's libraries have wheels for."""
+DOCKERS = "docker.io/library/python"
+"""Where the Dockerfile takes the base image from where no other is named."""
 EPOCH = "315619200"
 """What is told as the time of building, as in the Dockerfile: the same content is the same image, wherever built."""
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -41,7 +43,7 @@ class Builder:
         arguments = {**arguments, "SOURCE_DATE_EPOCH": EPOCH}
         given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
         options = [*layers, *time, "--platform", PLATFORM, "-t", reference, *given]
-        self._run("build", reference, ["build", *options, str(context)])
+        self._run("build", arguments.get("BASE", DOCKERS), ["build", *options, str(context)])
 
     def push(self, reference: str) -> str:
         """Push an image that was built; its digest in the registry."""

@@ -27,12 +27,13 @@ class Failure(NamedTuple):
     doing: str
     """`build` or `push`."""
     reference: str
+    """The image that was pushed, or the base image of the one that was built."""
     line: str
 
     @property
     def host(self) -> str:
-        """The registry that was asked: when building, it is the one of the base image."""
-        return registry(self.reference) if self.doing == "push" else "docker.io"
+        """The registry that was asked."""
+        return registry(self.reference)
 
 
 def fault(tool: str, doing: str, reference: str, output: Sequence[str]) -> HeadraceError:
@@ -66,10 +67,10 @@ def _no_space(failure: Failure) -> HeadraceError:
 
 
 def _not_logged_in(failure: Failure) -> HeadraceError:
-    what = f"push {failure.reference}" if failure.doing == "push" else "pull the base image"
+    allowed, what = ("push", "") if failure.doing == "push" else ("pull", "the base image ")
     return ServerError(
-        f"{failure.host} does not let {failure.tool} {what}: {failure.line}\n"
-        f"  `{failure.tool} login {failure.host}` enters you there; the account must be allowed to {failure.doing}.",
+        f"{failure.host} does not let {failure.tool} {allowed} {what}{failure.reference}: {failure.line}\n"
+        f"  `{failure.tool} login {failure.host}` enters you there; the account must be allowed to {allowed}.",
         401,
     )
 

@@ -148,6 +148,12 @@ def test_names_that_tools_take_are_taken(tools: Path) -> None:
         assert (done.exit_code, "neither docker" in done.stderr) == (1, True)  # that far and no further
 
 
+def test_registry_of_the_base_image_is_told_when_building() -> None:
+    error = fault("buildah", "build", "base.example/python:3.11", ["Error: unauthorized: authentication required"])
+    assert "base.example does not let buildah pull the base image base.example/python:3.11" in str(error)
+    assert "`buildah login base.example` enters you there; the account must be allowed to pull" in str(error)
+
+
 def test_last_of_several_tries_is_told() -> None:
     tries = ["Failed, retrying in 1s ... Error: connection refused", "Error: the last: connection refused"]
     assert str(fault("podman", "push", REFERENCE, tries)).endswith(
