@@ -41,7 +41,11 @@ def push(model: Path, destination: Path, clock: Callable[[], float] = time.time)
                 return there[max(there)]
             version = max([int(clock()), *(number + 1 for number in there)])
             partial = destination / f".pushing-{version}-{os.getpid()}"
-            shutil.copytree(model, partial)
+            try:
+                shutil.copytree(model, partial)
+            except OSError:
+                shutil.rmtree(partial, ignore_errors=True)  # a full disk should not stay full
+                raise
             return partial.rename(destination / str(version))
     except OSError as error:
         raise RunError(

@@ -1,5 +1,6 @@
 """Pushing: versions that rise, whole or not at all."""
 
+import errno
 import multiprocessing
 import os
 import shutil
@@ -151,6 +152,23 @@ def test_a_destination_that_cannot_be_written_to_is_named_with_its_setting(
     with pytest.raises(RunError) as error:
         push(model, tmp_path / place)
     assert str(error.value).startswith(f"deploy.push: cannot push to {tmp_path / place}: ")
+
+
+def test_a_push_that_finds_the_disk_full_leaves_nothing_behind(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = shutil.copy2
+
+    def copy(source: str, target: str) -> None:
+        if str(source).endswith("variables.index"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        plain(source, target)
+
+    original = shutil.copytree
+    monkeypatch.setattr(shutil, "copytree", lambda *places: original(*places[:2], copy_function=copy))
+    with pytest.raises(RunError, match="No space left on device"):
+        push(model, tmp_path / "serving")
+    assert list((tmp_path / "serving").iterdir()) == []
 
 
 def _execute(model: Path, serving: Path, artifact: Path, *, blessed: bool) -> standard_artifacts.PushedModel:
