@@ -10,6 +10,20 @@
     return made;
   };
   const text = (x, y, words, more) => element('text', {x, y, 'font-size': 11, fill: '#444', ...more}, String(words));
+  const pen = document.createElement('canvas').getContext('2d');
+  pen.font = '11px Roboto,Arial,sans-serif';
+  const wide = (words) => pen.measureText(words).width;
+  // In lines of so many pixels, broken behind spaces, slashes and underscores; what has none may be longer.
+  const wrapped = (words, room) => (String(words).match(/[^\s/_]*[\s/_]|[^\s/_]+/g) || ['']).reduce((lines, part) => {
+    if (lines.at(-1) && wide(lines.at(-1) + part.trimEnd()) > room) return [...lines, part];
+    return [...lines.slice(0, -1), lines.at(-1) + part];
+  }, ['']);
+  const cut = (words, room) => {
+    let kept = String(words);
+    if (wide(kept) <= room) return kept;
+    while (kept && wide(`${kept}…`) > room) kept = kept.slice(0, -1);
+    return `${kept}…`;
+  };
   const short = (value) => (Math.abs(value) >= 1e5 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(1) : String(Number(value.toPrecision(3))));
 
   class Table extends Drawn {
@@ -92,9 +106,21 @@
       if (options.title) svg.append(text(8, 16, options.title, {'font-weight': 'bold', 'font-size': 13}));
       return [svg, width, height];
     }
-    legend(svg, names, colors, x, y) {
-      names.forEach((name, at) => svg.append(
-        element('rect', {x, y: y + at * 17, width: 11, height: 11, fill: colors[at % colors.length]}), text(x + 16, y + at * 17 + 10, name)));
+    // Between x and the right edge: in as many lines as names take, or if those are too many in one for each.
+    legend(svg, names, colors, x, y, [width, height]) {
+      const room = width - x - 20;
+      let entries = names.map((name) => wrapped(name, room));
+      if (y + entries.reduce((sum, lines) => sum + 13 * lines.length + 4, 0) > height) entries = names.map((name) => [name]);
+      let top = y;
+      entries.forEach((lines, at) => {
+        svg.append(element('rect', {x, y: top, width: 11, height: 11, fill: colors[at % colors.length]}));
+        lines.forEach((line, number) => {
+          const words = text(x + 16, top + 10 + 13 * number, cut(line, room), {'data-legend': at});
+          words.append(element('title', {}, String(names[at])));
+          svg.append(words);
+        });
+        top += 13 * lines.length + 4;
+      });
     }
   }
 
@@ -117,7 +143,7 @@
         svg.append(path);
         angle += turn;
       });
-      this.legend(svg, parts.map(([name, value]) => `${name} (${(100 * value / whole).toFixed(1)}%)`), colors, 2 * radius + 32, 28);
+      this.legend(svg, parts.map(([name, value]) => `${name} (${(100 * value / whole).toFixed(1)}%)`), colors, 2 * radius + 32, 28, [width, height]);
       return svg;
     }
   }
@@ -134,7 +160,8 @@
       const tops = rows.map((row) => (stacked ? series.reduce((sum, at) => sum + Math.max(value(row, at), 0), 0) : Math.max(...series.map((at) => value(row, at)), 0)));
       const low = stacked ? 0 : Math.min(0, ...rows.flatMap((row) => series.map((at) => value(row, at))));
       const most = Math.max(...tops, options.vAxis?.maxValue ?? 0, low + 1e-12);
-      const right = options.legend === 'none' || options.legend?.position === 'none' ? 12 : 170;
+      const names = series.map((at) => table.getColumnLabel(at));
+      const right = options.legend === 'none' || options.legend?.position === 'none' ? 12 : Math.min(Math.max(...names.map(wide), 60) + 36, 0.4 * width);
       const box = {left: 64, top: 28, width: Math.max(width - 64 - right, 40), height: Math.max(height - 28 - 44, 40)};
       const flat = this.kind === 'bar';
       const along = (share) => (flat ? box.top + share * box.height : box.left + share * box.width);
@@ -177,7 +204,7 @@
           });
         }
       });
-      if (right > 12) this.legend(svg, series.map((at) => table.getColumnLabel(at)), colors, width - right + 14, 30);
+      if (right > 12) this.legend(svg, names, colors, width - right + 14, 30, [width, height]);
       return svg;
     }
     points(svg, spans, {color, along, up, slot}, table, rows, at) {

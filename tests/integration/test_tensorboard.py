@@ -99,6 +99,22 @@ def open_tool(page: Watched, address: str, folder: Path, tool: str) -> Frame:
     return page.frame(f"profile/{tool}")
 
 
+def legend_inside(frame: Frame) -> list[str]:
+    """The names in the charts' legends as they are shown, all within their charts."""
+    shown = frame.evaluate("""() => [...document.querySelectorAll('svg[role=img]')].flatMap((chart) => {
+      const edge = chart.getBoundingClientRect();
+      const lines = [...chart.querySelectorAll('text[data-legend]')].map((line) => {
+        const box = line.getBoundingClientRect();
+        const inside = box.left >= edge.left && box.right <= edge.right + 1 && box.bottom <= edge.bottom + 1;
+        return {inside, entry: line.dataset.legend, words: line.firstChild.data};
+      });
+      const entries = [...new Set(lines.map((line) => line.entry))].map((entry) => lines.filter((line) => line.entry === entry));
+      return entries.map((parts) => ({inside: parts.every((part) => part.inside), words: parts.map((part) => part.words).join('')}));
+    })""")
+    assert [one["words"] for one in shown if not one["inside"]] == []
+    return [one["words"] for one in shown]
+
+
 @pytest.mark.slow
 def test_the_tools_of_a_profile_load_without_the_internet(browser: Browser, folder: Path, address: str) -> None:
     with watched(browser, address, viewport={"width": 1500, "height": 1200}) as page:
@@ -111,11 +127,14 @@ def test_the_tools_of_a_profile_load_without_the_internet(browser: Browser, fold
         frame.wait_for_selector("text=train 25", timeout=PATIENCE)  # a step on the chart's axis
         bars = frame.locator("svg[role=img] rect title, svg[role=img] circle title").all_text_contents()
         assert any(re.match(r"train 25: Host compute \d", bar) for bar in bars)
+        assert "Device collective communication" in legend_inside(frame)
+        assert "Enqueuing data to be transferred to device (in ms)" in legend_inside(frame)
 
         frame = open_tool(page, address, folder, "framework_op_stats")
         cells = frame.locator("td", has_text=re.compile("MatMul"))
         cells.first.wait_for(timeout=PATIENCE)
         assert frame.locator("svg[role=img] path title", has_text=re.compile(r"MatMul: .*%")).count() >= 1
+        assert any(name.startswith("MatMul (") for name in legend_inside(frame))
 
         open_tool(page, address, folder, "trace_viewer@")
         trace = page.frame("trace_viewer_index.html")
