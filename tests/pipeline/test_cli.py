@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 import yaml
+
+from pipeline.verbs.options import INTERRUPTED, told
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"tensorflow", "keras", "tfx", "apache_beam", "ml_metadata", "pyarrow", "numpy", "pydantic", "yaml", "rich"}
@@ -228,3 +233,20 @@ def test_damaged_record_of_a_run_is_told_by_report(here: Path) -> None:
     assert done.returncode == 1
     assert "run.json is damaged, or of another version" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_sigterm_ends_a_command_as_ctrl_c_does_and_takes_its_temporary_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @told
+    def verb() -> None:
+        with tempfile.TemporaryDirectory(dir=tmp_path):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+
+    with pytest.raises(SystemExit) as ended:
+        verb()
+    assert ended.value.code == INTERRUPTED
+    assert capsys.readouterr().err == "interrupted\n"
+    assert not list(tmp_path.iterdir())
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
