@@ -31,7 +31,6 @@ JARGON = (
     "extra inputs",
     "errors.",
     "value error",
-    "http",
 )
 
 
