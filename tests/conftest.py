@@ -41,7 +41,10 @@ def pytest_collection_finish() -> None:
 def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep what is left behind by programs that tests kill in a folder of these tests' own, and remove it with them."""
     tmp_path_factory.getbasetemp()  # stays where pytest puts it, for whoever looks at a failure
-    folder = Path(tempfile.mkdtemp(prefix="headrace-tests-"))
+    for left in Path(tempfile.gettempdir()).glob("headrace-tests-*-*"):  # by tests that were killed
+        if not Path("/proc", left.name.split("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"headrace-tests-{os.getpid()}-"))
     folder.chmod(0o711)  # servers that do not run as root get through
     before = os.environ.get("TMPDIR")
     tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
