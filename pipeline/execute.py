@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,11 +14,15 @@ from tfx.types import Artifact, standard_artifacts
 from tfx.types.value_artifact import ValueArtifact
 
 from configs.config import BeamConfig
+from configs.errors import RunError
 from pipeline.plan import Node
 
 Artifacts = dict[str, list[Artifact]]
 ROWS = "rows"
 """Custom property of Examples: JSON {split: number of examples}."""
+
+WORKERS = re.compile(r".*\bconfigs\.errors\.\w+: (.+?) \[while running '", re.DOTALL)
+"""In the text of an error that comes from Beam's workers, the traceback there: the last words in it that are ours."""
 
 
 def execute(
@@ -25,7 +30,8 @@ def execute(
 ) -> Artifacts:
     """Run `node` on `inputs`, with its outputs at the given URIs; the output artifacts with their properties.
 
-    `scratch` is an existing folder for temporary files. Raises whatever the executor raises.
+    `scratch` is an existing folder for temporary files. Raises whatever the executor raises; RunError with the words of
+    a HeadraceError that one of Beam's workers met.
     """
     outputs = {key: [_output(node.outputs[key], uri)] for key, uri in output_uris.items()}
     for artifacts in inputs.values():
@@ -33,7 +39,12 @@ def execute(
             if isinstance(artifact, ValueArtifact):
                 artifact.read()
     executor = node.executor(_context(node, scratch, settings))
-    executor.Do(inputs, outputs, dict(node.exec_properties))
+    try:
+        executor.Do(inputs, outputs, dict(node.exec_properties))
+    except RuntimeError as error:
+        if said := WORKERS.match(str(error)):
+            raise RunError(said[1]) from error
+        raise
     _carry_rows(inputs, outputs)
     return outputs
 

@@ -1,8 +1,8 @@
 """Whether two SavedModels hold the same graph, whatever their nodes are called and in which order they stand.
 
 TensorFlow Transform numbers nodes in an order that differs from run to run, and writes its temporary folder into the
-names of tables; so two equal graphs are not equal in bytes. A node is known here by its operation, its attributes and
-the nodes that feed it, and a function by the nodes in it.
+names of tables, or how many things the process had made before; so two equal graphs are not equal in bytes. A node is
+known here by its operation, its attributes and the nodes that feed it, and a function by the nodes in it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 from tensorflow.core.protobuf import saved_model_pb2
 
 TEMPORARY = re.compile(rb"[^' ]*/tftransform_tmp/[0-9a-f]+/")
+NUMBERED = re.compile(rb"\d+")
+"""The name of a table whose values the graph holds: a number that says when the process made it."""
 NAMES = frozenset({"_gradient_op_type", "_class", "config_proto", "_user_specified_name"})
 """Attributes that hold names of nodes, or settings of the machine."""
 
@@ -61,9 +63,14 @@ def _nodes(nodes: Iterable[Any], functions: Mapping[str, str]) -> list[str]:
     for name in TopologicalSorter(feeds).static_order():
         node = named[name]
         inputs = [digests.get(_source(one), "an argument") + one.partition(":")[2] for one in node.input]
-        attributes = [(key, _attribute(node.attr[key], functions)) for key in sorted(node.attr) if key not in NAMES]
+        told = [key for key in sorted(node.attr) if key not in NAMES and not _is_numbered(key, node.attr[key])]
+        attributes = [(key, _attribute(node.attr[key], functions)) for key in told]
         digests[name] = _digest([node.op, inputs, attributes])
     return list(digests.values())
+
+
+def _is_numbered(key: str, value: Any) -> bool:
+    return key == "shared_name" and NUMBERED.fullmatch(value.s) is not None
 
 
 def _source(name: str) -> str:

@@ -81,3 +81,23 @@ def test_graphs_are_the_same_whatever_order_their_nodes_stand_in(tmp_path: Path)
 def test_a_graph_with_another_constant_is_another(tmp_path: Path) -> None:
     one, two = (saved(tmp_path / str(factor), Scaled(factor, first=True)) for factor in (2.0, 2.5))
     assert not same_graph(one, two)
+
+
+class Places(tf.Module):
+    """The places of words in a vocabulary."""
+
+    def __init__(self, *words: str) -> None:
+        super().__init__()
+        initializer = tf.lookup.KeyValueTensorInitializer(words, range(len(words)), tf.string, tf.int64)
+        self.table = tf.lookup.StaticVocabularyTable(initializer, 1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        return self.table.lookup(x)
+
+
+def test_tables_of_the_same_words_are_the_same_whatever_number_they_were_given(tmp_path: Path) -> None:
+    made = {name: Places(*words) for name, words in (("one", "ab"), ("two", "ab"), ("other", "ac"))}
+    one, two, other = (saved(tmp_path / name, module) for name, module in made.items())
+    assert same_graph(one, two)
+    assert not same_graph(one, other)
