@@ -47,7 +47,8 @@ def _serve(port: int, workers: int, work_dir: Path, host: str) -> None:
         try:
             with service:
                 service.wait_until_ready(120)
-                click.echo(f"{service.address}\n{workers} workers; logs and journal in {work_dir}; Ctrl-C ends it")
+                many = "one worker" if workers == 1 else f"{workers} workers"
+                click.echo(f"{service.address}\n{many}; logs and journal in {work_dir}; Ctrl-C ends it")
                 service.watch(click.echo)
         except KeyboardInterrupt:
             with undisturbed():

@@ -108,8 +108,9 @@ def legend_inside(frame: Frame) -> list[str]:
         const inside = box.left >= edge.left && box.right <= edge.right + 1 && box.bottom <= edge.bottom + 1;
         return {inside, entry: line.dataset.legend, words: line.firstChild.data};
       });
-      const entries = [...new Set(lines.map((line) => line.entry))].map((entry) => lines.filter((line) => line.entry === entry));
-      return entries.map((parts) => ({inside: parts.every((part) => part.inside), words: parts.map((part) => part.words).join('')}));
+      const entries = [...new Set(lines.map((line) => line.entry))];
+      return entries.map((entry) => lines.filter((line) => line.entry === entry)).map((parts) => (
+        {inside: parts.every((part) => part.inside), words: parts.map((part) => part.words).join('')}));
     })""")
     assert [one["words"] for one in shown if not one["inside"]] == []
     return [one["words"] for one in shown]

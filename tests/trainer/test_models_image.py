@@ -8,6 +8,7 @@ import json
 import shutil
 import tarfile
 import threading
+import warnings
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -134,6 +135,12 @@ def test_what_a_change_leaves_empty_is_black() -> None:
 def test_without_augment_there_is_no_layer_for_it() -> None:
     assert "augmented" not in names(build())
     assert "augmented" in names(build(augment={"flip": "both"}))
+
+
+def test_keras_finds_nothing_to_warn_of() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_stored(build(augment={"flip": "both", "rotate": 20}), columns.build(sections().features))
 
 
 def test_without_an_image_it_is_refused() -> None:

@@ -141,6 +141,7 @@ def test_command_leaves_no_process_behind_however_it_ends(tmp_path: Path, number
     )
     assert popen.stdout is not None
     address = popen.stdout.readline().strip().removeprefix("grpc://")
+    assert popen.stdout.readline().startswith("one worker; logs and journal in ")
     assert len(wait_for_workers(address, PATIENCE)) == 1
     assert len(processes_in(tmp_path)) == 3
     popen.send_signal(number)

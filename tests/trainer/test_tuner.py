@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from configs.errors import TrainingError, TrainingStoppedError
 from configs.tune import TuneConfig
 from trainer import run
 from trainer.job import Job
+from trainer.tuning.retracing import retracing_untold
 from trainer.tuning.trials import Search
 
 Prepare = Callable[[str], Any]
@@ -74,6 +76,23 @@ def test_search_finds_the_better_values(prepared: Prepare, tmp_path: Path, capfd
     assert first["headrace"]["values"] == told.best.values
     assert told.best.values["train.learning_rate"] == 0.02
     assert "trial     loss  seconds  epochs  train.learning_rate  model.hidden" in log
+
+
+def test_a_search_is_not_advised_against_tracing_each_trials_graph(caplog: pytest.LogCaptureFixture) -> None:
+    def trace() -> None:
+        for _ in range(6):  # TensorFlow speaks up from the fifth on
+            tf.function(lambda x: x + 1)(tf.constant(1))
+
+    def trace_too() -> None:
+        for _ in range(6):
+            tf.function(lambda x: x + 2)(tf.constant(1))
+
+    with caplog.at_level(logging.WARNING, "tensorflow"):
+        with retracing_untold():
+            trace()
+        assert "retracing" not in caplog.text
+        trace_too()
+        assert "retracing" in caplog.text
 
 
 PARAMETERS = {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import math
+import warnings
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 import keras
@@ -20,6 +23,14 @@ CategoricalT = TypeVar("CategoricalT", bound=CategoricalFeature | CustomFeature)
 
 PADDING = -1
 """No category: what fills up the rows where a feature with several values in an example is a dense tensor."""
+
+
+@contextlib.contextmanager
+def inputs_named_apart() -> Iterator[None]:
+    """While it lasts, Keras does not warn of models whose inputs are named otherwise than the features: on purpose."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="When providing `inputs` as a dict")
+        yield
 
 
 class Column(abc.ABC, Generic[FeatureT]):

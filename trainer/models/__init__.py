@@ -7,7 +7,6 @@ A builder composes Keras layers over the features and gives a model that is not 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from configs.errors import TrainingError
 from configs.label import LabelConfig
 from configs.models import DcnModel, DnnModel, ImageModel, ModelConfig, OwnModel, TextModel, WideAndDeepModel
 from trainer.columns import ModelInputs
+from trainer.columns.base import inputs_named_apart
 from trainer.hooks import resolve
 from trainer.models import dcn, dnn, image, text, wide_and_deep
 
@@ -40,10 +40,7 @@ def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> kera
     with one output of shape [batch, label.num_classes].
     """
     builder = resolve(model.kind, "model.kind") if isinstance(model, OwnModel) else KINDS[type(model)]
-    with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="When providing `inputs` as a dict"
-        )  # names of inputs differ on purpose
+    with inputs_named_apart():
         built = builder(features, label, model)
     if not isinstance(built, keras.Model):
         raise TrainingError(

@@ -41,6 +41,11 @@ class Augmented(keras.layers.Layer):
         """What the layer is rebuilt from."""
         return {**super().get_config(), "augment": self.augment.model_dump()}
 
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """What each change needs, such as the state of its random numbers."""
+        for change in self.changes:
+            change.build(input_shape)
+
     def call(self, images: keras.KerasTensor, training: bool = False) -> keras.KerasTensor:
         """images: float32 [batch, height, width, channels], from 0 to 1."""
         for change in self.changes if training else ():

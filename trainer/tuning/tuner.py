@@ -29,6 +29,7 @@ from trainer.history import FILE
 from trainer.job import Job
 from trainer.run import train
 from trainer.tuning.finished import Finished
+from trainer.tuning.retracing import retracing_untold
 from trainer.tuning.search_space import space, values
 from trainer.tuning.trials import Search, Trial, in_words
 
@@ -190,5 +191,5 @@ def _run(job: Job, choice: Choice) -> None:
     if choice.distributed:
         launch(job)
         return
-    with out_of_memory_told(job.sections.train):
+    with out_of_memory_told(job.sections.train), retracing_untold():
         train(job, choice)
