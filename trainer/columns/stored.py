@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer.columns.base import Column
+from trainer.columns.base import Column, inputs_named_apart
 from trainer.columns.image import ImageColumn
 
 Features = dict[str, Any]
@@ -35,7 +35,8 @@ def from_stored(model: keras.Model, columns: Mapping[str, Column]) -> keras.Mode
     inputs = {name: x for name, x in model.input.items() if name not in layers}
     given = {name: keras.Input(shape=(), name=columns[name].input_name, dtype=tf.string) for name in layers}
     loaded = {name: layer(given[name]) for name, layer in layers.items()}
-    return keras.Model({**inputs, **given}, model({**inputs, **loaded}), name=f"{model.name}_of_stored")
+    with inputs_named_apart():
+        return keras.Model({**inputs, **given}, model({**inputs, **loaded}), name=f"{model.name}_of_stored")
 
 
 def _layers(columns: Mapping[str, Column]) -> dict[str, keras.layers.Layer]:
