@@ -26,6 +26,7 @@ RUN sh install.sh "${VARIANT}"
 # --- packages of the user's ---
 FROM packages AS added
 COPY image/requirements.txt image/add.sh ./
+ARG SOURCE_DATE_EPOCH
 RUN sh add.sh /opt/added
 
 # --- this project and the user's modules, compiled ---

@@ -18,8 +18,8 @@ from typing import Any
 from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
-PYTHON_BYTES = 150_000_000
-"""Of the base image: Debian 13 and Python without its tests; 130 MB as published."""
+PYTHON_BYTES = 165_000_000
+"""Of the base image, Debian 13 and Python without its tests, and of the compiled modules of Python's own library."""
 COMPILED = 1.17
 """Bytes of a package's compiled modules for each byte of their sources, as measured over all of them."""
 TARGET = {
