@@ -108,10 +108,10 @@ class Pipelines:
     def ours(self, cache: Any, endless: bool = True, files: list[str] | None = None) -> Split:
         """The product's pipeline."""
         pipeline = InputPipeline(
-            self.spec,
-            self.label_key,
-            self.batch_size,
-            cache,
+            feature_spec=self.spec,
+            label_key=self.label_key,
+            batch_size=self.batch_size,
+            cache=cache,
             shuffle=SHUFFLE,
             steps_per_epoch=1 if endless else None,
         )

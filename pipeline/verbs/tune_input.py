@@ -24,11 +24,12 @@ def tune_input(config: Path, profile: str | None, overrides: tuple[str, ...], se
     """Find the fastest `train.input` for the data of CONFIG's latest run, and write it into CONFIG."""
     prepare()
     loaded = load(config, profile, overrides, data=False)
-    graph, files = transformed(loaded.config)
+    graph, examples = transformed(loaded.config)
     with quiet():
         from trainer.input.tuned import measure
+        from trainer.sections import TrainerSections
 
-        found = measure(loaded.config.train, loaded.config.label.key, graph, files, seconds)
+        found = measure(TrainerSections.of(loaded.config), graph, examples, seconds)
     _tell(found)
     if not found.changes:
         click.echo("nothing is clearly faster than the settings as they are")
@@ -40,8 +41,8 @@ def tune_input(config: Path, profile: str | None, overrides: tuple[str, ...], se
         click.echo(f"{config}: train.input is now {_words(found.changes)}")
 
 
-def transformed(config: PipelineConfig) -> tuple[Path, list[str]]:
-    """The transform graph and the transformed train split of the latest run that made them."""
+def transformed(config: PipelineConfig) -> tuple[Path, Path]:
+    """The folders of the transform graph and the transformed examples of the latest run that made them."""
     from configs.errors import RunError
     from pipeline.folders import Folders
     from pipeline.report.run_folder import RunFolder
@@ -50,9 +51,8 @@ def transformed(config: PipelineConfig) -> tuple[Path, list[str]]:
         run = RunFolder.read(record.parent)
         graph = run.directory("Transform", "transform_graph")
         examples = run.directory("Transform", "transformed_examples")
-        files = sorted(map(str, examples.glob("Split-train/*"))) if examples else []
-        if graph and files:
-            return graph, files
+        if graph and examples and any(examples.glob("Split-train/*")):
+            return graph, examples
     raise RunError("no run has transformed examples yet, which are what is measured; `headrace run` makes them")
 
 

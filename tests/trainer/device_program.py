@@ -23,7 +23,14 @@ OTHER = "CPU:1"
 
 def split(file: str, device: str | None) -> Split:
     """The examples of the file."""
-    pipeline = InputPipeline(SPEC, "label", BATCH, "memory", shuffle=1000, reading=Reading(device=device))
+    pipeline = InputPipeline(
+        feature_spec=SPEC,
+        label_key="label",
+        batch_size=BATCH,
+        cache="memory",
+        shuffle=1000,
+        reading=Reading(device=device),
+    )
     return pipeline.open("train", [file])
 
 

@@ -42,7 +42,11 @@ def write_shards(folder: Path, sizes: Sequence[int], first: int = 0) -> list[str
 
 
 def pipeline(**settings: Any) -> InputPipeline:
-    return InputPipeline(SPEC, "label", **{"batch_size": 64, "cache": "none", "shuffle": 500, "seed": 3, **settings})
+    return InputPipeline(
+        feature_spec=SPEC,
+        label_key="label",
+        **{"batch_size": 64, "cache": "none", "shuffle": 500, "seed": 3, **settings},
+    )
 
 
 def ids(dataset: tf.data.Dataset) -> list[int]:

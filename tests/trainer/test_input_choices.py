@@ -58,7 +58,9 @@ def padded(read: list[list[int]]) -> float:
 def test_batches_by_length_hold_every_example_once_with_little_padding(tmp_path: Path, cache: Any) -> None:
     files = write(tmp_path)
     plain, bucketed = (
-        InputPipeline(SPEC, "label", 32, cache, shuffle=600, buckets=buckets).open("train", files)
+        InputPipeline(
+            feature_spec=SPEC, label_key="label", batch_size=32, cache=cache, shuffle=600, buckets=buckets
+        ).open("train", files)
         for buckets in (None, Buckets())
     )
     before = batches(plain.dataset)
@@ -81,9 +83,15 @@ def test_batches_of_given_buckets_cross_a_boundary_only_at_their_seams() -> None
 
 
 def test_endless_batches_by_length_begin_anew_with_each_epoch(tmp_path: Path) -> None:
-    split = InputPipeline(SPEC, "label", 32, "memory", 600, steps_per_epoch=10, buckets=Buckets()).open(
-        "train", write(tmp_path)
-    )
+    split = InputPipeline(
+        feature_spec=SPEC,
+        label_key="label",
+        batch_size=32,
+        cache="memory",
+        shuffle=600,
+        steps_per_epoch=10,
+        buckets=Buckets(),
+    ).open("train", write(tmp_path))
     read = batches(split.dataset.take(34 * 3))
     assert {len(batch) for batch in read} == {32}
     for epoch in (read[:34], read[34:68], read[68:]):
@@ -122,7 +130,9 @@ def test_a_damaged_file_is_named(tmp_path: Path, how: str, cache: Any) -> None:
     Path(broken).write_bytes(Path(sound).read_bytes())
     damage(broken, how)
     with pytest.raises(TrainingError, match=r"part-1\.gz"):
-        InputPipeline(SPEC, "label", 32, cache, 600).open("train", [sound, broken])
+        InputPipeline(feature_spec=SPEC, label_key="label", batch_size=32, cache=cache, shuffle=600).open(
+            "train", [sound, broken]
+        )
 
 
 def test_the_disk_cache_goes_with_its_dataset_and_leaves_nothing(
@@ -130,7 +140,9 @@ def test_the_disk_cache_goes_with_its_dataset_and_leaves_nothing(
 ) -> None:
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
-    split: Split | None = InputPipeline(SPEC, "label", 32, "disk", 600).open("train", write(tmp_path))
+    split: Split | None = InputPipeline(
+        feature_spec=SPEC, label_key="label", batch_size=32, cache="disk", shuffle=600
+    ).open("train", write(tmp_path))
     assert split is not None
     assert len(list((tmp_path / "scratch").iterdir())) == 1
     assert len(batches(split.dataset)) == 35
@@ -165,7 +177,9 @@ def test_a_disk_cache_that_fails_half_way_is_removed_and_never_read(
 @pytest.mark.parametrize("cache", ["memory", "none"])
 def test_how_the_machine_is_used_changes_nothing_in_what_is_read(tmp_path: Path, reading: Reading, cache: Any) -> None:
     spec = {"label": SPEC["label"]}
-    split = InputPipeline(spec, "label", 32, cache, 600, reading=reading).open("train", write(tmp_path))
+    split = InputPipeline(
+        feature_spec=spec, label_key="label", batch_size=32, cache=cache, shuffle=600, reading=reading
+    ).open("train", write(tmp_path))
     for _ in range(2):
         assert sorted(number for _, label in split.dataset for number in label.numpy().tolist()) == list(range(1100))
 

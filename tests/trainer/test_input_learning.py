@@ -36,9 +36,11 @@ def write(file: Path, rows: int, seed: int) -> list[str]:
 
 
 def eval_loss(folder: Path, cache: Any, seed: int) -> float:
-    pipeline = InputPipeline(SPEC, "label", 64, cache, shuffle=2000, seed=seed)
+    pipeline = InputPipeline(feature_spec=SPEC, label_key="label", batch_size=64, cache=cache, shuffle=2000, seed=seed)
     train = pipeline.open("train", [str(folder / "train")])
-    evaluation = InputPipeline(SPEC, "label", 1000, "memory").open("eval", [str(folder / "eval")])
+    evaluation = InputPipeline(feature_spec=SPEC, label_key="label", batch_size=1000, cache="memory").open(
+        "eval", [str(folder / "eval")]
+    )
     keras.utils.set_random_seed(seed)
     x = keras.Input([8])
     hidden = keras.layers.Dense(32, "relu")(keras.layers.Dense(32, "relu")(x))
@@ -62,7 +64,9 @@ def test_a_model_learns_as_well_from_each_cache(tmp_path: Path) -> None:
 def test_cached_epochs_differ_in_the_composition_of_every_batch(tmp_path: Path) -> None:
     files = write(tmp_path / "train", 4000, 0)
     for cache in ("memory", "disk"):
-        split = InputPipeline(SPEC, "label", 64, cache, shuffle=2000).open("train", files)
+        split = InputPipeline(feature_spec=SPEC, label_key="label", batch_size=64, cache=cache, shuffle=2000).open(
+            "train", files
+        )
         epochs = [{frozenset(map(bytes, features["x"].numpy())) for features, _ in split.dataset} for _ in range(3)]
         assert all(len(batches) == 63 for batches in epochs)
         assert sum(map(len, epochs)) == len(set.union(*epochs))

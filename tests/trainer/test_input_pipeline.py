@@ -50,7 +50,11 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def pipeline(**settings: Any) -> InputPipeline:
-    return InputPipeline(SPEC, "label", **{"batch_size": 64, "cache": "memory", "shuffle": 500, "seed": 3, **settings})
+    return InputPipeline(
+        feature_spec=SPEC,
+        label_key="label",
+        **{"batch_size": 64, "cache": "memory", "shuffle": 500, "seed": 3, **settings},
+    )
 
 
 def epoch(dataset: tf.data.Dataset) -> list[list[int]]:

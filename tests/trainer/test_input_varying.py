@@ -140,7 +140,7 @@ def random_rows(count: int, seed: int = 0) -> list[Row]:
 @pytest.mark.parametrize("shuffle", [0, 90])
 def test_every_example_comes_whole_and_once_an_epoch_in_exact_batches(tmp_path: Path, cache: Any, shuffle: int) -> None:
     rows = random_rows(300)
-    pipeline = InputPipeline(SPEC, "label", 64, cache, shuffle, seed=1)
+    pipeline = InputPipeline(feature_spec=SPEC, label_key="label", batch_size=64, cache=cache, shuffle=shuffle, seed=1)
     split = pipeline.open("train", write(tmp_path, rows, 3))
     epochs = [[check(features, label, rows) for features, label in split.dataset] for _ in range(2)]
     for batches in epochs:

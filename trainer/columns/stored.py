@@ -19,11 +19,11 @@ Features = dict[str, Any]
 """Tensors by the names of the features."""
 
 
-def loader(columns: Mapping[str, Column]) -> Callable[[Features], Features]:
-    """The step from what Transform wrote to what the model takes, for the input pipeline."""
+def loader(columns: Mapping[str, Column]) -> Callable[[Features], Features] | None:
+    """The step from what Transform wrote to what the model takes, for the input pipeline; None where there is none."""
     layers = _layers(columns)
     if not layers:
-        return dict
+        return None
     return lambda features: {**features, **{name: layer.call(features[name]) for name, layer in layers.items()}}
 
 

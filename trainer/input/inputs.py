@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from trainer import columns
 from trainer.columns.stored import loader
 from trainer.input.buckets import choose_buckets
 from trainer.input.errors import told_by_file
-from trainer.input.memory import Room, Sample, Where, choose_cache
+from trainer.input.memory import Cache, Room, Sample, Where, choose_cache
 from trainer.input.packing import Packing
 from trainer.input.pipeline import InputPipeline, Split
 from trainer.input.reading import Reading
@@ -44,6 +45,78 @@ class Inputs(NamedTuple):
     """Of a parsed example in memory, about."""
 
 
+class Examples(NamedTuple):
+    """The transformed examples."""
+
+    output: tft.TFTransformOutput
+    train: list[str]
+    """Files of the train split."""
+    eval: list[str]
+    """Files of the eval split."""
+    sample: Sample
+    """Of the train split."""
+
+    @classmethod
+    def of(cls, output: tft.TFTransformOutput, train_patterns: Sequence[str], eval_patterns: Sequence[str]) -> Examples:
+        """Raises TrainingError if a split has no files, or its first file is damaged."""
+        train, evaluation = _files(train_patterns, "train"), _files(eval_patterns, "eval")
+        packing = Packing(output.transformed_feature_spec())
+        with told_by_file(train, packing):
+            return cls(output, train, evaluation, Sample.of(train, packing))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How examples are read as a config says, decided before they are."""
+
+    examples: Examples
+    training: InputPipeline
+    sources: Sources
+    cache: Cache
+    words: str
+    """Of what was decided, but for the sources."""
+
+    @classmethod
+    def of(
+        cls, examples: Examples, sections: TrainerSections, device: str | None = None, worker: Worker = ALONE
+    ) -> Plan:
+        """device, worker: as in `open_inputs`."""
+        train, output, sample = sections.train, examples.output, examples.sample
+        sources = Sources.of(train, Path(output.transform_savedmodel_dir).parent, worker)
+        room = Room.here(sample.bytes_each)
+        cache = sources.cache(choose_cache(train.input.cache, examples.train + examples.eval, room))
+        lengths = sample.lengths if train.input.shuffle else None  # in the order of the files, they are as they come
+        buckets, why = choose_buckets(train.input.length_buckets, lengths, train.batch_size)
+        sources = sources.bucketed(buckets, lengths)
+        ahead = device if sample.bytes_each * train.batch_size >= LARGE else None
+        training = InputPipeline(
+            feature_spec=output.transformed_feature_spec(),
+            label_key=sections.label.key,
+            batch_size=sources.batch_size,
+            cache=cache.where,
+            shuffle=sources.shuffle,
+            seed=train.seed,
+            steps_per_epoch=train.steps_per_epoch,
+            buckets=buckets,
+            reading=Reading.of(train.input, ahead),
+            load=loader(columns.build(sections.features)),
+            source=sources.stream,
+            check=checked(sections.label),
+        )
+        return cls(examples, training, sources, cache, cache.why + why)
+
+    def open_train(self, start: int = 0) -> Split:
+        """The train split, behind so many batches."""
+        return self.training.open("train", self.sources.files(self.examples.train), self.sources.start(start))
+
+    def open_eval(self, batch_size: int) -> Split:
+        """The eval split."""
+        evaluation = dataclasses.replace(
+            self.training, shuffle=0, steps_per_epoch=None, buckets=None, batch_size=batch_size
+        )
+        return evaluation.open("eval", self.examples.eval)
+
+
 def open_inputs(  # noqa: PLR0913
     train_patterns: Sequence[str],
     eval_patterns: Sequence[str],
@@ -59,37 +132,11 @@ def open_inputs(  # noqa: PLR0913
     start: batches that were trained on before; device: to which large batches are brought ahead of the step, such as
     `GPU:0`; worker: who reads, of a cluster.
     """
-    spec, train = transform_output.transformed_feature_spec(), sections.train
-    train_files, eval_files = _files(train_patterns, "train"), _files(eval_patterns, "eval")
-    packing = Packing(spec)
-    with told_by_file(train_files, packing):
-        sample = Sample.of(train_files, packing)
-    sources = Sources.of(train, Path(transform_output.transform_savedmodel_dir).parent, worker)
-    cache = sources.cache(choose_cache(train.input.cache, train_files + eval_files, Room.here(sample.bytes_each)))
-    lengths = sample.lengths if train.input.shuffle else None  # in the order of the files, lengths are as they come
-    buckets, why = choose_buckets(train.input.length_buckets, lengths, train.batch_size)
-    sources = sources.bucketed(buckets, lengths)
-    training = InputPipeline(
-        spec,
-        sections.label.key,
-        sources.batch_size,
-        cache.where,
-        sources.shuffle,
-        train.seed,
-        train.steps_per_epoch,
-        buckets,
-        Reading.of(train.input, device if sample.bytes_each * train.batch_size >= LARGE else None),
-        loader(columns.build(sections.features)),
-        sources.stream,
-        checked(sections.label),
-    )
-    evaluation = dataclasses.replace(
-        training, shuffle=0, steps_per_epoch=None, buckets=None, batch_size=train.batch_size
-    )
-    opened = training.open("train", sources.files(train_files), sources.start(start))
-    evaluated = evaluation.open("eval", eval_files)
-    told = cache.why + why + sources.told() + _small(opened, sources.batch_size)
-    return Inputs(opened, evaluated, told, sources.own_batches, cache.where, sample.bytes_each)
+    examples = Examples.of(transform_output, train_patterns, eval_patterns)
+    plan = Plan.of(examples, sections, device, worker)
+    train, evaluation = plan.open_train(start), plan.open_eval(sections.train.batch_size)
+    told = plan.words + plan.sources.told() + _small(train, plan.training.batch_size)
+    return Inputs(train, evaluation, told, plan.sources.own_batches, plan.cache.where, examples.sample.bytes_each)
 
 
 def _files(patterns: Sequence[str], split: str) -> list[str]:

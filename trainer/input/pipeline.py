@@ -1,6 +1,6 @@
 """The tf.data input pipeline: interleave → batch → parse → cache → shuffle → batch → prefetch.
 
-pipeline = InputPipeline(feature_spec, "big_tipper", batch_size=1024, cache="memory", shuffle=16384)
+pipeline = InputPipeline(feature_spec=spec, label_key="big_tipper", batch_size=1024, cache="memory", shuffle=16384)
 train = pipeline.open("train", files)
 for features, label in train.dataset:     # one epoch, in an order of its own each time
     ...
@@ -65,7 +65,7 @@ class Split:
     a whole training; a new one for each epoch takes as long to begin as dozens of small steps."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class InputPipeline:
     """How transformed examples become batches."""
 
@@ -87,8 +87,8 @@ class InputPipeline:
     """Whether a batch has examples of similar length; only where there is a shuffle."""
     reading: Reading = PLAIN_READING
     """How the machine is used."""
-    load: Callable[[dict[str, Column]], dict[str, Column]] = dict
-    """From the features as they are written to those that the model takes, a batch at a time."""
+    load: Callable[[dict[str, Column]], dict[str, Column]] | None = None
+    """From the features as they are written to those that the model takes, a batch at a time; None: they are those."""
     source: Callable[[str, Sequence[str], Packing, Stream], Stream] | None = None
     """Where a split's examples come from, by its name, if not from its files."""
     check: Callable[[tf.Tensor], tf.Tensor] = tf.identity
@@ -166,7 +166,7 @@ class InputPipeline:
 
         steps = self.steps_per_epoch or -(-size // self.batch_size)
         together = self._together(everything, packing)
-        reading = self.reading.from_memory(loaded=self.load is not dict)
+        reading = self.reading.from_memory(loaded=self.load is not None)
 
         def whole_epochs() -> tf.data.Dataset:
             places = epochs(begin, endless=True).map(order).flat_map(pieces(self.batch_size * together))
@@ -245,10 +245,11 @@ class InputPipeline:
 
     def _loaded(self, batches: tf.data.Dataset) -> tf.data.Dataset:
         """With the features as the model takes them."""
-        if self.load is dict:
+        load = self.load
+        if load is None:
             return batches
-        load = plain(lambda features, label: (self.load(features), label))
-        return batches.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        both = plain(lambda features, label: (load(features), label))
+        return batches.map(both, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
     def _batch(self, packed: Packed, packing: Packing) -> Batch:
         columns = packing.unpack(packed)

@@ -2,53 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import tensorflow_transform as tft
 
 from configs.input import InputConfig
 from configs.train import TrainConfig
-from trainer.input.buckets import choose_buckets
+from trainer.devices.strategy import choose, look
 from trainer.input.choices import Found, find
-from trainer.input.errors import told_by_file
-from trainer.input.memory import Room, Sample, choose_cache, estimate_examples
-from trainer.input.packing import Packing
-from trainer.input.pipeline import InputPipeline, Split
-from trainer.input.reading import Reading
+from trainer.input.inputs import Examples, Plan
+from trainer.input.memory import Room, Where, choose_cache, estimate_examples
+from trainer.input.pipeline import Split
+from trainer.label_check import labels_told
+from trainer.sections import TrainerSections
+
+CACHES: tuple[Where, ...] = ("memory", "disk", "none")
+"""From the one that takes most room."""
 
 
-def measure(train: TrainConfig, label_key: str, graph: Path, files: Sequence[str], seconds: float) -> Found:
-    """Try the settings on these files, the train split. Raises TrainingError if it is empty or damaged.
+def measure(sections: TrainerSections, graph: Path, transformed: Path, seconds: float) -> Found:
+    """Try the settings on the train split, read as a training on this machine reads it: on its device, through its
+    service, by way of its snapshot, which is written if there is none.
 
-    `cache: auto` counts as what it comes to; a cache in memory that does not fit is not tried.
+    graph, transformed: the folders of the transform graph and of the transformed examples. Raises TrainingError if a
+    split is empty or damaged, the service does not answer, or the strategy is none for this machine. A cache in memory
+    that does not fit is not tried, nor one that comes to the same as the config's.
     """
-    spec = tft.TFTransformOutput(str(graph)).transformed_feature_spec()
-    packing = Packing(spec)
-    with told_by_file(files, packing):
-        sample = Sample.of(files, packing)
-    room, examples = Room.here(sample.bytes_each), estimate_examples(files)
-    buckets, _ = choose_buckets(train.input.length_buckets, sample.lengths, train.batch_size)
-    fits = choose_cache("auto", files, room).where
+    output = tft.TFTransformOutput(str(graph))
+    examples = Examples.of(output, *([str(transformed / f"Split-{split}" / "*")] for split in ("train", "eval")))
+    train, count, device = sections.train, estimate_examples(examples.train), choose(sections.train, look()).device
+
+    def plan(tried: InputConfig) -> Plan:
+        endless = train.model_copy(update={"input": tried, "steps_per_epoch": 1})
+        return Plan.of(examples, sections.model_copy(update={"train": endless}), device)
 
     def open_split(tried: InputConfig) -> Split:
-        return InputPipeline(
-            spec,
-            label_key,
-            train.batch_size,
-            choose_cache(tried.cache, files, room).where,
-            tried.shuffle,
-            train.seed,
-            steps_per_epoch=1,
-            buckets=buckets,
-            reading=Reading.of(tried),
-        ).open("train", files)
+        return plan(tried).open_train()
 
-    excluded = {"memory": set(), "disk": {"memory"}, "none": {"memory", "disk"}}[fits]
-    if train.input.cache == "auto":
-        excluded = excluded | {fits}  # which is what it comes to
-    epochs = train.epochs if train.steps_per_epoch is None else _epochs(train, examples)
-    return find(train.input, open_split, examples, epochs, seconds, excluded)
+    def comes_to(cache: str) -> Where:
+        return plan(train.input.model_copy(update={"cache": cache})).cache.where
+
+    room = Room.here(examples.sample.bytes_each)
+    fits = CACHES.index(choose_cache("auto", examples.train + examples.eval, room).where)
+    others = {cache for cache in CACHES[fits:] if comes_to(cache) == cache} - {comes_to(train.input.cache)}
+    epochs = train.epochs if train.steps_per_epoch is None else _epochs(train, count)
+    with labels_told(sections.label):
+        return find(train.input, open_split, count, epochs, seconds, set(CACHES) - others)
 
 
 def _epochs(train: TrainConfig, examples: int) -> int:
