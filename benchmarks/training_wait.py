@@ -162,9 +162,9 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, Split, int]:
     from trainer.sections import TrainerSections
 
     config = load(CONFIGS / f"{example}.yaml", None, (f"pipeline.root={root}",))
-    graph, files = transformed(config)
+    graph, examples = transformed(config)
     sections, output = TrainerSections.of(config), tft.TFTransformOutput(str(graph))
-    inputs = open_inputs(files, [file.replace("Split-train", "Split-eval") for file in files], output, sections)
+    inputs = open_inputs([f"{examples}/Split-train/*"], [f"{examples}/Split-eval/*"], output, sections)
     keras.utils.set_random_seed(0)
     model = build_model(sections, output)
     adapt(model, inputs.train)
