@@ -48,7 +48,7 @@ KINDS = {"one": "one batch", "epoch": "an epoch's batches", "ours": "ours"}
 SECONDS, QUICK = 220.0, 70.0
 """Of measuring, of all examples."""
 CALL, TURN = 0.2, 0.5
-"""Seconds of a call, at most about, and of one kind before the next."""
+"""Seconds of a call, about, where one would take longer than a turn; and of one kind before the next."""
 CALLS = 12
 """Calls that an epoch is cut into, at most."""
 LEAST = 4
@@ -140,7 +140,7 @@ def _shortened(model: keras.Model, dataset: tf.data.Dataset, together: int, step
     begin = time.perf_counter()
     model.train_function(iter(dataset))
     took = time.perf_counter() - begin
-    if took <= CALL:
+    if took <= TURN:
         return together
     together = max(1, int(together * CALL / took), math.ceil(steps / CALLS))
     model.steps_per_execution = together

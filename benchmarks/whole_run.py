@@ -43,7 +43,7 @@ NOTES = (
     " (it hashes the serialized example).",
     "Stock is TFX's taxi example with two costs left out that a user can avoid: Transform computes no statistics of its"
     " own, and the user's code is named by its import path, not packed into a wheel and installed at run time, twice."
-    " The last line has both, as the example does.",
+    " Where there is a line `as in its example`, it has both.",
     "In the second run stock evaluates again, because its Resolver now finds the model blessed in the first. Under"
     " LocalDagRunner our Baseline counts as unchanged, and nothing runs.",
     "Seconds of components that run at the same time overlap.",
