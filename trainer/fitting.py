@@ -73,7 +73,7 @@ def fit(  # noqa: PLR0913, PLR0917
     again = None if inputs.own_batches else reopen
     with keeping, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
-        dataset, steps_per_epoch = _epochs(inputs.train, train, together, begins=saved is None, choice=choice)
+        dataset, steps_per_epoch = epochs_of(inputs.train, train, together, choice)
         _loop(model, choice, together, keeping.begin, inputs.own_batches, train.batch_size)(
             dataset,
             validation_data=inputs.eval.dataset,
@@ -110,13 +110,14 @@ def _loop(  # noqa: PLR0913, PLR0917
     return functools.partial(model.fit, verbose=0, shuffle=False)
 
 
-def _epochs(
-    split: Split, train: TrainConfig, together: int, *, begins: bool, choice: Choice
+def epochs_of(
+    split: Split, train: TrainConfig, together: int, choice: Choice = ONE_CPU
 ) -> tuple[tf.data.Dataset, int | None]:
-    """What is trained on, and the steps of an epoch where it is endless: a training that begins has one iterator for
-    all epochs, if whole executions make an epoch.
+    """What is trained on, and the steps of an epoch where it is endless: one iterator for all epochs, if whole
+    executions make an epoch. A training that goes on within an epoch passes over its first executions without taking
+    from it (`pass_over`).
     """
-    if begins and not choice.distributed and split.endless and split.steps and split.steps % together == 0:
+    if not choice.distributed and split.endless and split.steps and split.steps % together == 0:
         return split.endless(), split.steps
     return split.dataset, train.steps_per_epoch
 
