@@ -117,6 +117,18 @@ def test_unsharded_workers_each_read_everything(shards: list[str], running: Loca
     assert len(set((read[:500] // EACH).tolist())) > 1
 
 
+def test_workers_read_as_many_records_at_a_time_as_the_config_says(shards: list[str], running: LocalService) -> None:
+    settings = {"read_batch": 300, "open_files": 2, "service": running.address}
+    train = TrainConfig.model_validate({"input": settings})
+    packing, sources = Packing(SPEC), Sources.of(train, Path())
+    assert sources.service is not None
+    assert (sources.service.reading.read_batch, sources.service.reading.open_files) == (300, 2)
+    stream = sources.stream("train", shards[:1], packing, lambda _: pytest.fail("read here"))
+    assert [int(packing.rows(packed)) for packed in stream(None)] == [300, 300, 300, 200]
+    unsharded = endless(shards[:1], packing, sources.service.reading)
+    assert {int(packing.rows(packed)) for packed in unsharded.take(8)} == {300, 200}
+
+
 def test_unsharded_workers_shuffle_each_for_itself(shards: list[str], running: LocalService) -> None:
     service = Service(ServiceConfig(address=running.address, sharding="off"))
     packing = Packing(SPEC)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from numbered_shards import ids, pipeline, write_shards
 
 from configs.errors import TrainingError
+from trainer.input.memory import Cache, choose_cache
 from trainer.input.packing import Packing
 from trainer.input.pipeline import Split, Stream
 from trainer.input.snapshot import ABANDONED, KEPT, Snapshots
+from trainer.input.sources import Sources
 
 SIZES = [1500, 700, 1]
 TOTAL = sum(SIZES)
@@ -64,6 +67,19 @@ def test_second_run_reads_back_the_same_examples(tmp_path: Path, graph: Path, sh
     assert first == second
     assert sorted(second) == sorted(third) == list(range(TOTAL))
     assert second != third
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        ("disk", "parsed examples stay on disk in the snapshot, as `train.input.cache: disk` says"),
+        ("none", "examples are read from the snapshot in every epoch, as `train.input.cache: none` says"),
+    ],
+)
+def test_what_is_said_of_the_cache_fits_the_snapshot(tmp_path: Path, graph: Path, choice: Any, said: str) -> None:
+    sources = Sources(snapshots=Snapshots(tmp_path, graph))
+    assert sources.cache(choose_cache(choice, [])) == Cache("none", said)
+    assert Sources().cache(choose_cache(choice, [])) == choose_cache(choice, [])
 
 
 def test_change_upstream_writes_anew_and_says_what_changed(tmp_path: Path, graph: Path, shards: list[str]) -> None:

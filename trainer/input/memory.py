@@ -34,6 +34,8 @@ KEPT: dict[Where, str] = {
     "disk": "they stay on disk while the training lasts",
     "none": "examples are read and parsed in every epoch",
 }
+IN_SNAPSHOT = {"while the training lasts": "in the snapshot", "read and parsed": "read from the snapshot"}
+"""What is said of them where a snapshot keeps them."""
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -55,6 +57,15 @@ class Cache(NamedTuple):
 
     where: Where
     why: str
+
+    def by_snapshot(self) -> Cache:
+        """Where a snapshot keeps them on disk: what does not fit in memory is read back from it."""
+        if self.where == "memory":
+            return self
+        why = self.why
+        for words, instead in IN_SNAPSHOT.items():
+            why = why.replace(words, instead)
+        return Cache("none", why)
 
 
 def choose_cache(choice: Literal["auto"] | Where, files: Sequence[str], room: Room | None = None) -> Cache:

@@ -15,6 +15,7 @@ from configs.train import TrainConfig
 from trainer.input.buckets import Buckets
 from trainer.input.memory import Cache
 from trainer.input.packing import Packing
+from trainer.input.reading import Reading
 from trainer.input.snapshot import Snapshots
 from trainer.input.worker import ALONE, Worker
 from trainer.service.client import Service
@@ -45,7 +46,7 @@ class Sources:
         """Raises TrainingError if the service does not answer, or batches cannot be divided among the workers."""
         config = train.input
         settings = service(config.service)
-        reader = Service(settings, worker) if settings else None
+        reader = Service(settings, worker, Reading.of(config)) if settings else None
         words = reader.check() if reader else ""
         kept = Snapshots(Path(config.snapshot).absolute(), transform_graph) if config.snapshot else None
         found = cls(reader, kept, train, words, worker)
@@ -104,11 +105,11 @@ class Sources:
         one_pass = served.stream(files, packing, in_order=self.train.input.deterministic)
         if split != "train" or served.settings.sharding != "off":
             return one_pass
+        read = endless(files, packing, served.reading)  # made here, as the lambdas are called while a graph is
         if served.settings.coordinated:
             shuffle = self.train.input.shuffle
-            batches = endless_batches(files, packing, shuffle, self.batch_size, self.buckets, self.worker.of)
+            batches = endless_batches(read, packing, shuffle, self.batch_size, self.buckets, self.worker.of)
             return lambda _: served.endless(batches)
-        read = endless(files, packing)  # made here, as the lambda is called while a graph is
         return lambda seed: one_pass(None) if seed is None else served.endless(read)
 
     @property
@@ -124,9 +125,7 @@ class Sources:
         """Without a cache where there is no end; without one on disk where there is a snapshot, which is one."""
         if self.service and self.service.settings.sharding == "off":
             return Cache("none", "each worker of the service reads everything, without an end")
-        if chosen.where != "disk" or self.snapshots is None:
-            return chosen
-        return Cache("none", f"{chosen.why}; the snapshot serves as the cache on disk")
+        return chosen.by_snapshot() if self.snapshots else chosen
 
     def told(self) -> str:
         """In words, for the log and the training record; empty where the files are read as they are."""

@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from configs.service import ServiceConfig
 from trainer.input.packing import Packed, Packing
+from trainer.input.reading import PLAIN_READING, Reading
 from trainer.input.worker import ALONE, Worker
 from trainer.service.arrivals import StalledError, arrivals
 from trainer.service.probe import alive_workers, wait_for_workers
@@ -63,6 +64,8 @@ class Service:
     settings: ServiceConfig
     worker: Worker = ALONE
     """Who reads, of a cluster."""
+    reading: Reading = PLAIN_READING
+    """How a worker of the service reads."""
     tally: Tally = field(default_factory=Tally)
     _jobs: Iterator[int] = field(default_factory=itertools.count)
 
@@ -86,7 +89,7 @@ class Service:
 
         in_order: whether batches come in that order (what is early waits), and not as the workers deliver them.
         """
-        spec = tuple(tagged(files, packing).element_spec[2:])
+        spec = tuple(tagged(files, packing, self.reading).element_spec[2:])
 
         def generate(*seed: np.ndarray) -> Iterator[Packed]:
             order = np.arange(len(files))
@@ -152,7 +155,7 @@ class Service:
         self.tally.repeats += seen.repeats
 
     def _pass(self, files: list[str], packing: Packing, here: bool) -> Iterator[tuple[int, int, Packed]]:
-        dataset = tagged(files, packing)
+        dataset = tagged(files, packing, self.reading)
         if here:
             self.tally.read_here += len(files)
             print(f"input: {self.settings.address} does not answer: the trainer reads {len(files)} files", flush=True)

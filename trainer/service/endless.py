@@ -8,16 +8,16 @@ import tensorflow as tf
 
 from trainer.input.buckets import Buckets
 from trainer.input.packing import Packing, plain
+from trainer.input.reading import PLAIN_READING, READ_BUFFER, Reading
 from trainer.input.shuffle import by_seed, exact, mixed
 from trainer.service.rounds import in_rounds
-from trainer.service.tags import OPEN_FILES, READ_BATCH, READ_BUFFER
 
 NEAR = 16
 """Read batches that change places with each other."""
 
 
-def endless(files: Sequence[str], packing: Packing) -> tf.data.Dataset:
-    """Packed batches of about READ_BATCH, pass after pass, in an order that is each worker's own each time."""
+def endless(files: Sequence[str], packing: Packing, reading: Reading = PLAIN_READING) -> tf.data.Dataset:
+    """Packed batches of about `read_batch`, pass after pass, in an order that is each worker's own each time."""
     paths, compression = tf.constant(files, tf.string), "GZIP" if all(file.endswith(".gz") for file in files) else ""
 
     @plain
@@ -25,8 +25,8 @@ def endless(files: Sequence[str], packing: Packing) -> tf.data.Dataset:
         moment = tf.cast(tf.timestamp() * 1e6, tf.int64)  # the seed of a worker's own: all run the same graph
         order = tf.random.experimental.stateless_shuffle(paths, seed=tf.stack([moment, moment // 997]))
         records = tf.data.Dataset.from_tensor_slices(order).interleave(
-            plain(lambda path: tf.data.TFRecordDataset(path, compression, READ_BUFFER).batch(READ_BATCH)),
-            cycle_length=min(OPEN_FILES, len(files)),
+            plain(lambda path: tf.data.TFRecordDataset(path, compression, READ_BUFFER).batch(reading.read_batch)),
+            cycle_length=min(reading.open_files, len(files)),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
         return by_seed(records, NEAR, moment)
@@ -36,13 +36,12 @@ def endless(files: Sequence[str], packing: Packing) -> tf.data.Dataset:
 
 
 def endless_batches(  # noqa: PLR0913, PLR0917
-    files: Sequence[str], packing: Packing, buffer: int, batch_size: int, buckets: Buckets | None, trainers: int
+    batches: tf.data.Dataset, packing: Packing, buffer: int, batch_size: int, buckets: Buckets | None, trainers: int
 ) -> tf.data.Dataset:
-    """The same as finished batches, shuffled through a pool of `buffer` examples.
+    """What `endless` gives as finished batches, shuffled through a pool of `buffer` examples.
 
     buckets: of which each round of one batch for each of so many trainers has one.
     """
-    batches = endless(files, packing)
     if buffer:  # the seed is the same in all workers, and what it mixes is not
         batches = mixed(batches, packing, buffer, tf.zeros([2], tf.int64), piece=batch_size)
     if buckets and packing.varying:

@@ -13,20 +13,15 @@ from dataclasses import dataclass, field
 import tensorflow as tf
 
 from trainer.input.packing import Packing, plain
+from trainer.input.reading import PLAIN_READING, READ_BUFFER, Reading
 
-READ_BATCH = 1024
-"""Records that are read and parsed at a time."""
-READ_BUFFER = 8 << 20
-"""Bytes of a file that are read at a time."""
-OPEN_FILES = 8
-"""Files that a worker reads at the same time, at most."""
 SHARES = 8
 """One file in so many is open in a worker at the same time, so that the files are shared evenly."""
 
 
-def tagged(files: Sequence[str], packing: Packing) -> tf.data.Dataset:
-    """(file's place in `files`, batch's number in it, *packed): the records of TFRecord files, parsed. An empty batch
-    ends each file.
+def tagged(files: Sequence[str], packing: Packing, reading: Reading = PLAIN_READING) -> tf.data.Dataset:
+    """(file's place in `files`, batch's number in it, *packed): the records of TFRecord files, parsed as `read_batch`
+    and, of each worker, `open_files` say. An empty batch ends each file.
     """
     places = tf.data.Dataset.from_tensor_slices((tf.range(len(files), dtype=tf.int64), tf.constant(files, tf.string)))
     compression = "GZIP" if all(file.endswith(".gz") for file in files) else ""
@@ -34,11 +29,11 @@ def tagged(files: Sequence[str], packing: Packing) -> tf.data.Dataset:
 
     @plain
     def of_file(place: tf.Tensor, path: tf.Tensor) -> tf.data.Dataset:
-        records = tf.data.TFRecordDataset(path, compression, READ_BUFFER).batch(READ_BATCH)
+        records = tf.data.TFRecordDataset(path, compression, READ_BUFFER).batch(reading.read_batch)
         numbered = records.concatenate(tf.data.Dataset.from_tensors(end)).enumerate()
         return numbered.map(plain(lambda number, batch: (place, number, batch)))
 
-    at_once = min(max(len(files) // SHARES, 1), OPEN_FILES)
+    at_once = min(max(len(files) // SHARES, 1), reading.open_files)
     read = places.interleave(of_file, cycle_length=at_once, num_parallel_calls=at_once, deterministic=False)
     parse = plain(lambda place, number, batch: (place, number, *packing.parse(batch)))
     return read.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=False)
