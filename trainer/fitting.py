@@ -96,6 +96,7 @@ def fit(  # noqa: PLR0913, PLR0917
         parameters=model.count_params(),
         examples={"train": trained_on(split, train, done), "eval": _examples(inputs.eval, done - keeping.begin.epoch)},
         input=inputs.words,
+        remarks=inputs.remarks,
         chosen={**chosen, "jit": jit if isinstance(jit, str) else jit.words},
     )
 

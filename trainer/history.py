@@ -37,6 +37,8 @@ class History:
     """For the splits `train` and `eval`, how many an epoch had."""
     input: str
     """What the input pipeline chose, and why."""
+    remarks: tuple[str, ...] = ()
+    """What a user should see when the run ends."""
     chosen: dict[str, str] = dataclasses.field(default_factory=dict)
     """For other settings of `train:`, such as `strategy`, what was chosen, and why."""
 

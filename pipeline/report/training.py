@@ -32,6 +32,7 @@ class Training(BaseModel):
     parameters: int | None = None
     examples: dict[str, int] = {}
     input: str = ""
+    remarks: tuple[str, ...] = ()
     chosen: dict[str, str] = {}
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -27,19 +28,27 @@ _STYLES = {
 
 
 def print_summary(
-    console: Console, record: RunRecord, verdict: Verdict | None = None, report: Path | None = None
+    console: Console,
+    record: RunRecord,
+    verdict: Verdict | None = None,
+    report: Path | None = None,
+    remarks: Sequence[str] = (),
 ) -> None:
     """Print `summary`, with the verdict in colour where the terminal has it."""
-    for line in ["", *summary(record, verdict, report)]:
+    for line in ["", *summary(record, verdict, report, remarks)]:
         text = Text(line)
         for words, style in _STYLES.items():
             text.highlight_regex(rf"^(\w+ +)?{words}\b", style)
         console.print(text, soft_wrap=True, highlight=False)
 
 
-def summary(record: RunRecord, verdict: Verdict | None = None, report: Path | None = None) -> list[str]:
-    """The lines that end a run. `verdict`: from `pipeline.report.verdict.read_verdict`; paths are shown as given."""
-    lines = [*_trouble(record), *_data(ingested(record))]
+def summary(
+    record: RunRecord, verdict: Verdict | None = None, report: Path | None = None, remarks: Sequence[str] = ()
+) -> list[str]:
+    """The lines that end a run. `verdict`: from `pipeline.report.verdict.read_verdict`; `remarks`: the training's;
+    paths are shown as given.
+    """
+    lines = [*_trouble(record), *_data(ingested(record)), *(f"training  {remark}" for remark in remarks)]
     if record.ended is not None:
         lines += [
             f"ended     {record.ended}",

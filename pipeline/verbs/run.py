@@ -57,11 +57,13 @@ def _last_words(console: Console, record: RunRecord, run_dir: Path) -> None:
 
     from pipeline.report import write_report
     from pipeline.report.run_folder import RunFolder
+    from pipeline.report.training import read_training
     from pipeline.report.verdict import read_verdict
     from pipeline.terminal import print_summary
 
     report_file = short(write_report(run_dir))
-    verdict = read_verdict(RunFolder(run_dir, record))
+    run = RunFolder(run_dir, record)
+    verdict, training = read_verdict(run), read_training(run.directory("Trainer", "model_run"))
     if verdict.pushed is not None:
         verdict = replace(verdict, pushed=str(short(Path(verdict.pushed))))
-    print_summary(console, record, verdict, report_file)
+    print_summary(console, record, verdict, report_file, training.remarks if training else ())

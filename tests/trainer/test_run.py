@@ -167,9 +167,26 @@ def test_steps_run_as_one_graph(steps: int | None, steps_per_epoch: int | None, 
     assert steps_per_execution(TrainConfig(steps_per_epoch=steps_per_epoch), steps) == expected
 
 
-def test_batch_larger_than_the_split_trains_and_is_said(prepared: Prepare, tmp_path: Path) -> None:
-    record = trained(prepared("binary"), tmp_path, epochs=1, batch_size=4096)
-    assert record["input"].endswith("batch_size 4,096 is more than the 2,000 examples: an epoch is a single step")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "the 2,000 examples of the train split: an epoch is a single step"),
+        ({"input": {"cache": "none"}}, "the about 2,000 examples of the train split: an epoch is a single step"),
+    ],
+)
+def test_batch_larger_than_the_split_trains_and_is_said(
+    prepared: Prepare, tmp_path: Path, settings: dict[str, Any], said: str
+) -> None:
+    record = trained(prepared("binary"), tmp_path, epochs=1, batch_size=4096, **settings)
+    assert record["remarks"] == [f"batch_size 4,096 is more than {said}"]
+    assert record["input"].endswith("; " + record["remarks"][0])
+
+
+def test_batch_larger_than_the_split_of_an_endless_training_has_examples_several_times(prepared: Prepare) -> None:
+    data = prepared("binary")
+    sections = data.sections(batch_size=4096, steps_per_epoch=2)
+    inputs = open_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections)
+    assert inputs.remarks[0].endswith("2,000 examples of the train split: a batch has some of them several times")
 
 
 def test_loss_that_is_no_number_stops_with_epoch_and_steps(prepared: Prepare, tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from configs.errors import TrainingError
+from configs.train import TrainConfig
 from trainer import columns
 from trainer.columns.stored import loader
 from trainer.input.buckets import choose_buckets
 from trainer.input.errors import told_by_file
-from trainer.input.memory import Cache, Room, Sample, Where, choose_cache
+from trainer.input.memory import Cache, Room, Sample, Where, choose_cache, estimate_examples
 from trainer.input.packing import Packing
 from trainer.input.pipeline import InputPipeline, Split
 from trainer.input.reading import Reading
@@ -43,6 +44,8 @@ class Inputs(NamedTuple):
     """Where the parsed examples are kept."""
     bytes_each: int = 0
     """Of a parsed example in memory, about."""
+    remarks: tuple[str, ...] = ()
+    """What a user should see beside the words, which hold it too."""
 
 
 class Examples(NamedTuple):
@@ -135,8 +138,10 @@ def open_inputs(  # noqa: PLR0913
     examples = Examples.of(transform_output, train_patterns, eval_patterns)
     plan = Plan.of(examples, sections, device, worker)
     train, evaluation = plan.open_train(start), plan.open_eval(sections.train.batch_size)
-    told = plan.words + plan.sources.told() + _small(train, plan.training.batch_size)
-    return Inputs(train, evaluation, told, plan.sources.own_batches, plan.cache.where, examples.sample.bytes_each)
+    own_batches, each = plan.sources.own_batches, examples.sample.bytes_each
+    remarks = _small(None if own_batches else train.size, examples.train, sections.train)
+    words = "; ".join([plan.words + plan.sources.told(), *remarks])
+    return Inputs(train, evaluation, words, own_batches, plan.cache.where, each, remarks)
 
 
 def _files(patterns: Sequence[str], split: str) -> list[str]:
@@ -146,8 +151,12 @@ def _files(patterns: Sequence[str], split: str) -> list[str]:
     return files
 
 
-def _small(split: Split, batch_size: int) -> str:
-    """A remark if one batch holds the whole split."""
-    if split.size is None or split.size >= batch_size:
-        return ""
-    return f"; batch_size {batch_size:,} is more than the {split.size:,} examples: an epoch is a single step"
+def _small(size: int | None, files: Sequence[str], train: TrainConfig) -> tuple[str, ...]:
+    """A remark if one batch holds the whole train split; size: of it, where that is known."""
+    told = ""
+    if size is None:
+        size, told = estimate_examples(files), "about "
+    if size >= train.batch_size:
+        return ()
+    what = "an epoch is a single step" if train.steps_per_epoch is None else "a batch has some of them several times"
+    return (f"batch_size {train.batch_size:,} is more than the {told}{size:,} examples of the train split: {what}",)
