@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import os
 import socket
-import ssl
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -16,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
-from kfp_kubernetes import certificate
 
 from configs.errors import ConfigError, RunError, ServerError
 from configs.kubeflow import ComponentSettings, Retries
@@ -222,40 +220,6 @@ def test_a_server_that_is_down_is_told() -> None:
     server._sleep = lambda _: None
     with pytest.raises(ServerError, match=r"cannot look for the run: it cannot be reached \(.*refused\)"):
         submit(server)
-
-
-def test_tls_is_checked_and_what_is_wrong_with_it_told(backend: Backend, tmp_path: Path) -> None:
-    def ask(endpoint: str, **settings: Any) -> str | None:
-        server = connect(ServerConfig(endpoint=endpoint, **settings))
-        server._sleep = lambda _: None
-        return server.namespace("kubeflow")
-
-    with pytest.raises(ServerError, match=r"it speaks no TLS there; is its address one with http://\?"):
-        ask(backend.url.replace("http", "https"))  # type: ignore[attr-defined]
-    file, key = certificate(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(file, key)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        endpoint = f"https://127.0.0.1:{server.server_port}"
-        told = r"its certificate is not trusted \(.*\); name the authority as kubeflow\.server\.ca_file"
-        with pytest.raises(ServerError, match=told):
-            ask(endpoint)
-        assert ask(endpoint, ca_file=str(file)) == ask(endpoint, verify_tls=False) == "kubeflow"
-        server.shutdown()
-
-
-class Healthy(BaseHTTPRequestHandler):
-    """A server of many users."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b'{"multi_user": true}')
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 def test_a_run_that_is_being_cancelled_is_neither_ended_again_nor_gone_on_with(backend: Backend) -> None:
