@@ -21,15 +21,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
 from command import ROOT, wait_until
 
 from pipeline.kubeflow.verify.driver import Json
 from pipeline.kubeflow.verify.launcher import Pod
 
 POM = Path(__file__).parent / "flink_job_server" / "pom.xml"
-SECONDS = 240
+SECONDS = 120
 """In which the jars must have come: 90 MB."""
 HIDDEN = "tmp-of-pods"
+SETTINGS = {
+    "taskmanager.network.sort-shuffle.min-buffers": 64,
+    "taskmanager.memory.network.min": "256m",
+    "taskmanager.memory.network.max": "256m",
+}
+"""Flink's own do not do for Transform's jobs (see kubernetes/components/flink)."""
 STARTED = re.compile(r"JobService started on localhost:(\d+)")
 FINISHED = re.compile(r"Job BeamApp\S* \(\w+\) switched from state RUNNING to FINISHED")
 APART = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
@@ -74,9 +81,11 @@ class JobServer:
 def job_server(jars: Path, folder: Path) -> Iterator[JobServer]:
     """`folder`: an existing one, for what it writes."""
     log = folder / "job-server.log"
+    (folder / "config.yaml").write_text(yaml.safe_dump(SETTINGS))
     command = ["java", "-Xmx768m", f"-Djava.io.tmpdir={folder}", "-cp", f"{jars}/*"]
     command += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
     command += ["org.apache.beam.runners.flink.FlinkJobServerDriver", "--flink-master=[local]", "--job-host=localhost"]
+    command += [f"--flink-conf-dir={folder}"]
     command += ["--job-port=0", "--artifact-port=0", "--expansion-port=0", f"--artifacts-dir={folder / 'artifacts'}"]
     with _running(command, log):
         assert wait_until(lambda: STARTED.search(log.read_text()) is not None, 120), log.read_text()
