@@ -48,6 +48,7 @@ class Done(NamedTuple):
     def pixels(self, name: str) -> np.ndarray:
         """A feature as training sees it."""
         read = loader(columns.build(self.sections.features))
+        assert read is not None
         return np.asarray(read({one: tf.constant(values) for one, values in self.stored.items()})[name])
 
     def predicted(self) -> np.ndarray:

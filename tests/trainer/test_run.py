@@ -171,7 +171,7 @@ def test_steps_run_as_one_graph(steps: int | None, steps_per_epoch: int | None, 
     ("settings", "said"),
     [
         ({}, "the 2,000 examples of the train split: an epoch is a single step"),
-        ({"input": {"cache": "none"}}, "the about 2,000 examples of the train split: an epoch is a single step"),
+        ({"input": {"cache": "none"}}, "the roughly 2,000 examples of the train split: an epoch is a single step"),
     ],
 )
 def test_batch_larger_than_the_split_trains_and_is_said(

@@ -155,7 +155,7 @@ def _small(size: int | None, files: Sequence[str], train: TrainConfig) -> tuple[
     """A remark if one batch holds the whole train split; size: of it, where that is known."""
     told = ""
     if size is None:
-        size, told = estimate_examples(files), "about "
+        size, told = estimate_examples(files), "roughly "
     if size >= train.batch_size:
         return ()
     what = "an epoch is a single step" if train.steps_per_epoch is None else "a batch has some of them several times"
