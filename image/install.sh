@@ -16,6 +16,7 @@ fi
 for package in $(listed left-out-packages.txt); do
     set -- "$@" --no-install-package "$package"
 done
+export CFLAGS=-g0 LDFLAGS=-s # what is compiled here has no word of the folder it was compiled in: the same each time
 uv sync --no-cache --frozen --no-install-project --no-default-groups "$@"
 
 cd "$UV_PROJECT_ENVIRONMENT"/lib/python3.*/site-packages
