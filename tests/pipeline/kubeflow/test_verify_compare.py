@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,19 @@ def test_examples_must_be_equal_byte_for_byte(tmp_path: Path) -> None:
     assert (other.same, other.what) == (False, "1 of 2 files differ: b")
     fewer = compare.folders("X", "x", "Examples", ours, folder(tmp_path / "fewer", a="1"))
     assert (fewer.same, fewer.what) == (False, "only in one of the two: b")
+
+
+def test_packed_examples_are_compared_by_what_is_in_them(tmp_path: Path) -> None:
+    for name, text, level in (("ours", b"one two " * 99, 1), ("alike", b"one two " * 99, 9), ("other", b"one two", 1)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data.gz").write_bytes(gzip.compress(text, level))
+    assert (tmp_path / "ours" / "data.gz").read_bytes() != (tmp_path / "alike" / "data.gz").read_bytes()
+    alike, other = (
+        compare.folders("ExampleGen", "examples", "Examples", tmp_path / "ours", tmp_path / name)
+        for name in ("alike", "other")
+    )
+    assert (alike.same, alike.what) == (True, "1 files, byte for byte")
+    assert not other.same
 
 
 def test_models_must_have_the_same_files(tmp_path: Path) -> None:
