@@ -8,6 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from trainer.private_api import averages
+
 
 class Averages(keras.callbacks.Callback):
     """Puts the averages in the place of the weights from the evaluation on, and the weights back at the epoch's end.
@@ -48,8 +50,3 @@ class Averages(keras.callbacks.Callback):
             before = np.array(keras.ops.convert_to_numpy(weight))
             weight.assign(average)
             average.assign(before)
-
-
-def averages(optimizer: keras.optimizers.Optimizer) -> list[Any]:
-    """The variables that hold the averages, in the order of the weights."""
-    return list(optimizer._model_variables_moving_average)

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer import private_api
 from trainer.checkpointing.checkpoints import Position
 
 
@@ -38,4 +39,4 @@ def go_on(model: keras.Model) -> None:
 
 def build_metrics(model: keras.Model, batches: tf.data.Dataset) -> None:
     """Make the variables of the metrics, which Keras does at the first step, too late to restore them."""
-    model._symbolic_build(data_batch=next(iter(batches.take(1))))
+    private_api.build(model, next(iter(batches.take(1))))

@@ -12,13 +12,12 @@ from typing import Any, Protocol, runtime_checkable
 
 import keras
 import numpy as np
-from keras.src.backend.common import global_state
 
 from configs.errors import TrainingError
+from trainer.private_api import global_seeds, made_seeds
 
 Tree = dict[str, Any]
 """Names to JSON values, NumPy arrays, and lists and mappings of them."""
-_SEEDS = "global_seed_generator"
 _EARLY_STOPPING = ("wait", "best", "stopped_epoch", "best_epoch")
 
 
@@ -93,7 +92,7 @@ def _state(callback: keras.callbacks.Callback) -> Tree | None:
 
 
 def _random() -> Tree:
-    seeds = global_state.get_global_attribute(_SEEDS)
+    seeds = global_seeds()
     name, keys, *rest = np.random.get_state(legacy=True)  # what keras.utils.set_random_seed sets
     return {
         "python": list(random.getstate()),
@@ -107,8 +106,4 @@ def _restore_random(tree: Tree) -> None:
     random.setstate((version, tuple(numbers), last))
     np.random.set_state(tuple(tree["numpy"]))
     if tree["keras"] is not None:
-        seeds = global_state.get_global_attribute(_SEEDS)
-        if seeds is None:
-            seeds = keras.random.SeedGenerator(seed=0, name=_SEEDS)
-            global_state.set_global_attribute(_SEEDS, seeds)
-        seeds.state.assign(tree["keras"])
+        made_seeds().state.assign(tree["keras"])

@@ -24,6 +24,7 @@ import tensorflow as tf
 from configs.errors import TrainingError
 from trainer.checkpointing.checkpoints import Position
 from trainer.input.packing import plain
+from trainer.private_api import leave_gradients
 
 Batch = tuple[Any, ...]
 Logs = dict[str, float]
@@ -267,7 +268,7 @@ def _add_up_first(optimizer: keras.optimizers.Optimizer) -> None:
         apply([None if gradient is None else next(sums) for gradient in gradients], trainable_variables)
 
     optimizer.apply = apply_sums
-    inner._all_reduce_sum_gradients = list  # which is where Keras does it, and no public way to tell it
+    leave_gradients(inner)
 
 
 def _steps(dataset: tf.data.Dataset) -> int | None:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager import cancellation
+
+from trainer.private_api import CancellationManager
 
 AHEAD = 8
 """Elements that may wait to be taken."""
@@ -32,7 +33,7 @@ def arrivals(
     wait_on: from how many times in a row nothing has come for so long, to whether to wait once more.
     """
     arrived: queue.Queue[Any] = queue.Queue(AHEAD)
-    stop = cancellation.CancellationManager()
+    stop = CancellationManager()
     given_up = threading.Event()
     thread = threading.Thread(target=_take, args=(dataset, arrived, stop, given_up), daemon=True)
     thread.start()
@@ -56,9 +57,7 @@ def _next(arrived: queue.Queue[Any], timeout: float, wait_on: Callable[[int], bo
     return None
 
 
-def _take(
-    dataset: tf.data.Dataset, arrived: queue.Queue[Any], stop: cancellation.CancellationManager, given_up: Any
-) -> None:
+def _take(dataset: tf.data.Dataset, arrived: queue.Queue[Any], stop: CancellationManager, given_up: Any) -> None:
     """Put the elements into the queue, then _END or the error."""
     try:
         with tf.device("CPU"):
