@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import keras
@@ -36,45 +37,85 @@ WEIGHTS = "best.weights.h5"
 """The best epoch's weights, in the model's run directory."""
 
 
-def fit(  # noqa: PLR0913, PLR0917
-    model: keras.Model,
-    inputs: Inputs,
-    sections: TrainerSections,
-    directory: Path,
-    choice: Choice = ONE_CPU,
-    checkpoints: Checkpoints | None = None,
-    saved: Saved | None = None,
-    reopen: Batches | None = None,
-) -> History:
+@dataclass(frozen=True)
+class Training:
+    """What is trained on, and how."""
+
+    sections: TrainerSections
+    inputs: Inputs
+    choice: Choice = ONE_CPU
+    """What it runs on, with its strategy's scope entered."""
+    checkpoints: Checkpoints | None = None
+    """Where they are written."""
+    saved: Saved | None = None
+    """The checkpoint to go on from, behind which the inputs begin."""
+    reopen: Batches | None = None
+    """The train split's batches behind so many, to look for what spoilt the loss."""
+
+    @property
+    def train(self) -> TrainConfig:
+        """How it is trained, in the config's words."""
+        return self.sections.train
+
+    @property
+    def together(self) -> int:
+        """Steps that run as one graph; a training that goes on keeps its number."""
+        return self.saved.tree["together"] if self.saved else steps_per_execution(self.train, self.inputs.train.steps)
+
+    @property
+    def steps(self) -> int | None:
+        """In an epoch, where that is known."""
+        return self.train.steps_per_epoch or self.inputs.train.steps
+
+    @property
+    def all_steps(self) -> int | None:
+        """In all epochs, where that is known."""
+        return self.steps and self.steps * self.train.epochs
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """What was chosen, and why."""
+        return {
+            "strategy": self.choice.words,
+            "precision": precision.in_words(self.train.precision),
+            "steps_per_execution": f"{self.together}: {_why_together(self.train, self.inputs.train.steps)}",
+        }
+
+    def keeping(self, watching: Sequence[keras.callbacks.Callback]) -> Checkpoint:
+        """What keeps the training, with what these callbacks know."""
+        agreed = agreement(self.choice, tf.distribute.get_strategy())
+        split, writes = self.inputs.train, self.choice.writes
+        return Checkpoint(self.checkpoints, self.train, split, watching, self.saved, writes=writes, agreed=agreed)
+
+    def loop(self, model: keras.Model, begin: Position) -> Callable[..., object]:
+        """What trains the model: Keras' `fit`, or over several devices a loop of ours."""
+        if not self.choice.distributed:
+            return functools.partial(model.fit, verbose=0, shuffle=False)
+        whole = self.train.batch_size if self.choice.strategy == "tpu" else None
+        own = self.inputs.own_batches
+        return Loop(model, tf.distribute.get_strategy(), self.together, begin, whole, own_batches=own).fit
+
+
+def fit(model: keras.Model, training: Training, directory: Path) -> History:
     """Train the model until the config's end or early stopping, and leave it with the weights of the best epoch.
 
-    directory: gets the best weights and TensorBoard logs; choice: what it runs on, with its strategy's scope entered;
-    checkpoints: where they are written; saved: the one to go on from, behind which the inputs begin;
-    reopen: the train split's batches behind so many, to look for what spoilt the loss.
+    directory: gets the best weights and TensorBoard logs.
     Raises LostError at a loss that is not a number, and TrainingStoppedError at SIGTERM.
     """
-    train = sections.train
+    inputs, train, together, choice = training.inputs, training.train, training.together, training.choice
     directory.mkdir(parents=True, exist_ok=True)
-    together = saved.tree["together"] if saved else steps_per_execution(train, inputs.train.steps)
-    steps = train.steps_per_epoch or inputs.train.steps
-    compile_model(model, sections.label, train, together, steps and steps * train.epochs)
-    split = seen_before(inputs.train, saved)
-    log = EpochLog(train.epochs, lambda epochs: trained_on(split, train, epochs), steps)
-    best, jit = BestWeights(directory / WEIGHTS), _jit(train, inputs.train, together, choice)
-    chosen = {
-        "strategy": choice.words,
-        "precision": precision.in_words(train.precision),
-        "steps_per_execution": f"{together}: {_why_together(train, inputs.train.steps)}",
-    }
+    compile_model(model, training.sections.label, train, together, training.all_steps)
+    split, chosen = seen_before(inputs.train, training.saved), training.chosen
+    log = EpochLog(train.epochs, lambda epochs: trained_on(split, train, epochs), training.steps)
+    best, jit = BestWeights(directory / WEIGHTS), _jit(training)
     print(*(f"{name}: {words}" for name, words in {"input": inputs.words, **chosen}.items()), sep="\n", flush=True)
     watching = [best, Averages(), *_early_stopping(train), Scalars(directory), log]
-    agreed = agreement(choice, tf.distribute.get_strategy())
-    keeping = Checkpoint(checkpoints, train, inputs.train, watching, saved, writes=choice.writes, agreed=agreed)
-    again = None if inputs.own_batches else reopen
+    keeping = training.keeping(watching)
+    again = None if inputs.own_batches else training.reopen
     with keeping, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
         dataset, steps_per_epoch = epochs_of(inputs.train, train, together, choice)
-        _loop(model, choice, together, keeping.begin, inputs.own_batches, train.batch_size)(
+        training.loop(model, keeping.begin)(
             dataset,
             validation_data=inputs.eval.dataset,
             epochs=train.epochs,
@@ -101,16 +142,6 @@ def fit(  # noqa: PLR0913, PLR0917
     )
 
 
-def _loop(  # noqa: PLR0913, PLR0917
-    model: keras.Model, choice: Choice, together: int, begin: Position, own_batches: bool, batch_size: int
-) -> Callable[..., object]:
-    """What trains the model: Keras' `fit`, or over several devices a loop of ours."""
-    if choice.distributed:
-        whole = batch_size if choice.strategy == "tpu" else None
-        return Loop(model, tf.distribute.get_strategy(), together, begin, whole, own_batches=own_batches).fit
-    return functools.partial(model.fit, verbose=0, shuffle=False)
-
-
 def epochs_of(
     split: Split, train: TrainConfig, together: int, choice: Choice = ONE_CPU
 ) -> tuple[tf.data.Dataset, int | None]:
@@ -123,16 +154,16 @@ def epochs_of(
     return split.dataset, train.steps_per_epoch
 
 
-def _jit(train: TrainConfig, split: Split, together: int, choice: Choice) -> JitChoice | str:
+def _jit(training: Training) -> JitChoice | str:
     """What finds out whether XLA pays; or what is already known of it, in words."""
+    train, choice = training.train, training.choice
     if choice.strategy == "tpu":
         return "on: a TPU runs nothing that XLA has not compiled"
     if choice.distributed:
         return f"off: it goes with a single device, not with {choice.strategy}"
     if train.jit != "auto":
         return f"{train.jit}: `train.jit` says so"
-    steps = train.steps_per_epoch or split.steps
-    return JitChoice(split.peek, together, steps and steps * train.epochs, train.epochs)
+    return JitChoice(training.inputs.train.peek, training.together, training.all_steps, train.epochs)
 
 
 def steps_per_execution(train: TrainConfig, steps: int | None) -> int:

@@ -21,7 +21,7 @@ from trainer.devices.out_of_memory import out_of_memory_told
 from trainer.devices.precision import check_float32, computing_in
 from trainer.devices.strategy import Choice, choose, look, opened, place_to_write
 from trainer.export import Signatures, export
-from trainer.fitting import WEIGHTS, fit
+from trainer.fitting import WEIGHTS, Training, fit
 from trainer.input.inputs import Inputs, open_inputs
 from trainer.job import Job
 from trainer.label import with_vocabulary
@@ -49,10 +49,10 @@ def run_fn(fn_args: FnArgs) -> None:
     with out_of_memory_told(sections.train):
         model = _trained_apart(job) if choice.distributed else train(job, choice)
     several = columns_of_several(sections)
-    of_stored = from_stored(model, columns.build(sections.features))
+    built = columns.build(sections.features)
+    of_stored = from_stored(model, built)
     signatures = Signatures(of_stored, transform_output, raw_columns(sections), sections.label.key, several)
     if sections.label.text is not None:
-        built = columns.build(sections.features)
         signatures.more["generate"] = generation.signature(built, sections.label.text, signatures, transform_output)
     export(fn_args.serving_model_dir, signatures, job.run_dir / WEIGHTS)
     serving = Path(fn_args.serving_model_dir)
@@ -90,7 +90,7 @@ def train(job: Job, choice: Choice) -> keras.Model:
             adapt(model, inputs.train)
             begun = warm_started(model, job)
             with place_to_write(job.run_dir, choice) as directory:
-                history = fit(model, inputs, sections, directory, choice, kept, saved, behind)
+                history = fit(model, Training(sections, inputs, choice, kept, saved, behind), directory)
                 dataclasses.replace(history, chosen={**history.chosen, **job.tuned_words, **begun}).write(directory)
     except LostError as error:
         if not choice.distributed or not choice.writes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,11 +22,11 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from trainer.input.packing import Packing, plain
+from trainer.input.pipeline import Stream
 from trainer.input.shuffle import by_seed, gathered
 from trainer.input.snapshot_key import Key
 from trainer.input.snapshot_manifest import Manifest
 
-Stream = Callable[[tf.Tensor | None], tf.data.Dataset]
 SHARDS = 16
 """Files that the examples are dealt to, batch by batch; an epoch reads them in an order of its own."""
 TOGETHER = 8

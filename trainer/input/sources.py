@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from configs.errors import TrainingError
 from configs.service import service
@@ -15,13 +14,12 @@ from configs.train import TrainConfig
 from trainer.input.buckets import Buckets
 from trainer.input.memory import Cache
 from trainer.input.packing import Packing
+from trainer.input.pipeline import Stream
 from trainer.input.reading import Reading
 from trainer.input.snapshot import Snapshots
 from trainer.input.worker import ALONE, Worker
 from trainer.service.client import Service
 from trainer.service.endless import endless, endless_batches
-
-Stream = Callable[[tf.Tensor | None], tf.data.Dataset]
 
 
 @dataclass(frozen=True)
