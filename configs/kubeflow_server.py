@@ -19,7 +19,7 @@ class ServerAuth(Section):
     """none: nothing. in_cluster: the token that Kubernetes puts into a pod for Kubeflow Pipelines. bearer: a token.
     cookie: the session cookie of a Dex or OAuth2 proxy, `name=value`, as the browser sends it after the login."""
     file: Name | None = None
-    """The file that holds the token or the cookie; read anew for every command. For `in_cluster` null is
+    """The file that holds the token or the cookie; read anew for every request. For `in_cluster` null is
     `/var/run/secrets/kubeflow/pipelines/token`."""
     env: Name | None = None
     """The environment variable that holds the token or the cookie."""

@@ -46,7 +46,7 @@ def watch_to_the_end(session: Session, run: Any) -> int:
 
     try:
         with open_display() as display:
-            shown = follow(session, run, display)
+            shown = follow(session, run, display, lambda note: click.echo(note, err=True))
     except KeyboardInterrupt:
         click.echo(f"The run {run.display_name} goes on; `headrace cancel` ends it.", err=True)
         raise

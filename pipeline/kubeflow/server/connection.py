@@ -1,6 +1,6 @@
 """A connection to the API of Kubeflow Pipelines.
 
-    server = connect(config.kubeflow.server, config.kubeflow.namespace)
+    server = connect(config.kubeflow.server)
     run = server.read("find the run", server.runs.run_service_get_run, run_id)
 
 Requests that only read are tried again where the server fails for a moment; requests that change something are sent
@@ -44,15 +44,18 @@ class Connection:
         """Ask, and ask again where the server failed. what: for the message of a ServerError."""
         for wait in WAITS:
             try:
-                return self.change(what, ask, *args, **kwargs)
+                return self._ask(what, ask, *args, **kwargs)
             except ServerError as error:
                 if not unclear(error) or error.status == OK or error.slow:
                     raise
                 self._sleep(wait)
-        return self.change(what, ask, *args, **kwargs)
+        return self._ask(what, ask, *args, **kwargs)
 
     def change(self, what: str, ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Ask once."""
+        """Ask once, as the server may do it though no answer comes. what: for the message of a ServerError."""
+        return self._ask(what, ask, *args, **kwargs)
+
+    def _ask(self, what: str, ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with told(self.endpoint, what), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ask(*args, **kwargs)
@@ -76,11 +79,15 @@ class Connection:
 
 
 class _Client(api.ApiClient):
-    """Gives every request a time limit, and follows no server to a login page."""
+    """Gives every request a time limit and the secret as it is by then, and follows no server to a login page."""
 
-    def __init__(self, configuration: Any, cookie: str | None, timeout: int) -> None:
-        super().__init__(configuration, cookie=cookie)
-        self._timeout = timeout
+    def __init__(self, configuration: Any, show: Callable[[_Client], None], timeout: int) -> None:
+        super().__init__(configuration)
+        self._show, self._timeout = show, timeout
+
+    def call_api(self, *args: Any, **kwargs: Any) -> Any:
+        self._show(self)
+        return super().call_api(*args, **kwargs)
 
     def request(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["_request_timeout"] = kwargs.get("_request_timeout") or (min(self._timeout, 10), self._timeout)
@@ -102,16 +109,22 @@ def connect(settings: ServerConfig, environ: Mapping[str, str] = os.environ) -> 
     if settings.endpoint is None:
         what = "name the address of the Kubeflow Pipelines server, such as https://kubeflow.example/pipeline"
         raise ConfigError(Problem("kubeflow.server.endpoint", what))
-    found = access.secret(settings.auth, environ)
+    access.secret(settings.auth, environ)
     configuration = api.Configuration(host=settings.endpoint.rstrip("/"))
     configuration.verify_ssl = settings.verify_tls
     configuration.ssl_ca_cert = _authority(settings)
     configuration.retries = False
-    cookie = found if settings.auth.kind == "cookie" else None
-    if found is not None and cookie is None:
-        configuration.api_key["authorization"] = found
-        configuration.api_key_prefix["authorization"] = "Bearer"
-    return Connection(configuration.host, _Client(configuration, cookie, settings.timeout_seconds))
+
+    def show(client: _Client) -> None:
+        """Read anew for each request: a pod's token lives for an hour, and is written anew before it ends."""
+        found = access.secret(settings.auth, environ)
+        if settings.auth.kind == "cookie":
+            client.cookie = found
+        elif found is not None:
+            configuration.api_key["authorization"] = found
+            configuration.api_key_prefix["authorization"] = "Bearer"
+
+    return Connection(configuration.host, _Client(configuration, show, settings.timeout_seconds))
 
 
 def _authority(settings: ServerConfig) -> str | None:

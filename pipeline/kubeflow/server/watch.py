@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from configs.errors import ServerError
 from pipeline.kubeflow.server import runs
+from pipeline.kubeflow.server.faults import unclear
 from pipeline.kubeflow.server.record import record
 from pipeline.kubeflow.server.session import Session
 from pipeline.local.record import RunRecord
@@ -14,6 +17,19 @@ from pipeline.terminal import Display
 
 SECONDS = 5.0
 """Between two looks at a run that is going on."""
+PATIENCE = 600.0
+"""Seconds without an answer until nobody waits any longer: an API server that is started anew is back by then."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How one waits, and knows for how long."""
+
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+
+TIMING = Timing()
 
 
 def show(session: Session, run: Any, display: Display) -> RunRecord:
@@ -23,13 +39,33 @@ def show(session: Session, run: Any, display: Display) -> RunRecord:
     return shown
 
 
-def follow(session: Session, run: Any, display: Display, sleep: Callable[[float], None] = time.sleep) -> RunRecord:
-    """Until the run has ended. Raises RunError if it is deleted, ServerError if the server is gone for long."""
-    tasks = session.tasks(run)
+def follow(
+    session: Session, run: Any, display: Display, tell: Callable[[str], None], timing: Timing = TIMING
+) -> RunRecord:
+    """Until the run has ended. Raises RunError if it is deleted, ServerError if the server refuses or is gone for long.
+
+    tell: is told once when the server is gone, and when it is back.
+    """
+    tasks, last, gone = session.tasks(run), timing.clock(), False
     while True:
         shown = record(run, tasks, session.pipeline)
         display.update(shown)
         if run.state in runs.ENDED:
             return shown
-        sleep(SECONDS)
-        run = runs.get_run(session.server, run.run_id)
+        timing.sleep(SECONDS)
+        try:
+            run = runs.get_run(session.server, run.run_id)
+        except ServerError as error:
+            if not unclear(error) or timing.clock() - last >= PATIENCE:
+                raise ServerError(f"{error}\n  {_goes_on(run)}", error.status, slow=error.slow) from None
+            if not gone:
+                tell(f"{error}\n  The run goes on; asking again for {PATIENCE / 60:.0f} minutes.")
+            gone = True
+        else:
+            if gone:
+                tell("The server answers again.")
+            last, gone = timing.clock(), False
+
+
+def _goes_on(run: Any) -> str:
+    return f"The run {run.display_name} goes on without this command; `headrace status --watch` follows it again."
