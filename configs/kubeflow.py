@@ -18,6 +18,11 @@ RootUri = Annotated[str, Field(pattern=r"^(gs|s3|minio)://[^/?#@]+(/[^?#@]+)?$")
 Backend = Literal["2.14", "2.15", "2.16", "2.17"]
 Storage = Literal["staged", "reference"]
 
+OWN_SECRET = "mlpipeline-minio-artifact"  # noqa: S105 - a name
+"""The Secret with the keys of the store that Kubeflow brings along: what its launcher takes by itself for `minio://`
+(`backend/src/v2/config/env.go` of Kubeflow Pipelines)."""
+NO_SECRET = "none"  # noqa: S105
+
 
 class Accelerator(Section):
     """GPUs or TPUs of one kind."""
@@ -150,7 +155,8 @@ class ObjectStore(Section):
     region: Name | None = None
     """Its region; null: the store's default."""
     secret: Name | None = None
-    """Name of the Secret with the keys; null: the pods have access by themselves (workload identity)."""
+    """Name of the Secret with the keys. null: where `pipeline_root` is `minio://`, Kubeflow's own,
+    `mlpipeline-minio-artifact`, else none. `none`: none, as the pods have access by themselves (workload identity)."""
     access_key: Name = "accesskey"
     """The key of the Secret that holds the access key."""
     secret_key: Name = "secretkey"  # noqa: S105 - a name
@@ -190,6 +196,14 @@ class KubeflowConfig(Section):
     """What every component's pod gets."""
     components: dict[str, ComponentSettings] = {}
     """By component, such as `Trainer`: what its pod gets in the place of the defaults, setting by setting."""
+
+    @property
+    def store_secret(self) -> str | None:
+        """The Secret with the object store's keys; None where pods have access by themselves."""
+        named = self.object_store.secret
+        if named is None:
+            return OWN_SECRET if self.pipeline_root.startswith("minio://") else None
+        return None if named == NO_SECRET else named
 
     def settings(self, component: str) -> ComponentSettings:
         """The defaults with a component's own settings over them."""

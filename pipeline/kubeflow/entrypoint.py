@@ -96,7 +96,7 @@ def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
 
     invocation = Invocation.from_json(invocation_json)
     places = Places(os.environ.get(ROOT, ""), invocation.mount)
-    store = open_store(invocation.store)
+    store = open_store(invocation.store, of_pod=True)
     beam = BeamConfig.model_validate_json(json.dumps(invocation.beam))
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(_scratch())

@@ -31,7 +31,7 @@ def look(invocation: Mapping[str, Any], told: Mapping[str, Any], root: str) -> N
     properties = with_paths(properties, places.local(home_of(record)), Path(os.devnull))
     trained, remote = Path(properties["trained"]), places.remote(properties["trained"])
     if remote is not None and not places.mount:
-        open_store(invocation["store"]).get(remote, trained)
+        open_store(invocation["store"], of_pod=True).get(remote, trained)
     manifest = find_spans(DataConfig.model_validate_json(properties["data"]))
     decision = decide(manifest, Trained.read(trained), properties["work"], properties["retrain"], properties["limits"])
     print(decision.why)

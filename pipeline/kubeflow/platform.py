@@ -8,11 +8,10 @@ from configs.errors import MissingDependencyError
 from configs.kubeflow import ComponentSettings, KubeflowConfig, Secret, Security
 from pipeline.kubeflow.backends import knows
 from pipeline.kubeflow.invocation import Invocation
+from pipeline.kubeflow.kept import reaches_the_store
 
 SHARED_MEMORY = "headrace-shared-memory"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-REACH_THE_STORE = frozenset({"Baseline", "Evaluator", "Pusher", "RecordBlessing", "Trainer", "WarmStart"})
-"""Components that read or write more than the artifacts that Kubeflow copies; and those that look at `trained.json`."""
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
@@ -72,11 +71,10 @@ def seconds(duration: str) -> int:
 
 def _store_secret(settings: KubeflowConfig, invocation: Invocation) -> Secret | None:
     """The Secret with the object store's keys, for the components that reach it themselves."""
-    store = settings.object_store
-    reaches = invocation.id in REACH_THE_STORE or "trained" in invocation.exec_properties
-    if store.secret is None or settings.storage != "staged" or not reaches:
+    store, name = settings.object_store, settings.store_secret
+    if name is None or settings.storage != "staged" or not reaches_the_store(invocation):
         return None
-    return Secret(name=store.secret, env=dict(zip(KEYS, (store.access_key, store.secret_key), strict=True)))
+    return Secret(name=name, env=dict(zip(KEYS, (store.access_key, store.secret_key), strict=True)))
 
 
 def _pull_secrets(settings: KubeflowConfig, one: ComponentSettings) -> tuple[str, ...]:

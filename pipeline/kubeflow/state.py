@@ -8,15 +8,14 @@ whether it is there; afterwards, what the component wrote is copied back. On a s
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from components.registry import Registry
 from components.trigger.trained import Trained
-from configs.checkpoint import KEPT_IN
 from pipeline.kubeflow.checkpoints import mirrored
+from pipeline.kubeflow.kept import kept
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.store import Store
 from trainer.weights.origin import Origin
@@ -29,15 +28,15 @@ ORIGIN = f"Format-Serving/{Origin.FILE}"
 def present(properties: Mapping[str, Any], places: Places, store: Store) -> Iterator[None]:
     """Have what the properties name in the pod, and put back what changed if all went well."""
     with contextlib.ExitStack() as stack:
-        if "registry" in properties:
-            stack.enter_context(_registry(Path(properties["registry"]), places, store))
-        if "trained" in properties:
-            stack.enter_context(_trained(Path(properties["trained"]), "columns" in properties, places, store))
-        if "push_destination" in properties:
-            told = json.loads(properties["push_destination"])
-            stack.enter_context(_pushed(Path(told["filesystem"]["base_directory"]), places, store))
-        if folder := (json.loads(properties.get("custom_config") or "{}") or {}).get(KEPT_IN):
-            stack.enter_context(_checkpoints(Path(folder), places, store))
+        named = kept(properties)
+        if named.registry is not None:
+            stack.enter_context(_registry(named.registry, places, store))
+        if named.trained is not None:
+            stack.enter_context(_trained(named.trained, "columns" in properties, places, store))
+        if named.pushed is not None:
+            stack.enter_context(_pushed(named.pushed, places, store))
+        if named.checkpoints is not None:
+            stack.enter_context(_checkpoints(named.checkpoints, places, store))
         yield
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,12 @@ from configs.errors import RunError
 FOLDER = "HEADRACE_STORE"
 """Environment variable: a folder to take for the object store, with a folder for each scheme in it. For tests."""
 CHUNK = 1 << 22
+KEY = "AWS_ACCESS_KEY_ID"
+REFUSED = re.compile(
+    r"ACCESS_DENIED|FORBIDDEN|INVALID_ACCESS_KEY|INVALID_CLIENT_TOKEN|SIGNATURE|MISSING_AUTH|\b40[13]\b|denied|credential",
+    re.IGNORECASE,
+)
+"""What a store says where it knows no such keys, or they are not enough."""
 
 
 class Found(NamedTuple):
@@ -33,33 +40,36 @@ class Found(NamedTuple):
     """When, in seconds of Unix time."""
 
 
+class StoreError(RunError, OSError):
+    """The store of a pod does not do what it is asked, for another reason than that a file is not there."""
+
+
 class Store:
     """Files behind URIs. A file appears whole or not at all."""
 
-    def __init__(self, options: Mapping[str, str], folder: str | None = None) -> None:
-        self._options, self._folder = options, folder
+    def __init__(self, options: Mapping[str, str], folder: str | None = None, *, of_pod: bool = False) -> None:
+        self._options, self._folder, self._of_pod = options, folder, of_pod
         self._systems: dict[str, Any] = {}
 
     def exists(self, uri: str) -> bool:
         """Whether there is a file of that name, or one below it."""
-        system, path = self._at(uri)
-        return bool(system.get_file_info(path).type != fs.FileType.NotFound)
+        with self._asked(uri) as (system, path):
+            return bool(system.get_file_info(path).type != fs.FileType.NotFound)
 
     def get(self, uri: str, path: Path) -> bool:
         """Copy a file to `path`; False if there is none."""
-        system, source = self._at(uri)
-        if system.get_file_info(source).type != fs.FileType.File:
-            return False
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Without `compression=None`, files named *.gz would be decompressed on the way, and compressed when put.
-        with system.open_input_stream(source, compression=None) as stream, path.open("wb") as file:
-            shutil.copyfileobj(stream, file, CHUNK)
-        return True
+        with self._asked(uri) as (system, source):
+            if system.get_file_info(source).type != fs.FileType.File:
+                return False
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Without `compression=None`, files named *.gz would be decompressed on the way, and compressed when put.
+            with system.open_input_stream(source, compression=None) as stream, path.open("wb") as file:
+                shutil.copyfileobj(stream, file, CHUNK)
+            return True
 
     def text(self, uri: str) -> str:
         """The content of a file of text. Raises FileNotFoundError."""
-        system, source = self._at(uri)
-        with system.open_input_stream(source, compression=None) as stream:
+        with self._asked(uri) as (system, source), system.open_input_stream(source, compression=None) as stream:
             return bytes(stream.read()).decode("utf-8", "replace")
 
     def get_all(self, uri: str, folder: Path) -> int:
@@ -72,11 +82,11 @@ class Store:
 
     def put(self, path: Path, uri: str) -> None:
         """Copy a file there, over what was there before."""
-        system, target = self._at(uri)
-        if self._folder is not None:
-            Path(target).parent.mkdir(parents=True, exist_ok=True)
-        with path.open("rb") as file, system.open_output_stream(target, compression=None) as stream:
-            shutil.copyfileobj(file, stream, CHUNK)
+        with self._asked(uri) as (system, target):
+            if self._folder is not None:
+                Path(target).parent.mkdir(parents=True, exist_ok=True)
+            with path.open("rb") as file, system.open_output_stream(target, compression=None) as stream:
+                shutil.copyfileobj(file, stream, CHUNK)
 
     def put_all(self, folder: Path, uri: str) -> None:
         """Copy the files below a folder there."""
@@ -94,8 +104,8 @@ class Store:
 
     def listing(self, uri: str) -> dict[str, Found]:
         """The names of the files below `uri`, in order, with what the store tells of them."""
-        system, path = self._at(uri)
-        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+        with self._asked(uri) as (system, path):
+            found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
         start = len(path.rstrip("/")) + 1
         return {
             info.path[start:]: Found(info.size, info.mtime.timestamp() if info.mtime else 0.0)
@@ -105,9 +115,20 @@ class Store:
 
     def remove(self, uri: str) -> None:
         """Remove a file, if it is there."""
-        system, path = self._at(uri)
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), self._asked(uri) as (system, path):
             system.delete_file(path)
+
+    @contextlib.contextmanager
+    def _asked(self, uri: str) -> Iterator[tuple[Any, str]]:
+        """The file system and the path in it; in a pod, a fault of it as one that names the settings."""
+        try:
+            yield self._at(uri)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if not self._of_pod or error.filename is not None:  # a file of this machine
+                raise
+            raise StoreError(_fault(uri, error)) from error
 
     def _at(self, uri: str) -> tuple[Any, str]:
         scheme, _, path = uri.partition("://")
@@ -129,6 +150,21 @@ class Store:
         raise RunError(f"{scheme}:// is no object store that is known here; there are gs, s3 and minio")
 
 
-def open_store(options: Mapping[str, str]) -> Store:
-    """The object store of this pod; `options`: `endpoint`, `region`, and `minio`, the endpoint of `minio://` alone."""
-    return Store(options, os.environ.get(FOLDER))
+def open_store(options: Mapping[str, str], *, of_pod: bool = False) -> Store:
+    """The object store; `options`: `endpoint`, `region`, and `minio`, the endpoint of `minio://` alone.
+
+    of_pod: of a component's pod, whose access the config settles, so faults are told as StoreError.
+    """
+    return Store(options, os.environ.get(FOLDER), of_pod=of_pod)
+
+
+def _fault(uri: str, error: OSError) -> str:
+    if not REFUSED.search(str(error)):
+        return f"{uri}: the object store failed: {error}\n  Its address is kubeflow.object_store.endpoint."
+    with_keys = "the keys that this pod was given" if os.environ.get(KEY) else "a pod without keys"
+    return (
+        f"{uri}: the object store refuses {with_keys}: {error}"
+        "\n  Name the Secret that has its keys as kubeflow.object_store.secret (and what they are called in it as"
+        " access_key and secret_key); or, without one, let the account of the runs,"
+        " kubeflow.server.service_account, have access."
+    )

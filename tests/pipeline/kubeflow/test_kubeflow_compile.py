@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,7 @@ from pipeline.kubeflow.verify.driver import task_specs
 ROOT = Path(__file__).parents[3]
 TRIPS = ROOT / "tests" / "pipeline" / "kubeflow" / "golden" / "trips.yaml"
 WITH_KUBERNETES = importlib.util.find_spec("kfp.kubernetes") is not None
+NO_SECRET = "kubeflow.object_store.secret=none"
 needs_kubernetes = pytest.mark.skipif(not WITH_KUBERNETES, reason="kfp-kubernetes is not installed")
 
 
@@ -258,6 +260,7 @@ def test_resources_env_and_retries_need_no_further_package(monkeypatch: pytest.M
     monkeypatch.delattr("kfp.kubernetes", raising=False)
     pipeline = compiled(
         "kubeflow.backend='2.15'",
+        NO_SECRET,
         "kubeflow.defaults={cpu: 0.5, memory: 2Gi, env: {A: b}, retries: {count: 2, wait: 10s}}",
         "kubeflow.components.Trainer={cpu: 4, accelerator: {type: nvidia.com/gpu, count: 2}}",
     )
@@ -282,8 +285,8 @@ def test_a_setting_that_an_older_server_drops_is_refused_with_its_release() -> N
 @needs_kubernetes
 def test_secrets_as_variables_compile_for_a_server_that_knows_only_required_ones() -> None:
     secret = "kubeflow.defaults.secrets=[{name: database, env: {DB_PASSWORD: password}, optional: %s}]"
-    old = settings_of(trips(secret % "false", "kubeflow.backend='2.14'"))["exec-trainer"]["secretAsEnv"]
-    new = settings_of(trips(secret % "false", "kubeflow.backend='2.15'"))["exec-trainer"]["secretAsEnv"]
+    old = settings_of(trips(secret % "false", NO_SECRET, "kubeflow.backend='2.14'"))["exec-trainer"]["secretAsEnv"]
+    new = settings_of(trips(secret % "false", NO_SECRET, "kubeflow.backend='2.15'"))["exec-trainer"]["secretAsEnv"]
     assert [one.pop("optional") for one in new] == [False]
     assert old == new
     with pytest.raises(RunError) as caught:
@@ -303,13 +306,13 @@ def test_components_are_not_root_where_the_server_can_be_told() -> None:
     assert {"exec-spans", "exec-trainer"} < set(found)
     assert [one["securityContext"] for one in found.values()] == [usual] * len(found)
     left = {"user": None, "group": None, "non_root": False}
-    assert settings_of(trips(f"kubeflow.defaults.security={json.dumps(left)}")) == {}
+    assert settings_of(trips(f"kubeflow.defaults.security={json.dumps(left)}", NO_SECRET)) == {}
 
 
 @needs_kubernetes
 @pytest.mark.parametrize("backend", ["2.14", "2.15"])
 def test_an_older_server_is_told_no_user_and_a_config_that_names_one_is_refused(backend: str) -> None:
-    assert settings_of(trips(f"kubeflow.backend='{backend}'")) == {}
+    assert settings_of(trips(f"kubeflow.backend='{backend}'", NO_SECRET)) == {}
     with pytest.raises(RunError, match=rf"`security` .*, of trainer, came with .* 2\.16, and .* is {backend}"):
         compile_pipeline(trips(f"kubeflow.backend='{backend}'", "kubeflow.components.Trainer.security={}"), {})
 
@@ -332,6 +335,66 @@ def test_kubeflows_own_object_store_is_the_one_of_the_release() -> None:
         for backend in ("2.15", "2.17")
     }
     assert stores == {"2.15": "http://minio-service.kubeflow:9000", "2.17": "http://seaweedfs.kubeflow:9000"}
+
+
+def store_keys(config: PipelineConfig) -> dict[str, dict[str, tuple[str, str]]]:
+    """Executor to the environment variables that it gets from Secrets: which Secret, and which key of it."""
+    return {
+        name: {
+            key["envVar"]: (one["secretNameParameter"]["runtimeValue"]["constant"], key["secretKey"])
+            for one in settings["secretAsEnv"]
+            for key in one["keyToEnv"]
+        }
+        for name, settings in settings_of(config).items()
+        if "secretAsEnv" in settings
+    }
+
+
+def readmes_config(folder: Path) -> PipelineConfig:
+    """The taxi example with what the README says to put into the config for Kubeflow, and no more."""
+    (line,) = re.findall(r"in the config \(`(kubeflow: \{.*\})`\)", (ROOT / "README.md").read_text())
+    shutil.copy(ROOT / "configs" / "taxi.yaml", folder)
+    (folder / "taxi.readme.yaml").write_text(line.replace("image: ...", "image: registry.example/headrace:1"))
+    return load(folder / "taxi.yaml", "readme")
+
+
+@needs_kubernetes
+def test_pods_of_the_readmes_config_have_the_keys_and_the_address_of_kubeflows_own_store(tmp_path: Path) -> None:
+    found = readmes_config(tmp_path)
+    own = "mlpipeline-minio-artifact"  # as Kubeflow's launcher takes it, and kubernetes/overlays/small says
+    keys = {"AWS_ACCESS_KEY_ID": (own, "accesskey"), "AWS_SECRET_ACCESS_KEY": (own, "secretkey")}
+    reaching = ("baseline", "evaluator", "pusher", "record-blessing", "trainer")
+    assert store_keys(found) == {f"exec-{name}": keys for name in reaching}
+    told = invocations(next(yaml.safe_load_all(compile_pipeline(found, {}))))
+    assert {one.store["minio"] for one in told.values()} == {"http://seaweedfs.kubeflow:9000"}
+    launcher = yaml.safe_load((ROOT / "kubernetes/overlays/small/launcher.yaml").read_text())["data"]
+    assert launcher["defaultPipelineRoot"] == found.kubeflow.pipeline_root
+    (provider,) = yaml.safe_load(launcher["providers"]).values()
+    by_launcher = provider["default"]["credentials"]["secretRef"]
+    assert by_launcher == {"secretName": own, "accessKeyKey": "accesskey", "secretKeyKey": "secretkey"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "secret"),
+    [
+        ((NO_SECRET,), None),
+        (("kubeflow.pipeline_root=s3://bucket/root",), None),
+        (("kubeflow.pipeline_root=gs://bucket/root",), None),
+        (("kubeflow.object_store.secret=keys",), "keys"),
+        (("kubeflow.pipeline_root=s3://bucket/root", "kubeflow.object_store.secret=keys"), "keys"),
+    ],
+)
+def test_the_stores_secret_is_the_one_named_or_none(overrides: tuple[str, ...], secret: str | None) -> None:
+    assert trips(*overrides).kubeflow.store_secret == secret
+
+
+@needs_kubernetes
+def test_whoever_reads_or_writes_beside_the_artifacts_has_the_stores_keys() -> None:
+    schedule = "schedule={cron: '30 4 * * *', retrain: drift}"
+    search = "tune={max_trials: 2, parameters: {train.batch_size: {choices: [8, 16]}}}"
+    found = trips(schedule, search, "train.warm_start=true")
+    looking = {"baseline", "drift", "evaluator", "pusher", "record-blessing", "record-training", "spans", "trainer"}
+    assert set(store_keys(found)) == {f"exec-{name}" for name in {*looking, "tuner", "warm-start"}}
 
 
 @pytest.mark.parametrize(

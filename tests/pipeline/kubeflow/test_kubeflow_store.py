@@ -1,0 +1,79 @@
+"""An object store that refuses a pod, or does not answer it: what the pod says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from configs.errors import HeadraceError
+from pipeline.kubeflow.checkpoints import mirrored
+from pipeline.kubeflow.places import Places
+from pipeline.kubeflow.state import present
+from pipeline.kubeflow.store import open_store
+
+HOME = "minio://mlpipeline/v2/artifacts/trips"
+
+
+class Refusing(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        self.send_response(403)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_PUT = do_HEAD  # noqa: N815
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a store that asks for keys; there are none in the environment."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "HEADRACE_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("key", ["", "not-the-stores"])
+def test_a_pod_that_the_store_refuses_names_the_setting_with_the_keys(
+    refusing: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if key:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key)
+    places = Places(str(tmp_path))
+    store = open_store({"minio": refusing}, of_pod=True)
+    properties = {"registry": str(places.local(f"{HOME}/blessed.json"))}
+    with pytest.raises(HeadraceError) as raised, present(properties, places, store):
+        pass
+    first, *more = str(raised.value).splitlines()
+    whose = "the keys that this pod was given" if key else "a pod without keys"
+    assert first.startswith(f"{HOME}/blessed.json: the object store refuses {whose}: ")
+    assert "kubeflow.object_store.secret" in more[0]
+
+
+def test_a_training_goes_on_where_the_store_refuses_its_checkpoints(
+    refusing: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with mirrored(tmp_path / "checkpoints", f"{HOME}/checkpoints", open_store({"minio": refusing}, of_pod=True)):
+        pass
+    told = capfd.readouterr().out
+    assert "so a new pod would train from the start" in told
+    assert "kubeflow.object_store.secret" in told
+
+
+def test_elsewhere_faults_are_those_of_the_file_system(refusing: str) -> None:
+    with pytest.raises(OSError, match="ACCESS_DENIED") as raised:
+        open_store({"minio": refusing}).exists(f"{HOME}/blessed.json")
+    assert not isinstance(raised.value, HeadraceError)
