@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from configs.credentials import SECRETIVE
 from configs.kubeflow import ComponentSettings, KubeflowConfig
 from configs.suggest import did_you_mean, listed
 from configs.tree import Where
@@ -33,9 +33,6 @@ COMPONENTS = (
 )
 LAUNCHER_FOLDERS = ("/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config", "/kfp-launcher")
 """Where Kubeflow mounts folders of its own in every pod."""
-SECRETIVE = re.compile(
-    r"(PASSW|PASSPHRASE|(^|_)PASS$|_PWD$|SECRET|TOKEN|CREDENTIAL|PRIVATE_?KEY|ACCESS_?KEY|API_?KEY)", re.IGNORECASE
-)
 
 
 def components_are_known(kubeflow: KubeflowConfig) -> Iterator[Finding]:

@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from configs.credentials import CERTAIN
 from configs.errors import RunError
 from pipeline.digest import digest_path, digest_text
-from pipeline.kubeflow.credentials import SHAPES
 
 PROJECT = Path(__file__).resolve().parents[2]
 PARTS = (
@@ -36,8 +36,6 @@ MOST = 100_000_000
 """Bytes of the user's modules: code is small, and data lies elsewhere."""
 READABLE = 1_000_000
 """Bytes of a file that is looked through for credentials."""
-UNSURE = frozenset({"an option with a credential", "a header with a credential", "a connection with a password"})
-"""Shapes that code has too where it takes a credential from the environment: `connect(password=PASSWORD)`."""
 TEMPLATE = re.compile(r"[{%$<]")
 """A character of a text that a credential is put into when the code runs."""
 TAG_LENGTH = 16
@@ -109,9 +107,7 @@ def _files(code: Path) -> Iterator[Path]:
 def _refuse_credentials(file: Path) -> None:
     """Whoever can pull the image can read it."""
     text = file.read_bytes().decode(errors="replace") if file.stat().st_size <= READABLE else ""
-    for what, shape in SHAPES.items():
-        if what in UNSURE:
-            continue
+    for what, shape in CERTAIN.items():
         if any(not TEMPLATE.search(_secret(found)) for found in shape.finditer(text)):
             raise RunError(
                 f"{file}: {what} stands in it, and all who can pull an image can read its files\n"

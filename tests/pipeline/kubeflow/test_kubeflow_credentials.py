@@ -29,6 +29,12 @@ SHORT = "a1"
         ({"args": [f"--token={SHORT}"]}, "an option with a credential"),
         ({"headers": f"Authorization: Bearer {SHORT}"}, "a header with a credential"),
         ({"headers": json.dumps({"authorization": "Basic YTpi"})}, "a header with a credential"),
+        ({"options": {"password": 31415926}}, "a value of `password`"),
+        ({"options": json.dumps({"api_key": ["a1", "b2"]})}, "a value of `api_key`"),
+        ({"env": [{"name": "X", "value": "sk_" + "live_51Hxxxxxxxxxxxxxxx"}]}, "a key of Stripe"),
+        ({"conn": "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=abcdEFGH1234=="}, "a key of Azure"),
+        ({"env": [{"name": "X", "value": "glp" + "at-abcdefghij1234567890"}]}, "a token of GitLab"),
+        ({"hook": "https://hooks.slack.com/" + "services/T000/B000/XXXXXXXXXXXXXXXX"}, "a token of Slack"),
     ],
 )
 def test_a_credential_of_any_length_is_found_where_only_credentials_stand(told: Any, what: str) -> None:
@@ -45,6 +51,7 @@ def test_a_credential_of_any_length_is_found_where_only_credentials_stand(told: 
         {"options": {"password": "$(DB_PASSWORD)", "credentials": "/var/secrets/key.json"}},
         {"password_env": "DB_PASSWORD", "label_key": "password", "limits": {"secret": 0.05}},
         {"labels": {"secret": "true"}},
+        {"sizes": {"token": 1024, "tokens": 1234567}, "order": ["disk-2", "task-1234567890-1234567890"]},
         {"query": "SELECT fare FROM trips WHERE password = other AND token = 'x'"},
         {"url": "http://store.example:9000/path/to@2x"},
         {"path": "s3://bucket/token=5/password=1/*.csv"},
@@ -67,6 +74,12 @@ def test_names_and_places_of_credentials_are_none(told: Any) -> None:
         ("TOKENIZER_OF_WORDS", "open-sesame", True),
         ("READER", "opensesame", True),
         ("WRITER", "open-sesame", False),
+        ("AZURE_STORAGE_KEY", "open-sesame\n", True),
+        ("ENCRYPTION_KEY", "open-sesame", True),
+        ("SORT_KEY", "open-sesame", False),
+        ("DB_PRIMARY_KEY", "open-sesame", False),
+        ("LABEL_KEY", "open-sesame", False),
+        ("MONKEY", "open-sesame", False),
     ],
 )
 def test_a_variables_value_is_looked_for_by_its_name_and_length(name: str, value: str, found: bool) -> None:

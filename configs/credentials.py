@@ -1,0 +1,75 @@
+"""What credentials are called and look like: one table for the config's rules, the compiled file, the image and pages.
+
+The password in a URL is `configs.passwords`' part where it is to be hidden.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HARMLESS_KEYS = (
+    "cache|cluster|clustering|column|composite|dedup|example|feature|foreign|group|hash|index|join|label|lookup|"
+    "natural|object|order|partition|primary|public|range|route|routing|row|shard|sort|split|text|unique"
+)
+SECRETIVE = re.compile(
+    r"PASSW|PASSPHRASE|(?:^|_)PASS$|_PWD$|SECRET|TOKEN|CREDENTIAL|(?:PRIVATE|ACCESS|API)_?KEY"
+    rf"|(?<![A-Z0-9])(?!(?:{_HARMLESS_KEYS})_)[A-Z0-9]+_KEY$",
+    re.IGNORECASE,
+)
+"""Environment variables that hold secrets, or have to do with them: `STRIPE_KEY`, `TOKENIZER`; not `SORT_KEY`."""
+FIELD = re.compile(
+    r"(?:^|[_.-])(?:passphrase|pwd|secret|(?:api|access|account|storage|private|secret|signing|encryption)[_-]?key"
+    r"|credentials?)$"
+    r"|passw(?:or)?d$|^pass$|(?:^|[_.-])(?:access|auth|api|bearer|id|refresh|session|security)[_-]?token$|^token$",
+    re.IGNORECASE,
+)
+"""Settings that hold a secret and nothing else: `db_password`, `api_key`; not `pad_token`, nor `max_tokens`."""
+VARIABLE = re.compile(rf"{FIELD.pattern}|_PASS$|_TOKEN$", re.IGNORECASE)
+"""The same of environment variables."""
+HIDEABLE = re.compile(rf"{VARIABLE.pattern}|[.-](?:pass|token)$|[_-]key[_-]?id$", re.IGNORECASE)
+"""Settings that may hold a secret: what hides them asks for less than what refuses them."""
+
+KEYS = {
+    "a private key": re.compile(
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.*?-----END [A-Z ]*PRIVATE KEY-----|[\w+/=\s\\:,.-]*)", re.DOTALL
+    ),
+    "an access key of AWS": re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+    "an API key of Google": re.compile(r"\bAIza[0-9A-Za-z_-]{35}"),
+    "a token of Google": re.compile(r"\bya29\.[0-9A-Za-z_-]{20,}"),
+    "a key of Azure": re.compile(r"(?:(?<=\bAccountKey=)|(?<=\bSharedAccessKey=))[0-9A-Za-z+/=]{8,}", re.IGNORECASE),
+    "a token of GitHub": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[0-9A-Za-z_]{30,})"),
+    "a token of GitLab": re.compile(r"\bglpat-[0-9A-Za-z_-]{20,}"),
+    "a token of Hugging Face": re.compile(r"\bhf_[0-9A-Za-z]{30,}"),
+    "a key of Stripe": re.compile(r"\b[sr]k_(?:live|test)_[0-9A-Za-z]{16,}"),
+    "a secret key": re.compile(r"\bsk-(?=[A-Za-z_-]*[0-9])[0-9A-Za-z_-]{20,}"),
+    "a token of Slack": re.compile(r"\bxox[abeprs]-[0-9A-Za-z-]{10,}|(?<=\bhooks\.slack\.com/services/)T\w+/B\w+/\w+"),
+    "a JSON web token": re.compile(r"\beyJ[0-9A-Za-z_-]{10,}\.[0-9A-Za-z_-]{10,}\.[0-9A-Za-z_-]*"),
+    "a signed URL": re.compile(
+        r"(?:(?<=[?&]sig=)|(?<=[?&]X-Amz-Signature=)|(?<=[?&]X-Goog-Signature=))[0-9A-Za-z%+/=_-]+"
+    ),
+}
+"""What has the form of a credential wherever it stands; all that is matched is the secret."""
+CERTAIN = {
+    "a URL with a password": re.compile(
+        r"[a-z][a-z0-9+.-]*://[^\s/\"'@:\\]*:(?P<secret>[^\s/\"'@\\]+)@"
+        r"|://\S*[?&;](?:password|passwd|pwd|secret|sig|token|access_token|api_?key)=[^&\s\"'\\]",
+        re.IGNORECASE,
+    ),
+    **KEYS,
+}
+"""The same with its surroundings."""
+SHAPES = {
+    **CERTAIN,
+    "an option with a credential": re.compile(
+        r"--[a-z0-9_-]*(?:password|secret|token|credential|access_key|api_key)[a-z0-9_-]*[= ][^\s\"'\\]+", re.IGNORECASE
+    ),
+    "a header with a credential": re.compile(
+        r"\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer)\s+\S", re.IGNORECASE
+    ),
+    "a connection with a password": re.compile(
+        r"^(?=.*\b(?:host|hostaddr|server|user|uid|user id|dbname|database)\s*=)"
+        r".*(?<![\w-])(?:password|passwd|pwd)\s*=\s*[^\s;$<{*].*$",
+        re.IGNORECASE | re.MULTILINE,
+    ),
+}
+"""The rest is in code too that takes a credential from the environment: `connect(password=PASSWORD)`."""
