@@ -23,16 +23,12 @@ def logs(config: Path, profile: str | None, overrides: tuple[str, ...], componen
 
     loaded = load(config, profile, overrides, data=False)
     with quiet():
-        from pipeline.kubeflow.server.logs import Kept, log, path_of
+        from pipeline.kubeflow.server.logs import Kept, log
         from pipeline.kubeflow.server.session import Session
     session = Session.of(loaded.config)
     found = session.run(run)
-    tasks = {
-        task.get("taskInfo", {}).get("name", name): path_of(name, task) for name, task in session.tasks(found).items()
-    }
+    tasks = {task.get("taskInfo", {}).get("name", name): (name, task) for name, task in session.tasks(found).items()}
     if component not in tasks:
         raise RunError(f"the run {found.display_name} has no {component}{meant(component, tasks, 'it has')}")
-    kept = Kept.of(loaded.config, found)
-    settings = loaded.config.kubeflow.settings(component)
-    text = log(session.server, found, tasks[component], settings, kept)
+    text = log(session.server, found, *tasks[component], Kept.of(loaded.config, found))
     click.echo(text, nl=False)

@@ -14,7 +14,6 @@ from typing import Any
 
 from configs.config import PipelineConfig
 from configs.errors import RunError
-from configs.kubeflow import ComponentSettings
 from pipeline.kubeflow.backends import store_options
 from pipeline.kubeflow.server.connection import Connection
 from pipeline.kubeflow.store import Store, open_store
@@ -33,63 +32,55 @@ def fnv1a(text: str) -> int:
     return found
 
 
-def template(settings: ComponentSettings) -> str:
-    """Kubeflow's name for the template of a task's container: by what is asked of it."""
-    labels = f"metadata-0-{len(settings.labels)}-" if settings.labels else ""
-    return labels + ("retry-" if settings.retries else "") + IMPLEMENTATION
+def template(task: Mapping[str, Any]) -> str:
+    """Kubeflow's name for the template of a task's container: by what was asked of it when it was compiled."""
+    labels = f"metadata-0-{len(task['labels'])}-" if task.get("labels") else ""
+    return labels + ("retry-" if "retryPolicy" in task else "") + IMPLEMENTATION
 
 
-def path_of(name: str, task: Mapping[str, Any]) -> str:
-    """A task of `versions.graph` with the conditions that it is under: `condition-1.trainer`."""
-    return ".".join((*task.get("within", ()), name))
-
-
-def pods(run: Any, path: str, settings: ComponentSettings) -> list[str]:
-    """Names that the pod of the task at a path may have, that of the last try first. Empty as long as it has none."""
-    task = _name(path)
+def pods(run: Any, name: str, task: Mapping[str, Any]) -> list[str]:
+    """Names that the pod of a task of `versions.graph` may have, that of the last try first. Empty as long as it has
+    none.
+    """
     details = (run.run_details and run.run_details.task_details) or []
     children = [
         child.pod_name
         for one in details
-        if one.display_name == task
+        if one.display_name == name
         for child in one.child_tasks or ()
         if child.pod_name
     ]
     if not children:
         return []
     workflow = children[0].rpartition("-")[0]
-    node = f"{workflow}.root.{path}.executor"
-    tries = settings.retries.count if settings.retries else None
-    names = [node] if tries is None else [f"{node}({number})" for number in range(tries, -1, -1)]
-    return [f"{workflow}-{template(settings)}-{fnv1a(name)}" for name in names]
+    node = ".".join((workflow, "root", *task.get("within", ()), name, "executor"))
+    tries = int(task.get("retryPolicy", {}).get("maxRetryCount", 0))
+    nodes = [f"{node}({number})" for number in range(tries, -1, -1)] if "retryPolicy" in task else [node]
+    return [f"{workflow}-{template(task)}-{fnv1a(one)}" for one in nodes]
 
 
-def log(server: Connection, run: Any, path: str, settings: ComponentSettings, kept: Kept) -> str:
-    """The text. Raises RunError where the task at a path has no pod, or none of the places can be read."""
-    task, names = _name(path), pods(run, path, settings)
+def log(server: Connection, run: Any, name: str, task: Mapping[str, Any], kept: Kept) -> str:
+    """The text. Raises RunError where the task has no pod, or none of the places can be read."""
+    names = pods(run, name, task)
     if not names:
-        raise RunError(f"{task} has no pod in the run {run.display_name}: it has not begun, or its result was cached")
-    for name in names:
-        found = server.text("read the log", PATH, run_id=run.run_id, node_id=name)
+        raise RunError(f"{name} has no pod in the run {run.display_name}: it has not begun, or its result was cached")
+    for pod in names:
+        found = server.text("read the log", PATH, run_id=run.run_id, node_id=pod)
         if not found.startswith(_FAULT):
             return found
     try:
-        stored = kept.read(run.run_id, task)
+        stored = kept.read(run.run_id, name)
         why = "it wrote none there yet" if stored is None else ""
     except (OSError, RunError) as error:
         stored, why = None, str(error).splitlines()[0]
     if stored is not None:
         return stored
     raise RunError(
-        f"the server cannot read the log of {task} in the run {run.display_name}: its pod is gone, and Kubeflow has"
+        f"the server cannot read the log of {name} in the run {run.display_name}: its pod is gone, and Kubeflow has"
         " no archive of logs, or it has not begun to write\n"
-        f"  nor is there the launcher's copy in {kept.folder(run.run_id, task)}: {why}\n"
+        f"  nor is there the launcher's copy in {kept.folder(run.run_id, name)}: {why}\n"
         f"  with access to the cluster: kubectl logs -n {kept.namespace} -c main {names[0]}"
     )
-
-
-def _name(path: str) -> str:
-    return path.rpartition(".")[2]
 
 
 @dataclass(frozen=True)

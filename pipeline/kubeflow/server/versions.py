@@ -99,11 +99,18 @@ def graph(specification: Mapping[str, Any] | None) -> dict[str, Any]:
     """The tasks of a pipeline as the server keeps it, with a Kubernetes document beside it or without.
 
     In the place of a condition stand the tasks under it, which depend on all that it does, and know the groups that
-    they are in as `within`.
+    they are in as `within`; each task knows the labels of its pod as `labels`.
     """
-    found = specification or {}
-    found = found.get("pipeline_spec", found)
-    return _flat(found.get("root", {}).get("dag", {}).get("tasks", {}), found.get("components", {}), ())
+    outer = specification or {}
+    found = outer.get("pipeline_spec", outer)
+    components = found.get("components", {})
+    flat = _flat(found.get("root", {}).get("dag", {}).get("tasks", {}), components, ())
+    executors = outer.get("platform_spec", {}).get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
+    for task in flat.values():
+        label = components.get(task.get("componentRef", {}).get("name", ""), {}).get("executorLabel", "")
+        asked = executors.get("executors", {}).get(label, {})
+        task["labels"] = asked.get("podMetadata", {}).get("labels", {})
+    return flat
 
 
 def _flat(

@@ -17,18 +17,36 @@ from typing import Any, ClassVar
 import pytest
 
 from configs.errors import ConfigError, RunError, ServerError
-from configs.kubeflow import ComponentSettings, Retries
 from configs.kubeflow_server import ServerAuth, ServerConfig
 from configs.schedule import ScheduleConfig
 from pipeline.kubeflow.server import runs, schedules
 from pipeline.kubeflow.server.connection import Connection, connect
-from pipeline.kubeflow.server.logs import Kept, fnv1a, log, path_of, pods
+from pipeline.kubeflow.server.logs import Kept, fnv1a, log, pods
 from pipeline.kubeflow.server.versions import Version, graph
 from pipeline.kubeflow.store import Store
 
 VERSION = Version("p", "v", "taxi-0123", uploaded=False)
 REQUEST = runs.Request(pipeline="taxi", parameters={"epochs": 3}, pipeline_root="minio://bucket")
-RETRIED = ComponentSettings(retries=Retries(count=1), labels={"team": "a", "cost": "b"})
+COMPILED = {
+    "pipeline_spec": {
+        "root": {
+            "dag": {
+                "tasks": {"trainer": {"componentRef": {"name": "comp-trainer"}, "retryPolicy": {"maxRetryCount": 1.0}}}
+            }
+        },
+        "components": {"comp-trainer": {"executorLabel": "exec-trainer"}},
+    },
+    "platform_spec": {
+        "platforms": {
+            "kubernetes": {
+                "deploymentSpec": {
+                    "executors": {"exec-trainer": {"podMetadata": {"labels": {"team": "a", "cost": "b"}}}}
+                }
+            }
+        }
+    },
+}
+RETRIED = graph(COMPILED)["trainer"]
 Answer = tuple[int, Any]
 
 
@@ -315,20 +333,18 @@ def test_a_pod_under_conditions_has_them_in_the_name_of_its_node() -> None:
     root = {"dag": {"tasks": {"condition-1": {"componentRef": {"name": "comp-condition-1"}}}}}
     (task,) = graph({"root": root, "components": components}).items()
     node = "taxi-abc.root.condition-1.condition-2.trainer.executor"  # Argo's `taskNodeName`: a graph's, and a task's
-    assert pods(run_with("taxi-abc-123"), path_of(*task), ComponentSettings()) == [
-        f"taxi-abc-system-container-impl-{fnv1a(node)}"
-    ]
+    assert pods(run_with("taxi-abc-123"), *task) == [f"taxi-abc-system-container-impl-{fnv1a(node)}"]
 
 
 def test_a_log_that_is_gone_is_told_with_the_way_to_it(backend: Backend, tmp_path: Path) -> None:
     kept = Kept(Store({}, str(tmp_path)), "minio://bucket/taxi", "kubeflow")
     backend.faults = [fails(200, '{"error_message":"no such pod"}')]
     with pytest.raises(RunError) as refused:
-        log(connected(backend), run_with("taxi-abc-123"), "trainer", ComponentSettings(), kept)
+        log(connected(backend), run_with("taxi-abc-123"), "trainer", {}, kept)
     assert "kubectl logs -n kubeflow -c main taxi-abc-system-container-impl-" in str(refused.value)
     assert "copy in minio://bucket/taxi/id-0/trainer: it wrote none there yet" in str(refused.value)
     with pytest.raises(RunError, match="trainer has no pod in the run taxi-1"):
-        log(connected(backend), run_with(None), "trainer", ComponentSettings(), kept)
+        log(connected(backend), run_with(None), "trainer", {}, kept)
 
 
 def test_a_log_that_is_gone_is_read_from_the_launchers_copy_of_the_last_try(backend: Backend, tmp_path: Path) -> None:
@@ -341,7 +357,7 @@ def test_a_log_that_is_gone_is_read_from_the_launchers_copy_of_the_last_try(back
     (file.parent / "model" / "executor-logs").write_text("no log")
     backend.faults = [fails(200, '{"error_message":"no such pod"}')]
     kept = Kept(Store({}, str(tmp_path)), "minio://bucket/taxi", "kubeflow")
-    assert log(connected(backend), run_with("taxi-abc-123"), "trainer", ComponentSettings(), kept) == "try 1\n"
+    assert log(connected(backend), run_with("taxi-abc-123"), "trainer", {}, kept) == "try 1\n"
 
 
 def wanted(**settings: Any) -> schedules.Wanted:
