@@ -17,7 +17,7 @@ from kfp_server import Server
 from pipeline.kubeflow.argument import unpack
 from pipeline.kubeflow.verify.driver import all_tasks
 
-EXAMPLES = sorted(path.relative_to(ROOT) for path in (ROOT / "configs").glob("*.yaml"))
+EXAMPLES = sorted(path.relative_to(ROOT) for path in (ROOT / "configs").glob("*.yaml") if "." not in path.stem)
 STORE = {
     "endpoint": "https://store.example",
     "region": "eu-1",
