@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,9 +12,10 @@ from configs.config import PipelineConfig
 from configs.errors import ConfigError, Problem
 from configs.sources import FileSource
 from configs.span_fields import DATE, placeholders
+from pipeline.kubeflow.argument import unpack
 from pipeline.kubeflow.server import runs
+from pipeline.kubeflow.server.cache import executor_inputs
 from pipeline.kubeflow.server.connection import Connection
-from pipeline.kubeflow.server.listing import every
 from pipeline.kubeflow.server.versions import Version
 
 MOST = 1000
@@ -48,22 +50,43 @@ def spans(config: PipelineConfig, first: str, last: str) -> list[str]:
     return found
 
 
-def missing(server: Connection, experiment_id: str, wanted: list[str]) -> dict[str, Any | None]:
-    """By span: the run that was started for it, whoever started it, or None."""
-    ask = server.runs.run_service_list_runs
-    there = every(server, "list the runs", ask, "runs", experiment_id=experiment_id)
+def missing(server: Connection, experiment_id: str, pipeline_id: str, wanted: list[str]) -> dict[str, Any | None]:
+    """By span: the pipeline's run that was started for it, or that trained with it as the newest; else None."""
     by_span: dict[str, Any] = {}
-    for run in sorted(there, key=lambda run: run.created_at):
+    others = []
+    for run in reversed(list(runs.of_pipeline(server, experiment_id, pipeline_id))):
         given = ((run.runtime_config and run.runtime_config.parameters) or {}).get("spans")
-        by_span.setdefault(str(given), run)
+        if given:
+            by_span.setdefault(str(given), run)
+        elif run.state == "SUCCEEDED":
+            others.append(run)
+    for run in reversed(others):
+        if by_span.keys() >= set(wanted):
+            break
+        by_span.setdefault(_newest(server, run), run)
     return {span: by_span.get(span) for span in wanted}
+
+
+def _newest(server: Connection, run: Any) -> str:
+    """The newest span that a run trained with; "" if it trained with none, or the server does not tell.
+
+    That is what its ExampleGen was given to read, and not its `run_date`: the data of that day may have come later.
+    """
+    told = dict(executor_inputs(server, run.run_id))
+    if "trainer" not in told:
+        return ""
+    try:
+        found = json.loads(unpack(str(told["example-gen"]["inputs"]["parameterValues"]["spans"])))["spans"]
+        return str(found[-1]["name"])
+    except (ValueError, KeyError, TypeError, IndexError):
+        return ""
 
 
 def backfill(
     server: Connection, experiment_id: str, version: Version, request: runs.Request, wanted: list[str]
 ) -> Iterator[Filled]:
     """Make the runs that are missing, one after the other, the oldest span first."""
-    for span, run in missing(server, experiment_id, wanted).items():
+    for span, run in missing(server, experiment_id, version.pipeline_id, wanted).items():
         if run is not None:
             yield Filled(span, run, made=False)
             continue

@@ -19,6 +19,7 @@ from pipeline.cache.explain import LOOKS, SAME, Explained, Explanation
 from pipeline.cache.manifests import changes
 from pipeline.cache.parts import Input, KeyParts, flat
 from pipeline.kubeflow.argument import unpack
+from pipeline.kubeflow.server.connection import Connection
 from pipeline.kubeflow.server.record import record
 from pipeline.kubeflow.server.session import Session
 from pipeline.kubeflow.server.versions import graph, specification_of
@@ -67,7 +68,11 @@ def _read(session: Session, run: Any) -> _Run:
     specification = specification_of(session.server, run)
     tasks = graph(specification)
     return _Run(
-        run, record(run, tasks, session.pipeline), tasks, specification, dict(_executor_inputs(session, run.run_id))
+        run,
+        record(run, tasks, session.pipeline),
+        tasks,
+        specification,
+        dict(executor_inputs(session.server, run.run_id)),
     )
 
 
@@ -202,10 +207,10 @@ def _run_of(uri: str) -> str:
     return parts[-RUN_PARTS + 1] if len(parts) >= RUN_PARTS else uri
 
 
-def _executor_inputs(session: Session, run_id: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def executor_inputs(server: Connection, run_id: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """By task, of those whose container ran."""
     try:
-        answer = session.server.text("read the run's workflow", "/apis/v1beta1/runs/{run_id}", run_id=run_id)
+        answer = server.text("read the run's workflow", "/apis/v1beta1/runs/{run_id}", run_id=run_id)
         manifest = json.loads(json.loads(answer)["pipeline_runtime"]["workflow_manifest"])
         nodes = manifest["status"]["nodes"].values()
     except (ServerError, ValueError, KeyError, TypeError, AttributeError):

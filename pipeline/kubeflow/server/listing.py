@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.kubeflow.server.connection import Connection
@@ -15,14 +15,18 @@ EQUALS = 1
 
 def every(server: Connection, what: str, ask: Callable[..., Any], key: str, *args: Any, **kwargs: Any) -> list[Any]:
     """All that a list method finds, over its pages. key: of the list in the answer."""
-    found: list[Any] = []
+    return list(pages(server, what, ask, key, *args, **kwargs))
+
+
+def pages(server: Connection, what: str, ask: Callable[..., Any], key: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
+    """The same, each page when it is come to."""
     token = ""
     while True:
         answer = server.read(what, ask, *args, **kwargs, page_size=PAGE, page_token=token)
-        found += getattr(answer, key) or []
+        yield from getattr(answer, key) or []
         token = answer.next_page_token or ""
         if not token:
-            return found
+            return
 
 
 def named(name: str) -> str:

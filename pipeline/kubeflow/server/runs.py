@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +18,14 @@ import kfp_server_api as api
 from configs.errors import RunError, ServerError
 from pipeline.kubeflow.server.connection import Connection
 from pipeline.kubeflow.server.faults import NOT_FOUND, unclear
-from pipeline.kubeflow.server.listing import every, named
+from pipeline.kubeflow.server.listing import every, named, pages
 from pipeline.kubeflow.server.versions import Version
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 CANCELING = "CANCELING"
 DIGITS = 10
+WAIT, LOOKS = 0.5, 8
+"""Seconds between looks whether the run of another command, made in the same moment, gives way; and how many."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def submit(server: Connection, experiment_id: str, version: Version, request: Re
     if there is not None:
         _same(there, name, key)
         return Submitted(there, made=False)
-    return _make(server, _body(experiment_id, version, request, name))
+    return _make(server, _body(experiment_id, version, request, name), key)
 
 
 def _body(experiment_id: str, version: Version, request: Request, name: str) -> Any:
@@ -104,14 +107,18 @@ def _body(experiment_id: str, version: Version, request: Request, name: str) -> 
     )
 
 
-def _make(server: Connection, body: Any) -> Submitted:
+def _make(server: Connection, body: Any, key: str) -> Submitted:
     try:
         made = server.change("submit the run", server.runs.run_service_create_run, body)
     except ServerError as error:
         if not unclear(error):
             raise
         return Submitted(_look_again(server, body.experiment_id, body.display_name, error), made=True)
-    return _first(server, body.experiment_id, body.display_name, made)
+    try:
+        return _alone(server, body.experiment_id, made, key)
+    except ServerError as error:
+        told = f"the run {made.display_name} was made, {made.run_id}; whether another command made one too is not known"
+        raise ServerError(f"{error}\n  {told}", error.status) from None
 
 
 def _look_again(server: Connection, experiment_id: str, name: str, error: ServerError) -> Any:
@@ -126,21 +133,50 @@ def _look_again(server: Connection, experiment_id: str, name: str, error: Server
     return found
 
 
-def _first(server: Connection, experiment_id: str, name: str, made: Any) -> Submitted:
-    """The server keeps no two commands apart that submit in the same moment: the later run gives way."""
-    first = _find(server, experiment_id, name)
-    if first is None or first.run_id == made.run_id:
+def _alone(server: Connection, experiment_id: str, made: Any, key: str) -> Submitted:
+    """The server keeps no two commands apart that submit in the same moment: of their runs one stays.
+
+    Times do not tell which: the server's are whole seconds, and taken before others can see the run. But of any two
+    the later one to be seen sees the other. The younger gives way at once; the older when the other one stays, as it
+    does if its command had looked before.
+    """
+    name = made.display_name
+    others = _others(server, experiment_id, made)
+    if others and _age(made) < min(map(_age, others)):
+        for _ in range(LOOKS):
+            time.sleep(WAIT)
+            others = _others(server, experiment_id, made)
+            if not others:
+                break
+    if not others:
         return Submitted(made, made=True)
     server.change("end the second run", server.runs.run_service_terminate_run, made.run_id)
     server.change("delete the second run", server.runs.run_service_delete_run, made.run_id)
-    return Submitted(first, made=False)
+    left = _others(server, experiment_id, made)
+    if not left:
+        raise RunError(f"several commands made a run {name} at once, and each gave way; the same command makes it")
+    _same(left[0], name, key)
+    return Submitted(left[0], made=False)
+
+
+def _others(server: Connection, experiment_id: str, made: Any) -> list[Any]:
+    return [run for run in _named(server, experiment_id, made.display_name) if run.run_id != made.run_id]
+
+
+def _named(server: Connection, experiment_id: str, name: str) -> list[Any]:
+    """The runs of that name, the oldest first."""
+    ask = server.runs.run_service_list_runs
+    found = every(server, "look for the run", ask, "runs", experiment_id=experiment_id, filter=named(name))
+    return sorted(found, key=_age)
+
+
+def _age(run: Any) -> tuple[Any, str]:
+    return run.created_at, run.run_id
 
 
 def _find(server: Connection, experiment_id: str, name: str) -> Any | None:
     """The oldest run of that name."""
-    ask = server.runs.run_service_list_runs
-    found = every(server, "look for the run", ask, "runs", experiment_id=experiment_id, filter=named(name))
-    return min(found, key=lambda run: (run.created_at, run.run_id)) if found else None
+    return next(iter(_named(server, experiment_id, name)), None)
 
 
 def _free(server: Connection, experiment_id: str, base: str) -> str:
@@ -164,18 +200,20 @@ def _same(run: Any, name: str, key: str) -> None:
         )
 
 
-def newest(server: Connection, experiment_id: str, limit: int) -> list[Any]:
-    """The runs of an experiment, the newest first."""
+def of_pipeline(server: Connection, experiment_id: str, pipeline_id: str) -> Iterator[Any]:
+    """The runs of a pipeline in an experiment, which other pipelines may share, the newest first."""
     ask = server.runs.run_service_list_runs
-    answer = server.read("list the runs", ask, experiment_id=experiment_id, page_size=limit, sort_by="created_at desc")
-    return answer.runs or []
+    for run in pages(server, "list the runs", ask, "runs", experiment_id=experiment_id, sort_by="created_at desc"):
+        chosen = run.pipeline_version_reference
+        if chosen is not None and chosen.pipeline_id == pipeline_id:
+            yield run
 
 
-def find_run(server: Connection, experiment_id: str | None, name: str | None) -> Any:
-    """A run by its id or name; None: the newest. Raises RunError if there is none."""
+def find_run(server: Connection, experiment_id: str | None, pipeline_id: str | None, name: str | None) -> Any:
+    """A run by its id or name; None: the newest of the pipeline. Raises RunError if there is none."""
     found = None
-    if experiment_id is not None and name is None:
-        found = next(iter(newest(server, experiment_id, 1)), None)
+    if experiment_id is not None and pipeline_id is not None and name is None:
+        found = next(of_pipeline(server, experiment_id, pipeline_id), None)
     elif experiment_id is not None and name is not None:
         found = _find(server, experiment_id, name)
     if found is None and name is not None:

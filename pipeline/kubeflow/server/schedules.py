@@ -70,11 +70,14 @@ def schedule(server: Connection, wanted: Wanted) -> tuple[Any, Outcome]:
         delete(server, [one for one in there if one is not kept])
         return kept, "changed" if _set_paused(server, kept, paused=wanted.schedule.paused) else "unchanged"
     were_on = [one for one in there if one.status == "ENABLED"]
-    for one in were_on:
-        _set_paused(server, one, paused=True)
     try:
+        for one in were_on:
+            _set_paused(server, one, paused=True)
         made = _make(server, wanted)
-    except ServerError:
+    except BaseException as error:  # of Ctrl-C too: the old one must not stay paused
+        with contextlib.suppress(ServerError):
+            if not isinstance(error, ServerError) and _made(server, wanted):
+                were_on = []  # the new one was asked for before the key was pressed: not both
         for one in were_on:
             with contextlib.suppress(ServerError):
                 server.change(
@@ -112,11 +115,16 @@ def _make(server: Connection, wanted: Wanted) -> Any:
             "make the schedule", server.recurring.recurring_run_service_create_recurring_run, _body(wanted)
         )
     except ServerError as error:
-        found = find(server, wanted.experiment_id, wanted.name) if unclear(error) else []
-        made = [one for one in found if one.description == wanted.mark]
-        if not made:
+        made = _made(server, wanted) if unclear(error) else None
+        if made is None:
             raise
-        return made[0]
+        return made
+
+
+def _made(server: Connection, wanted: Wanted) -> Any | None:
+    """The schedule if it is there."""
+    found = find(server, wanted.experiment_id, wanted.name)
+    return next((one for one in found if one.description == wanted.mark), None)
 
 
 def _body(wanted: Wanted) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from configs.config import PipelineConfig
 from configs.errors import RunError
 from pipeline.kubeflow.server import runs
 from pipeline.kubeflow.server.connection import Connection, connect
-from pipeline.kubeflow.server.versions import graph, tasks_of
+from pipeline.kubeflow.server.versions import find_pipeline, graph, tasks_of
 
 
 @dataclass(frozen=True)
@@ -38,16 +39,24 @@ class Session:
         """None if there is no such experiment yet."""
         return runs.find_experiment(self.server, self.experiment, self.namespace)
 
+    def pipeline_id(self) -> str | None:
+        """None if nothing of the pipeline was uploaded yet."""
+        return find_pipeline(self.server, self.pipeline, self.namespace)
+
     def run(self, name: str | None) -> Any:
-        """A run by its name or id; None: the newest. Raises RunError if there is none."""
-        return runs.find_run(self.server, self.experiment_id(), name)
+        """A run by its name or id; None: the newest of this pipeline. Raises RunError if there is none."""
+        pipeline_id = self.pipeline_id() if name is None else None
+        return runs.find_run(self.server, self.experiment_id(), pipeline_id, name)
 
     def runs(self, limit: int) -> list[Any]:
-        """The experiment's runs, the newest first."""
+        """The pipeline's runs, the newest first."""
         experiment_id = self.experiment_id()
         if experiment_id is None:
             raise RunError(f"{self.server.endpoint}: there is no experiment {self.experiment}; nothing was submitted")
-        return runs.newest(self.server, experiment_id, limit)
+        pipeline_id = self.pipeline_id()
+        if pipeline_id is None:
+            return []
+        return list(itertools.islice(runs.of_pipeline(self.server, experiment_id, pipeline_id), limit))
 
     def tasks(self, run: Any) -> dict[str, Any]:
         """The tasks of a run's graph."""

@@ -257,7 +257,36 @@ def test_two_commands_in_one_moment_leave_the_first_run(backend: Backend) -> Non
     backend.faults = [blind]
     done = submit(connected(backend))
     assert (done.made, done.run.run_id) == (False, first.run_id)
-    assert backend.seen[-2:] == [("POST", "/apis/v2beta1/runs/id-1:terminate"), ("DELETE", "/apis/v2beta1/runs/id-1")]
+    assert backend.seen[-3:-1] == [("POST", "/apis/v2beta1/runs/id-1:terminate"), ("DELETE", "/apis/v2beta1/runs/id-1")]
+
+
+def test_a_run_stands_back_behind_a_younger_one_that_stays_as_its_command_had_looked_before(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "WAIT", 0)
+    server = connected(backend)
+    first = submit(server).run
+    backend.runs[0]["created_at"] = "2999-01-01T00:00:00Z"
+    backend.faults = [lambda *_: (200, {"runs": []})]
+    assert submit(server).run.run_id == first.run_id
+    assert backend.seen[-2] == ("DELETE", "/apis/v2beta1/runs/id-1")
+
+
+def test_of_two_contents_under_one_name_in_one_moment_the_second_is_refused(backend: Backend) -> None:
+    server = connected(backend)
+    submit(server, name="nightly")
+    backend.faults = [lambda *_: (200, {"runs": []})]
+    with pytest.raises(RunError, match="there is a run nightly already, of other content"):
+        submit(server, name="nightly", epochs=4)
+    assert backend.seen[-2] == ("DELETE", "/apis/v2beta1/runs/id-1")
+
+
+def test_a_run_that_was_made_is_named_where_the_look_after_it_fails(backend: Backend) -> None:
+    backend.faults = [None, None, *[fails(503)] * 3]
+    server = connected(backend)
+    server._sleep = lambda _: None
+    with pytest.raises(ServerError, match=r"HTTP 503.*\n  the run taxi-\w+ was made, id-0"):
+        submit(server)
 
 
 def test_the_key_tells_content_parameters_and_root_apart() -> None:
@@ -382,6 +411,24 @@ def test_the_old_schedule_goes_on_where_the_new_one_cannot_be_made(backend: Back
         "recurringruns",
         "old:enable",
     ]
+
+
+def test_the_old_schedule_goes_on_where_the_command_is_interrupted(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, plan = kept("headrace schedule, content of before"), wanted(every="6h")
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(schedules, "_make", interrupted)
+    for there, then in ((old, "old:enable"), (kept(plan.mark), "old:disable")):
+        backend.faults = [fails(200, old), fails(200, {}), fails(200, there), fails(200, {})]
+        backend.seen.clear()
+        with pytest.raises(KeyboardInterrupt):
+            schedules.schedule(connected(backend), plan)
+        told = [path.rpartition("/")[2].partition("?")[0] for method, path in backend.seen if method == "POST"]
+        assert told[-1] == then
 
 
 def test_a_schedule_that_is_there_is_left_alone(backend: Backend) -> None:

@@ -1,0 +1,81 @@
+"""Which spans have a run, and which runs are of a pipeline, where pipelines share an experiment."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from pipeline.kubeflow.argument import pack
+from pipeline.kubeflow.server import runs
+from pipeline.kubeflow.server.backfill import missing
+
+DAY = dt.datetime(2026, 11, 21, 4, 0, tzinfo=dt.UTC)
+WANTED = ["2026-11-01", "2026-11-02", "2026-11-03"]
+
+
+class Server:
+    """Knows some runs, the newest first, and what their tasks were told."""
+
+    def __init__(self, *known: Any) -> None:
+        self._known, self.asked = known, list[str]()
+        self.runs = SimpleNamespace(run_service_list_runs=None)
+
+    def read(self, *_: Any, page_token: str, **__: Any) -> Any:
+        at = int(page_token or 0)
+        more = str(at + 1) if at + 1 < len(self._known) else ""
+        return SimpleNamespace(runs=list(self._known[at : at + 1]), next_page_token=more)
+
+    def text(self, _what: str, _path: str, run_id: str) -> str:
+        self.asked.append(run_id)
+        (run,) = [one for one in self._known if one.run_id == run_id]
+        nodes = {name: _node(name, values) for name, values in run.told.items()}
+        manifest = json.dumps({"status": {"nodes": nodes}})
+        return json.dumps({"pipeline_runtime": {"workflow_manifest": manifest}})
+
+
+def _node(name: str, values: dict[str, str]) -> dict[str, Any]:
+    given = json.dumps({"inputs": {"parameterValues": values}})
+    patch = json.dumps({"containers": [{"command": ["launcher", "--executor_input", given]}]})
+    return {"displayName": f"{name}-driver", "outputs": {"parameters": [{"name": "pod-spec-patch", "value": patch}]}}
+
+
+def run(run_id: str, pipeline: str, state: str = "SUCCEEDED", told: Any = None, **parameters: str) -> Any:
+    reference = SimpleNamespace(pipeline_id=pipeline)
+    config = SimpleNamespace(parameters=parameters)
+    return SimpleNamespace(
+        run_id=run_id,
+        created_at=DAY,
+        state=state,
+        told=told,
+        runtime_config=config,
+        pipeline_version_reference=reference,
+    )
+
+
+def read(*days: str, trained: bool = True) -> dict[str, dict[str, str]]:
+    spans = pack(json.dumps({"spans": [{"name": day} for day in days]}), "spans")
+    return {"example-gen": {"spans": spans}, **({"trainer": {}} if trained else {})}
+
+
+def given(server: Server) -> dict[str, str | None]:
+    found = missing(server, "e", "nightly", WANTED)  # type: ignore[arg-type]
+    return {span: one and one.run_id for span, one in found.items()}
+
+
+def test_another_pipelines_runs_are_no_runs_of_this_one() -> None:
+    server = Server(run("theirs", "other", spans=WANTED[0]), run("failed", "nightly", "FAILED", spans=WANTED[1]))
+    assert given(server) == {WANTED[0]: None, WANTED[1]: "failed", WANTED[2]: None}
+    assert [one.run_id for one in runs.of_pipeline(server, "e", "nightly")] == ["failed"]  # type: ignore[arg-type]
+
+
+def test_a_run_that_trained_with_a_span_as_the_newest_counts_whatever_started_it() -> None:
+    server = Server(
+        run("ended early", "nightly", told={}, run_date="scheduled"),
+        run("no drift", "nightly", told=read(WANTED[2], trained=False), run_date="scheduled"),
+        run("scheduled", "nightly", told=read("2026-10-31", WANTED[0], WANTED[1]), run_date="scheduled", window="3"),
+        run("broken", "nightly", "FAILED", told=read(WANTED[0])),
+    )
+    assert given(server) == {WANTED[0]: None, WANTED[1]: "scheduled", WANTED[2]: None}
+    assert "broken" not in server.asked
