@@ -140,6 +140,29 @@ def test_all_that_is_ours_runs_in_the_image_of_the_overlay(objects: list[dict[st
     images = {line.split()[-1] for line in text.splitlines() if line.strip(" -").startswith("image:")}
     assert len({image for image in images if "headrace" in image}) == 1
     assert "headrace" not in images  # without a tag: one that the overlay does not know
+    assert not any(image.endswith(":latest") for image in images)
+
+
+def test_an_image_that_is_loaded_into_the_nodes_is_taken_as_it_is(objects: list[dict[str, Any]]) -> None:
+    ours = [one for one in containers(objects) if "headrace" in one["image"]]
+    assert ours
+    assert {one.get("imagePullPolicy") for one in ours} == {"IfNotPresent"}
+
+
+def containers(tree: Any) -> Iterator[dict[str, Any]]:
+    """All containers below, in whatever pod."""
+    if isinstance(tree, dict):
+        yield from (one for one in tree.get("containers", ()) if "image" in one)
+    for inner in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from containers(inner)
+
+
+def test_runs_may_read_the_stores_keys_only_where_there_are_some(objects: list[dict[str, Any]]) -> None:
+    launcher = next(one for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == "kfp-launcher")
+    read = [rule for role in of_kind(objects, "Role") for rule in role["rules"] if "secrets" in rule["resources"]]
+    bound = {one["roleRef"]["name"] for one in of_kind(objects, "RoleBinding")}
+    assert bool(read) == ("secretRef" in launcher["data"]["providers"])
+    assert bound == {one["metadata"]["name"] for one in of_kind(objects, "Role")}
 
 
 def test_what_is_referred_to_is_there(objects: list[dict[str, Any]]) -> None:
