@@ -33,7 +33,9 @@ def submit(
 
 
 def backfill(session: Session, wanted: list[str]) -> Iterator[Filled]:
-    """One run for each span that has none, as they are made."""
+    """One run for each span that has none, as they are made. Raises ConfigError before anything is sent."""
+    for end in (wanted[0], wanted[-1]):
+        values(session.config, [f"spans={end}"])
     with quiet():
         version = upload(session)
     experiment_id = runs.ensure_experiment(session.server, session.experiment, session.namespace)

@@ -198,6 +198,34 @@ def test_values_of_a_run_have_their_types_and_the_root_is_one_of_them(folder: Pa
         with_parameters("Spans", {"retrain": "new_span"}, {"retrain": "drift"})
 
 
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ("spans=banana", "banana is not a number, a date such as 2026-11-20, or a range"),
+        ("spans=2026-13-77", "2026-13-77 is no date"),
+        ("spans=2026-11-20..2026-11-01", "after its end"),
+        ("spans=1..2..3", "1..2..3 is not a number, a date"),
+        ("window=0", "0 is not a number from 1 on, or all"),
+        ("epochs=0", "0 is not a number from 1 on"),
+        ("retrain=drift", "the pipeline has no task that looks for drift"),
+    ],
+)
+def test_a_value_that_the_pods_would_refuse_is_refused_before_it_is_sent(folder: Path, given: str, what: str) -> None:
+    chosen = config(folder, "new_span", 'kubeflow.parameters=["spans", "window", "epochs", "run_date"]')
+    with pytest.raises(ConfigError) as error:
+        values(chosen, [given])
+    assert f"--param {given.partition('=')[0]}" in str(error.value)
+    assert what in str(error.value)
+    fine = ["spans=2026-11-01..2026-11-20", "window=all", "epochs=1", "retrain=new_span"]
+    assert values(chosen, fine).parameters == {
+        "spans": "2026-11-01..2026-11-20",
+        "window": "all",
+        "epochs": 1,
+        "retrain": "new_span",
+    }
+    assert values(chosen, ["spans="]).parameters == {"spans": ""}
+
+
 def test_pods_that_look_at_what_was_trained_on_have_it_the_stores_keys_and_for_drift_the_statistics(
     folder: Path,
 ) -> None:
