@@ -13,7 +13,7 @@ from pipeline.kubeflow.server.backfill import Filled
 from pipeline.kubeflow.server.backfill import backfill as fill
 from pipeline.kubeflow.server.session import Session
 from pipeline.kubeflow.server.values import Values, values
-from pipeline.kubeflow.server.versions import Version, ensure_version, without_cache
+from pipeline.kubeflow.server.versions import Version, ensure_version, put_newest, without_cache
 
 
 def submit(
@@ -50,8 +50,8 @@ def _request(session: Session, given: Values, name: str | None) -> runs.Request:
 
 
 def schedule(session: Session, wanted: ScheduleConfig) -> tuple[Version, Any, schedules.Outcome]:
-    """The version and the schedule, as the config has them."""
-    version = upload(session, cache=wanted.cache)
+    """The version and the schedule, as the config has them. What is not pinned runs the newest version: this one."""
+    version = upload(session, cache=wanted.cache, newest=not wanted.pinned)
     settings = session.config.kubeflow
     plan = schedules.Wanted(
         name=session.pipeline,
@@ -65,7 +65,9 @@ def schedule(session: Session, wanted: ScheduleConfig) -> tuple[Version, Any, sc
     return version, *schedules.schedule(session.server, plan)
 
 
-def upload(session: Session, *, cache: bool = True) -> Version:
-    """The version of the config's content."""
-    text = compile_pipeline(session.config)
-    return ensure_version(session.server, session.pipeline, text if cache else without_cache(text), session.namespace)
+def upload(session: Session, *, cache: bool = True, newest: bool = False) -> Version:
+    """The version of the config's content. newest: as the newest one on the server."""
+    compiled = compile_pipeline(session.config)
+    text = compiled if cache else without_cache(compiled)
+    version = ensure_version(session.server, session.pipeline, text, session.namespace)
+    return put_newest(session.server, version, text) if newest else version

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,21 @@ def ensure_version(server: Connection, name: str, text: str, namespace: str | No
     if found is not None:
         return Version(pipeline_id, found, wanted, uploaded=False)
     return Version(pipeline_id, _upload(server, pipeline_id, wanted, text), wanted, uploaded=True)
+
+
+def put_newest(server: Connection, version: Version, text: str) -> Version:
+    """The same content as the newest version on the server, uploaded anew if another was uploaded since."""
+    ask = server.pipelines.pipeline_service_list_pipeline_versions
+    answer = server.read("find the newest version", ask, version.pipeline_id, page_size=1, sort_by="created_at desc")
+    (newest,) = answer.pipeline_versions
+    name = str(newest.display_name)
+    if name == version.name or re.fullmatch(rf"{re.escape(version.name)}-\d+", name):
+        return replace(version, version_id=newest.pipeline_version_id, name=name)
+    number = 2
+    while _find_version(server, version.pipeline_id, f"{version.name}-{number}") is not None:
+        number += 1
+    name = f"{version.name}-{number}"
+    return Version(version.pipeline_id, _upload(server, version.pipeline_id, name, text), name, uploaded=True)
 
 
 def tasks_of(server: Connection, pipeline_id: str, version_id: str) -> dict[str, Any]:
