@@ -10,8 +10,8 @@ from configs.kubeflow_server import ServerConfig
 from configs.section import Name, Section
 
 Count = Annotated[int, Field(gt=0)]
-Cpu = Annotated[float, Field(gt=0)]
-Bytes = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|K|Ki)?$")]
+Cpu = Annotated[float, Field(ge=0.001, le=100_000)]
+Bytes = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|Ki)?$")]
 Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*[smhd]$")]
 MountPath = Annotated[str, Field(pattern=r"^/[^:]+$")]
 RootUri = Annotated[str, Field(pattern=r"^(gs|s3|minio)://[^/?#@]+(/[^?#@]+)?$")]

@@ -10,6 +10,7 @@ from configs import (
     feature_rules,
     kubeflow_rules,
     kubeflow_server_rules,
+    kubernetes_rules,
     model_rules,
     schedule_rules,
     service_rules,
@@ -143,6 +144,7 @@ RULES: tuple[Rule, ...] = (
     *device_rules.RULES,
     *tune_rules.RULES,
     *kubeflow_rules.RULES,
+    *kubernetes_rules.RULES,
     *kubeflow_server_rules.RULES,
     *schedule_rules.RULES,
 )

@@ -13,7 +13,7 @@ PATTERNS = {
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower-case letters, digits and dashes, a dash neither first nor last",
     r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$": "a dotted path, such as my_package.my_module.my_function",
     r"^[1-9][0-9]* ?MB$": "a size such as 150MB",
-    r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|K|Ki)?$": "a size such as 4G or 512Mi",
+    r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|Ki)?$": "a size such as 4G or 512Mi",
     r"^[1-9][0-9]*[smhd]$": "a time such as 30s, 10m, 2h or 1d",
     r"^/[^:]+$": "an absolute path",
     r"^(gs|s3|minio)://[^/?#@]+(/[^?#@]+)?$": "a URI such as s3://bucket/folder",

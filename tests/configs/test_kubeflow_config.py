@@ -36,9 +36,28 @@ def test_a_components_settings_replace_the_defaults_one_by_one(tmp_path: Path) -
         ("{pipeline_root: hdfs://a/b}", "a URI such as s3://bucket/folder"),
         ("{defaults: {timeout: 90}}", "a time such as 30s, 10m, 2h or 1d"),
         ("{defaults: {memory: lots}}", "a size such as 4G or 512Mi"),
+        ("{defaults: {memory: 512K}}", "a size such as 4G or 512Mi"),
+        ("{defaults: {cpu: 0.00001}}", "a number of at least 0.001 and of at most 100000"),
+        ("{defaults: {cpu: 1234567}}", "a number of at least 0.001 and of at most 100000"),
     ],
 )
 def test_a_mistake_is_told_with_the_way_out(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         kubeflow(tmp_path, text)
     assert message in str(caught.value)
+
+
+def test_what_kubernetes_takes_is_taken(tmp_path: Path) -> None:
+    text = """
+  namespace: team-a
+  image_pull_secrets: [registry.example]
+  defaults:
+    cpu: 0.001
+    memory: 1.5Gi
+    memory_limit: 2G
+    labels: {app.kubernetes.io/part-of: Taxi_1.0, empty: ""}
+    env: {_A.b-c: "x y", sort_key: fare}
+    volumes: [{claim: a, path: /x}, {claim: a, path: /x/y}]
+    secrets: [{name: some.secret, env: {A: tls.crt}}, {name: b, path: /z}]
+"""
+    assert kubeflow(tmp_path, text).settings("Trainer").cpu == 0.001  # type: ignore[attr-defined]

@@ -529,6 +529,72 @@ BROKEN = {
             " name another user",
         )
     ],
+    "names_are_those_of_kubernetes": [
+        (
+            "kubeflow: {defaults: {volumes: [{claim: My_Claim, path: /x}]}}",
+            '1: kubeflow.defaults.volumes[0].claim: "My_Claim" is no name that Kubernetes knows: lower-case letters,'
+            " digits and dashes, at most 63, a dash neither first nor last",
+        ),
+        (
+            "kubeflow: {defaults: {image_pull_secrets: [a_b]}}",
+            '1: kubeflow.defaults.image_pull_secrets[0]: "a_b" is no name that Kubernetes knows: lower-case letters,'
+            " digits, dashes and dots",
+        ),
+    ],
+    "labels_are_those_of_kubernetes": [
+        (
+            'kubeflow: {defaults: {labels: {"a b": c}}}',
+            '1: kubeflow.defaults.labels.a b: "a b" is no name of a label: letters, digits, -, _ and ., at most 63, the'
+            " first and the last a letter or digit; a domain and / before it",
+        ),
+        (
+            'kubeflow: {components: {Trainer: {node_selector: {a.example/b: "x y"}}}}',
+            '1: kubeflow.components.Trainer.node_selector.a.example/b: "x y" cannot be the value of a label: letters,'
+            " digits, -, _ and ., at most 63, the first and the last a letter or digit",
+        ),
+        (
+            'kubeflow: {defaults: {labels: {pipelines.kubeflow.org/v2_component: "false"}}}',
+            "1: kubeflow.defaults.labels.pipelines.kubeflow.org/v2_component: pipelines.kubeflow.org/v2_component is"
+            " Kubeflow's own label; choose another name",
+        ),
+    ],
+    "variables_are_those_of_kubernetes": [
+        (
+            'kubeflow: {defaults: {env: {"a b": c}}}',
+            '1: kubeflow.defaults.env.a b: "a b" is no name of a variable: letters, digits, -, _ and ., no digit first',
+        ),
+        (
+            "kubeflow: {defaults: {secrets: [{name: a, env: {A: b/c}}]}}",
+            '1: kubeflow.defaults.secrets[0].env.A: "b/c" is no key of a Secret: letters, digits, -, _ and .',
+        ),
+    ],
+    "mounts_are_apart": [
+        (
+            "kubeflow: {defaults: {volumes: [{claim: a, path: /x}, {claim: b, path: /x/}]}}",
+            "1: kubeflow.defaults.volumes[1].path: another volume is mounted at /x/ already; choose another folder",
+        ),
+        (
+            "kubeflow: {defaults: {volumes: [{claim: a, path: /x}]}, components: {Trainer: {secrets: [{name: b, path: "
+            "/x}]}}}",
+            "1: kubeflow.components.Trainer.secrets[0].path: another volume is mounted at /x already; choose another"
+            " folder",
+        ),
+        (
+            "kubeflow: {defaults: {shared_memory: 1G, volumes: [{claim: a, path: /dev/shm}]}}",
+            "1: kubeflow.defaults.volumes[0].path: another volume is mounted at /dev/shm already; choose another"
+            " folder",
+        ),
+    ],
+    "limits_hold_requests": [
+        (
+            "kubeflow: {defaults: {memory: 4G, memory_limit: 4000Mi}, components: {Trainer: {memory: 4Gi}}}",
+            "1: kubeflow.components.Trainer.memory: memory 4Gi is asked for, which is more than memory_limit 4000Mi",
+        ),
+        (
+            "kubeflow: {defaults: {cpu: 2, cpu_limit: 0.5}}",
+            "1: kubeflow.defaults.cpu_limit: cpu 2.0 is asked for, which is more than cpu_limit 0.5",
+        ),
+    ],
     "secret_has_one_place": [
         (
             "kubeflow: {server: {auth: {kind: bearer}}}",

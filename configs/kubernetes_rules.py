@@ -1,0 +1,149 @@
+"""What Kubernetes would refuse of `kubeflow:` when the first pod is made, long after the run was accepted.
+
+The syntax: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/, and of labels beside it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from configs.kubeflow import ComponentSettings, KubeflowConfig
+from configs.tree import Where
+
+Finding = tuple[Where, str]
+LABEL = re.compile(r"(?=.{1,63}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+"""RFC 1123's, of volumes and namespaces. Kubeflow names a volume as its claim, or its Secret."""
+SUBDOMAIN = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+WORD = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+"""The value of a label, and what stands after the slash of its name."""
+VARIABLE = re.compile(r"[-._A-Za-z][-._A-Za-z0-9]*")
+KEY = re.compile(r"(?=.{1,253}\Z)[-._A-Za-z0-9]+")
+RESERVED = ("pipelines.kubeflow.org", "workflows.argoproj.io")
+"""Prefixes of the labels by which Kubeflow and Argo know their pods."""
+_LABEL = "lower-case letters, digits and dashes, at most 63, a dash neither first nor last"
+_SUBDOMAIN = "lower-case letters, digits, dashes and dots"
+_WORD = "letters, digits, -, _ and ., at most 63, the first and the last a letter or digit"
+UNITS = {"": 1, **{unit: 1000**power for power, unit in enumerate("MGTPE", 2)}}
+UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)}
+
+
+def names_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, name, shape, words in _names(kubeflow):
+        if not shape.fullmatch(name):
+            yield where, f'"{name}" is no name that Kubernetes knows: {words}'
+
+
+def _names(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, str, re.Pattern[str], str]]:
+    yield ("kubeflow", "namespace"), kubeflow.namespace, LABEL, _LABEL
+    if kubeflow.volume is not None:
+        yield ("kubeflow", "volume", "claim"), kubeflow.volume.claim, LABEL, _LABEL
+    if kubeflow.server.service_account is not None:
+        yield ("kubeflow", "server", "service_account"), kubeflow.server.service_account, SUBDOMAIN, _SUBDOMAIN
+    if kubeflow.object_store.secret is not None:
+        yield ("kubeflow", "object_store", "secret"), kubeflow.object_store.secret, SUBDOMAIN, _SUBDOMAIN
+    pulling: list[tuple[Where, tuple[str, ...]]] = [(("kubeflow",), kubeflow.image_pull_secrets)]
+    for where, one in _each(kubeflow):
+        pulling.append((where, one.image_pull_secrets or ()))
+        for number, volume in enumerate(one.volumes):
+            yield (*where, "volumes", number, "claim"), volume.claim, LABEL, _LABEL
+        for number, secret in enumerate(one.secrets):
+            mounted = secret.path is not None
+            shape, words = (LABEL, _LABEL) if mounted else (SUBDOMAIN, _SUBDOMAIN)
+            yield (*where, "secrets", number, "name"), secret.name, shape, words
+    for where, secrets in pulling:
+        for number, name in enumerate(secrets):
+            yield (*where, "image_pull_secrets", number), name, SUBDOMAIN, _SUBDOMAIN
+
+
+def labels_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, one in _each(kubeflow):
+        for name in one.labels:
+            if name.partition("/")[0] in RESERVED:
+                yield (*where, "labels", name), f"{name} is Kubeflow's own label; choose another name"
+        for setting, labels in (("labels", one.labels), ("node_selector", one.node_selector)):
+            for name, value in labels.items():
+                if not _qualified(name):
+                    yield (*where, setting, name), f'"{name}" is no name of a label: {_WORD}; a domain and / before it'
+                elif value and not WORD.fullmatch(value):
+                    yield (*where, setting, name), f'"{value}" cannot be the value of a label: {_WORD}'
+
+
+def variables_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, one in _each(kubeflow):
+        variables: list[tuple[Where, str]] = [((*where, "env", name), name) for name in one.env]
+        for number, secret in enumerate(one.secrets):
+            place: Where = (*where, "secrets", number, "env")
+            variables += [((*place, name), name) for name in secret.env]
+            for name, key in secret.env.items():
+                if not KEY.fullmatch(key):
+                    yield (*place, name), f'"{key}" is no key of a Secret: letters, digits, -, _ and .'
+        for found, name in variables:
+            if not VARIABLE.fullmatch(name):
+                yield found, f'"{name}" is no name of a variable: letters, digits, -, _ and ., no digit first'
+
+
+def mounts_are_apart(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, own in _each(kubeflow):
+        if not {"volumes", "secrets", "shared_memory"} & own.model_fields_set:
+            continue
+        shared: list[tuple[Where, str]] = [(("volume",), kubeflow.volume.path)] if kubeflow.volume else []
+        mounts = [*shared, *_mounts(_whole(kubeflow, where))]
+        mounts.sort(key=lambda mount: mount[0][0] in own.model_fields_set)  # what is said here clashes with the rest
+        taken: set[str] = set()
+        for inside, path in mounts:
+            if posixpath.normpath(path) in taken:
+                yield (*where, *inside), f"another volume is mounted at {path} already; choose another folder"
+            taken.add(posixpath.normpath(path))
+
+
+def _mounts(one: ComponentSettings) -> Iterator[tuple[Where, str]]:
+    if one.shared_memory is not None:
+        yield ("shared_memory",), "/dev/shm"  # noqa: S108 - of the pod
+    for number, volume in enumerate(one.volumes):
+        yield ("volumes", number, "path"), volume.path
+    for number, secret in enumerate(one.secrets):
+        if secret.path is not None:
+            yield ("secrets", number, "path"), secret.path
+
+
+def limits_hold_requests(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, own in _each(kubeflow):
+        one = _whole(kubeflow, where)
+        for asked, limit in (("cpu", "cpu_limit"), ("memory", "memory_limit")):
+            wanted, most = getattr(one, asked), getattr(one, limit)
+            said = next((name for name in (limit, asked) if name in own.model_fields_set), None)
+            if said and wanted is not None and most is not None and _amount(most) < _amount(wanted):
+                yield (*where, said), f"{asked} {wanted} is asked for, which is more than {limit} {most}"
+
+
+def _whole(kubeflow: KubeflowConfig, where: Where) -> ComponentSettings:
+    """The settings at a place, with the defaults under them."""
+    return kubeflow.settings(str(where[-1])) if where[1] == "components" else kubeflow.defaults
+
+
+def _amount(size: float | str) -> float:
+    """`4Gi` as a number."""
+    found = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", str(size))
+    return float(found[1]) * UNITS[found[2]] if found else 0.0
+
+
+def _qualified(name: str) -> bool:
+    prefix, slash, word = name.rpartition("/")
+    return bool(WORD.fullmatch(word) and (not slash or SUBDOMAIN.fullmatch(prefix)))
+
+
+def _each(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, ComponentSettings]]:
+    yield ("kubeflow", "defaults"), kubeflow.defaults
+    for name, settings in kubeflow.components.items():
+        yield ("kubeflow", "components", name), settings
+
+
+RULES = (
+    names_are_those_of_kubernetes,
+    labels_are_those_of_kubernetes,
+    variables_are_those_of_kubernetes,
+    mounts_are_apart,
+    limits_hold_requests,
+)
