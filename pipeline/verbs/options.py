@@ -42,13 +42,18 @@ def told(verb: Callable[P, None]) -> Callable[P, None]:
             if isinstance(error, BrokenPipeError) and is_unread():
                 silence()
                 sys.exit(EXIT_CODE)
-            click.echo(f"{error.filename or 'the disk'}: {error.strerror or error}", err=True)
+            click.echo(f"{_place(error)}: {error.strerror or error}", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             sys.exit(INTERRUPTED)
 
     return wrapped
+
+
+def _place(error: OSError) -> str:
+    """What failed: a file; else the object store, whose faults pyarrow tells in words alone, without a number."""
+    return str(error.filename or ("the disk" if error.errno is not None else "the object store"))
 
 
 def config_options(verb: Callable[P, None]) -> Callable[P, None]:

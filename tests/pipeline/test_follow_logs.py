@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
 from configs.errors import RunError
@@ -14,6 +15,7 @@ from pipeline.kubeflow.launcher_settings import launcher_settings
 from pipeline.kubeflow.store import Found, Store
 from pipeline.tensorboard.follow import Change, Follower, follow
 from pipeline.tensorboard.staged import PARTIAL, shown
+from pipeline.verbs.follow_logs import follow_logs
 
 EVENTS = "events.out.tfevents.1.host"
 MUCH = 1_000_000
@@ -261,3 +263,13 @@ def test_a_folder_that_holds_files_of_that_name_is_no_obstacle(
     assert Follower(store, root, folder, MUCH).look().files == 2
     assert f"taxi/run-2/train/{EVENTS}" in there(folder)
     assert not list((folder / PARTIAL).iterdir())
+
+
+def test_a_store_that_is_away_is_called_no_disk(tmp_path: Path) -> None:
+    away = ("--root", "s3://bucket/x", "--endpoint", "http://127.0.0.1:1", "--once")
+    done = CliRunner(env={"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}).invoke(
+        follow_logs, [str(tmp_path), *away]
+    )
+    assert done.exit_code == 1
+    assert done.stderr.startswith("the object store: ")
+    assert "NETWORK_CONNECTION" in done.stderr
