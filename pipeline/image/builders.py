@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.errors import MissingDependencyError
-from pipeline.image.faults import fault, no_daemon
+from configs.errors import MissingDependencyError, RunError
+from pipeline.image.faults import LAST, fault, no_daemon
 
 NAMES = ("docker", "podman", "buildah")
 PLATFORM = "linux/amd64"
@@ -49,7 +49,11 @@ class Builder:
         """Push an image that was built; its digest in the registry."""
         if self.name == "docker":
             lines = self._run("push", reference, ["push", reference])
-            return next(found[0] for line in reversed(lines) if (found := DIGEST.search(line)))
+            found = next((found[0] for line in reversed(lines) if (found := DIGEST.search(line))), None)
+            if found is None:
+                last = "\n  ".join([f"docker pushed {reference}, and named no digest of it:", *lines[-LAST:]])
+                raise RunError(f"{last}\n  `docker manifest inspect --verbose {reference}` tells it.")
+            return found
         with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
             file = Path(folder, "digest")
             self._run("push", reference, ["push", "--digestfile", str(file), reference, f"docker://{reference}"])

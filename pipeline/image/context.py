@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from configs.credentials import CERTAIN
@@ -27,6 +27,8 @@ PARTS = (
     "pipeline",
 )
 """Of this project."""
+SUFFIXES = frozenset({".py", ".html", ".css", ".js", ".json", ".md", ".sh", ".txt", ".yaml"})
+"""Of the files in the folders among them; an editor's copies have others, and would make another image."""
 CODE = "image/code"
 """Where the Dockerfile takes the user's modules from."""
 REQUIREMENTS = "image/requirements.txt"
@@ -69,9 +71,15 @@ def content_tag(folder: Path, variant: str) -> str:
 
 def _copy(source: Path, target: Path) -> None:
     if source.is_dir():
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        shutil.copytree(source, target, ignore=_no_source, dirs_exist_ok=True)
     else:
         shutil.copy(source, target)
+
+
+def _no_source(folder: str, names: Iterable[str]) -> set[str]:
+    """The names in a folder that are no part of the project: what is hidden, Python's, an editor's."""
+    files = {name for name in names if Path(folder, name).is_file() and Path(name).suffix not in SUFFIXES}
+    return files | {name for name in names if name.startswith(".") or name == "__pycache__"}
 
 
 def _copy_code(code: Path, target: Path) -> None:

@@ -40,7 +40,8 @@ if sys.argv[1] == "build":
 if sys.argv[1] == "push":
     if "--digestfile" in sys.argv:
         open(sys.argv[sys.argv.index("--digestfile") + 1], "w").write("{DIGEST}")
-    print("0123: digest: {DIGEST} size: 1995")
+    if not os.path.exists(log + ".quiet"):
+        print("0123: digest: {DIGEST} size: 1995")
 """
 
 
@@ -117,6 +118,13 @@ def test_image_that_is_in_its_registry_is_not_built_again(tools: Path, names: tu
     assert not [call for call in calls(tools) if call[1] in ("build", "push")]
     assert image("--name", "registry.example/team/headrace", "--push", "--tag", "1").exit_code == 0
     assert [call[1] for call in calls(tools)][-2:] == ["build", "push"]  # a tag of one's own tells nothing
+
+
+def test_docker_that_names_no_digest_is_told(tools: Path) -> None:
+    put(tools, "docker")
+    (tools / "calls.quiet").touch()
+    with pytest.raises(RunError, match=r"named no digest of it:\n  `docker manifest inspect --verbose registry"):
+        Builder("docker", lambda _: None).push(REFERENCE)
 
 
 def test_push_needs_a_registry(tools: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,25 @@ def test_context_has_what_the_dockerfile_copies_and_nothing_else(tmp_path: Path)
     tops = {Path(path).parts[0] for path in copied} | {"Dockerfile", ".dockerignore"}
     assert {path.name for path in folder.iterdir()} == tops
     assert not list(folder.rglob("__pycache__"))
+
+
+def test_what_an_editor_leaves_among_the_sources_does_not_go_along(tmp_path: Path) -> None:
+    (tmp_path / "project" / "report").mkdir(parents=True)
+    for name in ("a.py", "page.html", "a.py~", "scratch", "report/b.py", ".a.py.swp", ".#a.py", "#a.py#", "a.py.orig"):
+        (tmp_path / "project" / name).write_text("x")
+    context._copy(tmp_path / "project", tmp_path / "copy")
+    found = {path.relative_to(tmp_path / "copy").as_posix() for path in (tmp_path / "copy").rglob("*.*")}
+    assert found == {"a.py", "page.html", "report/b.py"}
+
+
+def test_every_file_of_the_project_s_parts_goes_along(tmp_path: Path) -> None:
+    asked = subprocess.run(["git", "ls-files", *context.PARTS], cwd=ROOT, capture_output=True, text=True, check=False)
+    if asked.returncode:
+        pytest.skip("no clone")
+    folder = staged(tmp_path / "context")
+    there = [name for name in asked.stdout.splitlines() if (ROOT / name).exists()]
+    assert [name for name in there if not (folder / name).exists()] == []
+    assert len(there) > 100
 
 
 def test_dockerignore_lets_in_the_same(tmp_path: Path) -> None:
