@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from configs.config import PipelineConfig
-from configs.errors import ConfigError, Problem
+from configs.errors import ConfigError, Problem, ServerError
 from configs.sources import FileSource
 from configs.span_fields import DATE, placeholders
 from pipeline.kubeflow.argument import unpack
 from pipeline.kubeflow.server import runs
 from pipeline.kubeflow.server.cache import executor_inputs
 from pipeline.kubeflow.server.connection import Connection
+from pipeline.kubeflow.server.faults import NOT_FOUND
 from pipeline.kubeflow.server.versions import Version
 
 MOST = 1000
@@ -72,7 +73,12 @@ def _newest(server: Connection, run: Any) -> str:
 
     That is what its ExampleGen was given to read, and not its `run_date`: the data of that day may have come later.
     """
-    told = dict(executor_inputs(server, run.run_id))
+    try:
+        told = dict(executor_inputs(server, run.run_id))
+    except ServerError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return ""
     if "trainer" not in told:
         return ""
     try:

@@ -67,13 +67,11 @@ def explain(session: Session, name: str | None) -> Explanation:
 def _read(session: Session, run: Any) -> _Run:
     specification = specification_of(session.server, run)
     tasks = graph(specification)
-    return _Run(
-        run,
-        record(run, tasks, session.pipeline),
-        tasks,
-        specification,
-        dict(executor_inputs(session.server, run.run_id)),
-    )
+    try:
+        inputs = dict(executor_inputs(session.server, run.run_id))
+    except ServerError:
+        inputs = {}
+    return _Run(run, record(run, tasks, session.pipeline), tasks, specification, inputs)
 
 
 def _display(tasks: Mapping[str, Any], task: str) -> str:
@@ -208,12 +206,12 @@ def _run_of(uri: str) -> str:
 
 
 def executor_inputs(server: Connection, run_id: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """By task, of those whose container ran."""
+    """By task, of those whose container ran, as far as the server kept them. Raises ServerError."""
+    answer = server.text("read the run's workflow", "/apis/v1beta1/runs/{run_id}", run_id=run_id)
     try:
-        answer = server.text("read the run's workflow", "/apis/v1beta1/runs/{run_id}", run_id=run_id)
         manifest = json.loads(json.loads(answer)["pipeline_runtime"]["workflow_manifest"])
         nodes = manifest["status"]["nodes"].values()
-    except (ServerError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return
     for node in nodes:
         outputs = {one["name"]: one.get("value", "") for one in node.get("outputs", {}).get("parameters", [])}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from configs.errors import ServerError
 from pipeline.kubeflow.argument import pack
 from pipeline.kubeflow.server import runs
 from pipeline.kubeflow.server.backfill import missing
@@ -79,3 +83,15 @@ def test_a_run_that_trained_with_a_span_as_the_newest_counts_whatever_started_it
     )
     assert given(server) == {WANTED[0]: None, WANTED[1]: "scheduled", WANTED[2]: None}
     assert "broken" not in server.asked
+
+
+def test_a_fault_in_the_look_at_a_run_makes_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(run("scheduled", "nightly", told=read(WANTED[1])))
+    for status, refused in ((503, pytest.raises(ServerError)), (404, contextlib.nullcontext())):
+
+        def fails(*_: Any, status: int = status, **__: Any) -> str:
+            raise ServerError("no", status)
+
+        monkeypatch.setattr(server, "text", fails)
+        with refused:
+            assert set(given(server).values()) == {None}
