@@ -70,6 +70,18 @@ def labels_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding
                     yield (*where, setting, name), f'"{value}" cannot be the value of a label: {_WORD}'
 
 
+def nodes_are_named_as_in_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, one in _each(kubeflow):
+        if one.accelerator is not None and not ("/" in one.accelerator.type and _qualified(one.accelerator.type)):
+            what = f'"{one.accelerator.type}" is no resource of a node, such as nvidia.com/gpu or google.com/tpu'
+            yield (*where, "accelerator", "type"), what
+        for number, each in enumerate(one.tolerations):
+            if each.key is not None and not _qualified(each.key):
+                yield (*where, "tolerations", number, "key"), f'"{each.key}" is no key of a taint: {_WORD}'
+            if each.value is not None and not WORD.fullmatch(each.value):
+                yield (*where, "tolerations", number, "value"), f'"{each.value}" is no value of a taint: {_WORD}'
+
+
 def variables_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding]:
     for where, one in _each(kubeflow):
         variables: list[tuple[Where, str]] = [((*where, "env", name), name) for name in one.env]
@@ -143,6 +155,7 @@ def _each(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, ComponentSettings]]
 RULES = (
     names_are_those_of_kubernetes,
     labels_are_those_of_kubernetes,
+    nodes_are_named_as_in_kubernetes,
     variables_are_those_of_kubernetes,
     mounts_are_apart,
     limits_hold_requests,

@@ -558,6 +558,23 @@ BROKEN = {
             " Kubeflow's own label; choose another name",
         ),
     ],
+    "nodes_are_named_as_in_kubernetes": [
+        (
+            "kubeflow: {defaults: {accelerator: {type: gpu}}}",
+            '1: kubeflow.defaults.accelerator.type: "gpu" is no resource of a node, such as nvidia.com/gpu or'
+            " google.com/tpu",
+        ),
+        (
+            'kubeflow: {defaults: {tolerations: [{key: "a b", value: c}]}}',
+            '1: kubeflow.defaults.tolerations[0].key: "a b" is no key of a taint: letters, digits, -, _ and ., at most'
+            " 63, the first and the last a letter or digit",
+        ),
+        (
+            'kubeflow: {defaults: {tolerations: [{key: a, value: "c d"}]}}',
+            '1: kubeflow.defaults.tolerations[0].value: "c d" is no value of a taint: letters, digits, -, _ and ., at'
+            " most 63, the first and the last a letter or digit",
+        ),
+    ],
     "variables_are_those_of_kubernetes": [
         (
             'kubeflow: {defaults: {env: {"a b": c}}}',
