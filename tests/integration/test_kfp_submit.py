@@ -105,7 +105,9 @@ def stamp(seconds: int) -> str:
 
 @pytest.mark.slow
 def test_a_submitted_run_has_its_parameters_root_and_version(kubeflow: Kubeflow) -> None:
-    done = kubeflow("submit", "--parameter", "epochs=3", "--parameter", "spans=2..4")
+    counted = ("--set", "data.source.path=/data/{SPAN}/*.csv")
+    assert "2026-13-77 is no date" in kubeflow("submit", *counted, "--param", "spans=2026-13-77", code=1).err
+    done = kubeflow("submit", *counted, "--parameter", "epochs=3", "--parameter", "spans=2..4")
     (run,) = kubeflow.runs()
     assert run["run_id"] in done.out
     assert run["display_name"] == name_of(done)
