@@ -1,6 +1,5 @@
 """What must not be trained on, or cannot go on, is told with the place and the way out."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,9 +122,3 @@ def test_checkpoint_that_cannot_be_written_is_told(prepared: Prepare, tmp_path: 
     arguments.custom_config["checkpoints"] = str(tmp_path / "a-file")
     with pytest.raises(TrainingError, match=r"the checkpoint in .*a-file.* could not be written"):
         run_fn(arguments)
-
-
-def test_batch_larger_than_the_split_is_said_in_the_record(prepared: Prepare, tmp_path: Path) -> None:
-    run_fn(prepared("binary").fn_args(tmp_path, epochs=1, batch_size=4096))
-    record = json.loads((tmp_path / "run" / "training.json").read_text())
-    assert "batch_size 4,096 is more than the 2,000 examples: an epoch is a single step" in record["input"]
