@@ -88,7 +88,7 @@ def measure(example: str, root: Path, seconds: float) -> dict[str, Any]:
     steps = together if one_iterator else split.steps  # a call is like the next: an epoch as good as any
     before = _threads()
     trainings = {kind: Training(model, dataset, steps, together, one_iterator) for kind, dataset in inputs.items()}
-    took = min(training.first_epoch() for training in trainings.values())
+    took = min(training.warm_up() for training in trainings.values())
     if one_iterator:
         _part(before)
     calls = math.ceil(steps / together)
@@ -129,9 +129,9 @@ class Training:
         self._position = (self._position + 1) % self._calls
         return turns.Timed(place, seconds)
 
-    def first_epoch(self) -> float:
-        """An epoch, or two of a call each, to warm up; seconds of a call."""
-        return statistics.median_low(self.call().seconds for _ in range(max(self._calls, 2)))
+    def warm_up(self) -> float:
+        """Three epochs to warm up, as a graph is traced anew for the second and third iterator; seconds of a call."""
+        return statistics.median_low(self.call().seconds for _ in range(3 * self._calls))
 
 
 def _shortened(model: keras.Model, dataset: tf.data.Dataset, together: int, steps: int) -> int:
