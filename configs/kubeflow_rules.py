@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from configs.credentials import SECRETIVE
-from configs.kubeflow import ComponentSettings, KubeflowConfig
+from configs.kubeflow import KubeflowConfig
+from configs.pods import pods
 from configs.suggest import did_you_mean, listed
 from configs.tree import Where
 
@@ -52,7 +53,7 @@ def reference_has_a_volume(kubeflow: KubeflowConfig) -> Iterator[Finding]:
 
 
 def env_holds_no_secret(kubeflow: KubeflowConfig) -> Iterator[Finding]:
-    for where, settings in _each(kubeflow):
+    for where, settings in pods(kubeflow):
         for name in settings.env:
             if SECRETIVE.search(name):
                 what = f"{name} looks like a credential; put it into a Secret and name it under `secrets:`"
@@ -60,7 +61,7 @@ def env_holds_no_secret(kubeflow: KubeflowConfig) -> Iterator[Finding]:
 
 
 def secrets_go_somewhere(kubeflow: KubeflowConfig) -> Iterator[Finding]:
-    for where, settings in _each(kubeflow):
+    for where, settings in pods(kubeflow):
         for number, secret in enumerate(settings.secrets):
             if not secret.env and secret.path is None:
                 what = f"say where {secret.name} goes: `env: {{VARIABLE: key}}`, or `path:` for files"
@@ -68,7 +69,7 @@ def secrets_go_somewhere(kubeflow: KubeflowConfig) -> Iterator[Finding]:
 
 
 def mounts_leave_kubeflow_alone(kubeflow: KubeflowConfig) -> Iterator[Finding]:
-    for where, settings in _each(kubeflow):
+    for where, settings in pods(kubeflow):
         mounts = [(("volumes", number), volume.path) for number, volume in enumerate(settings.volumes)]
         mounts += [(("secrets", number), secret.path) for number, secret in enumerate(settings.secrets) if secret.path]
         for inside, path in mounts:
@@ -77,7 +78,7 @@ def mounts_leave_kubeflow_alone(kubeflow: KubeflowConfig) -> Iterator[Finding]:
 
 
 def tolerations_are_whole(kubeflow: KubeflowConfig) -> Iterator[Finding]:
-    for where, settings in _each(kubeflow):
+    for where, settings in pods(kubeflow):
         for number, one in enumerate(settings.tolerations):
             place: Where = (*where, "tolerations", number)
             if one.operator == "Exists" and one.value is not None:
@@ -89,16 +90,10 @@ def tolerations_are_whole(kubeflow: KubeflowConfig) -> Iterator[Finding]:
 
 
 def root_is_meant(kubeflow: KubeflowConfig) -> Iterator[Finding]:
-    for where, settings in _each(kubeflow):
+    for where, settings in pods(kubeflow):
         if settings.security is not None and settings.security.user == 0 and settings.security.non_root:
             what = "Kubernetes would refuse to start user 0; say `non_root: false` too, or name another user"
             yield (*where, "security", "user"), what
-
-
-def _each(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, ComponentSettings]]:
-    yield ("kubeflow", "defaults"), kubeflow.defaults
-    for name, settings in kubeflow.components.items():
-        yield ("kubeflow", "components", name), settings
 
 
 RULES = (

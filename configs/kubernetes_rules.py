@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from configs.kubeflow import ComponentSettings, KubeflowConfig
+from configs.pods import pods
 from configs.tree import Where
 
 Finding = tuple[Where, str]
@@ -44,7 +45,7 @@ def _names(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, str, re.Pattern[st
     if kubeflow.object_store.secret is not None:
         yield ("kubeflow", "object_store", "secret"), kubeflow.object_store.secret, SUBDOMAIN, _SUBDOMAIN
     pulling: list[tuple[Where, tuple[str, ...]]] = [(("kubeflow",), kubeflow.image_pull_secrets)]
-    for where, one in _each(kubeflow):
+    for where, one in pods(kubeflow):
         pulling.append((where, one.image_pull_secrets or ()))
         for number, volume in enumerate(one.volumes):
             yield (*where, "volumes", number, "claim"), volume.claim, LABEL, _LABEL
@@ -58,7 +59,7 @@ def _names(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, str, re.Pattern[st
 
 
 def labels_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding]:
-    for where, one in _each(kubeflow):
+    for where, one in pods(kubeflow):
         for name in one.labels:
             if name.partition("/")[0] in RESERVED:
                 yield (*where, "labels", name), f"{name} is Kubeflow's own label; choose another name"
@@ -71,7 +72,7 @@ def labels_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding
 
 
 def nodes_are_named_as_in_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding]:
-    for where, one in _each(kubeflow):
+    for where, one in pods(kubeflow):
         if one.accelerator is not None and not ("/" in one.accelerator.type and _qualified(one.accelerator.type)):
             what = f'"{one.accelerator.type}" is no resource of a node, such as nvidia.com/gpu or google.com/tpu'
             yield (*where, "accelerator", "type"), what
@@ -83,7 +84,7 @@ def nodes_are_named_as_in_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Findi
 
 
 def variables_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding]:
-    for where, one in _each(kubeflow):
+    for where, one in pods(kubeflow):
         variables: list[tuple[Where, str]] = [((*where, "env", name), name) for name in one.env]
         for number, secret in enumerate(one.secrets):
             place: Where = (*where, "secrets", number, "env")
@@ -97,7 +98,7 @@ def variables_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Find
 
 
 def mounts_are_apart(kubeflow: KubeflowConfig) -> Iterator[Finding]:
-    for where, own in _each(kubeflow):
+    for where, own in pods(kubeflow):
         if not {"volumes", "secrets", "shared_memory"} & own.model_fields_set:
             continue
         shared: list[tuple[Where, str]] = [(("volume",), kubeflow.volume.path)] if kubeflow.volume else []
@@ -121,7 +122,7 @@ def _mounts(one: ComponentSettings) -> Iterator[tuple[Where, str]]:
 
 
 def limits_hold_requests(kubeflow: KubeflowConfig) -> Iterator[Finding]:
-    for where, own in _each(kubeflow):
+    for where, own in pods(kubeflow):
         one = _whole(kubeflow, where)
         for asked, limit in (("cpu", "cpu_limit"), ("memory", "memory_limit")):
             wanted, most = getattr(one, asked), getattr(one, limit)
@@ -144,12 +145,6 @@ def _amount(size: float | str) -> float:
 def _qualified(name: str) -> bool:
     prefix, slash, word = name.rpartition("/")
     return bool(WORD.fullmatch(word) and (not slash or SUBDOMAIN.fullmatch(prefix)))
-
-
-def _each(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, ComponentSettings]]:
-    yield ("kubeflow", "defaults"), kubeflow.defaults
-    for name, settings in kubeflow.components.items():
-        yield ("kubeflow", "components", name), settings
 
 
 RULES = (

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from configs.errors import RunError
+from configs.lock import held
 
 
-@contextlib.contextmanager
-def locked(home: Path) -> Iterator[None]:
+def locked(home: Path) -> AbstractContextManager[None]:
     """Hold the folder's lock. RunError at once if another process has it; a process that dies gives it up."""
-    with (home / ".lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(
-                f"another run of this pipeline is going on in {home}.\n"
-                "  Wait for it, or give this one another `pipeline.name` or `pipeline.root`."
-            ) from None
-        yield
+    return held(
+        home / ".lock",
+        f"another run of this pipeline is going on in {home}.\n"
+        "  Wait for it, or give this one another `pipeline.name` or `pipeline.root`.",
+    )

@@ -7,7 +7,6 @@ with LocalService(port=5050, workers=2, work_dir=folder) as service:
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from configs.errors import RunError
+from configs.lock import held
 from trainer.service.probe import alive_workers
 from trainer.service.roles import JOURNAL, free_port
 
@@ -133,14 +133,8 @@ class LocalService:
 
     def _lock(self) -> None:
         """The journal and the logs are those of one service, which holds this until it ends, however it ends."""
-        file = self._open.enter_context((self.work_dir / LOCK).open("a"))
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(
-                f"another tf.data service runs with its journal in {self.work_dir}; give this one a folder of its own"
-                " with --work-dir"
-            ) from None
+        told = f"another tf.data service runs with its journal in {self.work_dir}; give this one a folder of its own"
+        self._open.enter_context(held(self.work_dir / LOCK, f"{told} with --work-dir"))
 
     def _start(self, process: _Process) -> None:
         process.started = self._clock()
