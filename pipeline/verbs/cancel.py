@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, told
+from pipeline.verbs.options import config_options, session_of, told
 
 
 @click.command()
@@ -16,12 +15,9 @@ from pipeline.verbs.options import config_options, load, told
 @told
 def cancel(config: Path, profile: str | None, overrides: tuple[str, ...], run: str) -> None:
     """End RUN (a name or id) of CONFIG's pipeline on Kubeflow."""
-    prepare()
-    loaded = load(config, profile, overrides, data=False)
-    with quiet():
-        from pipeline.kubeflow.server.runs import cancel as end
-        from pipeline.kubeflow.server.session import Session
-    session = Session.of(loaded.config)
+    session = session_of(config, profile, overrides)
+    from pipeline.kubeflow.server.runs import cancel as end
+
     found = session.run(run)
     if end(session.server, found):
         click.echo(f"run       {found.display_name}  is being cancelled")

@@ -1,4 +1,4 @@
-"""What the verbs share: the config and its overrides, and how a mistake of the user's is told."""
+"""What the verbs share: the config, its overrides and the server it names, and how a mistake of the user's is told."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
+from pipeline.environment import prepare, quiet
 from pipeline.local.signals import terminable
 from pipeline.unread import EXIT_CODE, ReaderGoneError, is_unread, silence
 
 if TYPE_CHECKING:
     from configs.loader import Loaded
+    from pipeline.kubeflow.server.session import Session
 
 P = ParamSpec("P")
 
@@ -92,6 +94,15 @@ def load(config: Path, profile: str | None, overrides: tuple[str, ...], *, data:
         if problems:
             raise ConfigError(*problems)
     return loaded
+
+
+def session_of(config: Path, profile: str | None, overrides: tuple[str, ...]) -> Session:
+    """The config's pipeline on the server of Kubeflow that it names. Raises ConfigError and ServerError."""
+    prepare()
+    loaded = load(config, profile, overrides, data=False)
+    with quiet():
+        from pipeline.kubeflow.server.session import Session
+    return Session.of(loaded.config)
 
 
 def short(path: Path) -> Path:

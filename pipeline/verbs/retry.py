@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, told
+from pipeline.verbs.options import config_options, session_of, told
 
 
 @click.command()
@@ -16,12 +15,9 @@ from pipeline.verbs.options import config_options, load, told
 @told
 def retry(config: Path, profile: str | None, overrides: tuple[str, ...], run: str) -> None:
     """Go on with RUN (a name or id) of CONFIG's pipeline on Kubeflow, from the tasks that failed."""
-    prepare()
-    loaded = load(config, profile, overrides, data=False)
-    with quiet():
-        from pipeline.kubeflow.server.runs import retry as go_on
-        from pipeline.kubeflow.server.session import Session
-    session = Session.of(loaded.config)
+    session = session_of(config, profile, overrides)
+    from pipeline.kubeflow.server.runs import retry as go_on
+
     found = session.run(run)
     go_on(session.server, found)
     click.echo(f"run       {found.display_name}  goes on from what failed")

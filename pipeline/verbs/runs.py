@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, told
+from pipeline.verbs.options import config_options, session_of, told
 
 
 @click.command()
@@ -17,11 +16,7 @@ from pipeline.verbs.options import config_options, load, told
 @told
 def runs(config: Path, profile: str | None, overrides: tuple[str, ...], limit: int) -> None:
     """List the runs of CONFIG's pipeline on Kubeflow, the newest first."""
-    prepare()
-    loaded = load(config, profile, overrides, data=False)
-    with quiet():
-        from pipeline.kubeflow.server.session import Session
-    found = Session.of(loaded.config).runs(limit)
+    found = session_of(config, profile, overrides).runs(limit)
     width = max((len(run.display_name) for run in found), default=0)
     for run in found:
         click.echo(_line(run, width))

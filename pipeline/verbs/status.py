@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, told
+from pipeline.verbs.options import config_options, session_of, told
 
 if TYPE_CHECKING:
     from pipeline.kubeflow.server.session import Session
@@ -23,15 +22,11 @@ if TYPE_CHECKING:
 @told
 def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: str | None, watch: bool) -> None:
     """Show where RUN (a name or id; by default the newest) of CONFIG's pipeline stands on Kubeflow."""
-    prepare()
-    loaded = load(config, profile, overrides, data=False)
-    with quiet():
-        from pipeline.kubeflow.server.session import Session
-        from pipeline.kubeflow.server.watch import show
-    session = Session.of(loaded.config)
+    session = session_of(config, profile, overrides)
     found = session.run(run)
     if watch:
         sys.exit(watch_to_the_end(session, found))
+    from pipeline.kubeflow.server.watch import show
     from pipeline.terminal import open_display
 
     with open_display() as display:
