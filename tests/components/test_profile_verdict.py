@@ -1,11 +1,10 @@
-"""The verdict on profiles of real trainings: a starved one, a healthy one, and ones with several steps in a graph."""
+"""The verdict on profiles of real trainings, starved and healthy, with one step in a graph or several; and the gate."""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -14,18 +13,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
-from tensorflow.tsl.profiler.protobuf import xplane_pb2
 from tfx.types import standard_artifacts
 
-from components.profile_verdict import spans_of_time
-from components.profile_verdict.advice import Situation, advise, cause
 from components.profile_verdict.component import ProfileVerdict
 from components.profile_verdict.gate import ProfileGate
-from components.profile_verdict.result import Split, Verdict
-from components.profile_verdict.stages import PARSING, READING, STARTING, stage_of
-from components.profile_verdict.trace import Event, Trace, own_times, read_trace
+from components.profile_verdict.result import Verdict
+from components.profile_verdict.trace import read_trace
 from components.profile_verdict.verdict import judge
 from configs.errors import GateError
 from configs.train import TrainConfig
@@ -33,7 +26,7 @@ from pipeline.local.contents import listing
 from trainer.callbacks.profile import Asked, Profile
 from trainer.input.inputs import Inputs
 from trainer.profiling.callbacks import profiling
-from trainer.profiling.facts import Execution, ProfileFacts
+from trainer.profiling.facts import ProfileFacts
 
 BATCH, WIDTH, STEPS = 512, 64, 48
 FEATURES = np.random.default_rng(0).normal(size=(BATCH * STEPS, WIDTH)).astype(np.float32)
@@ -266,214 +259,3 @@ def test_a_limit_without_a_profile_stops_too(tmp_path: Path) -> None:
     assert json.loads(verdict.value)["note"] == "training ended after 12 steps, before step 50"
     with pytest.raises(GateError, match=r"cannot be judged: training ended after 12 steps.*\n.*train.profile.batches"):
         passed(verdict, 0.2, tmp_path)
-
-
-FACTS = ProfileFacts(
-    asked=(50, 60),
-    cores=4,
-    parsed_bytes=38_000_000,
-    free_bytes=21_000_000_000,
-    free_disk_bytes=100_000_000_000,
-    examples=100_000,
-)
-CACHED = FACTS.model_copy(update={"cache": "memory"})
-WAITING = Split(input=0.6, host=0.1, compute=0.3, idle=0.0)
-
-
-def situation(
-    facts: ProfileFacts = FACTS, split: Split = WAITING, stages: Any = None, copying: float | None = None, **train: Any
-) -> Situation:
-    """copying: None without an accelerator."""
-    config = TrainConfig.model_validate_json(json.dumps(train))
-    return Situation(split, facts, stages or {}, config, copying is not None, step_seconds=0.01, copying=copying or 0.0)
-
-
-def settings(facts: ProfileFacts = FACTS, **more: Any) -> dict[str, str]:
-    """The changes advised, in their order."""
-    return {change.setting: change.to for change in advise(situation(facts, **more))}
-
-
-def test_what_fits_goes_to_memory_and_what_does_not_to_disk() -> None:
-    assert settings(input={"cache": "none"})["train.input.cache"] == "memory"
-    large = FACTS.model_copy(update={"parsed_bytes": 20_000_000_000})
-    assert settings(large, input={"cache": "none"})["train.input.cache"] == "disk"
-    on_disk = FACTS.model_copy(update={"cache": "disk"})
-    assert settings(on_disk, input={"cache": "disk"})["train.input.cache"] == "memory"
-    assert "train.input.cache" not in settings(large.model_copy(update={"cache": "disk"}), input={"cache": "disk"})
-    assert not any(name.startswith("train.input") for name in settings(CACHED))
-
-
-@pytest.mark.parametrize(
-    ("facts", "train"),
-    [
-        ({}, {"input": {"cache": "auto"}}),  # which has looked for room
-        ({"parsed_bytes": None}, {"input": {"cache": "auto"}}),
-        ({"parsed_bytes": 200_000_000_000}, {"input": {"cache": "none"}}),  # more than half of the disk
-        ({"parsed_bytes": 20_000_000_000}, {"input": {"cache": "none", "snapshot": "/kept"}}),
-        ({}, {"steps_per_epoch": 50, "input": {"service": {"address": "grpc://host:1", "sharding": "off"}}}),
-        (
-            {},
-            {
-                "steps_per_epoch": 50,
-                "input": {"cache": "none", "service": {"address": "grpc://host:1", "sharding": "off"}},
-            },
-        ),
-    ],
-)
-def test_no_cache_is_advised_that_would_be_refused_or_was_weighed_already(facts: Any, train: Any) -> None:
-    assert "train.input.cache" not in settings(FACTS.model_copy(update=facts), **train)
-
-
-def test_settings_that_hold_the_input_back_are_named() -> None:
-    held = settings(input={"cache": "none", "threads": 1, "prefetch": 0})
-    assert list(held) == [f"train.input.{name}" for name in ("cache", "snapshot", "threads", "prefetch")] + [
-        "train.steps_per_execution"
-    ]
-    assert held["train.input.prefetch"] == "auto"
-    assert "train.input.threads" not in settings(input={"cache": "none", "threads": 4})
-
-
-def test_short_epochs_ask_for_longer_ones() -> None:
-    stages = {STARTING: 0.9, PARSING: 0.1}
-    execution = Execution(step=33, steps=32, seconds=0.1)
-    short = CACHED.model_copy(update={"executions": (execution,), "examples": 32 * 1024})
-    assert settings(short, stages=stages)["train.steps_per_epoch"] == "320 or so"
-    assert "train.steps_per_epoch" not in settings(short, stages=stages, steps_per_epoch=32)
-    long = short.model_copy(update={"examples": 10_000_000})
-    assert "train.steps_per_epoch" not in settings(long, stages=stages)  # an epoch has 9,766, of which 32 were seen
-
-
-@pytest.mark.parametrize(
-    ("stages", "words"),
-    [
-        ({"parsing examples": 0.7, "shuffling": 0.3}, "most of the input's work is parsing examples (70%)"),
-        (
-            {"the operation Gather in a map": 0.21, **{f"stage {number}": 0.1 for number in range(8)}},
-            "the largest part of the input's work is the operation Gather in a map (21%)",
-        ),
-    ],
-)
-def test_the_largest_part_is_called_most_only_where_it_is(stages: dict[str, float], words: str) -> None:
-    assert cause(situation(CACHED, stages=stages)) == words
-
-
-def test_copies_to_the_accelerator_are_no_reason_to_read_faster() -> None:
-    starved = {"input": {"cache": "none", "threads": 1, "prefetch": 0}, "steps_per_execution": 64}
-    facts = FACTS.model_copy(update={"steps_per_execution": 64})
-    told = settings(facts, copying=0.59, **starved)
-    assert list(told) == ["train.input.prefetch", "train.precision"]
-    assert cause(situation(facts, copying=0.59, **starved)) == (
-        "batches are on their way to the accelerator 59% of the time"
-    )
-    computing = Split(input=0.0, host=0.1, compute=0.9, idle=0.0)
-    told = settings(facts, split=computing, copying=0.0, jit="off", **starved)
-    assert (told["train.precision"], told["train.jit"]) == ("mixed_bfloat16", "auto")
-
-
-def test_checkpoints_that_hold_steps_up_are_asked_for_less_often_than_the_training_made_them() -> None:
-    waits = Split(input=0.0, host=0.0, compute=0.5, idle=0.5)
-    often = FACTS.model_copy(update={"steps_per_execution": 64, "checkpoint_steps": 100})
-    assert settings(often, split=waits) == {"train.checkpoint.every_steps": "400"}
-    assert settings(often.model_copy(update={"checkpoint_steps": None}), split=waits) == {}
-
-
-def test_calls_from_python_ask_for_more_steps_in_one_graph() -> None:
-    called = Split(input=0.0, host=0.5, compute=0.5, idle=0.0)
-    assert settings(split=called, steps_per_execution=1) == {"train.steps_per_execution": "auto"}
-    many = FACTS.model_copy(update={"steps_per_execution": 64})
-    assert settings(many, split=called) == {}
-
-
-class Moments(NamedTuple):
-    """Events of a trace that is made up, as name, begin and end in a step of 100."""
-
-    host: tuple[tuple[str, int, int], ...]
-    device: Mapping[str, tuple[tuple[str, int, int], ...]]
-
-    def read(self, file: Path) -> Trace:
-        """As an accelerator's profile would have it."""
-        space = xplane_pb2.XSpace()
-        self._plane(space, "/host:CPU", {"python": (("train", 0, 100),), "tf_Compute": self.host})
-        self._plane(space, "/device:GPU:0", self.device)
-        file.write_bytes(space.SerializeToString())
-        trace = read_trace(file)
-        assert trace is not None
-        return trace
-
-    @staticmethod
-    def _plane(space: Any, name: str, lines: Mapping[str, tuple[tuple[str, int, int], ...]]) -> None:
-        plane = space.planes.add(name=name)
-        for thread, events in lines.items():
-            line = plane.lines.add(name=thread)
-            for event, begin, end in events:
-                number = len(plane.event_metadata) + 1
-                plane.event_metadata[number].name = event
-                line.events.add(metadata_id=number, offset_ps=begin, duration_ps=end - begin)
-
-
-WAIT = (("IteratorGetNext:IteratorGetNext", 0, 70), ("IteratorGetNextOp::DoCompute", 0, 70))
-
-
-@pytest.mark.parametrize("copy", ["MemcpyH2D", "MEMCPYHtoD"])
-@pytest.mark.parametrize("streams", ["apart", "one"])
-def test_copies_to_an_accelerator_are_no_computing(copy: str, streams: str, tmp_path: Path) -> None:
-    copied, kernel = (copy, 20, 70), ("gemm", 75, 100)
-    apart = {"Stream #14(MemcpyH2D)": (copied,), "Stream #13(Kernel)": (kernel,)}
-    trace = Moments(WAIT, apart if streams == "apart" else {"Stream #1": (copied, kernel)}).read(tmp_path / "x.pb")
-    assert trace.split == Split(input=pytest.approx(0.7), host=pytest.approx(0.05), compute=0.25, idle=0.0)
-    assert trace.copying == 0.5
-    assert trace.device == "/device:GPU:0"
-
-
-def test_copies_without_a_wait_are_input_and_those_under_a_kernel_cost_nothing(tmp_path: Path) -> None:
-    """As xprof ranks them: computing before waiting, and that before the host."""
-    streams = {
-        "Stream #14": (("MemcpyH2D", 0, 60),),
-        "Stream #13": (("gemm", 30, 80),),
-        "Stream #15": (("MemcpyD2H", 70, 90), ("MemcpyD2D", 90, 95)),
-    }
-    trace = Moments((), streams).read(tmp_path / "x.pb")
-    assert trace.split == Split(input=0.3, host=pytest.approx(0.15), compute=0.55, idle=0.0)
-    assert trace.copying == 0.3
-
-
-def test_an_accelerator_that_only_copies_computes_nothing(tmp_path: Path) -> None:
-    host = (("ExecutorState::Process", 0, 100),)
-    trace = Moments(host, {"Stream #14": (("MemcpyH2D", 0, 60),)}).read(tmp_path / "x.pb")
-    assert trace.split == Split(input=0.6, host=0.4, compute=0.0, idle=0.0)
-
-
-@pytest.mark.parametrize(
-    ("name", "stage"),
-    [
-        ("Iterator::Root::Prefetch::Map[0]::TFRecord", READING),
-        ("Iterator::Root::Prefetch", None),
-        ("ParseExample/ParseExampleV2:ParseExampleV2", PARSING),
-        ("MakeIterator::FilterDataset", STARTING),
-        ("decode/DecodeJpeg:DecodeJpeg", "the operation DecodeJpeg in a map"),
-        ("ExecutorState::Process", None),
-    ],
-)
-def test_stages_are_named_after_what_they_do(name: str, stage: str | None) -> None:
-    assert stage_of(name) == stage
-
-
-def test_an_events_own_time_is_without_what_it_holds() -> None:
-    events = [Event("a", 0, 100), Event("b", 10, 60), Event("c", 20, 30), Event("d", 70, 80), Event("e", 100, 110)]
-    assert [own for _, own in own_times(events)] == [40, 40, 10, 10, 10]
-
-
-SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)).map(lambda span: (span[0], sum(span))), max_size=8)
-
-
-@given(SPANS, SPANS)
-def test_sets_of_moments_agree_with_sets_of_numbers(first: spans_of_time.Spans, second: spans_of_time.Spans) -> None:
-    def moments(spans: spans_of_time.Spans) -> set[int]:
-        return {moment for begin, end in spans for moment in range(begin, end)}
-
-    one, other = spans_of_time.union(first), spans_of_time.union(second)
-    assert moments(one) == moments(first)
-    assert moments(spans_of_time.union(one, other)) == moments(first) | moments(second)
-    assert moments(spans_of_time.both(one, other)) == moments(first) & moments(second)
-    assert moments(spans_of_time.without(one, other)) == moments(first) - moments(second)
-    assert spans_of_time.length(one) == len(moments(first))

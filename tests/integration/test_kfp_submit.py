@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-import json
 import signal
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ from typing import Any
 import pytest
 from command import ROOT, Finished, Going, started_at_once
 from kfp_server import Server
+from kfp_workflows import put, report, with_pod
 
 CONFIG = "configs/taxi.yaml"
 IMAGE = "kubeflow.image=registry.example/headrace:1"
@@ -62,45 +60,6 @@ def kubeflow(server: Server) -> Kubeflow:
 
 def name_of(done: Finished) -> str:
     return done.ending("run").split()[0]
-
-
-def post(server: Server, path: str, body: Any) -> None:
-    request = urllib.request.Request(
-        server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
-    )
-    urllib.request.urlopen(request, timeout=30).close()
-
-
-def report(server: Server, run_id: str, phase: str, nodes: dict[str, tuple[str, str, int, int]]) -> None:
-    """What the persistence agent tells of a workflow. nodes: by id: name shown, phase, first and last second."""
-    workflow = server.workflow(run_id)
-    now = int(time.time())
-    workflow["metadata"].setdefault("uid", run_id)
-    workflow["metadata"].setdefault("namespace", "kubeflow")
-    workflow["metadata"]["labels"]["pipeline/runid"] = run_id
-    workflow["status"] = {
-        "phase": phase,
-        "startedAt": stamp(now),
-        **({"finishedAt": stamp(now + 60)} if phase in ("Succeeded", "Failed") else {}),
-        "nodes": {
-            node: {
-                "id": node,
-                "name": f"{workflow['metadata']['name']}.root.{node}",
-                "displayName": shown,
-                "type": "Pod" if shown == "executor" else "DAG",
-                "phase": state,
-                "templateName": "system-container-executor",
-                "startedAt": stamp(now + first),
-                **({"finishedAt": stamp(now + last)} if state != "Running" else {}),
-            }
-            for node, (shown, state, first, last) in nodes.items()
-        },
-    }
-    post(server, "/apis/v2beta1/workflows", json.dumps(workflow))
-
-
-def stamp(seconds: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 @pytest.mark.slow
@@ -265,48 +224,6 @@ def test_a_log_is_told_of_a_pod_that_is_there_of_an_archive_and_of_the_launchers
     assert kubeflow("logs", "Trainer", **store).out == "epoch 3/10\n"
     put(kubeflow.server, f"/objects/logs/{name}/{pod}/main.log", "epoch 2/10\n")
     assert kubeflow("logs", "Trainer", **store).out == "epoch 2/10\n"
-
-
-def with_pod(server: Server, workflow: Any, run_id: str, task: str) -> str:
-    """Report a task that has a pod, with the names that Argo gives; the pod's."""
-    name = workflow["metadata"]["name"]
-    node = f"{name}.root.{task}.executor"
-    hashed = argos_hash(node)
-    nodes = {
-        f"{name}-1": (f"{name}.root.{task}", task, "DAG", "system-container-executor", [f"{name}-{hashed}"]),
-        f"{name}-{hashed}": (node, "executor", "Pod", "system-container-impl", []),
-    }
-    workflow["metadata"].update({"uid": run_id, "namespace": "kubeflow"})
-    workflow["metadata"]["labels"]["pipeline/runid"] = run_id
-    workflow["status"] = {
-        "phase": "Running",
-        "startedAt": stamp(int(time.time())),
-        "nodes": {
-            id_: {
-                "id": id_,
-                "name": full,
-                "displayName": shown,
-                "type": kind,
-                "templateName": template,
-                "phase": "Running",
-                "startedAt": stamp(int(time.time())),
-                "children": children,
-            }
-            for id_, (full, shown, kind, template, children) in nodes.items()
-        },
-    }
-    post(server, "/apis/v2beta1/workflows", json.dumps(workflow))
-    return f"{name}-system-container-impl-{hashed}"
-
-
-def argos_hash(text: str) -> int:
-    """Argo's hash of a node's name (Go's hash/fnv, New32a)."""
-    return functools.reduce(lambda found, byte: ((found ^ byte) * 16777619) & 0xFFFFFFFF, text.encode(), 2166136261)
-
-
-def put(server: Server, path: str, text: str) -> None:
-    request = urllib.request.Request(server.url + path, text.encode(), method="PUT")
-    urllib.request.urlopen(request, timeout=30).close()
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from command import ROOT, headrace
 from kfp_cluster import BUCKET, SECRET, Bucket, Cluster, ClusterRun, cluster
 from kfp_metadata import ended_tasks
 from kfp_server import Server
-from test_kfp_submit import post, stamp
+from kfp_workflows import post, stamp
 
 from components.trigger.trained import Trained, TrainedOn
 from pipeline.kubeflow.argument import unpack

@@ -6,8 +6,11 @@ import json
 from typing import Any
 
 import pytest
+from compiled_trips import trips
 
-from configs.errors import RunError
+from configs.errors import HeadraceError, RunError
+from configs.sources import SqlSource
+from pipeline.kubeflow.compile import compile_pipeline
 from pipeline.kubeflow.credentials import check
 
 SHORT = "a1"
@@ -93,3 +96,39 @@ def test_a_variables_value_is_looked_for_by_its_name_and_length(name: str, value
 
 def test_a_short_value_within_another_word_is_not_that_value() -> None:
     check([{"digest": "f00ab12c", "file": "ab12.csv", "name": "x-ab12"}], {"DB_PASSWORD": "ab12"})
+
+
+@pytest.mark.parametrize(
+    ("override", "what"),
+    [
+        ("data.source.path='https://reader:hunter2@example.com/trips-{SPAN}.csv'", "a URL with a password"),
+        ("beam.args=['--s3_secret_access_key=wJalrXUtnFEMI']", "an option with a credential"),
+        ("beam.args=['--s3_secret_access_key', wJalrXUtnFEMI]", "an option and a credential"),
+        ("beam.args=['--key=AKIAIOSFODNN7EXAMPLE']", "an access key of AWS"),
+    ],
+)
+def test_a_credential_in_the_config_is_refused(override: str, what: str) -> None:
+    with pytest.raises(HeadraceError, match=what):
+        compile_pipeline(trips(override), {})
+
+
+def test_the_value_of_a_secret_variable_is_found_wherever_it_stands() -> None:
+    config = trips("beam.args=['--experiments=opensesame42']")
+    with pytest.raises(RunError, match="the value of the environment variable DB_PASSWORD"):
+        compile_pipeline(config, {"DB_PASSWORD": "opensesame42"})
+    compile_pipeline(config, {"EXPERIMENT": "opensesame42", "API_TOKEN": "short"})
+    odd = 'open "sésame\\" now'  # in YAML and JSON such letters are written otherwise
+    for told in (f"beam.args={json.dumps([odd])}", f"kubeflow.defaults.env={json.dumps({'GREETING': odd})}"):
+        with pytest.raises(RunError, match="the value of the environment variable MYSQL_PWD"):
+            compile_pipeline(trips(told), {"MYSQL_PWD": odd})
+
+
+def test_planted_secrets_do_not_reach_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = {"AWS_SECRET_ACCESS_KEY": "planted-aws-secret", "KFP_TOKEN": "planted-token", "HOME": "/home/planted-me"}
+    for name, value in planted.items():
+        monkeypatch.setenv(name, value)
+    source = SqlSource(kind="sql", url="postgresql://db/shop", password_env="KFP_TOKEN", table="trips")
+    config = trips()
+    text = compile_pipeline(config.model_copy(update={"data": config.data.model_copy(update={"source": source})}))
+    assert "KFP_TOKEN" in text
+    assert not [value for value in planted.values() if value in text]

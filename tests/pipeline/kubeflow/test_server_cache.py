@@ -5,26 +5,17 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
+from compiled_trips import compiled
 
 from configs.errors import ServerError
-from configs.loader import load
 from pipeline.cache.explain import Explained
-from pipeline.kubeflow.compile import compile_pipeline
 from pipeline.kubeflow.server.cache import explain
 
-TRIPS = Path(__file__).with_name("golden") / "trips.yaml"
 START = dt.datetime(2026, 11, 21, 4, 0, tzinfo=dt.UTC)
-
-
-def compiled(*overrides: str) -> dict[str, Any]:
-    document: dict[str, Any] = next(yaml.safe_load_all(compile_pipeline(load(TRIPS, None, overrides), {})))
-    return document
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,129 @@
+"""What the verdict on a profile advises, and what it names as the cause."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from components.profile_verdict.advice import Situation, advise, cause
+from components.profile_verdict.result import Split
+from components.profile_verdict.stages import PARSING, STARTING
+from configs.train import TrainConfig
+from trainer.profiling.facts import Execution, ProfileFacts
+
+FACTS = ProfileFacts(
+    asked=(50, 60),
+    cores=4,
+    parsed_bytes=38_000_000,
+    free_bytes=21_000_000_000,
+    free_disk_bytes=100_000_000_000,
+    examples=100_000,
+)
+CACHED = FACTS.model_copy(update={"cache": "memory"})
+WAITING = Split(input=0.6, host=0.1, compute=0.3, idle=0.0)
+
+
+def situation(
+    facts: ProfileFacts = FACTS, split: Split = WAITING, stages: Any = None, copying: float | None = None, **train: Any
+) -> Situation:
+    """copying: None without an accelerator."""
+    config = TrainConfig.model_validate_json(json.dumps(train))
+    return Situation(split, facts, stages or {}, config, copying is not None, step_seconds=0.01, copying=copying or 0.0)
+
+
+def settings(facts: ProfileFacts = FACTS, **more: Any) -> dict[str, str]:
+    """The changes advised, in their order."""
+    return {change.setting: change.to for change in advise(situation(facts, **more))}
+
+
+def test_what_fits_goes_to_memory_and_what_does_not_to_disk() -> None:
+    assert settings(input={"cache": "none"})["train.input.cache"] == "memory"
+    large = FACTS.model_copy(update={"parsed_bytes": 20_000_000_000})
+    assert settings(large, input={"cache": "none"})["train.input.cache"] == "disk"
+    on_disk = FACTS.model_copy(update={"cache": "disk"})
+    assert settings(on_disk, input={"cache": "disk"})["train.input.cache"] == "memory"
+    assert "train.input.cache" not in settings(large.model_copy(update={"cache": "disk"}), input={"cache": "disk"})
+    assert not any(name.startswith("train.input") for name in settings(CACHED))
+
+
+@pytest.mark.parametrize(
+    ("facts", "train"),
+    [
+        ({}, {"input": {"cache": "auto"}}),  # which has looked for room
+        ({"parsed_bytes": None}, {"input": {"cache": "auto"}}),
+        ({"parsed_bytes": 200_000_000_000}, {"input": {"cache": "none"}}),  # more than half of the disk
+        ({"parsed_bytes": 20_000_000_000}, {"input": {"cache": "none", "snapshot": "/kept"}}),
+        ({}, {"steps_per_epoch": 50, "input": {"service": {"address": "grpc://host:1", "sharding": "off"}}}),
+        (
+            {},
+            {
+                "steps_per_epoch": 50,
+                "input": {"cache": "none", "service": {"address": "grpc://host:1", "sharding": "off"}},
+            },
+        ),
+    ],
+)
+def test_no_cache_is_advised_that_would_be_refused_or_was_weighed_already(facts: Any, train: Any) -> None:
+    assert "train.input.cache" not in settings(FACTS.model_copy(update=facts), **train)
+
+
+def test_settings_that_hold_the_input_back_are_named() -> None:
+    held = settings(input={"cache": "none", "threads": 1, "prefetch": 0})
+    assert list(held) == [f"train.input.{name}" for name in ("cache", "snapshot", "threads", "prefetch")] + [
+        "train.steps_per_execution"
+    ]
+    assert held["train.input.prefetch"] == "auto"
+    assert "train.input.threads" not in settings(input={"cache": "none", "threads": 4})
+
+
+def test_short_epochs_ask_for_longer_ones() -> None:
+    stages = {STARTING: 0.9, PARSING: 0.1}
+    execution = Execution(step=33, steps=32, seconds=0.1)
+    short = CACHED.model_copy(update={"executions": (execution,), "examples": 32 * 1024})
+    assert settings(short, stages=stages)["train.steps_per_epoch"] == "320 or so"
+    assert "train.steps_per_epoch" not in settings(short, stages=stages, steps_per_epoch=32)
+    long = short.model_copy(update={"examples": 10_000_000})
+    assert "train.steps_per_epoch" not in settings(long, stages=stages)  # an epoch has 9,766, of which 32 were seen
+
+
+@pytest.mark.parametrize(
+    ("stages", "words"),
+    [
+        ({"parsing examples": 0.7, "shuffling": 0.3}, "most of the input's work is parsing examples (70%)"),
+        (
+            {"the operation Gather in a map": 0.21, **{f"stage {number}": 0.1 for number in range(8)}},
+            "the largest part of the input's work is the operation Gather in a map (21%)",
+        ),
+    ],
+)
+def test_the_largest_part_is_called_most_only_where_it_is(stages: dict[str, float], words: str) -> None:
+    assert cause(situation(CACHED, stages=stages)) == words
+
+
+def test_copies_to_the_accelerator_are_no_reason_to_read_faster() -> None:
+    starved = {"input": {"cache": "none", "threads": 1, "prefetch": 0}, "steps_per_execution": 64}
+    facts = FACTS.model_copy(update={"steps_per_execution": 64})
+    told = settings(facts, copying=0.59, **starved)
+    assert list(told) == ["train.input.prefetch", "train.precision"]
+    assert cause(situation(facts, copying=0.59, **starved)) == (
+        "batches are on their way to the accelerator 59% of the time"
+    )
+    computing = Split(input=0.0, host=0.1, compute=0.9, idle=0.0)
+    told = settings(facts, split=computing, copying=0.0, jit="off", **starved)
+    assert (told["train.precision"], told["train.jit"]) == ("mixed_bfloat16", "auto")
+
+
+def test_checkpoints_that_hold_steps_up_are_asked_for_less_often_than_the_training_made_them() -> None:
+    waits = Split(input=0.0, host=0.0, compute=0.5, idle=0.5)
+    often = FACTS.model_copy(update={"steps_per_execution": 64, "checkpoint_steps": 100})
+    assert settings(often, split=waits) == {"train.checkpoint.every_steps": "400"}
+    assert settings(often.model_copy(update={"checkpoint_steps": None}), split=waits) == {}
+
+
+def test_calls_from_python_ask_for_more_steps_in_one_graph() -> None:
+    called = Split(input=0.0, host=0.5, compute=0.5, idle=0.0)
+    assert settings(split=called, steps_per_execution=1) == {"train.steps_per_execution": "auto"}
+    many = FACTS.model_copy(update={"steps_per_execution": 64})
+    assert settings(many, split=called) == {}

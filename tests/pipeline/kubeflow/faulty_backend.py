@@ -1,0 +1,95 @@
+"""A server of Kubeflow Pipelines that a test may let fail, request by request: real HTTP on loopback."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from configs.kubeflow_server import ServerConfig
+from pipeline.kubeflow.server.connection import Connection, connect
+from pipeline.kubeflow.server.versions import Version
+
+VERSION = Version("p", "v", "taxi-0123", uploaded=False)
+Answer = tuple[int, Any]
+
+
+class Backend:
+    """Keeps runs, as the API does. `faults`: what happens in the place of an answer, request by request."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.runs: list[dict[str, Any]] = []
+        self.seen: list[tuple[str, str]] = []
+        self.headers: list[dict[str, str]] = []
+        self.faults: list[Callable[[Backend, BaseHTTPRequestHandler, dict[str, Any]], Answer | None] | None] = []
+
+    def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
+        if method == "POST" and body:
+            return 200, self.make(body)
+        if method != "GET":
+            return 200, {}
+        if path.endswith("/healthz"):
+            return 200, {"multi_user": False}
+        found = urllib.parse.parse_qs(urllib.parse.urlparse(path).query).get("filter")
+        name = json.loads(found[0])["predicates"][0]["stringValue"] if found else None
+        return 200, {"runs": [run for run in self.runs if name in (None, run["display_name"])]}
+
+    def make(self, body: dict[str, Any]) -> dict[str, Any]:
+        at = dt.datetime.now(dt.UTC).isoformat()
+        self.runs.append({**body, "run_id": f"id-{len(self.runs)}", "state": "PENDING", "created_at": at})
+        return self.runs[-1]
+
+    @property
+    def submissions(self) -> int:
+        return self.seen.count(("POST", "/apis/v2beta1/runs"))
+
+
+def fails(status: int, words: Any = None) -> Callable[..., Answer]:
+    return lambda *_: (status, {"message": "out of order"} if words is None else words)
+
+
+@contextmanager
+def serving() -> Iterator[Backend]:
+    alive = Backend()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def serve(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+            alive.seen.append((self.command, self.path))
+            alive.headers.append(dict(self.headers))
+            fault = alive.faults.pop(0) if alive.faults else None
+            found = fault(alive, self, body) if fault else alive.answer(self.command, self.path, body)
+            if found is None:
+                return
+            status, words = found
+            text = words.encode() if isinstance(words, str) else json.dumps(words).encode()
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", "/dex/auth")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = do_DELETE = serve  # noqa: N815 - the names that http.server asks for
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        alive.url = f"http://127.0.0.1:{server.server_port}"
+        yield alive
+        server.shutdown()
+
+
+def connected(backend: Backend, **settings: Any) -> Connection:
+    return connect(ServerConfig(endpoint=backend.url, **settings))

@@ -1,0 +1,37 @@
+"""Which object store the pods are told of, and which of them get its keys, from which Secret."""
+
+from __future__ import annotations
+
+import pytest
+from compiled_trips import NO_SECRET, compiled, invocations, needs_kubernetes, store_keys, trips
+
+
+def test_kubeflows_own_object_store_is_the_one_of_the_release() -> None:
+    stores = {
+        backend: invocations(compiled(f"kubeflow.backend='{backend}'"))["baseline"].store["minio"]
+        for backend in ("2.15", "2.17")
+    }
+    assert stores == {"2.15": "http://minio-service.kubeflow:9000", "2.17": "http://seaweedfs.kubeflow:9000"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "secret"),
+    [
+        ((NO_SECRET,), None),
+        (("kubeflow.pipeline_root=s3://bucket/root",), None),
+        (("kubeflow.pipeline_root=gs://bucket/root",), None),
+        (("kubeflow.object_store.secret=keys",), "keys"),
+        (("kubeflow.pipeline_root=s3://bucket/root", "kubeflow.object_store.secret=keys"), "keys"),
+    ],
+)
+def test_the_stores_secret_is_the_one_named_or_none(overrides: tuple[str, ...], secret: str | None) -> None:
+    assert trips(*overrides).kubeflow.store_secret == secret
+
+
+@needs_kubernetes
+def test_whoever_reads_or_writes_beside_the_artifacts_has_the_stores_keys() -> None:
+    schedule = "schedule={cron: '30 4 * * *', retrain: drift}"
+    search = "tune={max_trials: 2, parameters: {train.batch_size: {choices: [8, 16]}}}"
+    found = trips(schedule, search, "train.warm_start=true")
+    looking = {"baseline", "drift", "evaluator", "pusher", "record-blessing", "record-training", "spans", "trainer"}
+    assert set(store_keys(found)) == {f"exec-{name}" for name in {*looking, "tuner", "warm-start"}}

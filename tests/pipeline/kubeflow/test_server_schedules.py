@@ -1,0 +1,69 @@
+"""Schedules on Kubeflow: which one goes on where a new one cannot be made, and what tells them apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from faulty_backend import VERSION, Backend, connected, fails
+
+from configs.errors import ServerError
+from configs.schedule import ScheduleConfig
+from pipeline.kubeflow.server import schedules
+
+
+def wanted(**settings: Any) -> schedules.Wanted:
+    return schedules.Wanted("taxi", "e", ScheduleConfig(**settings), "UTC", VERSION, "minio://bucket")
+
+
+def kept(description: str, status: str = "ENABLED") -> dict[str, Any]:
+    at = "2026-01-01T00:00:00Z"
+    fields = {"recurring_run_id": "old", "display_name": "taxi", "created_at": at}
+    return {"recurringRuns": [{**fields, "description": description, "status": status}]}
+
+
+def test_the_old_schedule_goes_on_where_the_new_one_cannot_be_made(backend: Backend) -> None:
+    old = kept("headrace schedule, content of before")
+    backend.faults = [fails(200, old), fails(200, {}), fails(500), fails(200, old), fails(200, {})]
+    with pytest.raises(ServerError, match="cannot make the schedule: HTTP 500"):
+        schedules.schedule(connected(backend), wanted(every="6h"))
+    assert [path.rpartition("/")[2].partition("?")[0] for _, path in backend.seen] == [
+        "recurringruns",
+        "old:disable",
+        "recurringruns",
+        "recurringruns",
+        "old:enable",
+    ]
+
+
+def test_the_old_schedule_goes_on_where_the_command_is_interrupted(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, plan = kept("headrace schedule, content of before"), wanted(every="6h")
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(schedules, "_make", interrupted)
+    for there, then in ((old, "old:enable"), (kept(plan.mark), "old:disable")):
+        backend.faults = [fails(200, old), fails(200, {}), fails(200, there), fails(200, {})]
+        backend.seen.clear()
+        with pytest.raises(KeyboardInterrupt):
+            schedules.schedule(connected(backend), plan)
+        told = [path.rpartition("/")[2].partition("?")[0] for method, path in backend.seen if method == "POST"]
+        assert told[-1] == then
+
+
+def test_a_schedule_that_is_there_is_left_alone(backend: Backend) -> None:
+    plan = wanted(cron="30 4 * * *")
+    backend.faults = [fails(200, kept(plan.mark))]
+    found, outcome = schedules.schedule(connected(backend), plan)
+    assert (found.recurring_run_id, outcome) == ("old", "unchanged")
+    assert len(backend.seen) == 1
+
+
+def test_the_mark_of_a_schedule_tells_its_settings_apart() -> None:
+    plans: list[dict[str, Any]] = [{"every": "6h"}, {"every": "7h"}, {"cron": "0 4 * * *"}]
+    plans += [{"every": "6h", "catch_up": True}]
+    plans += [{"every": "6h", "window": 3}, {"every": "6h", "concurrency": 2}, {"every": "6h", "pinned": False}]
+    assert len({wanted(**plan).mark for plan in plans}) == len(plans)
