@@ -25,6 +25,7 @@ from benchmarks.tables import Section, Table
 from configs.sources import CsvSource, SourceConfig
 
 if TYPE_CHECKING:
+    import apache_beam as beam
     import pyarrow as pa
 
 ENGINES = {
@@ -155,9 +156,7 @@ def measure_all(repeats: Mapping[int, int]) -> list[dict[str, float | str]]:
             csv.parent.mkdir()
             number = write_taxi(csv, copies)
             engines = [engine for engine in ENGINES if engine != "stock" or copies <= LARGEST_OF_STOCK]
-            found = measure.in_turn(
-                dict.fromkeys(engines, count), lambda engine, csv=csv: _in_fresh_process(engine, csv)
-            )
+            found = measure.in_turn(dict.fromkeys(engines, count), partial(_in_fresh_process, csv=csv))
             rows += [_summary(engine, copies, number, found[engine]) for engine in engines]
     return rows
 
@@ -224,7 +223,7 @@ def _summary(engine: str, copies: int, rows: int, found: Sequence[measure.Figure
     return {"engine": engine, "copies": copies, "grew_mb": grew, **figures}
 
 
-def beam_pipeline(workers: int = 1):
+def beam_pipeline(workers: int = 1) -> beam.Pipeline:
     """Beam in this process."""
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions

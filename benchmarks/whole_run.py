@@ -22,6 +22,7 @@ from benchmarks.tables import Section, Table
 from components.evaluation_result import FILE_NAME, read_evaluation
 from components.example_gen.paths import resolve
 from configs.loader import load
+from configs.sources import FileSource
 
 CONFIG = measure.PROJECT / "configs" / "taxi.yaml"
 SETTINGS = ("train.early_stopping=null",)
@@ -90,7 +91,9 @@ class Engine:
 def engines() -> dict[str, Engine]:
     """By name; the first is the one that the others are compared with."""
     config = load(CONFIG)
-    (data,) = resolve(config.data.source.path)
+    source = config.data.source
+    assert isinstance(source, FileSource)
+    (data,) = resolve(source.path)
     stock = ["benchmarks.stock.pipeline", str(CONFIG), str(Path(data).parent), "out"]
     return {
         "ours": Engine("Headrace", ["pipeline", "run", str(CONFIG)], "runs/chicago-taxi", in_tfx=False),

@@ -12,7 +12,7 @@ from typing import Any
 def images() -> dict[str, Any]:
     """1,797 images of 8 x 8 grey pixels, and which digit each shows."""
     import numpy as np
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    from sklearn.datasets import load_digits
 
     digits = load_digits()
     grey = (digits.images * 255 / 16).round().astype(np.uint8)  # the pixels are 0 to 16

@@ -4,10 +4,13 @@ The features, the sizes of the layers, the epochs and the batch size are those o
 """
 
 import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 import tensorflow_transform as tft
+from tfx.components.trainer.fn_args_utils import DataAccessor, FnArgs
 from tfx_bsl.public import tfxio
 
 LABEL = "big_tipper"
@@ -21,12 +24,12 @@ PICKUP, PICKUP_BUCKETS = "pickup", 1000
 HIDDEN = [128, 64]
 
 
-def transformed_name(key):
+def transformed_name(key: str) -> str:
     """As TFX's examples name it."""
     return key + "_xf"
 
 
-def fill_in_missing(x):
+def fill_in_missing(x: tf.SparseTensor) -> tf.Tensor:
     """A sparse column to dense [batch], '' or 0 where a value is missing."""
     dense = tf.sparse.to_dense(
         tf.SparseTensor(x.indices, x.values, [x.dense_shape[0], 1]), "" if x.dtype == tf.string else 0
@@ -34,7 +37,7 @@ def fill_in_missing(x):
     return tf.squeeze(dense, axis=1)
 
 
-def preprocessing_fn(inputs):
+def preprocessing_fn(inputs: Mapping[str, tf.SparseTensor]) -> dict[str, tf.Tensor]:
     """What Transform calls."""
     raw = {key: fill_in_missing(inputs[key]) for key in inputs}
     outputs = {LABEL: raw[LABEL]}
@@ -52,14 +55,14 @@ def preprocessing_fn(inputs):
     return {transformed_name(key): value for key, value in outputs.items()}
 
 
-def build_keras_model(transform_output):
+def build_keras_model(transform_output: tft.TFTransformOutput) -> keras.Model:
     """Wide and deep."""
     categories = dict.fromkeys(BUCKETIZED, BUCKETS) | INTEGERS | {COMPANY: COMPANY_BUCKETS, PICKUP: PICKUP_BUCKETS}
     categories |= {key: transform_output.vocabulary_size_by_name(key) + 1 for key in VOCABULARIES}
     inputs = {key: keras.Input((1,), name=transformed_name(key), dtype="float32") for key in NUMBERS}
     inputs |= {key: keras.Input((1,), name=transformed_name(key), dtype="int64") for key in categories}
 
-    def embed(key, width, initializer="uniform"):
+    def embed(key: str, width: int, initializer: str = "uniform") -> keras.KerasTensor:
         vector = keras.layers.Embedding(categories[key], width, embeddings_initializer=initializer)(inputs[key])
         return keras.layers.Flatten()(vector)
 
@@ -80,13 +83,15 @@ def build_keras_model(transform_output):
     return model
 
 
-def input_fn(file_pattern, data_accessor, transform_output, batch_size):
+def input_fn(
+    file_pattern: Sequence[str], data_accessor: DataAccessor, transform_output: tft.TFTransformOutput, batch_size: int
+) -> tf.data.Dataset:
     """One pass over the examples, shuffled, in batches of features and label."""
     options = tfxio.TensorFlowDatasetOptions(batch_size=batch_size, num_epochs=1, label_key=transformed_name(LABEL))
     return data_accessor.tf_dataset_factory(file_pattern, options, transform_output.transformed_metadata.schema)
 
 
-def run_fn(fn_args):
+def run_fn(fn_args: FnArgs) -> None:
     """What Trainer calls."""
     transform_output = tft.TFTransformOutput(fn_args.transform_graph_path)
     batch_size = fn_args.custom_config["batch_size"]
@@ -102,14 +107,14 @@ def run_fn(fn_args):
     tf.saved_model.save(model, fn_args.serving_model_dir, signatures=signatures(model, transform_output))
 
 
-def signatures(model, transform_output):
+def signatures(model: keras.Model, transform_output: tft.TFTransformOutput) -> dict[str, Callable[..., Any]]:
     """The two that TFX's examples export: predictions of raw examples, and their transformed features."""
     model.tft_layer_inference = transform_output.transform_features_layer()
     model.tft_layer_eval = transform_output.transform_features_layer()
     examples = tf.TensorSpec([None], tf.string, name="examples")
 
     @tf.function(input_signature=[examples])
-    def serve_tf_examples_fn(serialized):
+    def serve_tf_examples_fn(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         spec = transform_output.raw_feature_spec()
         spec.pop(LABEL)
         features = model.tft_layer_inference(tf.io.parse_example(serialized, spec))
@@ -117,7 +122,7 @@ def signatures(model, transform_output):
         return {"outputs": model(columns)}
 
     @tf.function(input_signature=[examples])
-    def transform_features_fn(serialized):
+    def transform_features_fn(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         return model.tft_layer_eval(tf.io.parse_example(serialized, transform_output.raw_feature_spec()))
 
     return {"serving_default": serve_tf_examples_fn, "transform_features": transform_features_fn}

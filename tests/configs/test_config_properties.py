@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,7 @@ ANYTHING = st.recursive(
     ),
     max_leaves=6,
 )
-PLAIN = {
+PLAIN: dict[str, Callable[[dict[str, Any]], st.SearchStrategy[Any]]] = {
     "integer": whole,
     "number": number,
     "string": text,

@@ -87,6 +87,6 @@ def test_every_regular_expression_has_words() -> None:
 
 
 def test_every_kind_of_feature_is_known_by_its_tag() -> None:
-    union = Feature.__args__[0]  # type: ignore[attr-defined]
+    union = Feature.__args__[0]
     kinds = [kind.model_fields["column"].annotation.__args__[0] for kind in union.__args__]
     assert list(tags(json_schema()["properties"]["features"]["additionalProperties"])) == kinds

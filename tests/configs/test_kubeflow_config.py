@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
+from configs.kubeflow import KubeflowConfig
 from configs.loader import load
 
 CONFIG = """\
@@ -17,7 +18,7 @@ features: {fare: {column: numeric}}
 """
 
 
-def kubeflow(tmp_path: Path, text: str) -> object:
+def kubeflow(tmp_path: Path, text: str) -> KubeflowConfig:
     path = tmp_path / "c.yaml"
     path.write_text(f"{CONFIG}kubeflow: {text}\n")
     return load(path).kubeflow
@@ -60,4 +61,4 @@ def test_what_kubernetes_takes_is_taken(tmp_path: Path) -> None:
     volumes: [{claim: a, path: /x}, {claim: a, path: /x/y}]
     secrets: [{name: some.secret, env: {A: tls.crt}}, {name: b, path: /z}]
 """
-    assert kubeflow(tmp_path, text).settings("Trainer").cpu == 0.001  # type: ignore[attr-defined]
+    assert kubeflow(tmp_path, text).settings("Trainer").cpu == 0.001

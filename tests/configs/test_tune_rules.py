@@ -78,7 +78,7 @@ def test_sound_parameters_pass(tmp_path: Path) -> None:
     assert len(tune.parameters) == 6
 
 
-def test_every_rule_of_model_and_train_is_asked_of_the_values_of_a_trial():
+def test_every_rule_of_model_and_train_is_asked_of_the_values_of_a_trial() -> None:
     asked = {"model", "train", "label"}
 
     assert [rule for rule in rules.RULES if inspect.signature(rule).parameters.keys() <= asked] == [

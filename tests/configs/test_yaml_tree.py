@@ -59,7 +59,7 @@ def test_plain_scalars_that_look_like_something_else_stay_texts(text: str) -> No
 def test_decimal_numbers_are_numbers(text: str, value: float) -> None:
     read_value = values(f"a: {text}")
     assert read_value == {"a": value}
-    assert type(read_value["a"]) is type(value)  # type: ignore[index]
+    assert type(read_value["a"]) is type(value)
 
 
 @pytest.mark.parametrize(

@@ -27,14 +27,15 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-POPEN = subprocess.Popen  # a test may put Forked in its place
+POPEN: Any = subprocess.Popen
+"""A test may put Forked in its place. What Forked overrides is private, and has no types."""
 ADDRESS = "HEADRACE_TEST_FORKS"
 """Environment variable of forked programs: where to ask for others."""
 LONGEST = 1 << 17
 """Bytes of a request, which is a single packet."""
 
 
-class Forked(subprocess.Popen):
+class Forked(POPEN):
     """A `Popen` whose Python programs are forked; any other command is started as always."""
 
     _line: socket.socket | None = None

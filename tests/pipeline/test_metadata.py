@@ -34,7 +34,8 @@ def artifact(folder: Path, kind: type = standard_artifacts.Model, **properties: 
 def finished(store: Metadata, key: str, folder: Path, **properties: str) -> Stored:
     """The output of a finished execution with this key."""
     execution = store.begin("Trainer", KIND, {})
-    return store.complete(execution, key, {}, {"model": [artifact(folder, **properties)]})["model"]
+    model = artifact(folder, standard_artifacts.Model, **properties)
+    return store.complete(execution, key, {}, {"model": [model]})["model"]
 
 
 def raw(tmp_path: Path) -> metadata_store.MetadataStore:

@@ -36,7 +36,8 @@ def test_messages_arrive_whole_and_in_order_however_they_are_cut(messages: list[
         Line(sender).send(**message)
     sender.close()
     whole = between.makefile("rb").read()
-    line, received = Line(ours), []
+    line = Line(ours)
+    received: list[dict[str, Any]] = []
     for start in range(0, len(whole), size):
         theirs.sendall(whole[start : start + size])
         received += line.receive()

@@ -64,7 +64,7 @@ def test_folders_of_python_are_those_of_the_base_image() -> None:
 
 def test_bill_of_materials_names_every_package_once_and_is_the_same_each_time() -> None:
     site = metadata.distribution("numpy").locate_file("")
-    command = [sys.executable, ROOT / "image" / "sbom.py", site]
+    command = [sys.executable, str(ROOT / "image" / "sbom.py"), str(site)]
     first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
     assert first == second
     bill = json.loads(first)
@@ -77,6 +77,6 @@ def test_bill_of_materials_names_every_package_once_and_is_the_same_each_time() 
 def test_packages_are_installed_by_lock_and_hash() -> None:
     assert "--require-hashes" in DOCKERFILE
     assert "uv sync --no-cache --frozen" in (ROOT / "image" / "install.sh").read_text()
-    program = [sys.executable, ROOT / "image" / "uv_requirement.py", ROOT / "uv.lock"]
+    program = [sys.executable, str(ROOT / "image" / "uv_requirement.py"), str(ROOT / "uv.lock")]
     done = subprocess.run(program, capture_output=True, text=True, check=True)
     assert re.fullmatch(r"uv==[\d.]+( --hash=sha256:[0-9a-f]{64})+\n", done.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -160,7 +161,7 @@ def test_run_parameters_change_the_settings_that_they_name() -> None:
 
 
 @pytest.fixture(scope="module")
-def s3() -> str:
+def s3() -> Iterator[str]:
     import boto3
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)

@@ -95,6 +95,7 @@ def test_tables_of_metrics_and_features_are_read_on_a_phone_without_scrolling_si
             wide, seen = page.page.evaluate(WIDTHS, f"table.{table}")
             assert wide <= seen, table
         change = page.page.locator(".metrics td", has_text=re.compile("passed|missed")).first.bounding_box()
+        assert change is not None
         assert change["x"] + change["width"] <= 390 - 16
         assert page.errors == []
 

@@ -130,7 +130,7 @@ def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(pipeline: Any, tmp_pat
     assert [len(one["steps"]) for one in told["histograms"]] == [1, 1, 1, 1]
 
 
-SECRETS = {
+SECRETS: dict[str, Any] = {
     "password": "hunter2hunter2",
     "url": "postgresql://me:opensesame@db/trips",
     "key": "AKIAABCDEFGHIJKLMNOP",

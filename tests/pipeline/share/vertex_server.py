@@ -23,7 +23,7 @@ COLLECTIONS = {"TensorboardExperiment": "experiments", "TensorboardRun": "runs",
 """Kinds whose resource names do not follow from the kind itself."""
 
 
-class Vertex(grpc.GenericRpcHandler):  # type: ignore[misc]
+class Vertex(grpc.GenericRpcHandler):
     """Keeps what it is given, by its resource name."""
 
     def __init__(self) -> None:
