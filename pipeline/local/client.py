@@ -16,33 +16,41 @@ from typing import Any, Self
 
 from configs.config import PipelineConfig
 from configs.errors import RunError
+from configs.lock import free, held
 from pipeline.local.wire import Line
 
 PROJECT = Path(__file__).resolve().parents[2]
 ORPHANS_SECONDS = 0.5
+"""For processes that components have started, which nobody reaps in some containers: they count as there for ever."""
+CHILDREN_SECONDS = 10.0
+"""For the components' own processes: to die takes milliseconds, or seconds on a machine that is very busy."""
 
 
 class WarmProcess:
     """Starts it, asks it to run components, and kills it with all its children at the end.
 
-    with WarmProcess(config, log) as warm:
+    with WarmProcess(config, log, at_work) as warm:
         nodes = warm.nodes()
         warm.run(node="Spans", ...)
         for message in warm.events(): ...
+
+    at_work: a file that it and its children hold (`configs.lock`) until the last of them has ended.
     """
 
-    def __init__(self, config: PipelineConfig, log: Path) -> None:
+    def __init__(self, config: PipelineConfig, log: Path, at_work: Path) -> None:
         ours, theirs = socket.socketpair()
         self._line = Line(ours)
-        self._log = log
+        self._log, self._at_work = log, at_work
         paths = [str(PROJECT), *(entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry)]
-        with log.open("ab") as stream:
+        refusal = f"{at_work} is held by another run"
+        with log.open("ab") as stream, held(at_work, refusal) as theirs_too:
+            handed_on = [theirs.fileno(), theirs_too.fileno()]
             self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-P", "-m", "pipeline.local.warm", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "pipeline.local.warm", *map(str, handed_on)],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
-                pass_fds=[theirs.fileno()],
+                pass_fds=handed_on,
                 start_new_session=True,  # Ctrl-C reaches the command alone, which then ends the group
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
             )
@@ -62,6 +70,7 @@ class WarmProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._wait_for_children()
+        free(self._at_work, CHILDREN_SECONDS)
 
     def stop(self, running: int, seconds: float) -> None:
         """Ask so many components to end, and wait for them, at most that long: a Trainer keeps what it has."""

@@ -31,7 +31,7 @@ from pipeline.folders import Folders
 from pipeline.local import abandoned
 from pipeline.local.client import WarmProcess
 from pipeline.local.early import nothing_new
-from pipeline.local.lock import locked
+from pipeline.local.lock import at_work, locked
 from pipeline.local.metadata import Metadata, cause
 from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from pipeline.local.rows import rows_in, rows_out
@@ -66,7 +66,7 @@ def run(
         early = nothing_new(config, folders) if heed else None
         if early is not None:
             return _over(record, run_dir, display, early), run_dir
-        with WarmProcess(config, run_dir / "logs" / "start.log") as warm, stoppable():
+        with WarmProcess(config, run_dir / "logs" / "start.log", at_work(folders.home)) as warm, stoppable():
             _Run(folders, run_dir, record, display, metadata, warm, reuse=reuse, heed=heed).carry_out()
     return record, run_dir
 

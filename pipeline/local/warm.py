@@ -19,15 +19,20 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from configs.lock import keep
 from pipeline.environment import prepare
 from pipeline.local.wire import Line, Stored
 
 prepare()
 
 
-def main(descriptor: int) -> None:
-    """Serve the command at the other end of the socket until it closes it."""
+def main(descriptor: int, at_work: int) -> None:
+    """Serve the command at the other end of the socket until it closes it.
+
+    at_work: an open file that this process and its children hold, but no program that they start (`configs.lock`).
+    """
     line = Line(socket.socket(fileno=descriptor))
+    keep(at_work)
     try:
         request = next(_messages(line))
         server = Server(line, request)
@@ -56,16 +61,16 @@ class Server:
 
     def serve(self) -> None:
         """Start children as asked, tell of those that ended; kill all when the command is gone."""
-        while True:
-            for key, _ in self._selector.select():
-                if key.fileobj is not self._line:
-                    self._end(key.fd, key.data)
-                    continue
-                try:
+        try:
+            while True:
+                for key, _ in self._selector.select():
+                    if key.fileobj is not self._line:
+                        self._end(key.fd, key.data)
+                        continue
                     for request in self._line.receive():
                         self._start(request)
-                except (EOFError, ConnectionError):
-                    os.killpg(0, signal.SIGKILL)
+        except (EOFError, ConnectionError):  # also where it is to be told that a child has ended
+            os.killpg(0, signal.SIGKILL)
 
     def _start(self, request: dict[str, Any]) -> None:
         if request.get("stop"):
@@ -218,4 +223,4 @@ def _execute(node: Any, request: dict[str, Any], config: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(*map(int, sys.argv[1:]))

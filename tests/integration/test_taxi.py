@@ -104,7 +104,7 @@ def test_record_says_what_each_component_did(taxi: Story) -> None:
 
 def test_nothing_lies_beside_the_outputs(taxi: Story) -> None:
     left = {path.name for path in taxi.home.iterdir()} - {"tmp"}
-    assert left == {"metadata.sqlite", "artifacts", "runs", "spans", "blessed.json", ".lock"}
+    assert left == {"metadata.sqlite", "artifacts", "runs", "spans", "blessed.json", ".lock", ".at-work"}
     assert not list(taxi.home.glob("tmp/*"))
     assert {path.name for path in taxi.folder.iterdir()} == {"runs", "serving"}
 

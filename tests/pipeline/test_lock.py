@@ -1,4 +1,4 @@
-"""One run at a time in a folder."""
+"""One run at a time in a folder, and nothing left at work of the one before."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from configs.errors import RunError
-from pipeline.local.lock import locked
+from configs.lock import free, held
+from pipeline.local import lock
+from pipeline.local.lock import at_work, locked
 
 HOLD = """
 import sys
@@ -75,3 +78,62 @@ def test_program_started_under_the_lock_does_not_keep_it(tmp_path: Path) -> None
             pass
     finally:
         child.communicate(b"\n")
+
+
+WORK = """
+import os, subprocess, sys
+from pathlib import Path
+from configs.lock import held, keep, kept
+from pipeline.local.lock import at_work, locked
+home, handed_on = Path(sys.argv[1]), sys.argv[2] == "handed on"
+with locked(home), held(at_work(home), "") as working:
+    keep(os.dup(working.fileno()))
+    child = [sys.executable, "-c", "print('at work', flush=True); input()"]
+    subprocess.Popen(child, pass_fds=kept() if handed_on else ())
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def leave_at_work(folder: Path, *, handed_on: bool) -> subprocess.Popen[str]:
+    """A command that is gone, but for what it started; that ends with its standard input."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORK, str(folder), "handed on" if handed_on else "kept"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "at work\n"
+    process.wait()
+    return process
+
+
+def test_folder_where_a_killed_commands_processes_work_on_is_refused_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "PATIENCE_SECONDS", 0.05)
+    left = leave_at_work(tmp_path, handed_on=True)
+    with pytest.raises(RunError) as caught, locked(tmp_path):
+        pass
+    assert str(caught.value) == (
+        f"processes of a run that was killed are still at work in {tmp_path}.\n"
+        f"  Wait for them, or end them: `fuser {tmp_path / '.at-work'}` tells which they are."
+    )
+    left.communicate("\n")
+    assert free(at_work(tmp_path), 600)
+
+
+def test_folder_is_had_as_soon_as_they_have_ended(tmp_path: Path) -> None:
+    left = leave_at_work(tmp_path, handed_on=True)
+    assert not free(at_work(tmp_path), 0)
+    threading.Timer(0.05, left.communicate, ["\n"]).start()
+    with locked(tmp_path), held(at_work(tmp_path), "still at work"):
+        pass
+
+
+def test_program_that_was_not_handed_the_hold_does_not_keep_it(tmp_path: Path) -> None:
+    left = leave_at_work(tmp_path, handed_on=False)
+    with locked(tmp_path), held(at_work(tmp_path), "still at work"):
+        pass
+    left.communicate("\n")

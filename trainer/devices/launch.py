@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from configs.errors import HeadraceError, TrainingError, TrainingStoppedError
+from configs.lock import kept
 
 if TYPE_CHECKING:
     from trainer.job import Job
@@ -67,6 +68,7 @@ def _run(arguments: list[str]) -> int:
     process = subprocess.Popen(  # noqa: S603 - our own module
         [sys.executable, "-P", "-m", "trainer.devices.launch", *arguments],
         stdin=subprocess.PIPE,
+        pass_fds=kept(),  # it outlives a Trainer that is killed by a moment, in which it may write a checkpoint
         env={**SETTINGS, **os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
     )
     try:
