@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from configs.errors import DataError
+from trainer.service.roles import free_port
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,7 @@ class Bucket:
 @contextmanager
 def serving(*command: str) -> Iterator[str]:
     """A server process; gives its URL as soon as it takes connections. `{port}` in the command is its port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     arguments = [part.format(port=port) for part in command]
     with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -50,7 +49,7 @@ def serving(*command: str) -> Iterator[str]:
 
 
 def _wait(process: subprocess.Popen[bytes], port: int) -> None:
-    for _ in range(600):
+    for _ in range(6000):
         assert process.poll() is None, "the server ended"
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
@@ -132,7 +131,7 @@ def tls_server(folder: Path) -> Iterator[int]:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = dt.datetime.now(dt.UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + dt.timedelta(1))
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - dt.timedelta(1), now + dt.timedelta(1))
     pem = serialization.Encoding.PEM
     (folder / "c.pem").write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(pem))
     (folder / "k.pem").write_bytes(

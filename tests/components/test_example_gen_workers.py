@@ -8,6 +8,8 @@ import resource
 import signal
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from command import alive, wait_until
 
 from components.example_gen import parts, shards
 from components.example_gen.find import find_spans
@@ -25,10 +28,23 @@ from configs.data import DataConfig
 from configs.errors import DataError, RunError
 
 
-def slow_process(number: int) -> tuple[int, int]:
+def process(number: int) -> tuple[int, int]:
     """The task, and the process that worked on it."""
-    time.sleep(0.01)
     return number, os.getpid()
+
+
+def by_everyone(task: tuple[int, int, Path]) -> tuple[int, int]:
+    """The same; a task takes until so many processes have begun one."""
+    number, processes, folder = task
+    (folder / str(os.getpid())).touch()
+    assert wait_until(lambda: len(list(folder.iterdir())) >= processes)
+    return process(number)
+
+
+def shared_tasks(processes: int, folder: Path) -> list[tuple[int, int, Path]]:
+    """Tasks of which each process gets one."""
+    folder.mkdir()
+    return [(number, processes, folder) for number in range(60)]
 
 
 def failing(number: int) -> int:
@@ -44,18 +60,30 @@ class OddError(Exception):
         super().__init__(f"{one} and {two}")
 
 
-def odd(number: int) -> int:
-    if os.getpid() != number:
-        raise OddError(1, 2)
-    time.sleep(0.2)
-    return number
-
-
-def killed_elsewhere(here: int) -> int:
+def elsewhere(task: tuple[int, Path]) -> bool:
+    """Whether this is another process; where it is not, one has begun a task by now."""
+    here, mark = task
     if os.getpid() != here:
+        mark.touch()
+        return True
+    assert wait_until(mark.exists)
+    return False
+
+
+def odd(task: tuple[int, Path]) -> None:
+    if elsewhere(task):
+        raise OddError(1, 2)
+
+
+def killed_elsewhere(task: tuple[int, Path]) -> None:
+    if elsewhere(task):
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.05)
-    return here
+
+
+def once_another_has_one(function: Callable[[Any], Any], here: int, mark: Path, task: Any) -> Any:
+    """Work on a task, in this process only when another has begun one."""
+    elsewhere((here, mark))
+    return function(task)
 
 
 def mark(path: Path) -> None:
@@ -70,18 +98,18 @@ def interrupted_here(where: tuple[Path, int]) -> None:
         raise KeyboardInterrupt
 
 
-def test_results_come_in_the_order_of_the_tasks_from_all_processes() -> None:
+def test_results_come_in_the_order_of_the_tasks_from_all_processes(tmp_path: Path) -> None:
     with Workers(3) as workers:
-        first = workers(slow_process, range(60))
-        again = workers(slow_process, range(60))
+        first = workers(by_everyone, shared_tasks(3, tmp_path / "first"))
+        again = workers(by_everyone, shared_tasks(3, tmp_path / "again"))
     assert [number for number, _ in first] == [number for number, _ in again] == list(range(60))
     assert len({pid for _, pid in first}) == 3
     assert {pid for _, pid in first} == {pid for _, pid in again}, "they stay"
 
 
-def test_no_process_is_left_behind() -> None:
+def test_no_process_is_left_behind(tmp_path: Path) -> None:
     with Workers(3) as workers:
-        pids = {pid for _, pid in workers(slow_process, range(60))} - {os.getpid()}
+        pids = {pid for _, pid in workers(by_everyone, shared_tasks(3, tmp_path / "tasks"))} - {os.getpid()}
     assert len(pids) == 2
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -92,7 +120,7 @@ def test_nothing_is_forked_before_there_is_work() -> None:
     with Workers(3) as workers:
         pass
     with Workers(1) as workers:
-        assert {pid for _, pid in workers(slow_process, range(3))} == {os.getpid()}
+        assert {pid for _, pid in workers(process, range(3))} == {os.getpid()}
 
 
 def test_the_first_error_in_order_is_raised_as_it_is_and_the_workers_go_on() -> None:
@@ -103,23 +131,23 @@ def test_the_first_error_in_order_is_raised_as_it_is_and_the_workers_go_on() -> 
         assert workers(failing, range(7)) == list(range(7))
 
 
-def test_an_error_that_cannot_cross_is_told_with_its_traceback() -> None:
+def test_an_error_that_cannot_cross_is_told_with_its_traceback(tmp_path: Path) -> None:
     with Workers(2) as workers, pytest.raises(RuntimeError, match="OddError: 1 and 2"):
-        workers(odd, [os.getpid()] * 2)
+        workers(odd, [(os.getpid(), tmp_path / "begun")] * 2)
 
 
-def test_a_process_that_is_killed_ends_the_work_with_a_message() -> None:
+def test_a_process_that_is_killed_ends_the_work_with_a_message(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"ended by SIGKILL\n.*beam.workers"), Workers(2) as workers:
-        workers(killed_elsewhere, [os.getpid()] * 4)
+        workers(killed_elsewhere, [(os.getpid(), tmp_path / "begun")] * 4)
 
 
-def test_a_process_that_was_killed_between_two_calls_is_told_too() -> None:
+def test_a_process_that_was_killed_between_two_calls_is_told_too(tmp_path: Path) -> None:
     with Workers(2) as workers:
-        (pid,) = {pid for _, pid in workers(slow_process, range(20))} - {os.getpid()}
+        (pid,) = {pid for _, pid in workers(by_everyone, shared_tasks(2, tmp_path / "tasks"))} - {os.getpid()}
         os.kill(pid, signal.SIGKILL)
-        time.sleep(0.1)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         with pytest.raises(RunError, match="ended by SIGKILL"):
-            workers(slow_process, range(20))
+            workers(process, range(20))
 
 
 def test_an_interruption_leaves_nobody_at_work_behind(tmp_path: Path) -> None:
@@ -138,14 +166,14 @@ def test_a_parent_that_is_killed_takes_the_others_with_it(tmp_path: Path) -> Non
         with Workers(3) as workers:
             workers(mark, [tmp_path] * 10_000)
         os._exit(0)
-    while len({path.name.split("-")[0] for path in tmp_path.iterdir()}) < 3:
-        time.sleep(0.01)
+
+    def others() -> set[int]:
+        return {int(path.name.split("-")[0]) for path in tmp_path.iterdir()} - {pid}
+
+    assert wait_until(lambda: len(others()) == 2)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    time.sleep(0.1)
-    before = len(list(tmp_path.iterdir()))
-    time.sleep(0.2)
-    assert len(list(tmp_path.iterdir())) == before
+    assert wait_until(lambda: not any(map(alive, others())))
 
 
 def test_a_process_with_threads_is_not_forked() -> None:
@@ -206,10 +234,15 @@ def test_a_full_disk_met_by_another_process_is_told_and_leaves_nothing(tmp_path:
     config = data(tmp_path / "in", "csv")
     with Workers(2) as workers, pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "SMALLEST_PART", 1 << 14)
-        workers(slow_process, range(2))
+        workers(process, range(2))
         for other in workers._others:
             resource.prlimit(other.pid, resource.RLIMIT_FSIZE, (2_000, 2_000))
+
+        def spread(label: str, function: Any, tasks: Any) -> Any:
+            shared = partial(once_another_has_one, function, os.getpid(), tmp_path / label)
+            return workers(shared if len(tasks) > 1 else function, tasks)
+
         with pytest.raises(DataError, match="cannot be written: File too large") as told:
-            ingest(config, find_spans(config), tmp_path / "out", lambda _work: lambda _label, *work: workers(*work))
+            ingest(config, find_spans(config), tmp_path / "out", lambda _work: spread)
     assert told.value.file == str(tmp_path / "out")
     assert list((tmp_path / "out").rglob("*")) == []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Frame, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-PATIENCE = 30_000
+PATIENCE = 180_000
 """Milliseconds to wait for anything: the machine may be busy."""
 
 

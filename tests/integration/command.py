@@ -149,6 +149,14 @@ def processes_in(folder: Path) -> list[int]:
     return found
 
 
+def alive(pid: int) -> bool:
+    """Whether a process runs: one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def wait_until(what: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     """Whether it came true in time."""
     deadline = time.monotonic() + seconds

@@ -26,6 +26,7 @@ from command import ROOT, wait_until
 
 from pipeline.kubeflow.verify.driver import Json
 from pipeline.kubeflow.verify.launcher import Pod
+from trainer.service.roles import free_port
 
 POM = Path(__file__).parent / "flink_job_server" / "pom.xml"
 SECONDS = 120
@@ -88,7 +89,7 @@ def job_server(jars: Path, folder: Path) -> Iterator[JobServer]:
     command += [f"--flink-conf-dir={folder}"]
     command += ["--job-port=0", "--artifact-port=0", "--expansion-port=0", f"--artifacts-dir={folder / 'artifacts'}"]
     with _running(command, log):
-        assert wait_until(lambda: STARTED.search(log.read_text()) is not None, 120), log.read_text()
+        assert wait_until(lambda: STARTED.search(log.read_text()) is not None), log.read_text()
         (port,) = STARTED.findall(log.read_text())
         yield JobServer(f"localhost:{port}", log)
 
@@ -98,16 +99,14 @@ def workers(folder: Path, hidden: Path) -> Iterator[str]:
     """Python workers as in a task manager's pod; their address. `folder`: an existing one; `hidden`: another, which is
     empty for them.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     (folder / "tmp").mkdir()
     program = [sys.executable, "-P", "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it starts `python`, as in the image
     environment = {"PATH": path, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp")}
     log = folder / "workers.log"
     with _running([*APART, SCRIPT, str(hidden), *program], log, **environment) as process:
-        assert wait_until(lambda: _listens(port) or process.poll() is not None, 120), log.read_text()
+        assert wait_until(lambda: _listens(port) or process.poll() is not None), log.read_text()
         assert process.poll() is None, log.read_text()
         yield f"localhost:{port}"
 

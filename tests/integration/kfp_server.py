@@ -107,4 +107,4 @@ def started(log: Path, *command: str) -> Iterator[str]:
             yield address
         finally:
             process.stdin.close()
-            process.wait(30)
+            process.wait(600)

@@ -6,13 +6,15 @@ import glob
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from trainer.service.roles import free_port
 
 PASSWORD = "s3cret-of-the-test"
 
@@ -58,9 +60,7 @@ class Server:
 @contextmanager
 def server() -> Iterator[Server]:
     """A new database cluster with the superuser `reader`, who needs a password."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     folder = Path(tempfile.mkdtemp(prefix="pg"))  # not below pytest's folder, which others than root cannot enter
     if os.geteuid() == 0:
         shutil.chown(folder, "nobody")
@@ -93,5 +93,5 @@ def run_as_owner(command: Sequence[str], folder: Path) -> None:
     subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, **_owner())
 
 
-def _owner() -> dict[str, object]:
+def _owner() -> dict[str, Any]:
     return {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}

@@ -88,10 +88,9 @@ def assert_same(
 def test_training_killed_at_random_batches_comes_to_the_same_weights(
     prepared: Prepare, tmp_path: Path, whole: tuple[list[np.ndarray], dict[str, Any]]
 ) -> None:
-    seed = int(os.environ.get("KILL_SEED") or random.randrange(1000))
+    seed = int(os.environ.get("KILL_SEED", "0"))  # the same every time, unless other ones are asked for
     # From 8 on there is a checkpoint for sure: that of batch 4 is waited for before the next is begun.
     batches = sorted(random.Random(seed).sample(range(8, 4 * STEPS - 2), 2))
-    print(f"KILL_SEED={seed} kills at the same batches again: {batches}")  # pytest shows it where the test fails
     data = prepared("binary")
     for number, batch in enumerate(batches):
         killed = start(job(data, tmp_path, f"killed-{number}"), str(batch))

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 import forks
 import pytest
-from test_distributed import PROJECT, TRAIN, cluster, compare, free_ports
+from command import PATIENCE
+from test_distributed import PROJECT, TRAIN, cluster, compare
 from test_training_errors import changed, put
 
 from trainer.job import Job
 from trainer.run import run_fn
 from trainer.service.local import LocalService
+from trainer.service.roles import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +56,7 @@ def together(folder: Path, jobs: list[tuple[Job, tuple[str, int, int] | None]]) 
         for number in (0, 1)
     ]
     try:
-        logs = [worker.communicate(timeout=300)[0] for worker in workers]
+        logs = [worker.communicate(timeout=PATIENCE)[0] for worker in workers]
     finally:
         for worker in workers:
             worker.kill()

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import forks
 import h5py
 import numpy as np
 import pytest
-from command import PATIENCE, wait_until
+from command import PATIENCE, alive, wait_until
 
 from configs.errors import TrainingError, TrainingStoppedError
 from trainer.devices import launch
@@ -23,13 +22,14 @@ from trainer.devices.machine import VIRTUAL
 from trainer.fitting import WEIGHTS
 from trainer.job import Job
 from trainer.run import run_fn
+from trainer.service.roles import free_ports
 
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-5
 """Largest difference of a weight, of sums in another order: weights move by up to 1 in these trainings."""
-TRAIN = {"epochs": 3, "batch_size": 96, "input": {"cache": "memory"}}
+TRAIN = {"epochs": 3, "batch_size": 96, "input": {"cache": "memory"}, "jit": "off"}
 
 Prepare = Callable[[str], Any]
 
@@ -190,15 +190,6 @@ def test_clipping_ragged_features_loss_scaling_empty_parts_and_own_steps_are_as_
             assert over_several == pytest.approx(alone, abs=tolerance)
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 def cluster(ports: list[int], index: int) -> str:
     """TF_CONFIG of one of the workers."""
     return json.dumps(
@@ -209,11 +200,3 @@ def cluster(ports: list[int], index: int) -> str:
 def children(pid: int) -> list[int]:
     """The processes that a process has started."""
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs: one that nobody has waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from configs.service import ServiceConfig
 from configs.train import TrainConfig
 from trainer.input.memory import Cache
 from trainer.input.packing import Packing
+from trainer.input.pipeline import InputPipeline
 from trainer.input.sources import Sources
 from trainer.service.client import Service
 from trainer.service.endless import endless
@@ -43,7 +45,7 @@ def reader(running: LocalService, timeout: float = 8.0) -> Service:
     return Service(ServiceConfig(address=running.address, timeout=timeout))
 
 
-def through(service: Service, **settings: object) -> object:
+def through(service: Service, **settings: Any) -> InputPipeline:
     return pipeline(source=lambda _, files, packing, __: service.stream(files, packing), **settings)
 
 
@@ -75,7 +77,9 @@ def test_cache_in_memory_reads_once_and_keeps_the_order_of_the_seed(shards: list
 def test_kill_in_the_middle_of_an_epoch_loses_no_example_and_repeats_none(
     shards: list[str], running: LocalService, victims: list[str]
 ) -> None:
-    patience = 60.0 if victims == ["dispatcher"] else 8.0  # a worker that is gone for good has lost what it had taken
+    patience = (
+        PATIENCE if victims == ["dispatcher"] else 8.0
+    )  # a worker that is gone for good has lost what it had taken
     service = reader(running, patience)
     batches = iter(service.stream(shards, Packing(SPEC))(tf.constant([1, 2], tf.int64)))
     packing, seen = Packing(SPEC), []
@@ -133,7 +137,7 @@ def test_unsharded_workers_shuffle_each_for_itself(shards: list[str], running: L
     service = Service(ServiceConfig(address=running.address, sharding="off"))
     packing = Packing(SPEC)
     first = [packing.unpack(packed)["id"].numpy()[0] for packed in service.endless(endless(shards, packing)).take(40)]
-    assert len(set(first)) > 30  # one order in both workers would give each batch twice
+    assert len(set(first)) > 25  # one order in both workers would give each batch twice: 20
 
 
 def test_address_where_nothing_listens_is_told_in_time() -> None:
@@ -166,11 +170,15 @@ def test_process_that_dies_soon_after_each_start_is_given_up_and_one_that_has_li
     now = [0.0]
     with LocalService(0, 1, tmp_path, clock=lambda: now[0]) as service:
 
+        def mended() -> int:
+            service.mend(lambda _: None)
+            return service.pids["worker-1"]
+
         def dies(after: float) -> None:
             pid = service.pids["worker-1"]
             now[0] += after
             os.kill(pid, signal.SIGKILL)
-            assert wait_until(lambda: service.mend(lambda _: None) or service.pids["worker-1"] != pid)
+            assert wait_until(lambda: mended() != pid)
 
         for seconds in [1.0] * 5 + [3600.0] * 7 + [1.0] * 4:
             dies(seconds)

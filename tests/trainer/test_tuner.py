@@ -30,7 +30,8 @@ RATES = {"train.learning_rate": {"choices": [0.00001, 0.02]}, "model.hidden": {"
 def told(data: Any, folder: Path, **tune: Any) -> dict[str, Any]:
     """What the executor is told of a search; its checkpoints lie beside the folder."""
     settings = TuneConfig.model_validate_json(json.dumps({"epochs": 2, "parameters": RATES, **tune}))
-    train = {"epochs": 2, "steps_per_execution": 4, "checkpoint": {"every_steps": 8}}
+    # `jit: auto` tries XLA where a busy machine makes steps last long, and XLA draws other masks of dropout.
+    train = {"epochs": 2, "steps_per_execution": 4, "checkpoint": {"every_steps": 8}, "jit": "off"}
     config = {"config": data.sections(**train).to_json(), "tune": settings.model_dump_json()}
     return {
         "examples": str(Path(data.patterns["train"]).parents[1]),

@@ -22,7 +22,7 @@ from typing import Self
 from configs.errors import RunError
 from configs.lock import held
 from trainer.service.probe import alive_workers
-from trainer.service.roles import JOURNAL, free_port
+from trainer.service.roles import JOURNAL, free_ports
 
 PROJECT = Path(__file__).resolve().parents[2]
 GRACE = 5.0
@@ -57,13 +57,14 @@ class LocalService:
     ) -> None:
         self._clock = clock
         self._open = ExitStack()
-        self.port = port or free_port()
+        free, *own_ports = free_ports(1 + workers)
+        self.port = port or free
         self.work_dir = work_dir
         self._pipe = os.pipe()
         base = ["--work-dir", str(work_dir), "--host", host]
         self._processes = [_Process("dispatcher", ["--role", "dispatcher", "--port", str(self.port), *base])]
-        for number in range(1, workers + 1):
-            own = ["--port", str(free_port()), "--dispatcher", f"localhost:{self.port}"]
+        for number, own_port in enumerate(own_ports, 1):
+            own = ["--port", str(own_port), "--dispatcher", f"localhost:{self.port}"]
             self._processes.append(_Process(f"worker-{number}", ["--role", "worker", *own, *base]))
 
     @property

@@ -6,7 +6,9 @@ was. Both end on SIGTERM and Ctrl-C, and when the pipe to the one who started th
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -28,6 +30,8 @@ HEARTBEAT = 1000
 """Milliseconds between the heartbeats of a worker."""
 PATIENCE = 3600000
 """Milliseconds that a worker waits for a dispatcher that is gone."""
+LOWEST_PORT, PORTS = 20000, 12768
+"""Up to 32767."""
 
 
 def dispatch(port: int, work_dir: Path) -> None:
@@ -73,9 +77,21 @@ def work(dispatcher: str, port: int, host: str) -> None:
 
 def free_port() -> int:
     """A port that nothing listens at now."""
-    with socket.socket() as found:
-        found.bind(("", 0))
-        return int(found.getsockname()[1])
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens at now, each another. None is of those that the system gives to connections that go
+    out (ip_local_port_range in Linux' ip-sysctl.rst), which could take it before a process that is to listen does.
+    """
+    found: list[int] = []
+    with contextlib.ExitStack() as opened:
+        while len(found) < count:
+            one = opened.enter_context(socket.socket())
+            with contextlib.suppress(OSError):  # taken
+                one.bind(("", LOWEST_PORT + secrets.randbelow(PORTS)))
+                found.append(int(one.getsockname()[1]))
+    return found
 
 
 def _heed() -> None:

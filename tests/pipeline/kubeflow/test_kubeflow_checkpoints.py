@@ -33,7 +33,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 def written(folder: Path, work: str, *batches: int) -> None:
     (folder / work).mkdir(parents=True, exist_ok=True)
     for batch in batches:
-        (folder / work / f"batch-{batch:012}-1000001.npz").write_text(str(batch))
+        (folder / work / "whole").write_text(str(batch))
+        (folder / work / "whole").rename(folder / work / f"batch-{batch:012}-1000001.npz")
 
 
 def numbers(store: Store, work: str = WORK) -> list[int]:
@@ -41,7 +42,7 @@ def numbers(store: Store, work: str = WORK) -> list[int]:
 
 
 def in_time(what: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not what() and time.monotonic() < deadline:
         time.sleep(SECONDS / 5)
     return what()

@@ -161,7 +161,7 @@ def test_googles_client_sends_every_curve_to_a_server_of_its_own_types(two: Two,
             text=True,
             check=False,
         )
-        server.communicate(timeout=60)
+        server.communicate(timeout=600)
     finally:
         server.kill()
     assert done.returncode == 0, done.stderr
