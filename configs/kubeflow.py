@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from configs.durations import Duration
 from configs.kubeflow_server import ServerConfig
 from configs.section import Name, Section
 
-Count = Annotated[int, Field(gt=0)]
+Count = Annotated[int, Field(gt=0, le=1000)]
 Cpu = Annotated[float, Field(ge=0.001, le=100_000)]
 Bytes = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|Ki)?$")]
-Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]*[smhd]$")]
 MountPath = Annotated[str, Field(pattern=r"^/[^:]+$")]
 RootUri = Annotated[str, Field(pattern=r"^(gs|s3|minio)://[^/?#@]+(/[^?#@]+)?$")]
 Backend = Literal["2.14", "2.15", "2.16", "2.17"]
@@ -75,14 +75,15 @@ class Secret(Section):
 class Retries(Section):
     """What happens when a component fails."""
 
-    count: Count
+    count: Annotated[int, Field(gt=0, le=100)]
     """Further tries."""
     wait: Duration = "30s"
     """Before the first of them."""
-    factor: Annotated[float, Field(ge=1)] = 2.0
+    factor: Annotated[int, Field(ge=1, le=100)] = 2
     """By which each wait is longer than the one before."""
-    at_most: Duration = "1h"
-    """The longest wait."""
+    at_most: Duration = "30d"
+    """How long after the beginning of the first try all of them must have ended: a try that fails later is the last,
+    and one that goes on then is ended. So it must be far longer than the component takes."""
 
 
 class Security(Section):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from configs.credentials import SECRETIVE
-from configs.kubeflow import KubeflowConfig
+from configs.durations import seconds
+from configs.kubeflow import ComponentSettings, KubeflowConfig
 from configs.pods import pods
 from configs.suggest import did_you_mean, listed
 from configs.tree import Where
@@ -96,6 +97,29 @@ def root_is_meant(kubeflow: KubeflowConfig) -> Iterator[Finding]:
             yield (*where, "security", "user"), what
 
 
+LONGEST = {("timeout",): "24855d", ("retries", "wait"): "365d", ("retries", "at_most"): "365d"}
+"""What Kubernetes (2^31 - 1 seconds) and Argo (2^63 nanoseconds, with waits that grow) can count."""
+
+
+def times_can_be_kept(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, settings in pods(kubeflow):
+        said = {place: _said(settings, place) for place in LONGEST}
+        for place, time in said.items():
+            if time is not None and seconds(time) > seconds(LONGEST[place]):
+                yield (*where, *place), f"{time} is longer than the {LONGEST[place]} that can be counted"
+        again = settings.retries
+        if again is not None and seconds(again.wait) > seconds(again.at_most):
+            what = f"after a wait of {again.wait} there is no further try, as at_most is {again.at_most}; raise it"
+            yield (*where, "retries", "wait"), what
+
+
+def _said(settings: ComponentSettings, place: Where) -> str | None:
+    found: object = settings
+    for name in place:
+        found = getattr(found, str(name), None)
+    return None if found is None else str(found)
+
+
 RULES = (
     components_are_known,
     reference_has_a_volume,
@@ -104,4 +128,5 @@ RULES = (
     mounts_leave_kubeflow_alone,
     tolerations_are_whole,
     root_is_meant,
+    times_can_be_kept,
 )

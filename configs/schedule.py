@@ -6,12 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from configs.durations import Duration, seconds
 from configs.section import Name, Section
 
 Retrain = Literal["always", "new_span", "drift"]
 Limit = Annotated[float, Field(ge=0, le=1)]
-Interval = Annotated[str, Field(pattern=r"^[1-9][0-9]*[smhd]$")]
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class DriftConfig(Section):
@@ -33,7 +32,7 @@ class ScheduleConfig(Section):
 
     cron: Name | None = None
     """Five fields, as in crontab: minute, hour, day of the month, month, day of the week, such as `30 4 * * 1-5`."""
-    every: Interval | None = None
+    every: Duration | None = None
     """In the place of `cron`: how long from one run to the next, such as `6h`."""
     time_zone: Name = "UTC"
     """What the hours of `cron` are counted in, such as `Europe/Berlin`. The server has one zone for all schedules
@@ -65,4 +64,4 @@ class ScheduleConfig(Section):
     @property
     def seconds(self) -> int | None:
         """`every` in seconds."""
-        return None if self.every is None else int(self.every[:-1]) * UNITS[self.every[-1]]
+        return None if self.every is None else seconds(self.every)

@@ -14,7 +14,7 @@ PATTERNS = {
     r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$": "a dotted path, such as my_package.my_module.my_function",
     r"^[1-9][0-9]* ?MB$": "a size such as 150MB",
     r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|Ki)?$": "a size such as 4G or 512Mi",
-    r"^[1-9][0-9]*[smhd]$": "a time such as 30s, 10m, 2h or 1d",
+    r"^[1-9][0-9]{0,9}[smhd]$": "a time such as 30s, 10m, 2h or 1d",
     r"^/[^:]+$": "an absolute path",
     r"^(gs|s3|minio)://[^/?#@]+(/[^?#@]+)?$": "a URI such as s3://bucket/folder",
     r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$": "a URL such as https://kubeflow.example/pipeline",

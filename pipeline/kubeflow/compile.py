@@ -22,6 +22,7 @@ from kfp import compiler, components, dsl
 
 from components.trigger.look import GO, NO
 from configs.config import PipelineConfig
+from configs.durations import seconds
 from configs.errors import ConfigError, Problem
 from configs.kubeflow import ComponentSettings, KubeflowConfig
 from pipeline.kubeflow import backends, credentials
@@ -31,6 +32,7 @@ from pipeline.kubeflow.invocation import Invocation
 from pipeline.kubeflow.parameters import PARAMETERS, offered
 from pipeline.kubeflow.platform import needs_platform, set_platform
 from pipeline.kubeflow.tasks import Task, tasks
+from pipeline.kubeflow.written import with_time_for_tries
 
 COMMAND = ("python", "-P", "-m", "pipeline.kubeflow.entrypoint")
 EXECUTOR_INPUT = "{{$}}"
@@ -45,7 +47,7 @@ def compile_pipeline(config: PipelineConfig, environ: Mapping[str, str] = os.env
     """
     _check(config)
     found = tasks(config)
-    text = _compiled(_pipeline(config, found))
+    text = with_time_for_tries(_compiled(_pipeline(config, found)), _time_for_tries(found, config.kubeflow))
     backends.check(_platform_document(text), config.kubeflow.backend)
     documents = [*yaml.safe_load_all(text), *(task.invocation.to_json() for task in found)]
     credentials.check(documents, environ, credentials.declared(config))
@@ -146,6 +148,12 @@ def _compiled(pipeline: Any) -> str:
         logging.getLogger("kfp").setLevel(logging.ERROR)
         compiler.Compiler().compile(pipeline, str(file))
         return file.read_text(encoding="utf-8")
+
+
+def _time_for_tries(found: Sequence[Task], settings: KubeflowConfig) -> dict[str, int]:
+    """Tasks that are tried again, to the seconds in which they are."""
+    again = {task.name: settings.settings(task.invocation.id).retries for task in found}
+    return {name: seconds(one.at_most) for name, one in again.items() if one is not None}
 
 
 def _platform_document(text: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from configs.durations import seconds
 from configs.errors import MissingDependencyError
 from configs.kubeflow import ComponentSettings, KubeflowConfig, Secret, Security
 from pipeline.kubeflow.backends import knows
@@ -11,8 +12,6 @@ from pipeline.kubeflow.invocation import Invocation
 from pipeline.kubeflow.kept import reaches_the_store
 
 SHARED_MEMORY = "headrace-shared-memory"
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 def needs_platform(settings: KubeflowConfig, invocation: Invocation) -> bool:
@@ -62,11 +61,6 @@ def _set_scheduling(kubernetes: Any, task: Any, one: ComponentSettings) -> None:
         kubernetes.set_timeout(task, seconds(one.timeout))
     if one.shared_memory is not None:
         kubernetes.empty_dir_mount(task, SHARED_MEMORY, "/dev/shm", "Memory", one.shared_memory)  # noqa: S108
-
-
-def seconds(duration: str) -> int:
-    """`10m` as 600."""
-    return int(duration[:-1]) * SECONDS[duration[-1]]
 
 
 def _store_secret(settings: KubeflowConfig, invocation: Invocation) -> Secret | None:

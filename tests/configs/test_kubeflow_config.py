@@ -39,6 +39,9 @@ def test_a_components_settings_replace_the_defaults_one_by_one(tmp_path: Path) -
         ("{defaults: {memory: lots}}", "a size such as 4G or 512Mi"),
         ("{defaults: {memory: 512K}}", "a size such as 4G or 512Mi"),
         ("{defaults: {cpu: 0.00001}}", "a number of at least 0.001 and of at most 100000"),
+        ("{defaults: {retries: {count: 10000000000}}}", "a whole number above 0 and of at most 100"),
+        ("{defaults: {retries: {count: 2, factor: 1.5}}}", "a whole number of at least 1 and of at most 100"),
+        ("{defaults: {accelerator: {type: nvidia.com/gpu, count: 10000000000}}}", "above 0 and of at most 1000"),
         ("{defaults: {cpu: 1234567}}", "a number of at least 0.001 and of at most 100000"),
     ],
 )

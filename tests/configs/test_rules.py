@@ -529,6 +529,20 @@ BROKEN = {
             " name another user",
         )
     ],
+    "times_can_be_kept": [
+        (
+            "kubeflow: {defaults: {timeout: 9999999999d}}",
+            "1: kubeflow.defaults.timeout: 9999999999d is longer than the 24855d that can be counted",
+        ),
+        (
+            "kubeflow: {components: {Trainer: {retries: {count: 2, at_most: 366d}}}}",
+            "1: kubeflow.components.Trainer.retries.at_most: 366d is longer than the 365d that can be counted",
+        ),
+        (
+            "kubeflow: {defaults: {retries: {count: 2, wait: 2h, at_most: 1h}}}",
+            "1: kubeflow.defaults.retries.wait: after a wait of 2h there is no further try, as at_most is 1h; raise it",
+        ),
+    ],
     "names_are_those_of_kubernetes": [
         (
             "kubeflow: {defaults: {volumes: [{claim: My_Claim, path: /x}]}}",

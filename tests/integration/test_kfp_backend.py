@@ -76,7 +76,7 @@ def test_every_example_becomes_a_valid_workflow(server: Server, tmp_path: Path, 
     conditions = {name for name in tasks_of(done.workflow) if name.startswith("condition-") and name[-1].isdigit()}
     assert len(conditions) == ("always", "new_span", "drift").index(retrain)
     given = {given["name"]: given["value"] for given in done.workflow["spec"]["arguments"]["parameters"]}
-    keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key"}
+    keys = {"HEADRACE_STORE_ACCESS_KEY": "id", "HEADRACE_STORE_SECRET_KEY": "key"}
     for task in ("trainer", "baseline", "evaluator", "pusher"):
         asked = json.loads(given[f"kubernetes-comp-{task}"])["secretAsEnv"]
         assert {one["keyToEnv"][0]["envVar"]: one["keyToEnv"][0]["secretKey"] for one in asked} == keys
@@ -123,8 +123,8 @@ def test_every_setting_of_a_component_reaches_the_workflow(server: Server, tmp_p
     given = arguments_of(done.workflow, "trainer")
     assert given["retry-max-count"] == "2"
     assert given["retry-backoff-duration"] == "10"
-    assert given["retry-backoff-factor"] == "1.5"
-    assert given["retry-backoff-max-duration"] == "300"
+    assert given["retry-backoff-factor"] == "3"
+    assert given["retry-backoff-max-duration"] == str(2 * 86400)
 
 
 def runs(template: Any) -> bool:

@@ -158,5 +158,5 @@ def test_kubeflows_own_driver_gives_a_pod_every_setting(there: Cluster, tmp_path
     assert sources[mounts["/certificates"]["name"]]["secret"] == {"secretName": "certificates", "optional": True}
     assert sources[mounts["/dev/shm"]["name"]]["emptyDir"] == {"medium": "Memory", "sizeLimit": "4Gi"}
     assert template["metadata"]["labels"]["team"] == "taxi"
-    wait = {"duration": "10", "factor": "1.5", "maxDuration": "300"}
+    wait = {"duration": "10", "factor": "3", "maxDuration": str(2 * 86400)}
     assert template["retryStrategy"] == {"limit": "2", "backoff": wait}

@@ -17,6 +17,7 @@ from configs.errors import ServerError
 from pipeline.kubeflow.server.connection import Connection
 from pipeline.kubeflow.server.faults import NOT_FOUND, unclear
 from pipeline.kubeflow.server.listing import every, named
+from pipeline.kubeflow.written import tasks_in
 
 DIGITS = 16
 """Of the content's SHA-256 in a version's name."""
@@ -35,8 +36,7 @@ class Version:
 def without_cache(text: str) -> str:
     """The compiled pipeline with every task's cache off."""
     documents = list(yaml.safe_load_all(text))
-    graphs = [one["dag"] for one in (documents[0]["root"], *documents[0]["components"].values()) if "dag" in one]
-    for task in (task for graph in graphs for task in graph["tasks"].values()):
+    for _, task in tasks_in(documents[0]):
         task["cachingOptions"] = {}
     return yaml.safe_dump_all(documents, sort_keys=True)
 

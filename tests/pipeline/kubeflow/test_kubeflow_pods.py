@@ -15,6 +15,7 @@ from configs.errors import MissingDependencyError, RunError
 from pipeline.kubeflow import backends
 from pipeline.kubeflow.compile import compile_pipeline
 from pipeline.kubeflow.verify.driver import task_specs
+from pipeline.kubeflow.written import tasks_in
 
 
 @needs_kubernetes
@@ -56,6 +57,17 @@ def test_resources_env_and_retries_need_no_further_package(monkeypatch: pytest.M
     assert spans.container["env"] == [{"name": "A", "value": "b"}]
     assert spans.task["retryPolicy"]["maxRetryCount"] == 2
     assert spans.task["retryPolicy"]["backoffDuration"] == "10s"
+
+
+def test_tries_have_all_the_time_that_the_config_gives_them() -> None:
+    """The SDK has one hour at most, and no server has such a limit."""
+    pipeline = compiled(
+        "schedule={every: 6h, retrain: drift}",  # with tasks under conditions
+        "kubeflow.components={Spans: {retries: {count: 2}}, Trainer: {retries: {count: 2, at_most: 2h}}}",
+    )
+    again = {name: task["retryPolicy"] for name, task in tasks_in(pipeline) if "retryPolicy" in task}
+    assert {name: one["backoffMaxDuration"] for name, one in again.items()} == {"spans": "2592000s", "trainer": "7200s"}
+    assert {one["backoffFactor"] for one in again.values()} == {2}
 
 
 @needs_kubernetes
