@@ -12,6 +12,7 @@ from pipeline.kubeflow.invocation import Invocation
 from pipeline.kubeflow.kept import reaches_the_store
 
 SHARED_MEMORY = "headrace-shared-memory"
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 def needs_platform(settings: KubeflowConfig, invocation: Invocation) -> bool:
