@@ -22,6 +22,8 @@ SHORT = 0.002
 """Seconds: a step shorter than this is mostly the calls around it."""
 LONGER = 10
 """Times as many steps in an epoch, where beginning one is dear."""
+CALLED = 16
+"""Steps that Python calls together: with fewer, calling them is worth a line."""
 FEWER = 4
 """Times as large batches, or as many steps between checkpoints, where each is dear."""
 FASTER = 2
@@ -151,18 +153,28 @@ def shuffle_less(now: Situation) -> Iterator[Change]:
 def start_seldom(now: Situation) -> Iterator[Change]:
     """The iterator of each epoch costs tens of milliseconds, which short epochs feel. A profile that holds the begin of
     an epoch and little more of it has a larger share of that than the epoch.
+
+    Longer epochs are fewer, or the training would be so many times as long.
     """
-    share, epoch = now.stage_share(STARTING), now.epoch
-    if share > 0.3 and now.train.steps_per_epoch is None and epoch is not None:
-        why = f"starting each epoch's iterator is {share:.0%} of the input's work, and an epoch has {epoch:,} steps"
-        gain = (1 - 1 / LONGER) * share * now.making * min(now.facts.steps / epoch, 1)
-        yield Change("train.steps_per_epoch", f"{LONGER * epoch:,} or so", why, gain)
+    share, epoch, epochs = now.stage_share(STARTING), now.epoch, now.train.epochs
+    fewer = max(round(epochs / LONGER), 1)
+    if share > 0.3 and now.train.steps_per_epoch is None and epoch is not None and fewer < epochs:
+        why = f"with `train.epochs: {fewer}` the training has as many steps as now, and starting each epoch's iterator"
+        why = f"{why} is {share:.0%} of the input's work where an epoch has {epoch:,}"
+        gain = (1 - fewer / epochs) * share * now.making * min(now.facts.steps / epoch, 1)
+        yield Change("train.steps_per_epoch", f"{_whole_executions(epoch * epochs / fewer, now.train)}", why, gain)
+
+
+def _whole_executions(steps: float, train: TrainConfig) -> int:
+    """About so many, as a number that the config takes beside its `steps_per_execution`."""
+    together = 1 if train.steps_per_execution == "auto" else train.steps_per_execution
+    return max(round(steps / together), 1) * together
 
 
 def call_seldom(now: Situation) -> Iterator[Change]:
-    """Steps that are called one by one from Python."""
-    together = now.facts.steps_per_execution
-    if together < 16:
+    """Steps that are called one by one from Python. `auto` has taken as many together as an epoch allows."""
+    together, epoch = now.facts.steps_per_execution, now.train.steps_per_epoch or now.epoch or CALLED
+    if now.train.steps_per_execution != "auto" and together < min(CALLED, epoch):
         called = f"each {together} steps" if together > 1 else "each step"
         why = f"Python calls {called}, and that takes {now.split.host:.0%} of the time"
         yield Change("train.steps_per_execution", "auto", why, now.split.host)

@@ -70,7 +70,7 @@ def test_no_cache_is_advised_that_would_be_refused_or_was_weighed_already(facts:
 
 
 def test_settings_that_hold_the_input_back_are_named() -> None:
-    held = settings(input={"cache": "none", "threads": 1, "prefetch": 0})
+    held = settings(input={"cache": "none", "threads": 1, "prefetch": 0}, steps_per_execution=1)
     assert list(held) == [f"train.input.{name}" for name in ("cache", "snapshot", "threads", "prefetch")] + [
         "train.steps_per_execution"
     ]
@@ -78,14 +78,42 @@ def test_settings_that_hold_the_input_back_are_named() -> None:
     assert "train.input.threads" not in settings(input={"cache": "none", "threads": 4})
 
 
+def short_epochs(steps: int) -> ProfileFacts:
+    """Facts of a training whose epochs have so many steps, of which one was seen whole."""
+    execution = Execution(step=steps + 1, steps=steps, seconds=0.1)
+    return CACHED.model_copy(update={"executions": (execution,), "examples": steps * 1024, "steps_per_execution": 64})
+
+
+BEGINNING = {STARTING: 0.9, PARSING: 0.1}
+
+
 def test_short_epochs_ask_for_longer_ones() -> None:
-    stages = {STARTING: 0.9, PARSING: 0.1}
-    execution = Execution(step=33, steps=32, seconds=0.1)
-    short = CACHED.model_copy(update={"executions": (execution,), "examples": 32 * 1024})
-    assert settings(short, stages=stages)["train.steps_per_epoch"] == "320 or so"
-    assert "train.steps_per_epoch" not in settings(short, stages=stages, steps_per_epoch=32)
+    short = short_epochs(32)
+    assert settings(short, stages=BEGINNING)["train.steps_per_epoch"] == "160"
+    assert "train.steps_per_epoch" not in settings(short, stages=BEGINNING, steps_per_epoch=32)
     long = short.model_copy(update={"examples": 10_000_000})
-    assert "train.steps_per_epoch" not in settings(long, stages=stages)  # an epoch has 9,766, of which 32 were seen
+    assert "train.steps_per_epoch" not in settings(long, stages=BEGINNING)  # an epoch has 9,766, of which 32 were seen
+
+
+@pytest.mark.parametrize(
+    ("train", "longer", "fewer"),
+    [
+        ({"epochs": 30}, 510, 3),
+        ({"epochs": 4}, 204, 1),
+        ({"epochs": 30, "steps_per_execution": 50}, 500, 3),  # which has to divide steps_per_epoch
+        ({"epochs": 1}, None, None),  # one iterator only, and none to save
+    ],
+)
+def test_longer_epochs_are_fewer_so_that_the_training_is_as_long_as_it_was(train: Any, longer: Any, fewer: Any) -> None:
+    told = {change.setting: change for change in advise(situation(short_epochs(51), stages=BEGINNING, **train))}
+    change = told.get("train.steps_per_epoch")
+    if longer is None:
+        assert change is None
+        return
+    assert change is not None
+    assert change.to == str(longer)
+    assert f"with `train.epochs: {fewer}` the training has as many steps as now" in change.why
+    assert longer * fewer == pytest.approx(51 * train["epochs"], rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +131,7 @@ def test_the_largest_part_is_called_most_only_where_it_is(stages: dict[str, floa
 
 
 def test_copies_to_the_accelerator_are_no_reason_to_read_faster() -> None:
-    starved = {"input": {"cache": "none", "threads": 1, "prefetch": 0}, "steps_per_execution": 64}
+    starved: dict[str, Any] = {"input": {"cache": "none", "threads": 1, "prefetch": 0}, "steps_per_execution": 64}
     facts = FACTS.model_copy(update={"steps_per_execution": 64})
     told = settings(facts, copying=0.59, **starved)
     assert list(told) == ["train.input.prefetch", "train.precision"]
@@ -127,3 +155,17 @@ def test_calls_from_python_ask_for_more_steps_in_one_graph() -> None:
     assert settings(split=called, steps_per_execution=1) == {"train.steps_per_execution": "auto"}
     many = FACTS.model_copy(update={"steps_per_execution": 64})
     assert settings(many, split=called) == {}
+
+
+@pytest.mark.parametrize(
+    ("together", "train"),
+    [
+        (1, {"steps_per_execution": "auto", "steps_per_epoch": 101}),  # a prime, so that no more fit
+        (9, {"steps_per_execution": "auto"}),
+        (9, {"steps_per_execution": 9, "steps_per_epoch": 9}),  # all of an epoch
+    ],
+)
+def test_nobody_is_told_to_set_what_is_set_or_would_change_nothing(together: int, train: Any) -> None:
+    called = Split(input=0.0, host=0.5, compute=0.5, idle=0.0)
+    few = FACTS.model_copy(update={"steps_per_execution": together})
+    assert "train.steps_per_execution" not in settings(few, split=called, **train)
