@@ -10,9 +10,9 @@ from configs.kubeflow import ComponentSettings, KubeflowConfig, Secret, Security
 from pipeline.kubeflow.backends import knows
 from pipeline.kubeflow.invocation import Invocation
 from pipeline.kubeflow.kept import reaches_the_store
+from pipeline.kubeflow.store import KEYS
 
 SHARED_MEMORY = "headrace-shared-memory"
-KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 def needs_platform(settings: KubeflowConfig, invocation: Invocation) -> bool:

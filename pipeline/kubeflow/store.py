@@ -3,7 +3,8 @@
 store = open_store({"endpoint": "http://seaweedfs.kubeflow:9000"})
 store.get("minio://mlpipeline/v2/artifacts/taxi/blessed.json", Path("/tmp/blessed.json"))
 
-Keys come from the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what the pod's service account gives).
+Keys come from the environment: KEYS, which are this store's alone, so that the data may have others; else
+AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what the pod's service account gives.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from configs.errors import RunError
 FOLDER = "HEADRACE_STORE"
 """Environment variable: a folder to take for the object store, with a folder for each scheme in it. For tests."""
 CHUNK = 1 << 22
+KEYS = ("HEADRACE_STORE_ACCESS_KEY", "HEADRACE_STORE_SECRET_KEY")
+"""Environment variables with the keys of `kubeflow.object_store`: AWS_ACCESS_KEY_ID may be that of the data."""
 KEY = "AWS_ACCESS_KEY_ID"
 REFUSED = re.compile(
     r"ACCESS_DENIED|FORBIDDEN|INVALID_ACCESS_KEY|INVALID_CLIENT_TOKEN|SIGNATURE|MISSING_AUTH|\b40[13]\b|denied|credential",
@@ -142,12 +145,21 @@ class Store:
         if scheme == "gs":
             return fs.GcsFileSystem()
         if scheme in ("s3", "minio"):
-            endpoint = self._options.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL")
-            endpoint = endpoint or (self._options.get("minio") if scheme == "minio" else None)
+            endpoint = self._endpoint(scheme)
             region = self._options.get("region") or ("us-east-1" if endpoint else None)
             protocol, _, host = (endpoint or "https://").partition("://")
-            return fs.S3FileSystem(endpoint_override=host or None, scheme=protocol, region=region)
+            access, secret = (os.environ.get(name) for name in KEYS)
+            keys = {"access_key": access, "secret_key": secret} if access and secret else {}
+            return fs.S3FileSystem(endpoint_override=host or None, scheme=protocol, region=region, **keys)
         raise RunError(f"{scheme}:// is no object store that is known here; there are gs, s3 and minio")
+
+    def _endpoint(self, scheme: str) -> str | None:
+        """In a pod AWS_ENDPOINT_URL may be the server of the data, and Kubeflow's own store is where it always is;
+        elsewhere that one is out of reach, and a variable may say by which way it is not.
+        """
+        own = self._options.get("minio") if scheme == "minio" else None
+        named = os.environ.get("AWS_ENDPOINT_URL")
+        return self._options.get("endpoint") or ((own or named) if self._of_pod else (named or own))
 
 
 def open_store(options: Mapping[str, str], *, of_pod: bool = False) -> Store:
@@ -161,7 +173,8 @@ def open_store(options: Mapping[str, str], *, of_pod: bool = False) -> Store:
 def _fault(uri: str, error: OSError) -> str:
     if not REFUSED.search(str(error)):
         return f"{uri}: the object store failed: {error}\n  Its address is kubeflow.object_store.endpoint."
-    with_keys = "the keys that this pod was given" if os.environ.get(KEY) else "a pod without keys"
+    given = any(os.environ.get(name) for name in (KEYS[0], KEY))
+    with_keys = "the keys that this pod was given" if given else "a pod without keys"
     return (
         f"{uri}: the object store refuses {with_keys}: {error}"
         "\n  Name the Secret that has its keys as kubeflow.object_store.secret (and what they are called in it as"

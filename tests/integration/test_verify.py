@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ from pyarrow import fs
 
 from configs.loader import load
 from pipeline.kubeflow import checkpoints
+from pipeline.kubeflow.argument import pack, unpack
 from pipeline.kubeflow.compile import compile_pipeline
 from pipeline.kubeflow.places import Places
+from pipeline.kubeflow.store import KEYS as STORE_KEYS
 from pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
 from pipeline.kubeflow.verify.driver import TaskRun, TaskSpec, fingerprint, provision, resolve, task_specs
 from pipeline.kubeflow.verify.launcher import Pod, command
@@ -131,12 +133,13 @@ def test_killed_training_goes_on_in_a_new_pod_from_the_object_store(story: Story
     store = f"http://{':'.join(map(str, server.get_host_and_port()))}"
     fs.S3FileSystem(**S3_KEYS, endpoint_override=store, allow_bucket_creation=True).create_dir("mlpipeline")
     pipeline = next(yaml.safe_load_all(story.text))
-    trainer, parameters = task_specs(pipeline)["trainer"], pipeline["root"]["inputDefinitions"]["parameters"]
+    trainer = with_store(task_specs(pipeline)["trainer"], store)
+    parameters = pipeline["root"]["inputDefinitions"]["parameters"]
     given = {name: one["defaultValue"] for name, one in parameters.items() if "defaultValue" in one}
     inputs = resolve(trainer, given, story.again.tasks)
     told = {"inputs": inputs, "outputs": provision(trainer, f"{HOME}/run", "salt")}
     first, second = (Pod(tmp_path / name, story.cluster.store_folder, {}) for name in ("first", "second"))
-    with in_pod(first, trainer, told, store) as process:
+    with in_pod(first, trainer, told) as process:
         assert wait_until(lambda: any(first.root.glob("minio/**/checkpoints/*/*.npz")), 300)
         process.send_signal(signal.SIGSTOP)  # the rest of this training takes less than a second
         time.sleep(checkpoints.SECONDS)
@@ -146,7 +149,7 @@ def test_killed_training_goes_on_in_a_new_pod_from_the_object_store(story: Story
     kept = checkpoints_in(store)
     assert kept
     assert not (model_in(first, told) / "Format-Serving").exists()
-    with in_pod(second, trainer, told, store) as process:
+    with in_pod(second, trainer, told) as process:
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 0, out
     assert f"checkpoint: fetched {HOME}/checkpoints/{max(kept)}" in out
@@ -160,13 +163,21 @@ def test_killed_training_goes_on_in_a_new_pod_from_the_object_store(story: Story
     server.stop()
 
 
+def with_store(spec: TaskSpec, address: str) -> TaskSpec:
+    """The task as compiled for an object store elsewhere (`kubeflow.object_store.endpoint`)."""
+    first, argument, *others = spec.container["args"]
+    told = json.loads(unpack(argument))
+    told["store"]["endpoint"] = address
+    return replace(spec, container={**spec.container, "args": [first, pack(json.dumps(told), spec.name), *others]})
+
+
 @contextlib.contextmanager
-def in_pod(pod: Pod, spec: TaskSpec, told: Any, store: str) -> Iterator[subprocess.Popen[str]]:
-    """A task's container in a pod that has its inputs, and a real object store."""
+def in_pod(pod: Pod, spec: TaskSpec, told: Any) -> Iterator[subprocess.Popen[str]]:
+    """A task's container in a pod that has its inputs, and the store's keys."""
     pod.prepare(told)
     aside = json.dumps({"checkpoint": json.dumps({"every_steps": 40})})
-    own = {"HEADRACE_POD": str(pod.root), "HEADRACE_ASIDE": aside, "PYTHONPATH": str(ROOT), "AWS_ENDPOINT_URL": store}
-    keys = {"AWS_ACCESS_KEY_ID": S3_KEYS["access_key"], "AWS_SECRET_ACCESS_KEY": S3_KEYS["secret_key"]}
+    own = {"HEADRACE_POD": str(pod.root), "HEADRACE_ASIDE": aside, "PYTHONPATH": str(ROOT)}
+    keys = dict(zip(STORE_KEYS, (S3_KEYS["access_key"], S3_KEYS["secret_key"]), strict=True))
     with subprocess.Popen(
         command(spec, told),
         env={**os.environ, **own, **keys},

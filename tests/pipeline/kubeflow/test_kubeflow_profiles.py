@@ -27,7 +27,7 @@ def readmes_config(folder: Path) -> PipelineConfig:
 def test_pods_of_the_readmes_config_have_the_keys_and_the_address_of_kubeflows_own_store(tmp_path: Path) -> None:
     found = readmes_config(tmp_path)
     own = "mlpipeline-minio-artifact"  # as Kubeflow's launcher takes it, and kubernetes/overlays/small says
-    keys = {"AWS_ACCESS_KEY_ID": (own, "accesskey"), "AWS_SECRET_ACCESS_KEY": (own, "secretkey")}
+    keys = {"HEADRACE_STORE_ACCESS_KEY": (own, "accesskey"), "HEADRACE_STORE_SECRET_KEY": (own, "secretkey")}
     reaching = ("baseline", "evaluator", "pusher", "record-blessing", "trainer")
     assert store_keys(found) == {f"exec-{name}": keys for name in reaching}
     told = invocations(next(yaml.safe_load_all(compile_pipeline(found, {}))))

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -13,13 +14,18 @@ from configs.errors import HeadraceError
 from pipeline.kubeflow.checkpoints import mirrored
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.state import present
+from pipeline.kubeflow.store import KEYS as STORE_KEYS
 from pipeline.kubeflow.store import open_store
 
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 HOME = "minio://mlpipeline/v2/artifacts/trips"
 
 
 class Refusing(BaseHTTPRequestHandler):
+    asked: ClassVar[list[str]] = []
+
     def do_HEAD(self) -> None:
+        self.asked.append(self.headers.get("Authorization", ""))
         self.send_response(403)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -33,7 +39,7 @@ class Refusing(BaseHTTPRequestHandler):
 @pytest.fixture
 def refusing(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a store that asks for keys; there are none in the environment."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "HEADRACE_STORE"):
+    for name in (*STORE_KEYS, *KEYS, "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_ENDPOINT_URL", "HEADRACE_STORE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
@@ -45,20 +51,19 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     thread.join()
 
 
-@pytest.mark.parametrize("key", ["", "not-the-stores"])
+@pytest.mark.parametrize("variables", [(), KEYS, STORE_KEYS])
 def test_a_pod_that_the_store_refuses_names_the_setting_with_the_keys(
-    refusing: str, key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refusing: str, variables: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if key:
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", key)
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key)
+    for name in variables:
+        monkeypatch.setenv(name, "not-the-stores")
     places = Places(str(tmp_path))
     store = open_store({"minio": refusing}, of_pod=True)
     properties = {"registry": str(places.local(f"{HOME}/blessed.json"))}
     with pytest.raises(HeadraceError) as raised, present(properties, places, store):
         pass
     first, *more = str(raised.value).splitlines()
-    whose = "the keys that this pod was given" if key else "a pod without keys"
+    whose = "the keys that this pod was given" if variables else "a pod without keys"
     assert first.startswith(f"{HOME}/blessed.json: the object store refuses {whose}: ")
     assert "kubeflow.object_store.secret" in more[0]
 
@@ -77,3 +82,25 @@ def test_elsewhere_faults_are_those_of_the_file_system(refusing: str) -> None:
     with pytest.raises(OSError, match="ACCESS_DENIED") as raised:
         open_store({"minio": refusing}).exists(f"{HOME}/blessed.json")
     assert not isinstance(raised.value, HeadraceError)
+
+
+def test_a_pod_whose_data_is_on_a_server_of_its_own_asks_kubeflows_store_with_the_keys_of_that(
+    refusing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("AWS_ENDPOINT_URL", "http://127.0.0.1:9"), *((name, "the-datas") for name in KEYS)):
+        monkeypatch.setenv(name, value)
+    for name in STORE_KEYS:
+        monkeypatch.setenv(name, "the-stores")
+    Refusing.asked.clear()
+    with pytest.raises(HeadraceError, match="refuses the keys"):
+        open_store({"minio": refusing}, of_pod=True).exists(f"{HOME}/blessed.json")
+    assert Refusing.asked
+    assert all("Credential=the-stores/" in one for one in Refusing.asked)
+
+
+def test_elsewhere_the_environment_names_the_way_to_kubeflows_store(
+    refusing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", refusing)
+    with pytest.raises(OSError, match="ACCESS_DENIED"):
+        open_store({"minio": "http://127.0.0.1:9"}).exists(f"{HOME}/blessed.json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from compiled_trips import NO_SECRET, compiled, invocations, needs_kubernetes, store_keys, trips
+from compiled_trips import NO_SECRET, compiled, invocations, needs_kubernetes, settings_of, store_keys, trips
 
 
 def test_kubeflows_own_object_store_is_the_one_of_the_release() -> None:
@@ -35,3 +35,13 @@ def test_whoever_reads_or_writes_beside_the_artifacts_has_the_stores_keys() -> N
     found = trips(schedule, search, "train.warm_start=true")
     looking = {"baseline", "drift", "evaluator", "pusher", "record-blessing", "record-training", "spans", "trainer"}
     assert set(store_keys(found)) == {f"exec-{name}" for name in {*looking, "tuner", "warm-start"}}
+
+
+@needs_kubernetes
+def test_a_pod_that_reads_data_with_keys_of_their_own_gets_those_of_the_store_beside_them() -> None:
+    of_data = "kubeflow.defaults.secrets=[{name: of-data, env: {AWS_ACCESS_KEY_ID: a, AWS_SECRET_ACCESS_KEY: b}}]"
+    found = settings_of(trips(of_data, "schedule={cron: '30 4 * * *', retrain: new_span}"))["exec-spans"]["secretAsEnv"]
+    given = [(key["envVar"], one["secretName"]) for one in found for key in one["keyToEnv"]]
+    own = "mlpipeline-minio-artifact"
+    of_store = [("HEADRACE_STORE_ACCESS_KEY", own), ("HEADRACE_STORE_SECRET_KEY", own)]
+    assert sorted(given) == [("AWS_ACCESS_KEY_ID", "of-data"), ("AWS_SECRET_ACCESS_KEY", "of-data"), *of_store]
