@@ -5,6 +5,7 @@ import pickle
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import postgres
 import psycopg
@@ -56,7 +57,7 @@ def sqlite_of_trips(folder: Path) -> Path:
     return path
 
 
-def source_of(server: postgres.Server, **more: object) -> SqlSource:
+def source_of(server: postgres.Server, **more: Any) -> SqlSource:
     return SqlSource(kind="sql", url=server.url, password_env="DB_PASSWORD", **more)
 
 
@@ -73,7 +74,7 @@ def read(source: SqlSource, declared: dict | None = None) -> tuple[dict[str, str
     return dict(kinds), rows
 
 
-def config(source: SqlSource, **more: object) -> DataConfig:
+def config(source: SqlSource, **more: Any) -> DataConfig:
     return DataConfig.model_validate({"source": source.model_dump(), "splits": {"train": 2, "eval": 1}, **more})
 
 

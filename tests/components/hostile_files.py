@@ -55,7 +55,7 @@ def content(kind: str, *bad: bytes, at: int = ROWS // 2) -> bytes:
     return (HEAD if kind == "csv" else b"") + b"".join([*good[:at], *bad, *good[at:]])
 
 
-BAD_LINES = {
+BAD_LINES: dict[str, list[bytes | bytearray]] = {
     "csv": [
         b"7,x\n",
         b"7,x,1,2\n",

@@ -1,6 +1,7 @@
 """Parquet files written with pyarrow, and read as a source reads them."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,13 +18,13 @@ def write(path: Path, columns: dict | pa.Table, **options: object) -> Path:
     return path
 
 
-def survey_of(path: Path, reading: Reading | None = None, declared: dict | None = None, **source: object) -> Survey:
+def survey_of(path: Path, reading: Reading | None = None, declared: dict | None = None, **source: Any) -> Survey:
     opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), reading=reading)
     return sum((opened.survey(part, declared or {}) for part in opened.parts(in_place)), Survey())
 
 
 def read(
-    path: Path, reading: Reading | None = None, declared: dict | None = None, **source: object
+    path: Path, reading: Reading | None = None, declared: dict | None = None, **source: Any
 ) -> tuple[dict[str, str], list[dict]]:
     """The kinds of the columns, and the tf.Examples as lists of values; None for a missing value."""
     opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), reading=reading)

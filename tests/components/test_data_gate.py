@@ -144,13 +144,13 @@ def test_a_split_without_examples_is_found() -> None:
 
 
 def test_a_feature_column_without_values_is_found_and_an_unused_one_is_not() -> None:
-    rows = {"y": [0, 1], "x": [None, None], "unused": [None, None]}
+    rows: Rows = {"y": [0, 1], "x": [None, None], "unused": [None, None]}
     what = "a feature reads this column, and none of 2 examples has a value"
     assert _judge(BINARY, ("x",), train=rows) == [("train", "x", "Column entirely missing", what)]
 
 
 def test_a_column_that_vanishes_outside_train_is_found_unless_it_is_rare() -> None:
-    train = {"y": [0, 1] * 50, "often": [1.0] * 100, "rare": [1.0] + [None] * 99}
+    train: Rows = {"y": [0, 1] * 50, "often": [1.0] * 100, "rare": [1.0] + [None] * 99}
     found = _judge(BINARY, ("often", "rare"), train=train, eval={"y": [0, 1] * 10})
     assert [(split, column) for split, column, _, _ in found] == [("eval", "often")]
 
@@ -171,7 +171,7 @@ INF = float("inf")
 def test_infinite_values_of_a_feature_are_counted_and_those_of_an_unused_column_are_not(
     values: list[Any], count: int
 ) -> None:
-    rows = {"y": [0, 1] * (len(values) // 2), "x": values, "unused": values}
+    rows: Rows = {"y": [0, 1] * (len(values) // 2), "x": values, "unused": values}
     what = f"inf or -inf in about {count} of {len(values)} examples; mend them, or make them missing"
     assert _judge(BINARY, ("x",), train=rows) == [("train", "x", "Infinite values", what)]
 
@@ -189,8 +189,8 @@ feature { name: "gone" type: INT presence { min_fraction: 0.5 min_count: 1 } }
 feature { name: "y" type: INT presence { min_fraction: 1 min_count: 1 } }
 string_domain { name: "pay" value: "Cash" value: "Card" }
 """
-TRAIN = {"fare": [1.5, 2.0, 3.0], "pay": ["Cash", "Card", "Bitcoin"], "hour": [0, 24, 5], "y": [0, 1, 0]}
-EVAL = {"fare": [1.5, 2.5], "pay": ["Cash", "Card"], "hour": [1, 2], "y": [0, 1]}
+TRAIN: Rows = {"fare": [1.5, 2.0, 3.0], "pay": ["Cash", "Card", "Bitcoin"], "hour": [0, 24, 5], "y": [0, 1, 0]}
+EVAL: Rows = {"fare": [1.5, 2.5], "pay": ["Cash", "Card"], "hour": [1, 2], "y": [0, 1]}
 
 
 def test_differences_from_a_curated_schema_are_named_by_column_rule_and_values() -> None:

@@ -1,5 +1,7 @@
 """The next word's metrics against NumPy, and those of each epoch against those of the evaluation."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -42,7 +44,7 @@ def test_of_equally_probable_words_the_first_is_told() -> None:
 
 
 def test_metrics_of_an_epoch_are_those_of_the_evaluation() -> None:
-    metrics = {"accuracy": KnownWords(1), "top_5_accuracy": KnownWords(5), "perplexity": Perplexity()}
+    metrics: dict[str, Any] = {"accuracy": KnownWords(1), "top_5_accuracy": KnownWords(5), "perplexity": Perplexity()}
     found = measured(LABELS, P.astype(np.float32))
     for name, metric in metrics.items():
         for y, p in zip(np.array_split(LABELS, 7), np.array_split(P, 7), strict=True):

@@ -35,8 +35,10 @@ def data() -> dict[str, np.ndarray]:
     random = np.random.default_rng(0)
     a = random.normal(size=ROWS).astype(np.float32)
     noisy = a + random.normal(size=ROWS)
-    labels = {"binary": noisy > 0, "multiclass": np.digitize(noisy, [-0.5, 0.5]), "regression": noisy}
-    return {"a": a, "hour": random.integers(0, 4, ROWS)} | {k: v.astype(np.float32) for k, v in labels.items()}
+    classes: np.ndarray = np.digitize(noisy, [-0.5, 0.5])
+    labels: dict[str, np.ndarray] = {"binary": noisy > 0, "multiclass": classes, "regression": noisy}
+    hour: np.ndarray = random.integers(0, 4, ROWS)
+    return {"a": a, "hour": hour} | {k: v.astype(np.float32) for k, v in labels.items()}
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +154,8 @@ def test_binary_metrics_equal_numpy_over_the_whole_and_every_slice(
     assert (evaluation.split, evaluation.example_count, evaluation.unlabelled) == ("test", ROWS, 0)
     assert [each.name for each in evaluation.slices] == [f"hour = {hour}" for hour in range(4)]
     chosen = [np.ones(ROWS, bool), *(present & (data["hour"] == hour) for hour in range(4))]
-    for rows, each in zip(chosen, (evaluation, *evaluation.slices), strict=True):
+    judged: list[Any] = [evaluation, *evaluation.slices]
+    for rows, each in zip(chosen, judged, strict=True):
         assert each.example_count == rows.sum()
         logloss = -np.mean(np.log(np.where(y == 1, p, 1 - p)[rows]))
         positive, negative = p[rows & (y == 1)][:, None], p[rows & (y == 0)][None, :]
@@ -235,6 +238,7 @@ def test_a_model_worse_than_the_baseline_is_refused_with_the_reason(examples: An
     assert evaluation.baseline is not None
     auc, best = evaluation.metrics["auc"], evaluation.baseline["auc"]
     assert auc is not None
+    assert best is not None
     assert best == pytest.approx(1 - auc, abs=3e-5)  # a few ties
     assert [(each.metric, each.bound, each.passed) for each in evaluation.checks] == [
         ("auc", "not_worse_than_baseline_by", False),

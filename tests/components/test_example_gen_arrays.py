@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -119,7 +120,7 @@ ARRAYS = {
 def test_any_arrays_come_back(
     tmp_path_factory: pytest.TempPathFactory, *, data: st.DataObject, rows: int, width: int, part: int
 ) -> None:
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for kind, values in ARRAYS.items():
         several = data.draw(st.lists(st.lists(values, min_size=width, max_size=width), min_size=rows, max_size=rows))
         arrays |= {kind: np.array([own[0] for own in several]), f"{kind} list": np.array(several)}
@@ -228,7 +229,7 @@ def test_a_function_that_gives_something_else_in_the_same_run_is_noticed(give: G
         ingest(config, manifest, tmp_path / "out", lambda _work: in_place)
 
 
-def npz(folder: Path, **arrays: np.ndarray) -> ArraysSource:
+def npz(folder: Path, **arrays: Any) -> ArraysSource:
     np.savez(folder / "f.npz", **arrays)
     return ArraysSource(kind="arrays", path=str(folder / "f.npz"))
 

@@ -331,6 +331,6 @@ def test_missing_credentials_are_told(tmp_path: Path, monkeypatch: pytest.Monkey
         {"table": "d.t", "location": "EU"},
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(more: dict[str, str]) -> None:
+def test_settings_that_do_not_go_together_are_refused(more: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="Value error"):
         BigquerySource(kind="bigquery", project="p", **more)

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 import pytest
@@ -40,7 +41,7 @@ def beam_pipeline(*more: str) -> beam.Pipeline:
 
 
 def generate(
-    folder: Path, path: str = TAXI, beam_args: tuple[str, ...] = (), **data: object
+    folder: Path, path: str = TAXI, beam_args: tuple[str, ...] = (), **data: Any
 ) -> standard_artifacts.Examples:
     """The artifact that ExampleGen makes of the files of `path`."""
     config = DataConfig(source=CsvSource(kind="csv", path=path), **data)
@@ -236,7 +237,7 @@ def test_an_error_in_one_of_many_parts_crosses_beam_with_its_place(tmp_path: Pat
         file.write("1,2\n")
     with pytest.raises(DataError, match="3 fields") as caught:
         generate(tmp_path / "out", path)
-    assert (Path(caught.value.file).name, caught.value.line) == ("1.csv", 2 * ROWS + 2)
+    assert (Path(str(caught.value.file)).name, caught.value.line) == ("1.csv", 2 * ROWS + 2)
     assert not list((tmp_path / "out" / "examples").iterdir())
 
 

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -30,13 +31,13 @@ def read(source: CsvSource, declared: dict | None = None) -> tuple[dict[str, str
     return dict(survey.kinds), [tuple(row[name] for name in opened.columns()) for row in rows]
 
 
-def read_text(tmp_path: Path, text: str | bytes, **source: object) -> tuple[dict[str, str], list[tuple]]:
+def read_text(tmp_path: Path, text: str | bytes, **source: Any) -> tuple[dict[str, str], list[tuple]]:
     path = tmp_path / "f.csv"
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return read(CsvSource(kind="csv", path=str(path), **source))
 
 
-def kind_of(tmp_path: Path, values: list[str], **source: object) -> str:
+def kind_of(tmp_path: Path, values: list[str], **source: Any) -> str:
     return read_text(tmp_path, "\n".join(["x,y", *(f"{value},-" for value in values), ""]), **source)[0]["x"]
 
 
@@ -55,7 +56,7 @@ def test_what_the_csv_module_writes_comes_back(
     rows: list[tuple[str, str]],
     delimiter: str,
     ending: str,
-    quoting: int,
+    quoting: Any,
     chunk: int,
     mark: bool,
 ) -> None:

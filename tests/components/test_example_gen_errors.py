@@ -2,6 +2,7 @@
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ LINE = 802
 """The line after the header and GOOD, whose records take two lines each."""
 
 
-def failure(folder: Path, files: dict[str, str | bytes], **data: object) -> DataError:
+def failure(folder: Path, files: dict[str, str | bytes], **data: Any) -> DataError:
     """The error of ingesting these files; asserts that no output stays."""
     folder.mkdir(exist_ok=True)
     for name, content in files.items():
@@ -194,7 +195,7 @@ def test_a_column_asked_for_that_is_nowhere_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["int list", "bytes"])
-def test_a_type_that_csv_cannot_hold_is_found_in_the_config(kind: str) -> None:
+def test_a_type_that_csv_cannot_hold_is_found_in_the_config(kind: Any) -> None:
     data = DataConfig(source=CsvSource(kind="csv", path="x"), types={"id": kind})
     ((where, what),) = types_fit_delimited_text(data)
     assert where == ("data", "types", "id")

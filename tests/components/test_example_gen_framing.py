@@ -4,6 +4,8 @@ Batches are so long that values repeat: then columns are encoded value by value,
 """
 
 import struct
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +21,7 @@ from components.example_gen.side_by_side import columns, side_by_side
 from components.example_gen.tfrecord import frame, framed_examples
 
 ROWS = 2500
-KINDS = {
+KINDS: dict[str, Callable[[np.random.Generator], Any]] = {
     "few ints": lambda random: random.integers(0, 30, ROWS),
     "far ints": lambda random: random.choice([-(2**63), -1, 0, 127, 128, 2**40, 2**63 - 1], ROWS),
     "many ints": lambda random: random.integers(0, 1 << 20, ROWS),

@@ -104,9 +104,9 @@ def test_what_json_writes_comes_back(
 
 def test_most_blocks_are_read_by_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_module, "CHUNK", 4000)
-    taken = []
+    taken: list[bool] = []
     monkeypatch.setattr(fast.Reader, "read", _told(fast.Reader.read, taken))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"n": i, "x": i / 2, "ok": i % 2 == 0, "when": f"2024-01-{i % 28 + 1:02d}", "tags": ["a"] * (i % 3), "s": None}
         for i in range(1000)
     ]
@@ -160,7 +160,7 @@ def test_a_bad_line_is_told_with_its_place(tmp_path: Path, line: bytes, words: s
     good = b'{"a":1,"b":"x"}\n{"a":2.5}\n' * 50
     with pytest.raises(DataError) as caught:
         read_text(tmp_path, good + line + b"\n" + good)
-    assert (Path(caught.value.file).name, caught.value.line) == ("f.jsonl", 101)
+    assert (Path(str(caught.value.file)).name, caught.value.line) == ("f.jsonl", 101)
     assert words in caught.value.what
 
 
@@ -170,7 +170,7 @@ def test_bad_lines_are_left_out_where_they_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pruned: tuple[str, ...] | None, chunk: int
 ) -> None:
     monkeypatch.setattr(blocks_module, "CHUNK", chunk)
-    good = [{"a": 1, "b": "x"}, {"a": 2.5}] * 50
+    good: list[dict[str, Any]] = [{"a": 1, "b": "x"}, {"a": 2.5}] * 50
     text = b"".join(
         json.dumps(row).encode() + b"\n" + line + b"\n" for row, (line, _) in zip(good, BAD * 4, strict=False)
     )

@@ -1,6 +1,7 @@
 """Columns kept from the survey are those that a second reading would give, or are not used."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ CELLS = st.sampled_from(["", "1", "-7", "0.5", "1e300", "nan", "9007199254740993
 CELLS |= st.sampled_from(["NA", "2020-01-01", "true", "12:30"])
 
 
-def surveyed(path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, **more: object):
+def surveyed(path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, **more: Any) -> tuple[Any, Kept]:
     path.mkdir(exist_ok=True, parents=True)
     file, folder = path / "data.csv", path / "columns"
     file.write_text("\n".join(["a,b", *lines, ""]), encoding="utf-8")
@@ -26,7 +27,7 @@ def surveyed(path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, **mo
     return source, Kept.survey(source, source.parts(in_place), {}, in_place, folder)
 
 
-def tables(source, kept: Kept) -> list[pa.Table]:
+def tables(source: Any, kept: Kept) -> list[pa.Table]:
     kinds = dict(kept.found.kinds)
     read = [pa.Table.from_batches(source.batches(part, kinds)) for part in kept.parts]
     kept_ = [pa.Table.from_batches(kept.batches(number, kinds)) for number in range(len(kept.parts))]

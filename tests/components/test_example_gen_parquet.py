@@ -111,8 +111,8 @@ def generate(tmp_path: Path, path: str, **data: object) -> tuple[dict, list[dict
 
 def test_ingest_writes_all_rows_of_a_folder(tmp_path: Path) -> None:
     for year in (2025, 2026):
-        rows = {"a": list(range(year, year + 500)), "l": [[1.5] * (i % 4) for i in range(500)]}
-        write(tmp_path / "in" / f"year={year}" / "0.parquet", rows)
+        table = {"a": list(range(year, year + 500)), "l": [[1.5] * (i % 4) for i in range(500)]}
+        write(tmp_path / "in" / f"year={year}" / "0.parquet", table)
     kinds, rows = generate(tmp_path, str(tmp_path / "in"))
     assert kinds == {"a": "int", "l": "float list", "year": "int"}
     assert sorted(row["a"][0] - row["year"][0] for row in rows) == sorted([*range(500)] * 2)

@@ -3,6 +3,7 @@
 import datetime as dt
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -175,7 +176,8 @@ COLUMNS = {
 def test_any_table_comes_back(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, rows: int, group: int, batch: int
 ) -> None:
-    columns, expected = {}, {}
+    columns: dict[str, Any] = {}
+    expected: dict[str, Any] = {}
     for kind, (arrow, values) in COLUMNS.items():
         single = data.draw(st.lists(st.none() | values, min_size=rows, max_size=rows))
         several = data.draw(st.lists(st.none() | st.lists(values, max_size=3), min_size=rows, max_size=rows))

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +52,8 @@ def test_a_row_keeps_its_split_whatever_stands_around_it() -> None:
 
 
 def test_rows_of_one_key_stay_in_one_split_and_still_fill_all_its_shards() -> None:
-    by_user, shards = defaultdict(set), Counter()
+    by_user: defaultdict[Any, set[str]] = defaultdict(set)
+    shards: Counter[Any] = Counter()
     rows = batch(5000)
     for user, shard in zip(rows.column("user").to_pylist(), dealt(rows, layout(5, "user")), strict=True):
         by_user[user].add(shard[0])
@@ -71,7 +73,8 @@ def test_another_seed_gives_other_splits_and_another_order() -> None:
 @pytest.mark.parametrize("piles", [1, 3])
 def test_shards_of_a_split_differ_by_one_row_over_all_batches_of_a_part(rows: int, piles: int) -> None:
     how = replace(layout(10), piles=dict.fromkeys(SPLITS, piles))
-    dealer, counts, owner = Dealer(how, 2), Counter(), list(how.all_piles())
+    dealer, owner = Dealer(how, 2), list(how.all_piles())
+    counts: Counter[Any] = Counter()
     for first in range(0, rows, 77):
         counts.update(owner[pile] for pile in dealer.deal(batch(min(77, rows - first), first)))
     for split in SPLITS:
@@ -113,7 +116,7 @@ ITEMS = st.lists(st.integers(-5, 5), max_size=4)
 @given(st.lists(st.none() | ITEMS, min_size=1, max_size=20), st.sampled_from(["int", "float", "text", "large"]))
 def test_lists_hash_alike_only_where_they_are_equal(values: list[list[int] | None], how: str) -> None:
     types = {"int": pa.int64(), "float": pa.float64(), "text": pa.string(), "large": pa.large_binary()}
-    made = values if how in {"int", "float"} else [v and [str(item) for item in v] for v in values]
+    made: list[Any] = values if how in {"int", "float"} else [v and [str(item) for item in v] for v in values]
     wrap = pa.large_list if how == "large" else pa.list_
     column = pa.array([made[0], *made], wrap(types[how])).slice(1)
     hashes = row_hash(pa.RecordBatch.from_arrays([column], names=["l"]), ["l"], 0).tolist()

@@ -116,5 +116,6 @@ def test_a_password_in_the_url_is_refused_and_not_repeated(url: str) -> None:
     assert "pa55" not in error["msg"]
     tree, mistakes = setting(f"data.source.url={url}", layer=1)
     assert mistakes == []
+    assert tree is not None
     assert "pa55" not in str(tree.place)
     assert "***" in str(tree.place)

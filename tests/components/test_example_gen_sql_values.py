@@ -3,6 +3,7 @@
 import datetime as dt
 import decimal
 import math
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,7 +25,7 @@ def test_any_values_fit_the_kind_that_is_found_for_them(values: list[object]) ->
     kind = kind_of_values(values)
     column = column_of(values, kind, "x")
     assert len(column) == len(values)
-    missing = [None, []] if kind == "missing" else [None]
+    missing: list[Any] = [None, []] if kind == "missing" else [None]
     assert [value is None for value in column.to_pylist()] == [value in missing for value in values]
 
 
@@ -52,7 +53,7 @@ def test_values_become_columns(values: list, kind: str, column: list) -> None:
 @pytest.mark.parametrize(
     ("value", "kind"), [(1.5, "int"), ("x", "float"), (2**63, "int"), (b"1", "int"), (b"\xff", "string")]
 )
-def test_a_value_that_is_not_of_its_declared_type_is_told(value: object, kind: str) -> None:
+def test_a_value_that_is_not_of_its_declared_type_is_told(value: object, kind: Any) -> None:
     with pytest.raises(DataError, match="column 'x'"):
         column_of([None, value], kind, "x")
     assert column_of([None], kind, "x").equals(pa.array([None], column_of([], kind, "x").type))

@@ -3,6 +3,7 @@
 import gzip
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def test_wrong_paths_are_told(s3_bucket: Bucket) -> None:
         "ftp://host/a": "ftp://host/a: nothing here reads ftp://\n"
         "  Paths are local, or start with pkg://, s3://, gs://, minio://",
     }
-    assert {path: message(lambda path=path: resolve(path)) for path in expected} == expected
+    assert {path: message(partial(resolve, path)) for path in expected} == expected
 
 
 def test_of_several_wrong_paths_the_first_is_told(s3_bucket: Bucket) -> None:
@@ -61,7 +62,7 @@ def test_wrong_paths_on_google_cloud_storage_are_told(gcs_bucket: Bucket) -> Non
         "gs://none/*.csv": "gs://none: there is no bucket 'none' on Google Cloud Storage\n  Mend the name",
         "gs://none/a.csv": "gs://none: there is no bucket 'none' on Google Cloud Storage\n  Mend the name",
     }
-    assert {path: message(lambda path=path: resolve(path)) for path in expected} == expected
+    assert {path: message(partial(resolve, path)) for path in expected} == expected
 
 
 @pytest.mark.parametrize("call", [stat, open_file, checksum, arrow_file])
@@ -82,7 +83,7 @@ def test_denied_access_is_told_with_where_credentials_come_from(
         " in ~/.aws (AWS_PROFILE), or from the machine's role; they must allow s3:GetObject and s3:ListBucket"
     )
     for call in (resolve, stat, open_file):
-        assert message(lambda call=call: call(path)) == expected.format(path)
+        assert message(partial(call, path)) == expected.format(path)
     filesystems._s3.cache_clear()
 
 
@@ -113,7 +114,7 @@ def test_what_a_server_refuses_is_told(
     with refusing_server(status, code) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         for path in ("s3://some/*.csv", "s3://some/a.csv"):
-            found = message(lambda path=path: resolve(path)).splitlines()[0]
+            found = message(partial(resolve, path)).splitlines()[0]
             assert found.startswith(f"{path}: {told.format(url)}"), path
 
 

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from pathlib import Path
 from pydoc_data.topics import topics
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -30,7 +31,7 @@ def documentation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def source_of(path: Path | str, **more: object) -> TextSource:
+def source_of(path: Path | str, **more: Any) -> TextSource:
     return TextSource(kind="text", path=str(path), **more)
 
 
@@ -159,9 +160,8 @@ def test_any_cut_of_the_files_gives_all_lines_once(
     assert [(row["words"], row["next_word"]) for row in words] == windows(lines, 2)
     for row in rows:
         name, _, at = row["at"].rpartition(":")
-        text = texts[int(name.removesuffix(".gz"))].encode("utf-8-sig" if mark else "utf-8")
-        line = text[int(at) :].split(b"\n")[0].decode()
-        assert line.strip() == row["text"]
+        encoded = texts[int(name.removesuffix(".gz"))].encode("utf-8-sig" if mark else "utf-8")
+        assert encoded[int(at) :].split(b"\n")[0].decode().strip() == row["text"]
 
 
 @pytest.mark.parametrize("unit", ["line", "file"])

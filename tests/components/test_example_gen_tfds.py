@@ -101,7 +101,7 @@ def source(data_dir: Path, name: str = "tiny_headrace", **more: object) -> TfdsS
 
 
 def read(
-    given: TfdsSource, columns: tuple[str, ...] | None = PLAIN, *, skip: bool = False, **declared: str
+    given: TfdsSource, columns: tuple[str, ...] | None = PLAIN, *, skip: bool = False, **declared: Any
 ) -> tuple[dict, list]:
     opened = open_source(given, reading=Reading(columns, skip_bad=skip))
     parts = opened.parts(in_place)
@@ -247,7 +247,8 @@ def test_damaged_records_are_noticed(prepared: Path, tmp_path: Path, damage: str
     path = copy_of(prepared, tmp_path) / "tiny_headrace-train.tfrecord-00000-of-00001"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
-    path.write_bytes({"cut": content[: len(content) // 2], "flipped": content, "lost": content, "emptied": b""}[damage])
+    left = {"cut": len(content) // 2, "emptied": 0}.get(damage, len(content))
+    path.write_bytes(content[:left])
     if damage == "lost":
         path.unlink()
     with pytest.raises(DataError) as caught:

@@ -1,7 +1,7 @@
 """Reading TFRecords: what TensorFlow writes comes back, and damage is told with its place."""
 
 import gzip
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def example(**row: Any) -> bytes:
     return tf.train.Example(features=features(row)).SerializeToString()
 
 
-def sequence(context: Row, **lists: Sequence[Sequence[Any]]) -> bytes:
+def sequence(context: Row, **lists: Sequence[Sequence[Any] | None]) -> bytes:
     own = {name: tf.train.FeatureList(feature=map(feature, steps)) for name, steps in lists.items()}
     message = tf.train.SequenceExample(context=features(context), feature_lists=tf.train.FeatureLists(feature_list=own))
     return message.SerializeToString()
@@ -75,14 +75,13 @@ def read(
 
 
 @pytest.fixture(params=[1 << 21, 60])
-def _chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _chunk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames_module, "CHUNK", request.param)
-    return None
 
 
 @st.composite
 def tables(draw: st.DrawFn) -> list[Row]:
-    columns = {}
+    columns: dict[str, st.SearchStrategy[Any]] = {}
     for name in ("a", "b", "é"):
         value = VALUES[draw(st.sampled_from(sorted(VALUES)))]
         columns[name] = st.none() | st.lists(value, min_size=1, max_size=draw(st.sampled_from([1, 3]))) | st.just([])

@@ -44,6 +44,10 @@ class Moments(NamedTuple):
                 line.events.add(metadata_id=number, offset_ps=begin, duration_ps=end - begin)
 
 
+def near(share: float) -> Any:
+    return pytest.approx(share)
+
+
 WAIT = (("IteratorGetNext:IteratorGetNext", 0, 70), ("IteratorGetNextOp::DoCompute", 0, 70))
 
 
@@ -53,7 +57,7 @@ def test_copies_to_an_accelerator_are_no_computing(copy: str, streams: str, tmp_
     copied, kernel = (copy, 20, 70), ("gemm", 75, 100)
     apart = {"Stream #14(MemcpyH2D)": (copied,), "Stream #13(Kernel)": (kernel,)}
     trace = Moments(WAIT, apart if streams == "apart" else {"Stream #1": (copied, kernel)}).read(tmp_path / "x.pb")
-    assert trace.split == Split(input=pytest.approx(0.7), host=pytest.approx(0.05), compute=0.25, idle=0.0)
+    assert trace.split == Split(input=near(0.7), host=near(0.05), compute=0.25, idle=0.0)
     assert trace.copying == 0.5
     assert trace.device == "/device:GPU:0"
 
@@ -66,7 +70,7 @@ def test_copies_without_a_wait_are_input_and_those_under_a_kernel_cost_nothing(t
         "Stream #15": (("MemcpyD2H", 70, 90), ("MemcpyD2D", 90, 95)),
     }
     trace = Moments((), streams).read(tmp_path / "x.pb")
-    assert trace.split == Split(input=0.3, host=pytest.approx(0.15), compute=0.55, idle=0.0)
+    assert trace.split == Split(input=0.3, host=near(0.15), compute=0.55, idle=0.0)
     assert trace.copying == 0.3
 
 

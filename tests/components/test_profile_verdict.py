@@ -54,8 +54,12 @@ def healthy() -> tf.data.Dataset:
 def starved() -> tf.data.Dataset:
     """A map that takes longer than a step, one batch after the other, and nothing in advance."""
 
+    def wait() -> np.float32:
+        time.sleep(SLEEP)
+        return np.float32(0)
+
     def slow(features: dict[str, tf.Tensor], label: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        waited = tf.ensure_shape(tf.numpy_function(lambda: time.sleep(SLEEP) or np.float32(0), [], tf.float32), [])
+        waited = tf.ensure_shape(tf.numpy_function(wait, [], tf.float32), [])
         return {"x": features["x"] + waited}, label
 
     options = tf.data.Options()
@@ -76,7 +80,9 @@ def train_with_profile(
     """Two epochs, of which steps in the second are profiled."""
     settings = {"epochs": 2, "batch_size": BATCH, "profile": {"batches": [STEPS + 10, STEPS + 30]}, **config}
     train = TrainConfig.model_validate_json(json.dumps(settings))
-    split = SimpleNamespace(dataset=dataset, size=size, steps=STEPS if size else None, seen=lambda: 2 * BATCH * STEPS)
+    split: Any = SimpleNamespace(
+        dataset=dataset, size=size, steps=STEPS if size else None, seen=lambda: 2 * BATCH * STEPS
+    )
     model = network()
     model.compile("adam", "mse", steps_per_execution=together, jit_compile=False)
     folder.mkdir(exist_ok=True)
@@ -194,6 +200,7 @@ def test_several_steps_in_one_graph_have_markers_that_xprof_finds(tmp_path: Path
     assert together.verdict.executions == 2
     assert together.verdict.xprof_input is not None  # else it says "No step time measured"
     assert together.verdict.words == "input-bound"
+    assert together.verdict.input_bound is not None
     # xprof counts waits too during which the step before computes.
     assert together.verdict.xprof_input >= together.verdict.input_bound - 0.02
 

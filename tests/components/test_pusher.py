@@ -87,9 +87,10 @@ def _slow_push(model: Path, serving: Path) -> None:
         (serving / "copying").touch()
         time.sleep(60)
 
-    pusher.shutil.copy2 = copy  # the copy that never ends
-    original = pusher.shutil.copytree
-    pusher.shutil.copytree = lambda source, target: original(source, target, copy_function=copy)
+    patched: Any = shutil
+    patched.copy2 = copy  # the copy that never ends
+    original = shutil.copytree
+    patched.copytree = lambda source, target: original(source, target, copy_function=copy)
     push(model, serving)
 
 
@@ -111,7 +112,8 @@ def test_a_push_killed_halfway_leaves_no_version_and_the_next_one_clears_it_away
 
 
 def _push_when_told(model: Path, serving: Path, go_on: Path) -> None:
-    original = pusher.shutil.copytree
+    patched: Any = shutil
+    original = shutil.copytree
 
     def copy(*args: Any) -> None:
         original(*args)
@@ -119,7 +121,7 @@ def _push_when_told(model: Path, serving: Path, go_on: Path) -> None:
         while not go_on.exists():
             time.sleep(0.01)
 
-    pusher.shutil.copytree = copy
+    patched.copytree = copy
     push(model, serving, clock=lambda: 1700000000.0)
 
 
@@ -165,7 +167,7 @@ def test_a_push_that_finds_the_disk_full_leaves_nothing_behind(
         plain(source, target)
 
     original = shutil.copytree
-    monkeypatch.setattr(shutil, "copytree", lambda *places: original(*places[:2], copy_function=copy))
+    monkeypatch.setattr(shutil, "copytree", lambda source, target, *_: original(source, target, copy_function=copy))
     with pytest.raises(RunError, match="No space left on device"):
         push(model, tmp_path / "serving")
     assert list((tmp_path / "serving").iterdir()) == []

@@ -49,7 +49,7 @@ def pipeline(*more: str) -> beam.Pipeline:
 
 
 def run(
-    executor: type, examples: standard_artifacts.Examples, folder: Path, beam_args: tuple[str, ...] = (), **inputs: Any
+    executor: Any, examples: standard_artifacts.Examples, folder: Path, beam_args: tuple[str, ...] = (), **inputs: Any
 ) -> standard_artifacts.ExampleStatistics:
     statistics = standard_artifacts.ExampleStatistics()
     statistics.uri = str(folder)
@@ -147,7 +147,7 @@ def taxi(tmp_path_factory: pytest.TempPathFactory) -> standard_artifacts.Example
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> standard_artifacts.Examples:
     rng = np.random.default_rng(5)
-    splits = {
+    splits: dict[str, list[Rows]] = {
         "train": [awkward(rng, 2500), [], awkward(rng, 30)],
         "eval": [awkward(rng, 1)],
         "irregular": [irregular(rng, 400), irregular(rng, 30)],
@@ -307,7 +307,7 @@ def test_schema_and_anomalies_are_the_same_as_from_stock_statistics(
 
 
 @pytest.mark.parametrize("executor", [component.Executor, stock.Executor])
-def test_examples_without_compression_give_the_same(both: tuple[Any, Any], executor: type, tmp_path: Path) -> None:
+def test_examples_without_compression_give_the_same(both: tuple[Any, Any], executor: Any, tmp_path: Path) -> None:
     examples, theirs = both
     plain = run(executor, unpacked(examples, tmp_path / "examples"), tmp_path / "plain")
     packed = theirs if executor is stock.Executor else run(executor, examples, tmp_path / "packed")

@@ -25,7 +25,7 @@ SCHEMA = """
     feature { name: "amount" type: FLOAT } feature { name: "word" type: BYTES } feature { name: "hour" type: INT }
     feature { name: "tags" type: BYTES } feature { name: "label" type: INT }
 """
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "label": {"key": "label", "kind": "binary"},
     "features": {
         "amount": {"column": "numeric"},
@@ -43,11 +43,15 @@ Artifacts = dict[str, list[Any]]
 def example(rng: np.random.Generator) -> bytes:
     """Each feature but the label is missing now and then."""
     values = {
-        "amount": tf.train.Feature(float_list=tf.train.FloatList(value=rng.normal(5, 3, min(1, rng.integers(0, 10))))),
+        "amount": tf.train.Feature(
+            float_list=tf.train.FloatList(value=rng.normal(5, 3, min(1, int(rng.integers(0, 10)))))
+        ),
         "word": tf.train.Feature(
             bytes_list=tf.train.BytesList(value=[rng.choice(["taxi", "Zürich", "東京"]).encode()][: rng.integers(0, 9)])
         ),
-        "hour": tf.train.Feature(int64_list=tf.train.Int64List(value=rng.integers(0, 30, min(1, rng.integers(0, 10))))),
+        "hour": tf.train.Feature(
+            int64_list=tf.train.Int64List(value=rng.integers(0, 30, min(1, int(rng.integers(0, 10)))))
+        ),
         "tags": tf.train.Feature(
             bytes_list=tf.train.BytesList(value=rng.choice([b"a", b"b c", b"d"], rng.integers(0, 5)).tolist())
         ),
@@ -77,7 +81,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
 
 
 def run(
-    executor: type,
+    executor: Any,
     inputs: Artifacts,
     folder: Path,
     config: dict[str, Any],
@@ -135,7 +139,7 @@ def test_graph_and_examples_are_those_of_the_stock_executor(inputs: Artifacts, t
 
 
 @pytest.mark.parametrize("executor", [transform.Executor, pytest.param(stock.Executor, marks=pytest.mark.slow)])
-def test_examples_without_compression_give_the_same(inputs: Artifacts, tmp_path: Path, executor: type) -> None:
+def test_examples_without_compression_give_the_same(inputs: Artifacts, tmp_path: Path, executor: Any) -> None:
     plain = {**inputs, "examples": [unpacked(inputs["examples"][0], tmp_path / "examples")]}
     config = {"label": CONFIG["label"], "features": {"amount": {"column": "numeric"}}}
     ours, packed = run(executor, plain, tmp_path / "plain", config), run(executor, inputs, tmp_path / "packed", config)

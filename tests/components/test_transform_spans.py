@@ -29,7 +29,10 @@ def f(raw):
 """
 
 
-PLAIN = {**CONFIG, "features": {name: one for name, one in CONFIG["features"].items() if name not in {"tags", "said"}}}
+PLAIN: dict[str, Any] = {
+    **CONFIG,
+    "features": {name: one for name, one in CONFIG["features"].items() if name not in {"tags", "said"}},
+}
 """Without several values and texts, whose vocabularies may be counted anew where another feature is taken out."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,11 @@ def new_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
 
     yield make
     for folder in made:
-        assert wait_until(lambda at=folder: processes_in(at) == [])
+        assert wait_until(partial(_is_left, folder))
+
+
+def _is_left(folder: Path) -> bool:
+    return processes_in(folder) == []
 
 
 @pytest.fixture(scope="session")

@@ -60,7 +60,7 @@ class Bucket:
 @contextlib.contextmanager
 def s3() -> Iterator[Bucket]:
     """An empty bucket."""
-    import boto3  # type: ignore[import-untyped]
+    import boto3
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)

@@ -140,7 +140,7 @@ def model_of(wheel: zipfile.ZipFile, type_: str) -> tuple[dict[str, str], dict[s
             body = next(one for one in ast.parse(wheel.read(member)).body if isinstance(one, ast.ClassDef)).body
             found = {one.targets[0].id: one.value for one in body if isinstance(one, ast.Assign)}  # type: ignore[attr-defined]
             return ast.literal_eval(found["openapi_types"]), ast.literal_eval(found["attribute_map"])
-    model = getattr(importlib.import_module("kubernetes.client"), type_.removeprefix("K8sIoApiCore"), None)
+    model: Any = getattr(importlib.import_module("kubernetes.client"), type_.removeprefix("K8sIoApiCore"), None)
     return (model.openapi_types, model.attribute_map) if hasattr(model, "openapi_types") else None
 
 

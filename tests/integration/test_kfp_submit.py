@@ -213,7 +213,7 @@ def test_a_log_is_told_of_a_pod_that_is_there_of_an_archive_and_of_the_launchers
     put(kubeflow.server, f"/pods/{pod}", "epoch 1/10\n")
     assert kubeflow("logs", "Trainer").out == "epoch 1/10\n"
     urllib.request.urlopen(urllib.request.Request(f"{kubeflow.server.url}/pods/{pod}", method="DELETE")).close()
-    store = {"HEADRACE_STORE": str(tmp_path)}
+    store: dict[str, Any] = {"HEADRACE_STORE": str(tmp_path)}
     gone = kubeflow("logs", "Trainer", code=1, **store).err
     folder = f"mlpipeline/v2/artifacts/chicago-taxi/{run['run_id']}/trainer"
     assert f"kubectl logs -n kubeflow -c main {pod}" in gone

@@ -68,7 +68,7 @@ def write(folder: Path, day: str, rows: int = ROWS) -> None:
 def test_each_night_learns_from_the_days_of_its_window(nights: Nights) -> None:
     for done in (nights.first, nights.next):
         assert done.code == 0, done.out + done.err
-        rows = json.loads(done.run.node("ExampleGen").outputs["examples"].properties["rows"])
+        rows = json.loads(str(done.run.node("ExampleGen").outputs["examples"].properties["rows"]))
         assert sum(rows.values()) == 3 * ROWS
     shards = [path.name for path in nights.next.uri("ExampleGen", "examples").rglob("data_tfrecord-*")]
     assert {name[14:24] for name in shards} == set(DAYS[1:4])
@@ -91,7 +91,7 @@ def test_a_night_without_news_reads_nothing(nights: Nights) -> None:
 def test_a_changed_day_is_told_and_read_again(nights: Nights) -> None:
     assert nights.changed.code == 0
     assert f"read now: {DAYS[2]}\n" in nights.log(nights.changed, "ExampleGen")
-    told = json.loads(nights.changed.run.node("ExampleGen").outputs["examples"].properties["notes"])
+    told = json.loads(str(nights.changed.run.node("ExampleGen").outputs["examples"].properties["notes"]))
     assert len(told) == 1
     assert told[0].startswith(f"{nights.folder}/trips/{DAYS[2]}.csv changed since it was last read")
 

@@ -6,7 +6,7 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 import keras
@@ -70,7 +70,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train = TrainConfig.model_validate_json('{"epochs": 2, "batch_size": 32, "profile": {"batches": [25, 34]}}')
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(1)])
     model.compile("adam", "mse", steps_per_execution=2, jit_compile=False)
-    callbacks = [*profiling(train, Inputs(Split(20, 640), "memory", 36), 2, logs), Scalars(logs)]
+    inputs: Any = Inputs(Split(20, 640), "memory", 36)
+    callbacks = [*profiling(train, inputs, 2, logs), Scalars(logs)]
     model.fit(dataset, validation_data=dataset, epochs=2, callbacks=callbacks, verbose=0, shuffle=False)
     return folder
 

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,13 +22,13 @@ from trainer.run import run_fn
 class Killer(checkpoint.Checkpoint):
     """Ends the process where it is told to."""
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         super().on_train_batch_end(batch, logs)
         time.sleep(float(os.environ.get("PACE", "0")))
         if not WHERE.startswith("e") and self._position.batches >= BATCH:
             os.kill(os.getpid(), signal.SIGTERM if WHERE.startswith("t") else signal.SIGKILL)
 
-    def on_test_begin(self, logs=None):
+    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
         super().on_test_begin(logs)
         if WHERE.startswith("e") and self._position.batches >= BATCH:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -38,6 +39,6 @@ if len(sys.argv) > 2:
     BATCH = int(WHERE.lstrip("te"))
     import trainer.fitting
 
-    trainer.fitting.Checkpoint = Killer
+    trainer.fitting.Checkpoint = Killer  # type: ignore[attr-defined]
 keras.utils.disable_interactive_logging()
 run_fn(SimpleNamespace(**json.loads(Path(sys.argv[1]).read_text())))

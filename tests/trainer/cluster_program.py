@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import keras
@@ -24,7 +25,7 @@ from trainer.job import Job
 
 CHOICE = choose(Job.from_json(json.dumps(json.loads(Path(sys.argv[1]).read_text())[0]["job"])).sections.train, look())
 STRATEGY = opened(CHOICE)  # one for all jobs: a process can set up a single one
-trainer.run.opened = lambda _: STRATEGY
+trainer.run.opened = lambda _: STRATEGY  # type: ignore[attr-defined, assignment]
 
 
 class Ending(checkpoint.Checkpoint):
@@ -32,15 +33,16 @@ class Ending(checkpoint.Checkpoint):
 
     end: tuple[str, int, int] | None = None
 
-    def on_train_batch_end(self, batch, logs=None):
-        here = self.end and self.end[1] == CHOICE.hardware.cluster.number
-        if here and batch + 1 + self.batches_before >= self.end[2]:
-            os.kill(os.getpid(), getattr(signal, self.end[0]))
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
+        name, number, at = self.end or ("", -1, 0)
+        cluster = CHOICE.hardware.cluster
+        if cluster and cluster.number == number and batch + 1 + self.batches_before >= at:
+            os.kill(os.getpid(), getattr(signal, name))
             Ending.end = None
         super().on_train_batch_end(batch, logs)
 
 
-trainer.fitting.Checkpoint = Ending
+trainer.fitting.Checkpoint = Ending  # type: ignore[attr-defined]
 keras.utils.disable_interactive_logging()
 for told in json.loads(Path(sys.argv[1]).read_text()):
     Ending.end = told["end"]

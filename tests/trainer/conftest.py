@@ -22,7 +22,7 @@ from trainer.service.local import LocalService
 COLORS = ["red", "green", "blue", "white"]
 SIZES = ["small", "medium", "large"]
 ROWS = {"train": 2000, "eval": 500}
-LABELS = {
+LABELS: dict[str, dict[str, Any]] = {
     "binary": {"key": "bought", "kind": "binary"},
     "multiclass": {"key": "size", "kind": "multiclass", "classes": SIZES},
     "regression": {"key": "price", "kind": "regression"},
@@ -50,7 +50,7 @@ def make_rows(count: int, seed: int) -> list[Row]:
     for _ in range(count):
         color, amount, area = str(rng.choice(COLORS)), float(np.float32(rng.normal())), int(rng.integers(0, 10))
         bought = (color in {"red", "blue"}) != (amount > 0)
-        row = {
+        row: Row = {
             "color": [color] if rng.random() > 0.05 else [],
             "amount": [amount],
             "pickup area": [area] if rng.random() > 0.05 else [],

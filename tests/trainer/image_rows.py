@@ -77,7 +77,7 @@ def opened(row: dict[str, Any], name: str) -> np.ndarray | None:
         return np.frombuffer(row["raw"], np.uint8).reshape(shape).astype(np.float64) if "raw" in row else None
     if row["picture"] is None:
         return None
-    image = Image.open(io.BytesIO(row["picture"]))
+    image: Image.Image = Image.open(io.BytesIO(row["picture"]))
     if image.mode.startswith("I"):
         return (np.asarray(image).astype(np.int64) // 256)[:, :, np.newaxis].astype(np.float64)
     image = image.convert("RGB") if image.mode == "P" else image

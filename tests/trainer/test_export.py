@@ -121,10 +121,10 @@ def test_transform_features_gives_features_and_label(exported: Callable[[str], E
     one = exported(kind)
     outputs = one.signature("transform_features")(examples=tf.constant(one.data.serialized["eval"]))
     label = one.data.sections().label
-    values = [row[label.key][0] for row in one.data.rows["eval"]]
+    labels = [row[label.key][0] for row in one.data.rows["eval"]]
     if kind == "multiclass":
-        values = [["small", "medium", "large"].index(value.decode()) for value in values]
-    np.testing.assert_allclose(outputs.pop(label.key), np.array(values, np.float32), rtol=1e-6)
+        labels = [["small", "medium", "large"].index(value.decode()) for value in labels]
+    np.testing.assert_allclose(outputs.pop(label.key), np.array(labels, np.float32), rtol=1e-6)
     assert set(outputs) == set(one.features)
     for name, values in one.features.items():
         np.testing.assert_allclose(outputs[name], values, rtol=1e-5, atol=1e-6, err_msg=name)

@@ -124,7 +124,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
     return Done(rows, stored, sections, output, model, str(folder / "model"))
 
 
-class Brightness(tf.__internal__.tracking.AutoTrackable):  # type: ignore[misc]
+class Brightness(tf.__internal__.tracking.AutoTrackable):
     """A network of TensorFlow Hub's form for images of any size."""
 
     def __init__(self) -> None:

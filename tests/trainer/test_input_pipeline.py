@@ -34,7 +34,8 @@ def example(number: int) -> bytes:
 
 def write(folder: Path, sizes: list[int], compression: str = "GZIP") -> list[str]:
     """Shards of examples numbered from 0 on."""
-    files, first = [], 0
+    files: list[str] = []
+    first = 0
     for shard, size in enumerate(sizes):
         file = str(folder / f"part-{shard:05d}{'.gz' if compression else ''}")
         with tf.io.TFRecordWriter(file, compression) as writer:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ FEATURES = {
     "hour": {"column": "identity", "num_buckets": 24},
 }
 BINARY = {"key": "label", "kind": "binary"}
-BATCH = {
+BATCH: dict[str, np.ndarray] = {
     "amount": np.array([-1.0, 0.0, 2.5], np.float32),
     "color": np.array([0, 4, 1], np.int64),
     "hour": np.array([23, 0, 24], np.int64),
@@ -195,6 +196,7 @@ def test_loss_fits_the_kind_of_label(label: dict[str, Any], truth: Any, predicte
 
 
 def test_registry_has_every_kind_that_the_config_allows() -> None:
-    kinds = {kind.model_fields["kind"].annotation.__args__[0] for kind in models.KINDS}
+    known: Iterable[Any] = models.KINDS
+    kinds = {kind.model_fields["kind"].annotation.__args__[0] for kind in known}
     assert kinds == tags(json_schema()["properties"]["model"]).keys() - {OWN}
     assert OwnModel not in models.KINDS

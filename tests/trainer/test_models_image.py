@@ -148,7 +148,7 @@ def test_without_an_image_it_is_refused() -> None:
         build({"price": {"column": "numeric"}})
 
 
-class Network(tf.__internal__.tracking.AutoTrackable):  # type: ignore[misc]
+class Network(tf.__internal__.tracking.AutoTrackable):
     """A network of TensorFlow Hub's form: callable, with `variables`, `trainable_variables` and penalties; it counts
     how often it was trained, and looks something up in a table, so that there is a resource that is no variable.
     """

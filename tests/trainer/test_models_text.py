@@ -1,6 +1,7 @@
 """The text model, its own training step, and generation."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -27,7 +28,7 @@ FEATURES: dict[str, Any] = {
     "color": {"column": "vocabulary", "values": ["red", "blue"]},
 }
 NEXT = {"key": "next", "kind": "next_word", "text": "said"}
-LABELS = {
+LABELS: dict[str, dict[str, Any]] = {
     "binary": {"key": "y", "kind": "binary"},
     "multiclass": {"key": "y", "kind": "multiclass", "classes": 3},
     "regression": {"key": "y", "kind": "regression"},
@@ -130,7 +131,7 @@ def test_model_learns_a_label_from_a_word_and_another_feature() -> None:
 
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
-def test_padded_texts_train_in_mixed_precision_compiled_by_xla(precision: str) -> None:
+def test_padded_texts_train_in_mixed_precision_compiled_by_xla(precision: Any) -> None:
     text = {**TEXT, "max_tokens": 6, "padded": True, "keep": "last"}
     with computing_in(precision):
         model = built(NEXT, {**FEATURES, "said": text}, encoder="attention")
@@ -149,7 +150,7 @@ TABLE = np.random.default_rng(5).dirichlet(np.full(9, 0.3), size=9)
 """What follows a word: by the last word in the window alone, and by their number."""
 
 
-def predict(features: dict[str, Any]) -> tf.Tensor:
+def predict(features: Mapping[str, Any]) -> tf.Tensor:
     said = features["said"]
     rows = said if isinstance(said, tf.RaggedTensor) else tf.RaggedTensor.from_tensor(said, padding=-1)
     last = tf.concat([tf.fill([rows.nrows(), 1], tf.constant(8, tf.int64)), rows], axis=1)[:, -1:].to_tensor()[:, 0]

@@ -206,8 +206,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         "force_tf_compat_v1": 0,
     }
     context = Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"]))
-    given = [{key: [artifacts[key]] for key in keys} for keys in (list(artifacts)[:2], list(artifacts)[2:])]
-    Executor(context).Do(*given, properties)
+    read, written = ({key: [artifacts[key]] for key in keys} for keys in (list(artifacts)[:2], list(artifacts)[2:]))
+    Executor(context).Do(read, written, properties)
     files = {split: [str(folder / "transformed" / f"Split-{split}" / "*")] for split in rows}
     sections = TrainerSections.from_json(json.dumps(CONFIG))
     run_fn(SimpleNamespace(

@@ -35,7 +35,7 @@ def test_auto_takes_the_tpu_then_the_cluster_then_the_gpus(hardware: Hardware, s
 
 
 @pytest.mark.parametrize("strategy", ["one_gpu", "mirrored", "multi_worker", "tpu"])
-def test_a_strategy_without_its_devices_is_refused_with_what_to_use_instead(strategy: str) -> None:
+def test_a_strategy_without_its_devices_is_refused_with_what_to_use_instead(strategy: Any) -> None:
     with pytest.raises(TrainingError, match=f"train.strategy: {strategy} (finds no|needs TF_CONFIG).*(cpu|local)"):
         choose(TrainConfig(strategy=strategy), Hardware())
 

@@ -59,7 +59,7 @@ def end_in(trial: int, batch: int, number: signal.Signals) -> None:
                 assert self.last or number != signal.SIGKILL
                 os.kill(os.getpid(), number)
 
-    trainer.fitting.Checkpoint = Ending  # type: ignore[misc]
+    trainer.fitting.Checkpoint = Ending  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -41,6 +41,10 @@ def model_inputs(embedding: Any = "auto", **features: dict[str, Any]) -> columns
     return columns.ModelInputs(columns.build(parsed), VOCABULARY.__getitem__, embedding)
 
 
+def shape(part: keras.KerasTensor | None) -> tuple[int | None, ...] | None:
+    return None if part is None else part.shape
+
+
 def batch() -> dict[str, np.ndarray]:
     """Every category of every feature, the last one too."""
     rng = np.random.default_rng(0)
@@ -77,9 +81,9 @@ def test_deep_is_numbers_then_embeddings_narrow_ones_first_then_one_hot_codes() 
 
 def test_models_embedding_counts_where_the_feature_does_not_say() -> None:
     pair = {"a": {"column": "identity", "num_buckets": 3}, "b": {"column": "hashed", "hash_buckets": 4, "embedding": 9}}
-    assert model_inputs("one_hot", **pair).deep().shape == (None, 9 + 4)
-    assert model_inputs(6, **pair).deep().shape == (None, 6 + 9)
-    assert model_inputs("auto", **pair).deep().shape == (None, 2 + 9)
+    assert shape(model_inputs("one_hot", **pair).deep()) == (None, 9 + 4)
+    assert shape(model_inputs(6, **pair).deep()) == (None, 6 + 9)
+    assert shape(model_inputs("auto", **pair).deep()) == (None, 2 + 9)
 
 
 def test_embeddings_start_small_and_differ() -> None:
@@ -106,9 +110,9 @@ def test_part_without_features_is_none() -> None:
     number = {"column": "numeric"}
     cross = {"column": "crossed", "keys": ["x", "y"], "hash_buckets": 9}
     assert model_inputs(a=number).wide(1) is None
-    assert model_inputs(a=number).deep().shape == (None, 1)
+    assert shape(model_inputs(a=number).deep()) == (None, 1)
     assert model_inputs(a=cross).deep() is None
-    assert model_inputs(a=cross).wide(2).shape == (None, 2)
+    assert shape(model_inputs(a=cross).wide(2)) == (None, 2)
 
 
 def test_model_saved_by_keras_is_loaded_with_its_tables(tmp_path: Path) -> None:

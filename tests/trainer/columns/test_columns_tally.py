@@ -41,8 +41,8 @@ def test_kept_statistics_answer_as_before() -> None:
     rng = np.random.default_rng(1)
     parts = [combine.add_input(combine.create_accumulator(), (rng.normal(size=(500, 2)),)) for _ in range(4)]
     kept = [coder.decode_cache(coder.encode_cache(combine.compact(part))) for part in parts]
-    answers = [combine.extract_output(combine.merge_accumulators(each)) for each in (kept, parts)]
-    np.testing.assert_array_equal(*answers)
+    ours, theirs = (combine.extract_output(combine.merge_accumulators(each)) for each in (kept, parts))
+    np.testing.assert_array_equal(ours, theirs)
 
 
 def test_coders_text_tells_what_the_bytes_mean() -> None:
