@@ -39,12 +39,16 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of one split. `distinct` and `top` (most frequent first) are there for categorical columns only."""
+    """One column of one split. `distinct` and `top` (most frequent first) are there for categorical columns only.
+
+    present, missing: rows with a value, and without; values: in all rows together, as a row may have many.
+    """
 
     name: str
     type: str
     present: int
     missing: int
+    values: int = 0
     numbers: Numbers | None = None
     distinct: int | None = None
     top: tuple[Bar, ...] = ()
@@ -55,6 +59,10 @@ class Column:
         """Share of the rows without a value, 0 to 1."""
         rows = self.present + self.missing
         return self.missing / rows if rows else 0.0
+
+    def share(self, bar: Bar) -> float:
+        """Of the values, 0 to 1."""
+        return bar.count / self.values if self.values else 0.0
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,7 @@ def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> Column:
         type=("bytes" if of_bytes else _TYPES.get(feature.type, "unknown")) if kind else "no values",
         present=common.num_non_missing,
         missing=rows - common.num_non_missing,
+        values=common.tot_num_values,
         numbers=_numbers(feature.num_stats) if kind == "num_stats" and common.num_non_missing else None,
         distinct=categorical.unique if categorical else None,
         top=top,

@@ -41,6 +41,19 @@ def test_columns_show_what_pandas_computes(whole: Run, frame: pd.DataFrame) -> N
     assert list(table)[-1] == f"{EVIL} not used"
 
 
+def test_shares_of_a_column_of_several_values_are_shares_of_its_values(run: Run) -> None:
+    import tensorflow_data_validation as tfdv
+
+    words = [["gamma", "gamma", "beta"], ["beta", "alpha", "gamma", "delta"], ["gamma"], None]
+    written = tfdv.generate_statistics_from_dataframe(pd.DataFrame({"words": words})).SerializeToString()
+    (split := run.output("StatisticsGen", "statistics") / "Split-train").mkdir()
+    (split / "FeatureStats.pb").write_bytes(written)
+    shown = run.report().table("Column", "Type")["words not used"]
+    assert shown["Missing"] == "25 %"
+    assert "4 distinct, most often gamma (50 %), beta (25 %), " in " ".join(shown.values())
+    assert "12 %" in " ".join(shown.values())
+
+
 def test_histogram_counts_every_value_that_is_present(statistics: Path, frame: pd.DataFrame) -> None:
     train = read_statistics(statistics)["train"]
     miles = train.columns["trip_miles"]
