@@ -10,6 +10,9 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import yaml
+
+from configs.config import PipelineConfig
 from configs.credentials import CERTAIN
 from configs.errors import RunError
 from pipeline.digest import digest_path, digest_text
@@ -34,6 +37,8 @@ CODE = "image/code"
 REQUIREMENTS = "image/requirements.txt"
 """And the user's packages."""
 NOT_CODE = ("__pycache__", "runs", "serving", "node_modules")
+CONFIGS = frozenset({".yaml", ".yml"})
+"""How configs of pipelines end."""
 MOST = 100_000_000
 """Bytes of the user's modules: code is small, and data lies elsewhere."""
 READABLE = 1_000_000
@@ -77,9 +82,24 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _no_source(folder: str, names: Iterable[str]) -> set[str]:
-    """The names in a folder that are no part of the project: what is hidden, Python's, an editor's."""
+    """The names in a folder that are no part of the image: what is hidden, Python's, an editor's, and configs."""
     files = {name for name in names if Path(folder, name).is_file() and Path(name).suffix not in SUFFIXES}
+    files |= {name for name in names if _is_config(Path(folder, name))}
     return files | {name for name in names if name.startswith(".") or name == "__pycache__"}
+
+
+def _is_config(file: Path) -> bool:
+    """Whether it is a pipeline's config, or a profile of one. No pod reads it, and it may name the image itself: with
+    it among the content, the image would be another one as soon as the config names it.
+    """
+    if file.suffix not in CONFIGS or not file.is_file() or file.stat().st_size > READABLE:
+        return False
+    try:
+        told = yaml.safe_load(file.read_bytes())
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return False
+    sections = set(told) if isinstance(told, dict) else set()
+    return not sections.isdisjoint(("pipeline", "kubeflow")) and sections <= PipelineConfig.model_fields.keys()
 
 
 def _copy_code(code: Path, target: Path) -> None:
@@ -102,13 +122,13 @@ def _copy_code(code: Path, target: Path) -> None:
 
 
 def _files(code: Path) -> Iterator[Path]:
-    """All but what is hidden, made by runs, or an environment of Python's; in an order of their own."""
+    """All but configs, and what is hidden, made by runs, or an environment of Python's; in an order of their own."""
     for path in sorted(code.iterdir()):
         if path.name.startswith(".") or path.name in NOT_CODE or path.name.endswith(".egg-info"):
             continue
         if path.is_dir() and not (path / "pyvenv.cfg").exists():
             yield from _files(path)
-        elif path.is_file():
+        elif path.is_file() and not _is_config(path):
             yield path
 
 

@@ -57,7 +57,9 @@ def test_every_file_of_the_project_s_parts_goes_along(tmp_path: Path) -> None:
         pytest.skip("no clone")
     folder = staged(tmp_path / "context")
     there = [name for name in asked.stdout.splitlines() if (ROOT / name).exists()]
-    assert [name for name in there if not (folder / name).exists()] == []
+    configs = [name for name in there if re.fullmatch(r"configs/[^/]*\.yaml", name)]
+    assert configs
+    assert [name for name in there if not (folder / name).exists()] == configs
     assert len(there) > 100
 
 
@@ -77,6 +79,19 @@ def test_same_code_gives_the_same_tag_and_an_edit_another(tmp_path: Path, code: 
     (code / "shop" / "features.py").write_text("def speed(raw):\n    return raw * 2\n")
     assert content_tag(staged(tmp_path / "3", code), "cpu") != first
     assert content_tag(staged(tmp_path / "4"), "cpu") != first
+
+
+def test_a_config_that_names_the_image_leaves_the_tag_as_it_is(tmp_path: Path, code: Path) -> None:
+    (code / "shop.yaml").write_text("pipeline: {name: shop}\n")
+    (code / "shop.night.yml").write_text("kubeflow: {image: 'registry.example/h:1'}\n")
+    (code / "shop" / "limits.yaml").write_text("pipeline: 5\nspeed: 120\n")  # some module's own
+    (code / "shop" / "broken.yaml").write_text("a: [\n")
+    first = staged(tmp_path / "1", code)
+    assert {path.name for path in (first / CODE).rglob("*.y*ml")} == {"limits.yaml", "broken.yaml"}
+    (code / "shop.night.yml").write_text(f"kubeflow: {{image: 'registry.example/h:{content_tag(first, 'cpu')}'}}\n")
+    assert content_tag(staged(tmp_path / "2", code), "cpu") == content_tag(first, "cpu")
+    (code / "shop" / "limits.yaml").write_text("pipeline: 5\nspeed: 50\n")
+    assert content_tag(staged(tmp_path / "3", code), "cpu") != content_tag(first, "cpu")
 
 
 def test_users_modules_and_their_files_go_along_but_not_what_runs_make(tmp_path: Path, code: Path) -> None:
