@@ -18,6 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainer.checkpointing.finite import all_finite, optimizer_finite
 from trainer.checkpointing.state import Tree, copies, restored
 
 MOST_SECONDS = 120.0
@@ -55,14 +56,25 @@ def replay(
         before = copies(model.variables)
         model.reset_metrics()
         loss = float(np.asarray(model.train_on_batch(features, label, return_dict=True)["loss"]))
-        spoilt = not all(np.isfinite(value).all() for value in copies(model.trainable_variables))
-        if spoilt or not math.isfinite(loss):
+        if not (math.isfinite(loss) and _good(model)):
             for variable, value in zip(model.variables, before, strict=True):
                 variable.assign(value)
             return Found(number, *look_at(model, features, label))
         if clock() - began > MOST_SECONDS:
             return None
     return None
+
+
+def optimizer_good(model: keras.Model) -> bool:
+    """Whether what the optimizer keeps is: Adam divides by a square that may be infinite while all weights are numbers,
+    and weights for which it is learn no more.
+    """
+    return optimizer_finite(copies([variable])[0] for variable in model.optimizer.variables)  # one at a time
+
+
+def _good(model: keras.Model) -> bool:
+    """Whether a step has left a model to go on with."""
+    return all_finite(copies(model.trainable_variables)) and optimizer_good(model)
 
 
 def first_bad(model: keras.Model, batches: Iterable[Batch]) -> Found | None:
@@ -78,10 +90,10 @@ def look_at(model: keras.Model, features: dict[str, Any], label: Any) -> tuple[s
     named = {**{f"feature {name!r}": value for name, value in features.items()}, "the label": label}
     if infinite := [words for name, value in named.items() if (words := _infinite(name, value))]:
         return "; ".join(infinite), MEND
-    if _bad(model, features, label):
+    if bad := _bad(model, features, label):
         for name in _suspects(features):
             if not _bad(model, {**features, name: _blank(features[name])}, label):
-                told = f"feature {name!r} makes it so: {_range(features[name])}; without it the loss is a number"
+                told = f"feature {name!r} makes it so: {_range(features[name])}; without it {bad}"
                 return f"{told}{_layer(model, features)}", TAME
     weights = [float(np.abs(value).max()) for value in copies(model.trainable_variables) if value.size]
     grown = f"the largest weight was {max(weights, default=0):.2g}"
@@ -124,14 +136,18 @@ def _blank(value: Any) -> Any:
     return tf.zeros_like(value) if not isinstance(value, tf.SparseTensor) else value * 0
 
 
-def _bad(model: keras.Model, features: dict[str, Any], label: Any) -> bool:
-    """Whether the loss, a gradient, or the square that optimizers take of it, is no number."""
+def _bad(model: keras.Model, features: dict[str, Any], label: Any) -> str:
+    """What would be so if the loss, the gradients, and the squares that optimizers take of them, were numbers; empty
+    if they are.
+    """
     with tf.GradientTape() as tape:
         loss = model.compute_loss(features, label, model(features, training=False), None, training=False)
     found = tape.gradient(loss, [variable.value for variable in model.trainable_variables])
     gradients = [tf.convert_to_tensor(gradient) for gradient in found if gradient is not None]
-    values = [tf.cast(loss, tf.float32), *(tf.reduce_sum(tf.square(gradient)) for gradient in gradients)]
-    return not all(math.isfinite(float(value)) for value in values)
+    if not math.isfinite(float(loss)):
+        return "the loss is a number"
+    squares = (tf.reduce_sum(tf.square(gradient)) for gradient in gradients)
+    return "" if all(math.isfinite(float(square)) for square in squares) else "the squares of the gradients are numbers"
 
 
 def _loss(model: keras.Model, features: dict[str, Any], label: Any) -> float:

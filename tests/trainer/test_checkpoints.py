@@ -187,6 +187,28 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, capsys: 
     assert len(kept.files()) == 2
 
 
+@pytest.mark.parametrize("keep", [1, 2])
+def test_checkpoint_with_a_spoilt_optimizer_gives_way_to_good_ones(tmp_path: Path, keep: int) -> None:
+    """Whoever wrote it: nothing good ever follows from it. Training then begins anew, and its first one stays."""
+    kept, good = Checkpoints(tmp_path, keep), {"model": [np.zeros(3)], "optimizer": [np.array(np.inf), np.ones(3)]}
+    kept.write(Position(batches=8), good | {"optimizer": [np.array([1, np.inf])]})
+    kept.write(Position(batches=9), good | {"optimizer": [np.array([1, np.nan]).astype("bfloat16")]})
+    assert kept.latest() is None
+    kept.write(Position(batches=3), good)
+    saved = kept.latest()
+    assert saved is not None
+    assert (saved.position.batches, kept.files()) == (3, [saved.file])
+
+
+def test_spoilt_state_is_not_written(tmp_path: Path) -> None:
+    writer = Writer(Checkpoints(tmp_path))
+    for number, value in enumerate([1, np.inf], 1):
+        writer.write(Position(batches=number), {"model": [], "optimizer": [np.array([value])]})
+    writer.close()
+    assert [file.name for file in Checkpoints(tmp_path).files()] == [Position(batches=1).file]
+    assert writer.last() == tmp_path / Position(batches=1).file
+
+
 def test_other_work_finds_no_checkpoint(prepared: Prepare, tmp_path: Path) -> None:
     data = prepared("binary")
 

@@ -78,6 +78,24 @@ def test_feature_of_huge_numbers_is_found_by_blanking_it(prepared: Prepare, tmp_
     assert "batch-000000000016" in kept  # the one before step 21
 
 
+def test_feature_that_spoils_the_optimizer_first_is_named_with_its_own_step(prepared: Prepare, tmp_path: Path) -> None:
+    """Adam squares the gradient of step 6; the weights are numbers after it still, and none after step 7."""
+    settings = {**FILES, "steps_per_execution": 1, "checkpoint": {"every_steps": 3, "keep": 5}}
+    told = fails(prepared("binary"), tmp_path, "train", put("amount", 1e38, at=64 * 5 + 3), **settings)
+    assert "Step 6 of that epoch is the first bad one: feature 'amount' makes it so: it reaches 1e+38" in told
+    assert "without it the squares of the gradients are numbers" in told
+    (kept,) = (tmp_path / "checkpoints").glob("*/*.npz")
+    assert kept.name.startswith("batch-000000000003")  # the one of batch 6 is spoilt
+    assert f"The last good checkpoint is {kept}" in told
+
+
+def test_optimizer_that_cannot_learn_any_more_ends_the_training(prepared: Prepare, tmp_path: Path) -> None:
+    """Each step is divided by infinity, so the loss stays a number for good."""
+    told = fails(prepared("binary"), tmp_path, "train", put("amount", 1e25, at=64 * 31 + 3), **FILES)
+    assert "what the optimizer keeps of the gradients became infinite in epoch 1. Step 32 of that epoch is" in told
+    assert "feature 'amount' makes it so: it reaches 1e+25" in told
+
+
 def test_learning_rate_that_is_too_high_is_told_from_a_bad_feature(prepared: Prepare, tmp_path: Path) -> None:
     told = fails(prepared("regression"), tmp_path, optimizer="sgd", learning_rate=1e12)
     assert "of that epoch is the first bad one: no single feature of that batch makes it so" in told

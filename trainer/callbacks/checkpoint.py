@@ -17,6 +17,7 @@ import numpy as np
 from configs.errors import TrainingError, TrainingStoppedError
 from configs.train import TrainConfig
 from trainer.checkpointing.checkpoints import Checkpoints, Position, Saved
+from trainer.checkpointing.finite import finite
 from trainer.checkpointing.resuming import build_metrics, go_on, pass_over
 from trainer.checkpointing.state import Tree, assign, captured, copies, of_callbacks, restore_callbacks, restored
 from trainer.input.pipeline import Split
@@ -61,7 +62,7 @@ class Checkpoint(keras.callbacks.Callback):
         self._metrics: list[np.ndarray] = []
         self._stopped = False
         self._before: Any = None
-        self._writer = Writer(checkpoints) if checkpoints else None
+        self._writer = Writer(checkpoints, saved.file if saved and writes else None) if checkpoints else None
 
     def __enter__(self) -> Self:
         """Listen for SIGTERM."""
@@ -80,7 +81,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     @property
     def last(self) -> Path | None:
-        """The latest checkpoint that was written."""
+        """The latest checkpoint to go on from."""
         return self._writer.last() if self._writer else None
 
     def last_saved(self) -> Saved | None:
@@ -205,10 +206,15 @@ class Checkpoint(keras.callbacks.Callback):
     def _save_and_end(self, metrics: list[np.ndarray] | None = None) -> None:
         self._save(metrics)
         place = f"batch {self._position.batches:,}, in epoch {self._at_begin.epoch + 1}"
-        kept = f"It is kept in {self.last}" if self._writes else "The chief keeps it"
+        kept, then = "The chief keeps it", "goes on there"
+        if self._writes:
+            kept = f"It is kept in {self.last}"
+            if self.last is None or self.last.name != self._position.file:
+                kept = "It is not kept, since weights, or what the optimizer keeps of them, are not finite"
+                then = f"goes on from {self.last}" if self.last else "begins anew"
         raise TrainingStoppedError(
             f"training was stopped by SIGTERM after {place}. {kept}; the next run of the same config, data and code"
-            " goes on there"
+            f" {then}"
         )
 
     def _stop(self, *_: object) -> None:
@@ -218,8 +224,9 @@ class Checkpoint(keras.callbacks.Callback):
 class Writer:
     """A thread that writes one checkpoint at a time."""
 
-    def __init__(self, checkpoints: Checkpoints) -> None:
-        self._checkpoints = checkpoints
+    def __init__(self, checkpoints: Checkpoints, last: Path | None = None) -> None:
+        """last: the one that training goes on from."""
+        self._checkpoints, self._last = checkpoints, last
         self._queue: Queue[tuple[Position, Tree] | None] = Queue(maxsize=1)
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -245,9 +252,9 @@ class Writer:
             raise error
 
     def last(self) -> Path | None:
-        """The latest that was written."""
+        """The latest that was written, or gone on from."""
         self.wait()
-        return next(iter(self._checkpoints.files()), None)
+        return self._last
 
     def last_saved(self) -> Saved | None:
         """The same, read."""
@@ -267,15 +274,9 @@ class Writer:
             try:
                 position, tree = work
                 if finite(tree):
-                    self._checkpoints.write(position, tree)
+                    self._last = self._checkpoints.write(position, tree)
             except Exception as error:
                 self._error = error
             finally:
                 self._queue.task_done()
         self._queue.task_done()
-
-
-def finite(tree: Tree) -> bool:
-    """Whether all weights are numbers."""
-    floats = (value for value in tree["model"] if value.dtype.kind in "fV")
-    return all(bool(np.isfinite(value.astype(np.float32)).all()) for value in floats)

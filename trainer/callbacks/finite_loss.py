@@ -1,4 +1,4 @@
-"""Stops training at a loss that is not a number."""
+"""Stops training at a loss that is not a number, and where the optimizer cannot go on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from configs.errors import TrainingError
 from trainer.callbacks.checkpoint import Checkpoint
 from trainer.checkpointing.checkpoints import Saved
 from trainer.checkpointing.state import Tree, captured, restored
-from trainer.diagnosis import MOST_BYTES, TAME, first_bad, replay
+from trainer.diagnosis import MOST_BYTES, TAME, first_bad, optimizer_good, replay
 
 Batches = Callable[[int], Iterable[Any]]
 """From a number of batches to those that follow."""
@@ -22,10 +22,10 @@ Batches = Callable[[int], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Lost:
-    """A loss that is no number, and how to make it again."""
+    """A number that is none, and how to make it again."""
 
-    loss: float
-    when: str
+    what: str
+    """The loss, say, and when."""
     batches: int
     """Trained on before `tree`, of all epochs; of an evaluation, 0."""
     tree: Tree
@@ -46,7 +46,7 @@ class Lost:
 
     def _trained(self, model: keras.Model, train: Batches) -> str:
         told = f"making the steps since batch {self.batches:,} again to find out why"
-        print(f"the loss became {self.loss}: {told}", flush=True)
+        print(f"{self.what}: {told}", flush=True)
         found = replay(model, self.tree, train(self.batches))
         if found is None:
             return TAME
@@ -60,21 +60,24 @@ class Lost:
 
 
 class LostError(TrainingError):
-    """The loss is not a number. `lost` is how to find out why, where that is left to do on a single device."""
+    """The loss is not a number, or what the optimizer keeps. `lost` is how to find out why, where that is left to do on
+    a single device.
+    """
 
-    def __init__(self, loss: float, when: str, kept: str, lost: Lost | None = None, why: str = TAME) -> None:
+    def __init__(self, what: str, kept: str, lost: Lost | None = None, why: str = TAME) -> None:
         self.kept, self.lost = kept, lost
-        super().__init__(f"the loss became {loss} {when}. {why}{kept}")
+        super().__init__(f"{what}. {why}{kept}")
 
     def with_why(self, model: keras.Model, train: Batches, evaluation: Iterable[Any]) -> LostError:
         """The same with the step and the feature."""
         if self.lost is None:
             return self
-        return LostError(self.lost.loss, self.lost.when, self.kept, why=self.lost.why(model, train, evaluation))
+        return LostError(self.lost.what, self.kept, why=self.lost.why(model, train, evaluation))
 
 
 class FiniteLoss(keras.callbacks.Callback):
-    """Raises LostError at the first loss that is NaN or infinite, in training or evaluation.
+    """Raises LostError at the first loss that is NaN or infinite, in training or evaluation, and at the end of an epoch
+    after which what the optimizer keeps of the gradients is: the weights may all be numbers then, and learn no more.
 
     The loss is looked at once for each execution of `steps_per_execution` steps. Where `keeping` and the batches are
     given, the steps are then made again from the beginning of the epoch, or the last checkpoint, to name the step and
@@ -113,19 +116,17 @@ class FiniteLoss(keras.callbacks.Callback):
         first = batch + 2 - self.steps_per_execution
         last = min(batch + 1, (self.params or {}).get("steps") or batch + 1)  # an epoch's last execution is short
         steps = f"step {last}" if first == last else f"steps {first} to {last}"
-        when, begin = f"in {steps} of epoch {self._epoch}", self._begun()
-        before = self._keeping.batches_before if self._keeping else 0
-        raise self._error(loss, when, Lost(loss, when, *begin, before, evaluating=False) if begin else None)
+        raise self._in_training(f"the loss became {loss} in {steps} of epoch {self._epoch}")
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Look at the eval loss."""
+        """Look at the optimizer, and at the eval loss."""
+        if not optimizer_good(self.model):
+            raise self._in_training(f"what the optimizer keeps of the gradients became infinite in epoch {epoch + 1}")
         loss = (logs or {}).get("val_loss", 0.0)
         if not math.isfinite(loss):
-            when = f"on the eval split after epoch {epoch + 1}"
+            what = f"the loss became {loss} on the eval split after epoch {epoch + 1}"
             again = self._batches is not None
-            raise self._error(
-                loss, when, Lost(loss, when, 0, captured(self.model), 0, evaluating=True) if again else None
-            )
+            raise self._error(what, Lost(what, 0, captured(self.model), 0, evaluating=True) if again else None)
 
     def _begun(self) -> tuple[int, Tree] | None:
         """The latest state that is good."""
@@ -134,12 +135,16 @@ class FiniteLoss(keras.callbacks.Callback):
             return saved.position.batches, saved.tree
         return self._begin
 
-    def _error(self, loss: float, when: str, lost: Lost | None) -> LostError:
+    def _in_training(self, what: str) -> LostError:
+        begin, before = self._begun(), self._keeping.batches_before if self._keeping else 0
+        return self._error(what, Lost(what, *begin, before, evaluating=False) if begin else None)
+
+    def _error(self, what: str, lost: Lost | None) -> LostError:
         last = self._keeping.last if self._keeping else None
         kept = f". The last good checkpoint is {last}" if last else ""
         if self._batches is None:
-            return LostError(loss, when, kept)
-        error = LostError(loss, when, kept, lost)
+            return LostError(what, kept)
+        error = LostError(what, kept, lost)
         return error if self._elsewhere else error.with_why(self.model, self._batches, self._evaluation)
 
 

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from trainer.checkpointing.finite import finite
+
 _ARRAY, _TYPE = "\u0000array", "type"
 _TREE = "tree"
 PATTERN = "batch-*.npz"
@@ -46,6 +48,11 @@ class Position:
     evaluating: bool = False
     """Whether that epoch's batches are all done, and its evaluation is not."""
 
+    @property
+    def file(self) -> str:
+        """The name of the file that keeps it."""
+        return f"batch-{self.batches:012}-{int(not self.evaluating)}{self.epoch:06}.npz"
+
 
 @dataclass(frozen=True)
 class Saved:
@@ -66,19 +73,23 @@ class Checkpoints:
     """How many of the latest stay."""
 
     def write(self, position: Position, tree: Mapping[str, Any]) -> Path:
-        """Add one, and remove what is older than the latest `keep`."""
+        """Add one, and remove what is older than the latest `keep`; also later ones, which training did not go on from
+        because they were of no use.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         arrays: dict[str, np.ndarray] = {}
         text = json.dumps({"position": asdict(position), "tree": _without_arrays(tree, arrays)})
-        file = self.folder / f"batch-{position.batches:012}-{int(not position.evaluating)}{position.epoch:06}.npz"
+        file = self.folder / position.file
         partial = file.with_suffix(".partial")
         with partial.open("wb") as stream:
             np.savez(stream, allow_pickle=False, **{_TREE: np.frombuffer(text.encode(), np.uint8)}, **arrays)
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(file)
-        for old in self.files()[self.keep :]:
-            old.unlink(missing_ok=True)
+        later = [other for other in self.files() if other > file]
+        older = [other for other in self.files() if other <= file]
+        for other in (*later, *older[self.keep :]):
+            other.unlink(missing_ok=True)
         return file
 
     def files(self) -> list[Path]:
@@ -86,12 +97,16 @@ class Checkpoints:
         return sorted(self.folder.glob(PATTERN), reverse=True)
 
     def latest(self) -> Saved | None:
-        """The latest that can be read; None if there is none."""
+        """The latest that can be read, and gone on from; None if there is none."""
         for file in self.files():
             try:
-                return _read(file)
+                saved = _read(file)
             except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
                 print(f"checkpoint: {file} cannot be read ({error}); an older one is tried", flush=True)
+                continue
+            if finite(saved.tree):
+                return saved
+            print(f"checkpoint: {file} holds numbers that are not finite; an older one is tried", flush=True)
         return None
 
     def clear(self) -> None:
