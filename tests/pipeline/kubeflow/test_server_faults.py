@@ -18,6 +18,7 @@ from configs.kubeflow_server import ServerAuth, ServerConfig
 from pipeline.kubeflow.server import runs
 from pipeline.kubeflow.server.connection import Connection, connect
 from pipeline.kubeflow.server.versions import Version
+from trainer.service.roles import free_port
 
 REQUEST = runs.Request(pipeline="taxi", parameters={"epochs": 3}, pipeline_root="minio://bucket")
 
@@ -63,25 +64,32 @@ def test_a_submission_that_fails_is_sent_once_and_says_so(backend: Backend, stat
     assert backend.runs == []
 
 
-def test_a_submission_without_an_answer_in_time_is_looked_for(backend: Backend) -> None:
-    def late(backend: Backend, handler: Any, body: dict[str, Any]) -> None:
-        backend.make(body)
-        threading.Event().wait(3)
+def unanswered(told: threading.Event, *, made: bool) -> Callable[..., None]:
+    """No answer before the test says so; the run may be made all the same."""
+
+    def fault(backend: Backend, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
+        if made:
+            backend.make(body)
+        told.wait()
         handler.close_connection = True
 
-    backend.faults = [None, late]
-    assert submit(connected(backend, timeout_seconds=1)).run.run_id == "id-0"
+    return fault
+
+
+def test_a_submission_without_an_answer_in_time_is_looked_for(backend: Backend) -> None:
+    over = threading.Event()
+    backend.faults = [None, unanswered(over, made=True)]
+    assert submit(connected(backend, timeout_seconds=3)).run.run_id == "id-0"
+    over.set()
     assert backend.submissions == 1
 
 
 def test_a_server_too_slow_to_read_is_told(backend: Backend) -> None:
-    def late(*_: Any) -> Answer:
-        threading.Event().wait(2)
-        return 200, {}
-
-    backend.faults = [late]
+    over = threading.Event()
+    backend.faults = [unanswered(over, made=False)]
     with pytest.raises(ServerError, match=r"cannot look for the run: no answer in kubeflow.server.timeout_seconds"):
-        submit(connected(backend, timeout_seconds=1))
+        submit(connected(backend, timeout_seconds=3))
+    over.set()
     assert backend.submissions == 0
 
 
@@ -128,10 +136,7 @@ def test_a_refusal_says_what_to_do(backend: Backend, status: int, words: Any, to
 
 
 def test_a_server_that_is_down_is_told() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = connect(ServerConfig(endpoint=f"http://127.0.0.1:{port}"))
+    server = connect(ServerConfig(endpoint=f"http://127.0.0.1:{free_port()}"))
     server._sleep = lambda _: None
     with pytest.raises(ServerError, match=r"cannot look for the run: it cannot be reached \(.*refused\)"):
         submit(server)
