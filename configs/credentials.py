@@ -13,6 +13,7 @@ _HARMLESS_KEYS = (
 )
 SECRETIVE = re.compile(
     r"PASSW|PASSPHRASE|(?:^|_)PASS$|_PWD$|SECRET|TOKEN|CREDENTIAL|(?:PRIVATE|ACCESS|API)_?KEY"
+    r"|(?:^|_)(?:AUTHORIZATION|COOKIE)$"
     rf"|(?<![A-Z0-9])(?!(?:{_HARMLESS_KEYS})_)[A-Z0-9]+_KEY$",
     re.IGNORECASE,
 )
@@ -20,7 +21,8 @@ SECRETIVE = re.compile(
 FIELD = re.compile(
     r"(?:^|[_.-])(?:passphrase|pwd|secret|(?:api|access|account|storage|private|secret|signing|encryption)[_-]?key"
     r"|credentials?)$"
-    r"|passw(?:or)?d$|^pass$|(?:^|[_.-])(?:access|auth|api|bearer|id|refresh|session|security)[_-]?token$|^token$",
+    r"|passw(?:or)?d$|^pass$|(?:^|[_.-])(?:access|auth|api|bearer|id|refresh|session|security)[_-]?token$|^token$"
+    r"|^(?:proxy[_-])?authorization$|^(?:(?:set|session)[_-])?cookie$",
     re.IGNORECASE,
 )
 """Settings that hold a secret and nothing else: `db_password`, `api_key`; not `pad_token`, nor `max_tokens`."""
@@ -39,11 +41,15 @@ KEYS = {
     "a key of Azure": re.compile(r"(?:(?<=\bAccountKey=)|(?<=\bSharedAccessKey=))[0-9A-Za-z+/=]{8,}", re.IGNORECASE),
     "a token of GitHub": re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[0-9A-Za-z_]{30,})"),
     "a token of GitLab": re.compile(r"\bglpat-[0-9A-Za-z_-]{20,}"),
+    "a token of PyPI": re.compile(r"\bpypi-AgE[0-9A-Za-z_-]{16,}"),
+    "a token of npm": re.compile(r"\bnpm_[0-9A-Za-z]{30,}"),
+    "a token of DigitalOcean": re.compile(r"\bdo[opr]_v1_[0-9a-f]{40,}"),
     "a token of Hugging Face": re.compile(r"\bhf_[0-9A-Za-z]{30,}"),
     "a key of Stripe": re.compile(r"\b[sr]k_(?:live|test)_[0-9A-Za-z]{16,}"),
     "a secret key": re.compile(r"\bsk-(?=[A-Za-z_-]*[0-9])[0-9A-Za-z_-]{20,}"),
     "a token of Slack": re.compile(r"\bxox[abeprs]-[0-9A-Za-z-]{10,}|(?<=\bhooks\.slack\.com/services/)T\w+/B\w+/\w+"),
     "a JSON web token": re.compile(r"\beyJ[0-9A-Za-z_-]{10,}\.[0-9A-Za-z_-]{10,}\.[0-9A-Za-z_-]*"),
+    "a URL with a token": re.compile(r"(?:(?<=http://)|(?<=https://))(?=[^/@]*[0-9])[0-9A-Za-z_.~-]{16,}(?=@)"),
     "a signed URL": re.compile(
         r"(?:(?<=[?&]sig=)|(?<=[?&]X-Amz-Signature=)|(?<=[?&]X-Goog-Signature=))[0-9A-Za-z%+/=_-]+"
     ),
@@ -64,7 +70,14 @@ SHAPES = {
         r"--[a-z0-9_-]*(?:password|secret|token|credential|access_key|api_key)[a-z0-9_-]*[= ][^\s\"'\\]+", re.IGNORECASE
     ),
     "a header with a credential": re.compile(
-        r"\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer)\s+\S", re.IGNORECASE
+        r"\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer)\s+\S"
+        r"|(?:^|,)\s*(?:[\w-]*api[_-]?key|[\w-]*access[_-]?token|authorization|x-[\w-]*(?:key|token))=[^\s,;$<{*]{4}",
+        re.IGNORECASE | re.MULTILINE,
+    ),
+    "the value of a header": re.compile(
+        r"^(?:Bearer [^\s$<{*]{6,}"
+        r"|Basic (?=\S*(?:[a-z][A-Z]|=$))(?:[0-9A-Za-z+/]{4})+(?:[0-9A-Za-z+/]{2}==|[0-9A-Za-z+/]{3}=)?)$",
+        re.MULTILINE,
     ),
     "a connection with a password": re.compile(
         r"^(?=.*\b(?:host|hostaddr|server|user|uid|user id|dbname|database)\s*=)"
@@ -73,3 +86,20 @@ SHAPES = {
     ),
 }
 """The rest is in code too that takes a credential from the environment: `connect(password=PASSWORD)`."""
+
+_WELL_KNOWN = ("minio123", "minioadmin")
+_LEAST = 16
+_PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+"""Of a name, such as `rootAccessKey2`: words and numbers."""
+_NUMBERS, _LETTERS = 4, 3
+
+
+def is_no_name(text: str) -> bool:
+    """Whether a text is rather a secret than the name of one: it has the form of a key, or looks random, as it has many
+    numbers in it, or changes of case that cut a long word into small pieces.
+    """
+    plain = re.sub(r"[^A-Za-z0-9]", "", text)
+    longest = max(re.findall(r"[A-Za-z0-9]+", text), key=len, default="")
+    random = len(plain) >= _LEAST and len(re.findall(r"[0-9]+", plain)) >= _NUMBERS
+    random |= len(longest) >= _LEAST and len(_PIECES.findall(longest)) * _LETTERS > len(longest)
+    return random or text in _WELL_KNOWN or any(shape.search(text) for shape in KEYS.values())

@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
+from configs.credentials import is_no_name
 from configs.kubeflow import ComponentSettings, KubeflowConfig
 from configs.pods import pods
 from configs.tree import Where
@@ -89,12 +90,33 @@ def variables_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Find
         for number, secret in enumerate(one.secrets):
             place: Where = (*where, "secrets", number, "env")
             variables += [((*place, name), name) for name in secret.env]
-            for name, key in secret.env.items():
-                if not KEY.fullmatch(key):
-                    yield (*place, name), f'"{key}" is no key of a Secret: letters, digits, -, _ and .'
         for found, name in variables:
             if not VARIABLE.fullmatch(name):
                 yield found, f'"{name}" is no name of a variable: letters, digits, -, _ and ., no digit first'
+
+
+def keys_are_those_of_secrets(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    """What a key is called stands in the config. Where the secret itself was put there, it is not repeated."""
+    for where, key in _keys(kubeflow):
+        if is_no_name(key):
+            yield where, "this looks like the secret itself; put it into a Secret, and say here what it is called there"
+        elif not KEY.fullmatch(key):
+            yield where, f"{_shown(key)} is no key of a Secret: letters, digits, -, _ and ."
+
+
+def _keys(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, str]]:
+    store: Where = ("kubeflow", "object_store")
+    yield (*store, "access_key"), kubeflow.object_store.access_key
+    yield (*store, "secret_key"), kubeflow.object_store.secret_key
+    for where, one in pods(kubeflow):
+        for number, secret in enumerate(one.secrets):
+            for name, key in secret.env.items():
+                yield (*where, "secrets", number, "env", name), key
+
+
+def _shown(key: str) -> str:
+    """A text that may be a secret, if it is too short for that."""
+    return f'"{key}"' if len(key) < 8 else "this"
 
 
 def mounts_are_apart(kubeflow: KubeflowConfig) -> Iterator[Finding]:
@@ -152,6 +174,7 @@ RULES = (
     labels_are_those_of_kubernetes,
     nodes_are_named_as_in_kubernetes,
     variables_are_those_of_kubernetes,
+    keys_are_those_of_secrets,
     mounts_are_apart,
     limits_hold_requests,
 )

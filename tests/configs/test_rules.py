@@ -594,6 +594,21 @@ BROKEN = {
             'kubeflow: {defaults: {env: {"a b": c}}}',
             '1: kubeflow.defaults.env.a b: "a b" is no name of a variable: letters, digits, -, _ and ., no digit first',
         ),
+    ],
+    "keys_are_those_of_secrets": [
+        (
+            "kubeflow: {object_store: {secret: a, secret_key: wJ4lrXUtnFEMI0K7MDENG2bPxRfiCY1XAMPLEKEY}}",
+            "1: kubeflow.object_store.secret_key: this looks like the secret itself; put it into a Secret, and say here"
+            " what it is called there",
+        ),
+        (
+            "kubeflow: {object_store: {access_key: a b}}",
+            '1: kubeflow.object_store.access_key: "a b" is no key of a Secret: letters, digits, -, _ and .',
+        ),
+        (
+            "kubeflow: {defaults: {secrets: [{name: a, env: {A: correct horse battery}}]}}",
+            "1: kubeflow.defaults.secrets[0].env.A: this is no key of a Secret: letters, digits, -, _ and .",
+        ),
         (
             "kubeflow: {defaults: {secrets: [{name: a, env: {A: b/c}}]}}",
             '1: kubeflow.defaults.secrets[0].env.A: "b/c" is no key of a Secret: letters, digits, -, _ and .',

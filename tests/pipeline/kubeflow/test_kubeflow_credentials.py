@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
+import re
+import string
+from pathlib import Path
 from typing import Any
 
 import pytest
-from compiled_trips import trips
+import yaml
+from compiled_trips import ROOT, trips
+from hypothesis import given
+from hypothesis import strategies as st
 
+from configs.credentials import is_no_name
 from configs.errors import HeadraceError, RunError
 from configs.sources import SqlSource
 from pipeline.kubeflow.compile import compile_pipeline
@@ -37,6 +45,16 @@ SHORT = "a1"
         ({"env": [{"name": "X", "value": "sk_" + "live_51Hxxxxxxxxxxxxxxx"}]}, "a key of Stripe"),
         ({"conn": "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=abcdEFGH1234=="}, "a key of Azure"),
         ({"env": [{"name": "X", "value": "glp" + "at-abcdefghij1234567890"}]}, "a token of GitLab"),
+        ({"env": [{"name": "AUTHORIZATION", "value": SHORT}]}, "a value of `AUTHORIZATION`"),
+        ({"headers": {"Set-Cookie": SHORT}}, "a value of `Set-Cookie`"),
+        ({"env": [{"name": "MY_AUTH", "value": "Bearer abcdef"}]}, "the value of a header"),
+        ({"env": [{"name": "MY_AUTH", "value": "Basic dXNlcjpwYXNzd29yZA=="}]}, "the value of a header"),
+        ({"env": [{"name": "X_HEADERS", "value": "tenant=a,api-key=abc1"}]}, "a header with a credential"),
+        ({"env": [{"name": "X_HEADERS", "value": "x-honeycomb-team-key=abc1"}]}, "a header with a credential"),
+        ({"url": "https://" + "a1b2c3d4e5f6a7b8c9d0@github.example/a/b.git"}, "a URL with a token"),
+        ({"env": [{"name": "X", "value": "pypi-" + "AgEIcHlwaS5vcmcCJDU2Nzg5"}]}, "a token of PyPI"),
+        ({"env": [{"name": "X", "value": "npm_" + "abcdefghijklmnopqrstuvwxyz0123456789"}]}, "a token of npm"),
+        ({"env": [{"name": "X", "value": "dop_" + "v1_" + "0123456789abcdef" * 4}]}, "a token of DigitalOcean"),
         ({"hook": "https://hooks.slack.com/" + "services/T000/B000/XXXXXXXXXXXXXXXX"}, "a token of Slack"),
     ],
 )
@@ -58,10 +76,73 @@ def test_a_credential_of_any_length_is_found_where_only_credentials_stand(told: 
         {"query": "SELECT fare FROM trips WHERE password = other AND token = 'x'"},
         {"url": "http://store.example:9000/path/to@2x"},
         {"path": "s3://bucket/token=5/password=1/*.csv"},
+        {
+            "values": [
+                "Basic Economy",
+                "Basic",
+                "Bearer",
+                "bearer of news",
+                "Basic Plus 4 You",
+                "cookie",
+                "Cookie: none",
+            ]
+        },
+        {"env": [{"name": "MY_AUTH", "value": "Bearer $(TOKEN)"}, {"name": "AUTH_MODE", "value": "basic"}]},
+        {"types": {"cookie": "string", "authorization": "int list"}, "by": "cookie", "package": "pypi-simple"},
+        {"url": "https://reader@db.example/trips", "source": "https://git@github.example/a/b.git"},
+        {"query": "SELECT a, b FROM t WHERE api_key = 'x' OR x-key=y", "sort": "a=1,key=fare"},
     ],
 )
 def test_names_and_places_of_credentials_are_none(told: Any) -> None:
     check([told], {})
+
+
+EXAMPLES = [ROOT / "configs" / f"{name}.yaml" for name in ("digits", "pydoc", "taxi")]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_example_configs_hold_no_credential(path: Path) -> None:
+    check([yaml.safe_load(path.read_text())], {})
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
+)
+def test_words_of_the_docs_are_no_credential(path: Path) -> None:
+    """Each word and each run of code in them, as values that a config may hold."""
+    text = path.read_text()
+    for value in {*(word.strip("`,.;") for word in text.split()), *re.findall(r"`([^`\n]+)`", text)}:
+        check([value], {})
+
+
+@given(st.lists(st.from_regex(r"[A-Z]?[a-z]{1,9}|[A-Z]{2,6}|[0-9]{1,8}", fullmatch=True), min_size=1, max_size=5))
+def test_words_and_numbers_are_no_credential_however_they_are_joined(words: list[str]) -> None:
+    check([[glue.join(words) for glue in (" ", "_", "-", "/", ".", ", ", "=", ":")]], {})
+
+
+NAMES = (
+    "accesskey",
+    "secretkey",
+    "AWS_SECRET_ACCESS_KEY",
+    "tls.crt",
+    "root-password",
+    "key-2026-11-20",
+    "rootUserOfS3",
+)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "AWS_S3_V2_ACCESS_KEY_1", "service-account.json", ".dockerconfigjson"])
+def test_what_a_key_is_called_is_taken_for_a_name(name: str) -> None:
+    assert not is_no_name(name)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("length", [32, 40, 64])
+def test_what_is_drawn_at_random_is_taken_for_a_secret(length: int, seed: int) -> None:
+    drawn = random.Random(seed)
+    letters = string.ascii_letters + string.digits
+    assert is_no_name("".join(drawn.choices(letters, k=length)))
+    assert is_no_name("".join(drawn.choices(string.hexdigits.lower(), k=length)))
 
 
 @pytest.mark.parametrize(
