@@ -7,6 +7,7 @@ import time
 
 from markupsafe import Markup
 
+from pipeline.report.visible import visible
 from pipeline.terminal.words import duration
 
 NONE = "\N{EN DASH}"
@@ -68,7 +69,7 @@ def moment(seconds: float) -> str:
 
 def soft_breaks(name: str) -> Markup:
     """A long name that may be broken after an underscore."""
-    return Markup("_<wbr>").join(name.split("_"))
+    return Markup("_<wbr>").join(visible(name).split("_"))
 
 
 FILTERS = {

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -15,6 +16,7 @@ from configs.evaluate import LOWER_IS_BETTER
 from pipeline.report.charts import Line, line_chart
 from pipeline.report.charts.scale import Scale, padded
 from pipeline.report.verdict import Bound, Verdict
+from pipeline.report.visible import value_in_words
 
 _FROM_0_TO_1 = frozenset({"auc", "auc_precision_recall", "binary_accuracy", "precision", "recall", "accuracy"})
 _BEST_AT_ONE = "calibration"
@@ -46,6 +48,23 @@ class MetricRow:
         if self.name == _BEST_AT_ONE:
             return abs(self.value - 1) < abs(self.baseline - 1)
         return (self.change < 0) is (self.name in LOWER_IS_BETTER)
+
+
+class Cut(NamedTuple):
+    """One slice, and the values that it is cut at, such as `5`: of each column one."""
+
+    values: tuple[str, ...]
+    slice: SliceMetrics
+
+    @property
+    def value(self) -> str:
+        """As it is in the data."""
+        return ", ".join(self.values)
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return ", ".join(map(value_in_words, self.values))
 
 
 @dataclass(frozen=True)
@@ -123,37 +142,37 @@ def _slicings(evaluation: Evaluation, metric: str, config: PipelineConfig | None
     return [_slicing(title, metric, overall, slices) for title, slices in grouped(evaluation, config).items()]
 
 
-def grouped(evaluation: Evaluation, config: PipelineConfig | None) -> dict[str, list[tuple[str, SliceMetrics]]]:
-    """The slices by what they are cut along, such as `hour`, each with its value, such as `5`."""
+def grouped(evaluation: Evaluation, config: PipelineConfig | None) -> dict[str, list[Cut]]:
+    """The slices by what they are cut along, such as `hour`."""
     asked = config.evaluate.slices if config else ()
     columns = [tuple(sorted([slicing] if isinstance(slicing, str) else slicing)) for slicing in asked]
-    groups: dict[tuple[str, ...], list[tuple[str, SliceMetrics]]] = {}
+    groups: dict[tuple[str, ...], list[Cut]] = {}
     for found in evaluation.slices:
-        names, label = _taken_apart(found.name, columns)
-        groups.setdefault(names, []).append((label, found))
+        names, values = _taken_apart(found.name, columns)
+        groups.setdefault(names, []).append(Cut(values, found))
     return {_TIMES.join(names): slices for names, slices in groups.items()}
 
 
-def _taken_apart(name: str, known: list[tuple[str, ...]]) -> tuple[tuple[str, ...], str]:
-    """The columns and the values of a slice's name: `hour = 5, day = 1` is (hour, day) and `5, 1`."""
+def _taken_apart(name: str, known: list[tuple[str, ...]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns and the values of a slice's name: `hour = 5, day = 1` is (hour, day) and (5, 1)."""
     for columns in sorted(known, key=len, reverse=True):
         pattern = ", ".join(f"{re.escape(column)} = (.*)" for column in columns)
         if match := re.fullmatch(pattern, name, re.DOTALL):
-            return columns, ", ".join(match.groups())
+            return columns, match.groups()
     column, _, value = name.partition(" = ")
-    return (column,), value
+    return (column,), (value,)
 
 
-def _slicing(title: str, metric: str, overall: float | None, slices: list[tuple[str, SliceMetrics]]) -> Slicing:
-    worst_first = sorted(slices, key=lambda found: _badness(found[1].metrics.get(metric), metric))
+def _slicing(title: str, metric: str, overall: float | None, slices: list[Cut]) -> Slicing:
+    worst_first = sorted(slices, key=lambda cut: _badness(cut.slice.metrics.get(metric), metric))
     shown = worst_first[:_MOST_SLICES]
-    pairs = [(found.metrics.get(metric), (found.baseline or {}).get(metric)) for _, found in shown]
+    pairs = [(cut.slice.metrics.get(metric), (cut.slice.baseline or {}).get(metric)) for cut in shown]
     values = [overall, *(value for pair in pairs for value in pair)]
     low, high = padded((value for value in values if value is not None), share=0.0)
     axis = Scale(low, high, 0.0, 100.0)
     rows = [
-        SliceRow(label, found, _place(axis, value), _place(axis, baseline))
-        for (label, found), (value, baseline) in zip(shown, pairs, strict=True)
+        SliceRow(cut.label, cut.slice, _place(axis, value), _place(axis, baseline))
+        for cut, (value, baseline) in zip(shown, pairs, strict=True)
     ]
     return Slicing(title, metric, overall, _place(axis, overall), low, high, rows, len(slices) - len(shown))
 

@@ -26,6 +26,7 @@ from pipeline.report.training import read_training
 from pipeline.report.tuning import read_search
 from pipeline.report.verdict import Verdict, read_verdict
 from pipeline.report.versions import read_versions
+from pipeline.report.visible import visible
 from pipeline.terminal.logs import last_lines
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -56,14 +57,22 @@ def render_page(folder: RunFolder) -> str:
 
 
 def environment(*more: Path, finalize: Callable[[Any], Any] | None = None) -> Environment:
-    """Where templates come from: ours, and those of `more` folders. `finalize` has every value before it is written."""
+    """Where templates come from: ours, and those of `more` folders. `finalize` has every value before it is written.
+
+    What is no markup yet is written so that all of it can be seen.
+    """
+
+    def finished(value: Any) -> Any:
+        value = finalize(value) if finalize else value
+        return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
     made = Environment(
         loader=FileSystemLoader([TEMPLATES, *more]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=finalize,
+        finalize=finished,
     )
     made.filters.update(FILTERS)
     made.globals["prefix"] = ""  # of the ids on the page, which may show several runs

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
+from pipeline.report.visible import value_in_words
+
 FILE_NAME = "FeatureStats.pb"
 _SPLIT = "Split-"
 _TYPES = {0: "int", 1: "float", 2: "string", 3: "bytes", 4: "struct"}
@@ -155,4 +157,4 @@ def _bars(stats: statistics_pb2.NumericStatistics, kind: int) -> tuple[Bar, ...]
 
 
 def _text(value: str | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
+    return value_in_words(value.decode(errors="replace") if isinstance(value, bytes) else value)

@@ -142,9 +142,15 @@ class SharedRun:
             return None
         evaluation = judgement.evaluation
         slices = [
-            {"by": by, "value": value, "examples": one.example_count, "metrics": one.metrics}
-            for by, found in grouped(evaluation, self.folder.config).items()
-            for value, one in found
+            {
+                "by": by,
+                "value": cut.value,
+                "label": cut.label,
+                "examples": cut.slice.example_count,
+                "metrics": cut.slice.metrics,
+            }
+            for by, cuts in grouped(evaluation, self.folder.config).items()
+            for cut in cuts
         ]
         return {
             "split": evaluation.split,

@@ -103,7 +103,7 @@ function slices() {
     for (const run of seen) {
       for (const one of run.evaluation.slices) {
         if (one.by !== chosen.by) continue;
-        if (!rows.has(one.value)) rows.set(one.value, {examples: one.examples, values: new Map()});
+        if (!rows.has(one.value)) rows.set(one.value, {label: one.label, examples: one.examples, values: new Map()});
         rows.get(one.value).values.set(run.number, one.metrics[chosen.metric]);
       }
     }
@@ -122,7 +122,7 @@ function slices() {
       html('thead', {}, html('tr', {}, html('th', {scope: 'col'}, chosen.by), html('th', {scope: 'col', class: 'n'}, 'Examples'),
         ...seen.map((run) => html('th', {scope: 'col', class: 'n'}, html('span', {class: `dot run${run.color}`}), run.label)))),
       html('tbody', {}, line('all', seen.length ? seen[0].evaluation.examples : null, seen.map((run) => run.evaluation.metrics[chosen.metric]), true),
-        ...ordered.map(([value, row]) => line(value, row.examples, seen.map((run) => row.values.get(run.number)), false))));
+        ...ordered.map(([, row]) => line(row.label, row.examples, seen.map((run) => row.values.get(run.number)), false))));
   };
   // Runs of several pipelines have their own metrics and columns, and not every one of each for every one of the others.
   const by = choice('By', kinds.map((name) => [name, name]), (value) => { chosen.by = value; update(); });

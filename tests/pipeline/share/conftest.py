@@ -106,6 +106,8 @@ def evaluation(shift: float) -> Evaluation:
             SliceMetrics("hour = 1", {"auc": 0.8, "binary_crossentropy": 0.5}, 40, None),
             SliceMetrics("hour = 2", {"auc": 0.7 + shift, "binary_crossentropy": 0.6}, 60, None),
             SliceMetrics(f"company = {EVIL_VALUE}", {"auc": 0.95, "binary_crossentropy": 0.1}, 50, None),
+            SliceMetrics("company = ", {"auc": 0.96, "binary_crossentropy": 0.09}, 5, None),
+            SliceMetrics(f"company = {'long ' * 40}{'x' * 200}", {"auc": 0.97, "binary_crossentropy": 0.08}, 5, None),
         ),
         checks=(),
         blessed=True,

@@ -79,9 +79,10 @@ def test_metrics_and_settings_are_those_of_the_runs(two: Two, tmp_path: Path) ->
     first, second = written(tmp_path / "page", *two())["runs"]
     assert first["evaluation"]["metrics"] == {"auc": 0.9, "binary_crossentropy": 0.4, "precision": None}
     assert first["evaluation"]["slices"][0] == {
-        "by": "hour", "value": "1", "examples": 40, "metrics": {"auc": 0.8, "binary_crossentropy": 0.5},
+        "by": "hour", "value": "1", "label": "1", "examples": 40, "metrics": {"auc": 0.8, "binary_crossentropy": 0.5},
     }  # fmt: skip
-    assert [one["value"] for one in first["evaluation"]["slices"] if one["by"] == "company"] == [EVIL_VALUE]
+    companies = [one for one in first["evaluation"]["slices"] if one["by"] == "company"]
+    assert [(one["value"], one["label"]) for one in companies][:2] == [(EVIL_VALUE, EVIL_VALUE), ("", "(empty)")]
     differences = {name for name, value in first["settings"].items() if second["settings"].get(name) != value}
     assert differences == {"model.hidden", "train.learning_rate"}
     assert second["settings"]["model.hidden"] == "[32]"

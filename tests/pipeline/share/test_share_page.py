@@ -131,7 +131,12 @@ def test_slices_are_compared_by_any_metric(browser: Browser, folder: Path) -> No
         page.page.get_by_role("combobox", name="Metric").select_option("binary_crossentropy")
         assert rows.nth(0).locator(".better").text_content() == "0.4000"  # less is better
         page.page.get_by_role("combobox", name="By").select_option("company")
-        assert shown()[1][0] == EVIL_VALUE
+        assert [row[0] for row in shown()][1:3] == [EVIL_VALUE, "(empty)"]
+        assert rows.nth(3).locator("th").text_content() == "long " * 40 + "x" * 200
+        scroll, seen = page.page.locator("#slice-table").evaluate(
+            "one => [one.parentElement.scrollWidth, one.parentElement.clientWidth]"
+        )
+        assert scroll <= seen
 
 
 def test_weights_are_drawn_for_each_epoch_and_run(browser: Browser, folder: Path) -> None:

@@ -1,0 +1,85 @@
+"""Values of columns that are long, that cannot be seen, or that turn the text around them."""
+
+from __future__ import annotations
+
+import dataclasses
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from browsing import watched
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.evaluation_result import SliceMetrics, read_evaluation, write_evaluation
+from pipeline.report.visible import value_in_words, visible
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+TURNED = "\u202egpj.exe"
+LONG = "Blue Ribbon Taxi Association " * 12 + "x" * 400
+Run = Any  # what the fixtures of conftest.py give
+
+
+def slice_of(value: str) -> SliceMetrics:
+    return SliceMetrics(f"company = {value}", {"auc": 0.9, "binary_crossentropy": 0.4}, 50, None)
+
+
+def add_slices(run: Run, *values: str) -> None:
+    directory = run.artifacts / "Evaluator" / "evaluation" / "1"
+    told = read_evaluation(directory)
+    write_evaluation(directory, dataclasses.replace(told, slices=(*told.slices, *map(slice_of, values))))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("Blue Ribbon", "Blue Ribbon"),
+        ("", "(empty)"),
+        (" ", '" "'),
+        ("a ", '"a "'),
+        ("a  b", '"a  b"'),
+        ("a\tb\n", r'"a\tb\n"'),
+        (TURNED, r"\u202egpj.exe"),
+        ("zero\u200bwidth\ufeff", r"zero\u200bwidth\ufeff"),
+        ("שלום", "שלום"),
+        ("می\u200cروم", "می\u200cروم"),  # Persian is spelled with joiners that have no width
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_a_value_is_written_so_that_all_of_it_is_seen(value: str, words: str) -> None:
+    assert value_in_words(value) == words
+
+
+@given(st.text())
+def test_what_is_visible_is_plain_text_of_one_direction_at_a_time(text: str) -> None:
+    for shown in (visible(text), value_in_words(text)):
+        shown.encode()
+        turning = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+        assert not {unicodedata.bidirectional(character) for character in shown} & turning
+        assert {one for one in shown if unicodedata.category(one) == "Cc"} <= set("\t\n\r")
+    assert value_in_words(text).strip()
+
+
+def test_slices_of_odd_values_are_told_apart(whole: Run) -> None:
+    add_slices(whole, "", " ", TURNED)
+    page = whole.report()
+    assert {"(empty)", '" "', r"\u202egpj.exe"} <= set(page.table("company"))
+    assert TURNED not in (whole.folder / "report.html").read_text()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_long_value_leaves_the_table_of_slices_on_the_page(whole: Run, browser: Browser, width: int) -> None:
+    add_slices(whole, "short", LONG)
+    whole.report()
+    home = (whole.folder / "report.html").as_uri()
+    with watched(browser, home, viewport={"width": width, "height": 844}) as page:
+        page.page.goto(home)
+        assert page.page.evaluate("document.documentElement.scrollWidth") == width
+        table = page.page.locator("table.slices", has_text="Blue Ribbon")
+        head = table.get_by_role("rowheader", name="Blue Ribbon").bounding_box()
+        assert head is not None
+        assert head["width"] <= 28 * 15 + 20
+        scroll, seen = table.evaluate("one => [one.parentElement.scrollWidth, one.parentElement.clientWidth]")
+        assert scroll <= seen if width > 1000 else scroll <= 2 * seen
