@@ -268,13 +268,12 @@ def test_a_schedule_is_made_changed_and_deleted_as_the_config_says(kubeflow: Kub
 @pytest.mark.slow
 def test_a_backfill_submits_each_span_once(kubeflow: Kubeflow) -> None:
     dated = ("--set", "data.source.path=/data/{YYYY}-{MM}-{DD}/*.csv", "--set", "data.window=all")
+    dated += ("--set", "schedule={every: 6h, window: 3}", "--set", "kubeflow.parameters=[spans, window]")
     assert "the spans of this data are dates" in kubeflow("backfill", *dated, "--from", "1", "--to", "3", code=1).err
     two = kubeflow("backfill", *dated, "--from", "2026-02-28", "--to", "2026-03-01")
     assert two.lines[-1] == "2 of 2 spans submitted"
     three = kubeflow("backfill", *dated, "--from", "2026-02-28", "--to", "2026-03-02")
     assert three.lines[-1] == "1 of 3 spans submitted"
-    assert sorted(run["runtime_config"]["parameters"]["spans"] for run in kubeflow.runs()) == [
-        "2026-02-28",
-        "2026-03-01",
-        "2026-03-02",
-    ]
+    given = [run["runtime_config"]["parameters"] for run in kubeflow.runs()]
+    assert sorted(one["spans"] for one in given) == ["2026-02-28", "2026-03-01", "2026-03-02"]
+    assert {one["window"] for one in given} == {"3"}

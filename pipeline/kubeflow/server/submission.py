@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from configs.config import PipelineConfig
 from configs.schedule import ScheduleConfig
 from pipeline.environment import quiet
 from pipeline.kubeflow.compile import compile_pipeline
@@ -39,9 +40,18 @@ def backfill(session: Session, wanted: list[str]) -> Iterator[Filled]:
     with quiet():
         version = upload(session)
     experiment_id = runs.ensure_experiment(session.server, session.experiment, session.namespace)
-    always = ["retrain=always"] if session.config.retrain != "always" else []  # a span that is asked for is a reason
-    request = _request(session, values(session.config, always), None)
+    request = _request(session, backfilled(session.config), None)
     return fill(session.server, experiment_id, version, request, wanted)
+
+
+def backfilled(config: PipelineConfig) -> Values:
+    """What all runs of a backfill are given: the window of scheduled runs, whose places they take; and a span that is
+    asked for is a reason to train.
+    """
+    given = ["retrain=always"] if config.retrain != "always" else []
+    if config.schedule is not None and config.schedule.window is not None:
+        given.append(f"window={config.schedule.window}")
+    return values(config, given)
 
 
 def _request(session: Session, given: Values, name: str | None) -> runs.Request:

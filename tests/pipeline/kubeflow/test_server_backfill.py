@@ -9,11 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from compiled_trips import trips
 
 from configs.errors import ServerError
 from pipeline.kubeflow.argument import pack
 from pipeline.kubeflow.server import runs
 from pipeline.kubeflow.server.backfill import missing
+from pipeline.kubeflow.server.submission import backfilled
 
 DAY = dt.datetime(2026, 11, 21, 4, 0, tzinfo=dt.UTC)
 WANTED = ["2026-11-01", "2026-11-02", "2026-11-03"]
@@ -66,6 +68,21 @@ def read(*days: str, trained: bool = True) -> dict[str, dict[str, str]]:
 def given(server: Server) -> dict[str, str | None]:
     found = missing(server, "e", "nightly", WANTED)  # type: ignore[arg-type]
     return {span: one and one.run_id for span, one in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "parameters"),
+    [
+        ("{every: 6h, window: 3, retrain: new_span}", {"window": "3", "retrain": "always"}),
+        ("{every: 6h, window: all}", {"window": "all"}),
+        ("{every: 6h}", {}),
+        ("null", {}),
+    ],
+)
+def test_runs_of_a_backfill_read_the_window_of_scheduled_ones(schedule: str, parameters: dict[str, str]) -> None:
+    dated = "data.source.path=/data/{YYYY}-{MM}-{DD}/*.csv"
+    config = trips(dated, f"schedule={schedule}", 'kubeflow.parameters=["spans", "window"]')
+    assert backfilled(config).parameters == parameters
 
 
 def test_another_pipelines_runs_are_no_runs_of_this_one() -> None:
