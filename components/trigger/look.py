@@ -40,7 +40,7 @@ def decide(manifest: Manifest, trained: Trained, work: str, retrain: Retrain, li
     known = _known(manifest, trained, last, limits if retrain == "drift" else None)
     if known:
         return Decision("no", f"nothing new: {known}")
-    what = _new(manifest, last)
+    what = _new(manifest, trained.newest or last)
     if retrain == "drift" and trained.blessed is not None:
         return Decision("if-drifted", f"{what}; whether it drifted is to be seen")
     return Decision("yes", what if trained.blessed is not None else f"{what}, and no model is blessed yet")
@@ -50,7 +50,7 @@ def _known(manifest: Manifest, trained: Trained, last: TrainedOn, limits: str | 
     """What became of the same data before; "" if it is new."""
     newest = manifest.spans[-1].name
     up_to = f", up to {newest}" if newest else ""
-    if last.fingerprint == manifest.fingerprint:
+    if manifest.fingerprint in (last.fingerprint, trained.newest and trained.newest.fingerprint):
         return f"the last model learned from the same data{up_to}"
     if trained.passed == (manifest.fingerprint, limits):
         return f"the same data did not drift before{up_to}"

@@ -28,16 +28,23 @@ class TrainedOn(BaseModel):
     work: str
     statistics: str
 
+    def is_before(self, other: TrainedOn) -> bool:
+        """Whether its newest span is an older one. (Numbers have no leading zeros, and dates are of one length.)"""
+        ours, theirs = self.spans[-1], other.spans[-1]
+        return (len(ours), ours) < (len(theirs), theirs)
+
 
 class Trained(BaseModel):
-    """judged: the last model that came to a judgement, whatever it was; blessed: the last that was blessed; passed: the
-    fingerprint of data that came after it and did not drift, with the limits that it was held against.
+    """judged: the last model that came to a judgement, whatever it was; blessed: the last that was blessed; newest: the
+    one of the newest data, where later ones were of older spans and not blessed, as those of a backfill may be; passed:
+    the fingerprint of data that came after the blessed one and did not drift, with the limits that it was held against.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     judged: TrainedOn | None = None
     blessed: TrainedOn | None = None
+    newest: TrainedOn | None = None
     passed: tuple[str, str] | None = None
 
     @classmethod
@@ -59,12 +66,19 @@ class Trained(BaseModel):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         written = self._spelled(lambda uri: _inside(path.parent, uri))
-        partial.write_text(written.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        partial.write_text(written.model_dump_json(indent=1, exclude_none=True) + "\n", encoding="utf-8")
         partial.replace(path)
 
     def with_judged(self, data: TrainedOn, *, blessed: bool) -> Trained:
-        """After a further training."""
-        return Trained(judged=data, blessed=data if blessed else self.blessed)
+        """After a further training. One of older spans leaves what is known of the newest data as it is, unless its
+        model was blessed: that is then the one in use, and did not learn from them.
+        """
+        if blessed:
+            return Trained(judged=data, blessed=data)
+        last = self.newest or self.judged
+        if last is None or last.work != data.work or not data.is_before(last):
+            return Trained(judged=data, blessed=self.blessed)
+        return self.model_copy(update={"judged": data, "newest": last})
 
     def with_passed(self, fingerprint: str, limits: str) -> Trained:
         """After data that did not drift. limits: DriftConfig as JSON."""
@@ -74,7 +88,8 @@ class Trained(BaseModel):
         def changed(data: TrainedOn | None) -> TrainedOn | None:
             return None if data is None else data.model_copy(update={"statistics": change(data.statistics)})
 
-        return self.model_copy(update={"judged": changed(self.judged), "blessed": changed(self.blessed)})
+        named = {"judged": self.judged, "blessed": self.blessed, "newest": self.newest}
+        return self.model_copy(update={name: changed(data) for name, data in named.items()})
 
 
 def _inside(folder: Path, uri: str) -> str:

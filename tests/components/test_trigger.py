@@ -66,15 +66,36 @@ def test_data_that_did_not_drift_is_no_reason_a_second_time_under_the_same_limit
     assert passed.with_judged(LAST, blessed=False).passed is None
 
 
+def test_a_model_of_older_spans_leaves_the_newest_known_unless_it_is_the_one_in_use() -> None:
+    first, backfilled, other = (trained_on(manifest(name), "w") for name in ("10", "9", "8"))
+    passed = Trained().with_judged(first, blessed=True).with_passed("f", "limits")
+    found = passed.with_judged(backfilled, blessed=False).with_judged(other, blessed=False)
+    assert (found.judged, found.newest, found.blessed, found.passed) == (other, first, first, ("f", "limits"))
+    assert decide(manifest("10"), found, "w", "new_span").go == "no"
+    assert decide(manifest("8"), found, "w", "new_span").go == "no"  # where the newer spans are gone
+    assert decide(manifest("9"), found, "w", "new_span").go == "yes"
+    assert decide(manifest("11"), found, "w", "new_span").why == "new data: 11"
+    assert found.with_judged(trained_on(manifest("11"), "w"), blessed=False).newest is None
+    in_use = passed.with_judged(backfilled, blessed=True)
+    assert decide(manifest("10"), in_use, "w", "new_span").go == "yes"
+    changed = passed.with_judged(trained_on(manifest("9"), "other"), blessed=False)
+    assert decide(manifest("10"), changed, "other", "new_span").go == "yes"
+
+
 def test_what_was_trained_on_moves_with_the_pipelines_folder_and_a_damaged_file_says_what_to_do(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     data = LAST.model_copy(update={"statistics": str(here / "artifacts" / "7")})
     elsewhere = LAST.model_copy(update={"statistics": "/elsewhere"})
-    Trained().with_judged(data, blessed=True).with_judged(elsewhere, blessed=False).write(here / "trained.json")
+    older = elsewhere.model_copy(update={"spans": ("a",)})
+    written = Trained().with_judged(data, blessed=True).with_judged(elsewhere, blessed=False)
+    written.write(here / "trained.json")
+    assert "newest" not in (here / "trained.json").read_text()  # nor anything that earlier versions did not know
+    written.with_judged(older, blessed=False).write(here / "trained.json")
     here.rename(there)
     found = Trained.read(there / "trained.json")
     assert found.blessed == data.model_copy(update={"statistics": str(there / "artifacts" / "7")})
-    assert found.judged == elsewhere
+    assert found.newest == elsewhere
+    assert found.judged == older
     assert Trained.read(tmp_path / "none.json") == Trained()
     (there / "trained.json").write_text("{}}")
     with pytest.raises(RunError, match="Delete it: the next run then trains"):
