@@ -267,7 +267,7 @@ def test_a_schedule_is_made_changed_and_deleted_as_the_config_says(kubeflow: Kub
 
 @pytest.mark.slow
 def test_a_backfill_submits_each_span_once(kubeflow: Kubeflow) -> None:
-    dated = ("--set", "data.source.path=/data/{YYYY}-{MM}-{DD}/*.csv", "--set", "data.window=all")
+    dated: tuple[str, ...] = ("--set", "data.source.path=/data/{YYYY}-{MM}-{DD}/*.csv", "--set", "data.window=all")
     dated += ("--set", "schedule={every: 6h, window: 3}", "--set", "kubeflow.parameters=[spans, window]")
     assert "the spans of this data are dates" in kubeflow("backfill", *dated, "--from", "1", "--to", "3", code=1).err
     two = kubeflow("backfill", *dated, "--from", "2026-02-28", "--to", "2026-03-01")
