@@ -45,13 +45,14 @@ class Server:
     def start(self) -> None:
         """Take connections."""
         options = f"-p {self.port} -k {self.folder} -c listen_addresses=127.0.0.1 -c fsync=off -c max_connections=50"
-        self._run(
-            "pg_ctl", "-D", str(self.folder / "data"), "-o", options, "-l", str(self.folder / "log"), "-w", "start"
-        )
+        self._control("-o", options, "-l", str(self.folder / "log"), "start")
 
     def stop(self) -> None:
         """Break off all connections at once."""
-        self._run("pg_ctl", "-D", str(self.folder / "data"), "-m", "immediate", "-w", "stop")
+        self._control("-m", "immediate", "stop")
+
+    def _control(self, *arguments: str) -> None:
+        self._run("pg_ctl", "-D", str(self.folder / "data"), "-w", "-t", "600", *arguments)
 
     def _run(self, program: str, *arguments: str) -> None:
         run_as_owner([f"{binaries()}/{program}", *arguments], self.folder)

@@ -51,7 +51,7 @@ def through(service: Service, **settings: Any) -> InputPipeline:
 
 @pytest.mark.slow
 def test_epoch_gives_each_example_once_and_another_order_each_time(shards: list[str], running: LocalService) -> None:
-    service = reader(running)
+    service = reader(running, PATIENCE)  # a busy machine is no service that is gone
     assert service.check() == f"read through {running.address} by 2 workers (sharding dynamic)"
     split = through(service).open("train", shards)
     first, second = ids(split.dataset), ids(split.dataset)
@@ -77,9 +77,8 @@ def test_cache_in_memory_reads_once_and_keeps_the_order_of_the_seed(shards: list
 def test_kill_in_the_middle_of_an_epoch_loses_no_example_and_repeats_none(
     shards: list[str], running: LocalService, victims: list[str]
 ) -> None:
-    patience = (
-        PATIENCE if victims == ["dispatcher"] else 8.0
-    )  # a worker that is gone for good has lost what it had taken
+    # A worker that is gone for good has lost what it had taken.
+    patience = PATIENCE if victims == ["dispatcher"] else 8.0
     service = reader(running, patience)
     batches = iter(service.stream(shards, Packing(SPEC))(tf.constant([1, 2], tf.int64)))
     packing, seen = Packing(SPEC), []
