@@ -30,7 +30,7 @@ class InputConfig(Section):
     """Threads of the input pipeline's own. auto: one with the cache in memory, or for images one less than there are
     cores; else it shares TensorFlow's."""
     prefetch: Auto | Annotated[int, Field(ge=0)] = "auto"
-    """Batches that are made ready ahead of the step. auto: as many as it takes, as tf.data finds out."""
+    """Batches that are made ready ahead of the step. auto: 16, or as many as take 64 MB, but two at least."""
     length_buckets: Auto | tuple[PositiveInt, ...] | None = "auto"
     """Batches of examples of similar length, for features with many values, so that little is padding. A list: lengths
     at which one bucket ends and the next begins; null: batches of whatever comes; auto: by length if more than a

@@ -42,7 +42,8 @@ class TrainConfig(Section):
     jit: Jit = "auto"
     """Compile steps by XLA. auto: measure in a training that lasts, and keep the faster."""
     steps_per_execution: Literal["auto"] | PositiveInt = "auto"
-    """Steps that run as one graph, between which Python sees nothing. auto: up to 64, and no more than an epoch has."""
+    """Steps that run as one graph, between which Python sees nothing. auto: up to 64, if it can a number that divides
+    the steps of an epoch (see docs/training.md)."""
     optimizer: Name | OptimizerConfig = "adam"
     """A Keras optimizer, by name, or the dotted path of your own; with arguments: `{kind: adamw, weight_decay: 0.01}`
     (see docs/training.md)."""

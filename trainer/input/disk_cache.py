@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from configs.errors import TrainingError
 from trainer.input.packing import Packed, Packing, plain
+from trainer.input.reading import untuned
 from trainer.input.shuffle import gathered, permutation
 
 SHARDS = 16
@@ -39,7 +40,7 @@ class DiskCache:
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._packing, self.size = packing, 0
         try:
-            self._write(gathered(batches, packing, BLOCK))
+            self._write(untuned(gathered(batches, packing, BLOCK)))
         except BaseException as error:
             self._remove()
             if isinstance(error, tf.errors.ResourceExhaustedError) or "No space left" in str(error):

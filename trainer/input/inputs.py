@@ -91,7 +91,7 @@ class Plan:
         lengths = sample.lengths if train.input.shuffle else None  # in the order of the files, they are as they come
         buckets, why = choose_buckets(train.input.length_buckets, lengths, train.batch_size)
         sources = sources.bucketed(buckets, lengths)
-        ahead = device if sample.bytes_each * train.batch_size >= LARGE else None
+        batch_bytes = sample.bytes_each * train.batch_size
         training = InputPipeline(
             feature_spec=output.transformed_feature_spec(),
             label_key=sections.label.key,
@@ -101,7 +101,7 @@ class Plan:
             seed=train.seed,
             steps_per_epoch=train.steps_per_epoch,
             buckets=buckets,
-            reading=Reading.of(train.input, ahead),
+            reading=Reading.of(train.input, device if batch_bytes >= LARGE else None, batch_bytes),
             load=loader(columns.build(sections.features)),
             source=sources.stream,
             check=checked(sections.label),

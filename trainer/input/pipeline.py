@@ -28,7 +28,7 @@ from trainer.input.epochs import Start, epochs
 from trainer.input.errors import told_by_file
 from trainer.input.memory import Where, taken
 from trainer.input.packing import Column, Feature, Packed, Packing, plain
-from trainer.input.reading import PLAIN_READING, Reading
+from trainer.input.reading import PLAIN_READING, Reading, untuned
 from trainer.input.shuffle import draw, exact, mixed, permutation, without_first
 
 GATHERED = 4096
@@ -131,13 +131,13 @@ class InputPipeline:
     def over(self, stream: Stream, packing: Packing, start: int = 0) -> Split | None:
         """The split of the examples that a stream gives; None if there are none. `start` is as in `open`."""
         if self.cache == "memory":
-            batches = list(stream(None))
+            batches = list(untuned(stream(None)))
             return self._of_tensors(batches, packing, start) if batches else None
         size = None
         if self.cache == "disk":
             kept = DiskCache(stream(None), packing)
             stream, size = kept.stream, kept.size
-        if size == 0 or not list(stream(None).take(1)):
+        if size == 0 or not list(untuned(stream(None).take(1))):
             return None
         return self._of_stream(stream, packing, start, size)
 
@@ -184,7 +184,7 @@ class InputPipeline:
             dataset = self._loaded(dataset)
         if not self.endless and not begin.examples:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
-        peek = self._loaded(tf.data.Dataset.range(size).batch(self.batch_size).map(gather))
+        peek = untuned(self._loaded(tf.data.Dataset.range(size).batch(self.batch_size).map(gather)))
         endless = None if self.endless else whole_epochs
         return Split(reading.finished(dataset), peek, steps, size, lambda: size, endless)
 
@@ -218,7 +218,7 @@ class InputPipeline:
             return packed
 
         dataset = self._batches(epochs(begin, self.endless).flat_map(one).map(count), packing)
-        peek = self._batches(stream(None), packing)
+        peek = untuned(self._batches(stream(None), packing))
         steps = self.steps_per_epoch or (-(-size // self.batch_size) if size else None)
         if not self.endless and not begin.examples and steps is not None:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
@@ -263,4 +263,5 @@ def pieces(size: int) -> Callable[..., tf.data.Dataset]:
 
 
 def _count(batches: tf.data.Dataset, packing: Packing) -> int:
-    return int(batches.reduce(tf.constant(0, tf.int64), plain(lambda total, packed: total + packing.rows(packed))))
+    rows = plain(lambda total, packed: total + packing.rows(packed))
+    return int(untuned(batches).reduce(tf.constant(0, tf.int64), rows))

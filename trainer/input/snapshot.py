@@ -23,6 +23,7 @@ import tensorflow as tf
 from configs.errors import TrainingError
 from trainer.input.packing import Packing, plain
 from trainer.input.pipeline import Stream
+from trainer.input.reading import untuned
 from trainer.input.shuffle import by_seed, gathered
 from trainer.input.snapshot_key import Key
 from trainer.input.snapshot_manifest import Manifest
@@ -84,7 +85,9 @@ class Snapshots:
         partial = self.folder / f".writing-{place.name}-{os.getpid()}-{time.time_ns()}"
         try:
             partial.mkdir(parents=True)
-            batches.enumerate().save(str(partial / "data"), shard_func=plain(lambda number, _: number % SHARDS))
+            untuned(batches.enumerate()).save(
+                str(partial / "data"), shard_func=plain(lambda number, _: number % SHARDS)
+            )
             manifest = Manifest.of(partial, key)
             manifest.write(partial)
             try:

@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer.input.reading import untuned
 from trainer.private_api import CancellationManager
 
 AHEAD = 8
@@ -61,7 +62,7 @@ def _take(dataset: tf.data.Dataset, arrived: queue.Queue[Any], stop: Cancellatio
     """Put the elements into the queue, then _END or the error."""
     try:
         with tf.device("CPU"):
-            iterator = iter(dataset)
+            iterator = iter(untuned(dataset))
             step = tf.function(iterator.get_next_as_optional, autograph=False).get_concrete_function()
         step = stop.get_cancelable_function(step)
         while not given_up.is_set():

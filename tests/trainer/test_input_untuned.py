@@ -1,0 +1,35 @@
+"""No iterator of a training has tf.data's autotuning, for whose thread its deletion would wait, for up to a minute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from numbered_shards import SPEC, write_shards
+
+from configs.input import InputConfig
+from trainer.input.pipeline import InputPipeline
+from trainer.input.reading import AHEAD, Reading
+
+
+@pytest.mark.parametrize("cache", ["memory", "disk", "none"])
+@pytest.mark.parametrize("steps_per_epoch", [None, 3])
+def test_nothing_that_is_read_is_tuned_while_it_is_read(
+    tmp_path: Path, cache: Any, steps_per_epoch: int | None
+) -> None:
+    pipeline = InputPipeline(
+        feature_spec=SPEC, label_key="label", batch_size=4, cache=cache, shuffle=8, steps_per_epoch=steps_per_epoch
+    )
+    split = pipeline.open("train", write_shards(tmp_path, [9, 4]))
+    read = [split.dataset, split.peek, *([split.endless()] if split.endless else [])]
+    assert len(read) == (3 if cache == "memory" and steps_per_epoch is None else 2)
+    for dataset in read:
+        assert dataset.options().autotune.enabled is False
+        assert dataset.take(1).repeat(2).prefetch(1).options().autotune.enabled is False
+
+
+@pytest.mark.parametrize(("batch_bytes", "ahead"), [(0, AHEAD), (1 << 20, AHEAD), (10 << 20, 6), (1 << 30, 2)])
+def test_batches_are_made_ahead_as_far_as_they_take_little_memory(batch_bytes: int, ahead: int) -> None:
+    assert Reading.of(InputConfig(), batch_bytes=batch_bytes).prefetch == ahead
+    assert Reading.of(InputConfig(prefetch=5), batch_bytes=batch_bytes).prefetch == 5
