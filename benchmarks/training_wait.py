@@ -168,7 +168,8 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, Split, int]:
     keras.utils.set_random_seed(0)
     model = build_model(sections, output)
     adapt(model, inputs.train)
-    together = steps_per_execution(sections.train, inputs.train.steps)
+    one_iterator = inputs.train.endless is not None
+    together = steps_per_execution(sections.train, inputs.train.steps, one_iterator=one_iterator).steps
     compile_model(model, sections.label, sections.train, together, None)
     model.make_train_function()
     return model, inputs.train, together

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -33,6 +35,9 @@ from trainer.sections import TrainerSections
 
 STEPS_PER_EXECUTION = 64
 """Steps that run as one graph, at most: of a small model on a CPU, calling each from Python takes most of the time."""
+MORE_CALLS = 64
+"""Of a graph in an epoch, that cost less than the two iterators that Keras begins with an epoch. On the taxi example,
+on busy cores, a call more took 0.3 to 0.6 ms, with all callbacks, and the two iterators 170 ms."""
 WEIGHTS = "best.weights.h5"
 """The best epoch's weights, in the model's run directory."""
 
@@ -60,7 +65,12 @@ class Training:
     @property
     def together(self) -> int:
         """Steps that run as one graph; a training that goes on keeps its number."""
-        return self.saved.tree["together"] if self.saved else steps_per_execution(self.train, self.inputs.train.steps)
+        return self.saved.tree["together"] if self.saved else self._together.steps
+
+    @property
+    def _together(self) -> Together:
+        split, distributed = self.inputs.train, self.choice.distributed
+        return steps_per_execution(self.train, split.steps, one_iterator=not distributed and split.endless is not None)
 
     @property
     def steps(self) -> int | None:
@@ -75,10 +85,11 @@ class Training:
     @property
     def chosen(self) -> dict[str, str]:
         """What was chosen, and why."""
+        why = self._together.why if self.together == self._together.steps else "as before it was interrupted"
         return {
             "strategy": self.choice.words,
             "precision": precision.in_words(self.train.precision),
-            "steps_per_execution": f"{self.together}: {_why_together(self.train, self.inputs.train.steps)}",
+            "steps_per_execution": f"{self.together}: {why}",
         }
 
     def keeping(self, watching: Sequence[keras.callbacks.Callback]) -> Checkpoint:
@@ -166,25 +177,41 @@ def _jit(training: Training) -> JitChoice | str:
     return JitChoice(training.inputs.train.peek, training.together, training.all_steps, train.epochs)
 
 
-def steps_per_execution(train: TrainConfig, steps: int | None) -> int:
-    """How many steps run as one graph: where the config leaves it open, all of a short epoch. Keras makes whole
-    executions only where `steps_per_epoch` is given, so there it must divide them.
+class Together(NamedTuple):
+    """How many steps run as one graph, and why, in words for the training record."""
 
-    steps: batches in an epoch, where that is known.
+    steps: int
+    why: str
+
+
+def steps_per_execution(train: TrainConfig, steps: int | None, *, one_iterator: bool) -> Together:
+    """How many steps run as one graph, where the config leaves it open: up to 64, and all of an epoch that has no more.
+
+    - With `steps_per_epoch` the largest number that divides it, since Keras makes whole executions only.
+    - Where one iterator can serve all epochs, the largest number that divides an epoch's steps (23 of 69, 50 of 1,000),
+      unless that makes over MORE_CALLS calls in an epoch more than 64 would (4 of 1,172, or where the steps are prime).
+    - Else 64, and an epoch ends with a shorter execution.
+
+    No number is above 64, so checkpoints (`every_steps`), SIGTERM and profiles never wait for more steps than that.
+    Batches whose gradients are accumulated are counted by the optimizer, however they run.
+
+    steps: batches in an epoch, where that is known; one_iterator: whether the examples are in memory and a single
+    device trains. Otherwise an epoch begins an iterator in any case, and a divisor is of no use.
     """
     if train.steps_per_execution != "auto":
-        return train.steps_per_execution
-    if train.steps_per_epoch is None:
-        return min(steps or STEPS_PER_EXECUTION, STEPS_PER_EXECUTION)
-    return max(size for size in range(1, STEPS_PER_EXECUTION + 1) if train.steps_per_epoch % size == 0)
-
-
-def _why_together(train: TrainConfig, steps: int | None) -> str:
-    if train.steps_per_execution != "auto":
-        return "`train.steps_per_execution` says so"
+        return Together(train.steps_per_execution, "`train.steps_per_execution` says so")
+    most, whole = STEPS_PER_EXECUTION, train.steps_per_epoch or steps
+    if whole is None:
+        return Together(most, f"{most} at most")
+    divisor = max(size for size in range(1, most + 1) if whole % size == 0)
     if train.steps_per_epoch is not None:
-        return f"the largest number up to {STEPS_PER_EXECUTION} that divides the {train.steps_per_epoch:,} of an epoch"
-    return f"{STEPS_PER_EXECUTION} at most" + (f", of {steps:,} in an epoch" if steps is not None else "")
+        return Together(divisor, f"the largest number up to {most} that divides the {whole:,} of an epoch")
+    if whole <= most or not one_iterator:
+        return Together(min(whole, most), f"{most} at most, of {whole:,} in an epoch")
+    if whole // divisor - math.ceil(whole / most) > MORE_CALLS:
+        return Together(most, f"{most} at most, of {whole:,} in an epoch; the numbers that divide them are too small")
+    why = f"the largest number up to {most} that divides the {whole:,} of an epoch, so one iterator serves all epochs"
+    return Together(divisor, why)
 
 
 def trained_on(split: Split, train: TrainConfig, epochs: int) -> int:

@@ -11,8 +11,6 @@ import pytest
 import tensorflow as tf
 
 from configs.errors import TrainingError
-from configs.train import TrainConfig
-from trainer.fitting import steps_per_execution
 from trainer.input.inputs import open_inputs
 from trainer.run import build_model, run_fn
 
@@ -157,14 +155,6 @@ def test_steps_per_epoch_are_the_optimizers_steps(prepared: Prepare, tmp_path: P
     record = trained(prepared("binary"), tmp_path, epochs=2, steps_per_epoch=70, input={"cache": cache})
     assert len(record["epochs"]) == 2
     assert record["examples"]["train"] == 70 * 64
-
-
-@pytest.mark.parametrize(
-    ("steps", "steps_per_epoch", "expected"), [(47, None, 47), (1000, None, 64), (None, None, 64), (None, 100, 50),
-                                               (9, 97, 1), (9, 30, 30)],
-)  # fmt: skip
-def test_steps_run_as_one_graph(steps: int | None, steps_per_epoch: int | None, expected: int) -> None:
-    assert steps_per_execution(TrainConfig(steps_per_epoch=steps_per_epoch), steps) == expected
 
 
 @pytest.mark.parametrize(
