@@ -14,6 +14,7 @@ Count = Annotated[int, Field(gt=0, le=1000)]
 Cpu = Annotated[float, Field(ge=0.001, le=100_000)]
 Bytes = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|Ki)?$")]
 MountPath = Annotated[str, Field(pattern=r"^/[^:]+$")]
+StoreUrl = Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+$")]
 RootUri = Annotated[str, Field(pattern=r"^(gs|s3|minio)://[^/?#@]+(/[^?#@]+)?$")]
 Backend = Literal["2.14", "2.15", "2.16", "2.17"]
 Storage = Literal["staged", "reference"]
@@ -150,7 +151,7 @@ class ObjectStore(Section):
     artifacts are copied by Kubeflow.)
     """
 
-    endpoint: Name | None = None
+    endpoint: StoreUrl | None = None
     """URL of an S3-compatible store; null: that of AWS, and for `minio://` the one that Kubeflow brings along:
     `http://seaweedfs.kubeflow:9000`, or `http://minio-service.kubeflow:9000` before release 2.16."""
     region: Name | None = None

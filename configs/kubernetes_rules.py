@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from configs.credentials import is_no_name
+from configs.image_names import is_image
 from configs.kubeflow import ComponentSettings, KubeflowConfig
 from configs.pods import pods
 from configs.tree import Where
@@ -57,6 +58,18 @@ def _names(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, str, re.Pattern[st
     for where, secrets in pulling:
         for number, name in enumerate(secrets):
             yield (*where, "image_pull_secrets", number), name, SUBDOMAIN, _SUBDOMAIN
+
+
+def images_are_names(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    """What is no name is not repeated where it may hold a password, as `user:password@registry/headrace` does."""
+    given = [
+        (("kubeflow", "image"), kubeflow.image),
+        *(((*where, "image"), one.image) for where, one in pods(kubeflow)),
+    ]
+    for where, image in given:
+        if image is not None and not is_image(image):
+            what = "this" if "@" in image else f'"{image}"'
+            yield where, f"{what} is no name of an image, such as registry.example/team/headrace:1"
 
 
 def labels_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding]:
@@ -171,6 +184,7 @@ def _qualified(name: str) -> bool:
 
 RULES = (
     names_are_those_of_kubernetes,
+    images_are_names,
     labels_are_those_of_kubernetes,
     nodes_are_named_as_in_kubernetes,
     variables_are_those_of_kubernetes,

@@ -18,6 +18,7 @@ PATTERNS = {
     r"^/[^:]+$": "an absolute path",
     r"^(gs|s3|minio)://[^/?#@]+(/[^?#@]+)?$": "a URI such as s3://bucket/folder",
     r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$": "a URL such as https://kubeflow.example/pipeline",
+    r"^https?://[^/?#@\s]+$": "a URL without a path, such as http://seaweedfs.kubeflow:9000",
     r"^\d{4}-\d{2}-\d{2}$": "a date such as 2026-11-20",
     r"^grpc://[^\s/:]+:[0-9]{1,5}$": "an address such as grpc://127.0.0.1:5050",
     r"^[a-z][a-z0-9_]*(/[^/:\s]+)?(:([0-9]+|\*)(\.([0-9]+|\*)){2})?$": "a dataset's name, such as mnist:3.*.*",

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from pyarrow import fs
 
 from configs.errors import RunError
+from configs.passwords import hidden
 
 FOLDER = "HEADRACE_STORE"
 """Environment variable: a folder to take for the object store, with a folder for each scheme in it. For tests."""
@@ -148,6 +149,8 @@ class Store:
             endpoint = self._endpoint(scheme)
             region = self._options.get("region") or ("us-east-1" if endpoint else None)
             protocol, _, host = (endpoint or "https://").partition("://")
+            if protocol not in ("http", "https"):
+                raise StoreError(f"{hidden(endpoint or '')} is no URL of an object store: {_SPELT}")
             access, secret = (os.environ.get(name) for name in KEYS)
             keys = {"access_key": access, "secret_key": secret} if access and secret else {}
             return fs.S3FileSystem(endpoint_override=host or None, scheme=protocol, region=region, **keys)
@@ -168,6 +171,9 @@ def open_store(options: Mapping[str, str], *, of_pod: bool = False) -> Store:
     of_pod: of a component's pod, whose access the config settles, so faults are told as StoreError.
     """
     return Store(options, os.environ.get(FOLDER), of_pod=of_pod)
+
+
+_SPELT = "it begins with http:// or https:// (kubeflow.object_store.endpoint, or the variable AWS_ENDPOINT_URL)"
 
 
 def _fault(uri: str, error: OSError) -> str:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
 
+from configs.image_names import HOST, REPOSITORY, TAG
 from pipeline.verbs.options import told
 
 NAME = "headrace"
-_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-REPOSITORY = re.compile(rf"{_PART}(?:/{_PART})*")
-"""Of a registry, after its host; as the distribution specification has it, like TAG."""
-TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
 @click.command()
@@ -67,7 +63,7 @@ def _check(name: str, tag: str | None) -> None:
     if ":" in name.rpartition("/")[2]:
         raise click.UsageError(f"--name {name}: give what stands behind the colon as --tag")
     host, slash, path = name.partition("/")
-    if not REPOSITORY.fullmatch(path if slash and re.search(r"[.:]|^localhost$", host) else name):
+    if not REPOSITORY.fullmatch(path if slash and HOST.fullmatch(host) else name):
         raise click.UsageError(
             f"--name {name}: a repository is written in small letters, digits and single . _ - between them, "
             "such as registry.example/team/headrace"

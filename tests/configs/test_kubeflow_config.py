@@ -35,6 +35,8 @@ def test_a_components_settings_replace_the_defaults_one_by_one(tmp_path: Path) -
     ("text", "message"),
     [
         ("{pipeline_root: hdfs://a/b}", "a URI such as s3://bucket/folder"),
+        ("{object_store: {endpoint: 'seaweedfs.kubeflow:9000'}}", "a URL without a path, such as http://seaweedfs"),
+        ("{object_store: {endpoint: 'http://seaweedfs.kubeflow:9000/'}}", "a URL without a path, such as http://"),
         ("{defaults: {timeout: 90}}", "a time such as 30s, 10m, 2h or 1d"),
         ("{defaults: {memory: lots}}", "a size such as 4G or 512Mi"),
         ("{defaults: {memory: 512K}}", "a size such as 4G or 512Mi"),
@@ -49,6 +51,23 @@ def test_a_mistake_is_told_with_the_way_out(tmp_path: Path, text: str, message: 
     with pytest.raises(ConfigError) as caught:
         kubeflow(tmp_path, text)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "headrace",
+        "team/headrace:1",
+        "localhost/headrace",
+        "localhost:5000/a/b_c/d-e.f:V_1.0",
+        "Registry.Example:443/headrace",
+        "[::1]:5000/headrace",
+        f"registry.example/headrace@sha256:{'0a' * 32}",
+        f"headrace:1@sha256:{'0a' * 32}",
+    ],
+)
+def test_names_of_images_are_taken(tmp_path: Path, name: str) -> None:
+    assert kubeflow(tmp_path, f"{{image: '{name}'}}").image == name
 
 
 def test_what_kubernetes_takes_is_taken(tmp_path: Path) -> None:

@@ -555,6 +555,22 @@ BROKEN = {
             " digits, dashes and dots",
         ),
     ],
+    "images_are_names": [
+        (
+            "kubeflow: {image: 'https://registry.example/headrace:1'}",
+            '1: kubeflow.image: "https://registry.example/headrace:1" is no name of an image, such as'
+            " registry.example/team/headrace:1",
+        ),
+        (
+            "kubeflow: {components: {Trainer: {image: bad image name}}}",
+            '1: kubeflow.components.Trainer.image: "bad image name" is no name of an image, such as'
+            " registry.example/team/headrace:1",
+        ),
+        (
+            "kubeflow: {image: 'reader:hunter2@registry.example/headrace'}",
+            "1: kubeflow.image: this is no name of an image, such as registry.example/team/headrace:1",
+        ),
+    ],
     "labels_are_those_of_kubernetes": [
         (
             'kubeflow: {defaults: {labels: {"a b": c}}}',

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from configs.errors import HeadraceError
+from configs.errors import HeadraceError, RunError
 from pipeline.kubeflow.checkpoints import mirrored
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.state import present
@@ -76,6 +76,12 @@ def test_a_training_goes_on_where_the_store_refuses_its_checkpoints(
     told = capfd.readouterr().out
     assert "so a new pod would train from the start" in told
     assert "kubeflow.object_store.secret" in told
+
+
+def test_an_endpoint_that_is_no_url_is_told_with_where_it_is_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "minio.example:9000")
+    with pytest.raises(RunError, match=r"^minio.example:9000 is no URL .* http:// .* AWS_ENDPOINT_URL\)$"):
+        open_store({}).exists("s3://b/blessed.json")
 
 
 def test_elsewhere_faults_are_those_of_the_file_system(refusing: str) -> None:
