@@ -82,6 +82,15 @@ def drift_is_of_features(
             yield where, f"no feature reads a column {column}{did_you_mean(column, read)}"
 
 
+def drift_has_a_limit(schedule: ScheduleConfig | None) -> Iterator[Finding]:
+    if schedule is None or schedule.retrain != "drift":
+        return
+    limits = schedule.drift
+    if limits.categorical is None and limits.numeric is None and not limits.columns:
+        what = "nothing is compared, so no drift is ever found; give `categorical`, `numeric` or `columns` a limit"
+        yield ("schedule", "drift"), f"{what}, or use `retrain: new_span`"
+
+
 def _known(zone: str) -> bool:
     try:
         zoneinfo.ZoneInfo(zone)
@@ -97,4 +106,5 @@ RULES = (
     window_is_a_parameter,
     scheduled_day_can_be_told,
     drift_is_of_features,
+    drift_has_a_limit,
 )

@@ -8,12 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_data_validation as tfdv
+from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, DatasetFeatureStatisticsList
+from tfx.types import standard_artifacts
 
 from components.example_gen.manifest import Manifest, Span
 from components.example_gen.storage import FileState
 from components.trigger.drift import Distance, distances
 from components.trigger.look import decide
-from components.trigger.newest import decision
+from components.trigger.newest import decision, drift
 from components.trigger.trained import Trained, TrainedOn
 from configs.errors import RunError
 from configs.schedule import DriftConfig, Retrain
@@ -145,4 +147,25 @@ def test_verdict_names_the_farthest_columns() -> None:
     )
     kept = decision([near], "2026-11-04")
     assert (kept.go, kept.why.endswith("the farthest is a: L-infinity 0.01, and the limit is 0.1")) == ("no", True)
-    assert decision([], "the data").go == "no"
+    assert decision([], "the data").go == "yes"  # as nobody can know
+
+
+def test_a_span_without_examples_did_not_drift(tmp_path: Path) -> None:
+    statistics = standard_artifacts.ExampleStatistics()
+    statistics.uri, statistics.split_names = str(tmp_path), '["train"]'
+    none = DatasetFeatureStatisticsList(datasets=[DatasetFeatureStatistics(num_examples=0)])
+    (tmp_path / "Split-train").mkdir()
+    (tmp_path / "Split-train" / "FeatureStats.pb").write_bytes(none.SerializeToString())
+    trained = Trained(blessed=LAST.model_copy(update={"statistics": str(tmp_path)}))
+    found = drift(
+        name="2026-11-04",
+        examples=standard_artifacts.Examples(),
+        statistics=statistics,
+        schema=standard_artifacts.Schema(),
+        trained=trained,
+        limits=DriftConfig(),
+        columns=["fare"],
+        store="",
+        code="",
+    )
+    assert (found.go, found.why) == ("no", "2026-11-04 has no examples in the split train")

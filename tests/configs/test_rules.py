@@ -711,6 +711,13 @@ BROKEN = {
             '1: schedule.drift.columns.fares: no feature reads a column fares; did you mean "fare"?',
         )
     ],
+    "drift_has_a_limit": [
+        (
+            "schedule: {every: 6h, retrain: drift, drift: {categorical: null, numeric: null}}",
+            "1: schedule.drift: nothing is compared, so no drift is ever found; give `categorical`, `numeric` or"
+            " `columns` a limit, or use `retrain: new_span`",
+        )
+    ],
 }
 CASES = [(rule, text, told) for rule, cases in BROKEN.items() for text, told in cases]
 
