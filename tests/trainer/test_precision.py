@@ -14,10 +14,12 @@ import tensorflow as tf
 from configs.errors import TrainingError
 from configs.train import TrainConfig
 from trainer.callbacks.jit import JitChoice
+from trainer.columns.layers import MultiHots, PooledEmbeddings
 from trainer.devices.out_of_memory import out_of_memory_told
 from trainer.devices.precision import check_float32, computing_in
 from trainer.gradients import add_up_repeats
 from trainer.input.inputs import open_inputs
+from trainer.models.text import RunningMean
 from trainer.objective import compile_model
 from trainer.run import build_model, run_fn
 
@@ -34,6 +36,24 @@ def test_layers_compute_in_half_precision_with_float32_weights_and_head(
     assert model.get_layer("predictions").compute_dtype == "float32"
     assert {weight.dtype for weight in model.weights} == {"float32"}
     assert keras.config.dtype_policy().name == "float32"
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_means_and_shares_of_many_words_lose_nothing_but_the_last_rounding(precision: Any) -> None:
+    """Added up one by one in bfloat16, ones come no further than 256."""
+    words = np.random.default_rng(0).normal(0.05, 0.1, (2, 3000, 4)).astype(np.float32)
+    ids = tf.ragged.constant([[0] * 900 + [1] * 100, [1] * 3], dtype=tf.int64)
+    with computing_in(precision):
+        means, shares = RunningMean()(words), MultiHots((2,), "mean")([ids])
+        counts, pooled = MultiHots((2,), "sum")([ids]), PooledEmbeddings((2,), 4, "mean")
+        found = pooled([ids])
+    assert means.dtype == shares.dtype == counts.dtype == precision.removeprefix("mixed_")
+    true = words.cumsum(axis=1, dtype=np.float64) / np.arange(1, 3001)[:, None]
+    np.testing.assert_allclose(tf.cast(means, tf.float32), true, rtol=0.02, atol=0.002)
+    np.testing.assert_allclose(tf.cast(shares, tf.float32), [[0.9, 0.1], [0.0, 1.0]], rtol=0.005)
+    np.testing.assert_allclose(tf.cast(counts, tf.float32), [[900, 100], [0, 3]], rtol=0.005)
+    expected = np.array([[0.9, 0.1], [0, 1]]) @ np.asarray(pooled.table)
+    np.testing.assert_allclose(tf.cast(found, tf.float32), expected, rtol=0.01, atol=0.0002)
 
 
 @pytest.mark.slow

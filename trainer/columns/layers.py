@@ -91,10 +91,12 @@ class PooledEmbeddings(_Table):
         return [self._pool(one, offset) for one, offset in zip(map(dense, ids), self.offsets, strict=True)]
 
     def _pool(self, ids: keras.KerasTensor, offset: int) -> keras.KerasTensor:
+        """Added up in float32, as many halves would not be."""
         present = keras.ops.not_equal(ids, PADDING)
         rows = keras.ops.take(self.table, keras.ops.where(present, ids, 0) + offset, axis=0)
-        weights = keras.ops.cast(present, rows.dtype)
-        return keras.ops.sum(rows * weights[:, :, None], axis=1) * scale(weights, self.combiner)
+        weights = keras.ops.cast(present, "float32")
+        sums = keras.ops.sum(keras.ops.cast(rows, "float32") * weights[:, :, None], axis=1)
+        return keras.ops.cast(sums * scale(weights, self.combiner), rows.dtype)
 
 
 @keras.saving.register_keras_serializable("headrace")
@@ -140,8 +142,10 @@ class MultiHots(keras.layers.Layer):
         return input_shape[0][0], sum(self.sizes)
 
     def _count(self, ids: keras.KerasTensor, size: int) -> keras.KerasTensor:
-        """Added up place by place: the one-hot codes of all values at once might not fit in memory."""
-        weights = keras.ops.cast(keras.ops.not_equal(ids, PADDING), self.compute_dtype)
+        """Added up place by place: the one-hot codes of all values at once might not fit in memory. In float32: adding
+        ones, bfloat16 gets no further than 256.
+        """
+        weights = keras.ops.cast(keras.ops.not_equal(ids, PADDING), "float32")
         batch = keras.ops.shape(ids)[0]
         # what is PADDING goes to a place of its own, behind the others
         ids = keras.ops.where(keras.ops.equal(ids, PADDING), size, ids)
@@ -149,7 +153,8 @@ class MultiHots(keras.layers.Layer):
         counts = tf.math.unsorted_segment_sum(
             tf.reshape(weights, [-1]), tf.reshape(places, [-1]), tf.cast(batch * (size + 1), ids.dtype)
         )
-        return keras.ops.reshape(counts, (-1, size + 1))[:, :size] * scale(weights, self.combiner)
+        scaled = keras.ops.reshape(counts, (-1, size + 1))[:, :size] * scale(weights, self.combiner)
+        return keras.ops.cast(scaled, self.compute_dtype)
 
 
 def dense(ids: Several) -> keras.KerasTensor:

@@ -159,9 +159,10 @@ class RunningMean(keras.layers.Layer):
     """At each word the mean of its vector and of those before it: float32 [batch, words, width] → the same."""
 
     def call(self, vectors: keras.KerasTensor) -> keras.KerasTensor:
-        """vectors: of the words."""
+        """vectors: of the words. Added up in float32: in half precision a long sum loses what each word adds."""
         number = keras.ops.arange(1, keras.ops.shape(vectors)[1] + 1)
-        return keras.ops.cumsum(vectors, axis=1) / keras.ops.cast(number, vectors.dtype)[:, None]
+        sums = keras.ops.cumsum(keras.ops.cast(vectors, "float32"), axis=1)
+        return keras.ops.cast(sums / keras.ops.cast(number, "float32")[:, None], vectors.dtype)
 
 
 @keras.saving.register_keras_serializable("headrace")
