@@ -258,8 +258,7 @@ def _profile(config: PipelineConfig, trainer: stock.Trainer) -> list[base_node.B
     profile = config.train.profile
     if profile is None:
         return []
-    train = config.train.model_dump_json(exclude={"checkpoint", "profile"})  # of both, the training tells what it did
-    verdict = ProfileVerdict(model_run=trainer.outputs["model_run"], train=train)
+    verdict = ProfileVerdict(model_run=trainer.outputs["model_run"])
     if profile.fail_if_input_bound_above is None:
         return [verdict]
     return [verdict, ProfileGate(verdict=verdict.outputs["verdict"], limit=profile.fail_if_input_bound_above)]

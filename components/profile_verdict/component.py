@@ -2,26 +2,21 @@
 
 from pathlib import Path
 
-from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
 from components.profile_verdict.result import Verdict
 from components.profile_verdict.verdict import judge
-from configs.train import TrainConfig
 
 
 @component
 def ProfileVerdict(  # noqa: N802
     model_run: InputArtifact[standard_artifacts.ModelRun],
     verdict: OutputArtifact[standard_artifacts.String],
-    train: Parameter[str],
 ) -> None:
-    """Judge the profile that the Trainer took.
-
-    train: TrainConfig as JSON; verdict: Verdict as JSON.
-    """
-    judged = judge(Path(model_run.uri), TrainConfig.model_validate_json(train))
+    """Judge the profile that the Trainer took, with what it wrote down of its training; verdict: Verdict as JSON."""
+    judged = judge(Path(model_run.uri))
     print(describe(judged))
     verdict.value = judged.model_dump_json()
 

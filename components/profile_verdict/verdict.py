@@ -1,6 +1,6 @@
 """Judging a profile.
 
-verdict = judge(model_run, train)
+verdict = judge(model_run)
 verdict.input_bound, verdict.cause, verdict.changes[0]
 """
 
@@ -12,14 +12,13 @@ from components.profile_verdict.advice import Situation, advise, cause
 from components.profile_verdict.result import SOMEWHAT, Verdict
 from components.profile_verdict.trace import Trace, read_trace
 from components.profile_verdict.xprof_tools import Xprof, ask_xprof
-from configs.train import TrainConfig
 from trainer.profiling.facts import SESSIONS, ProfileFacts
 
 OPERATIONS = 12
 STAGES = 8
 
 
-def judge(model_run: Path, train: TrainConfig) -> Verdict:
+def judge(model_run: Path) -> Verdict:
     """The verdict on the profile in a ModelRun. FileNotFoundError where the Trainer was not asked for one."""
     facts = ProfileFacts.read(model_run)
     files = sorted((model_run / SESSIONS).glob("*/*.xplane.pb"))
@@ -27,13 +26,13 @@ def judge(model_run: Path, train: TrainConfig) -> Verdict:
     trace = read_trace(files[-1], building) if files and facts.executions else None
     if trace is None:
         return Verdict(steps=0, note=facts.note or "the profile holds no steps")
-    return _verdict(facts, trace, ask_xprof(files[-1].parent), train)
+    return _verdict(facts, trace, ask_xprof(files[-1].parent))
 
 
-def _verdict(facts: ProfileFacts, trace: Trace, xprof: Xprof, train: TrainConfig) -> Verdict:
+def _verdict(facts: ProfileFacts, trace: Trace, xprof: Xprof) -> Verdict:
     step_seconds = trace.seconds / facts.steps
     accelerated = trace.device != "CPU"
-    situation = Situation(trace.split, facts, trace.stages, train, accelerated, step_seconds, trace.copying)
+    situation = Situation(trace.split, facts, trace.stages, facts.train, accelerated, step_seconds, trace.copying)
     return Verdict(
         steps=facts.steps,
         executions=len(facts.executions),

@@ -39,7 +39,6 @@ class Profiled(NamedTuple):
     """A training with a profile."""
 
     model_run: Path
-    train: TrainConfig
     verdict: Verdict
 
 
@@ -89,7 +88,8 @@ def train_with_profile(
     inputs = Inputs(split, split, "", cache="memory" if size else "none", bytes_each=4 * (WIDTH + 1))
     callbacks = profiling(train, inputs, together, folder)
     model.fit(dataset, epochs=2, callbacks=callbacks, verbose=0, shuffle=False)
-    return Profiled(folder, train, judge(folder, train))
+    assert ProfileFacts.read(folder).train == train
+    return Profiled(folder, judge(folder))
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +218,7 @@ def test_an_epochs_short_last_execution_before_the_range_is_no_part_of_it(tmp_pa
 
 def test_judging_leaves_the_files_of_the_artifact_as_they_are(fed: Profiled) -> None:
     before = listing(fed.model_run)
-    judge(fed.model_run, fed.train)
+    judge(fed.model_run)
     assert listing(fed.model_run) == before
 
 
@@ -227,7 +227,7 @@ def execute(profiled: Profiled, folder: Path) -> standard_artifacts.String:
     run, verdict = standard_artifacts.ModelRun(), standard_artifacts.String()
     run.uri, verdict.uri = str(profiled.model_run), str(folder / "value")
     executor = ProfileVerdict.EXECUTOR_SPEC.executor_class(None)
-    executor.Do({"model_run": [run]}, {"verdict": [verdict]}, {"train": profiled.train.model_dump_json()})
+    executor.Do({"model_run": [run]}, {"verdict": [verdict]}, {})
     return verdict
 
 
@@ -248,7 +248,7 @@ def test_the_gate_stops_the_starved_one_with_cause_and_first_change(starving: Pr
     assert "cause: examples are read and parsed again in every epoch" in said
     assert "first change: set train.input.cache to memory: parsed data is 6.4 MB of" in said
     assert "Nothing was pushed" in said
-    assert Verdict.model_validate_json(verdict.value) == judge(starving.model_run, starving.train)  # told all the same
+    assert Verdict.model_validate_json(verdict.value) == judge(starving.model_run)  # told all the same
 
 
 def test_the_gate_lets_both_pass_where_they_may(starving: Profiled, fed: Profiled, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_the_gate_lets_both_pass_where_they_may(starving: Profiled, fed: Profile
 
 def test_a_limit_without_a_profile_stops_too(tmp_path: Path) -> None:
     ProfileFacts(asked=(50, 60), note="training ended after 12 steps, before step 50").write(tmp_path)
-    nothing = Profiled(tmp_path, TrainConfig.model_validate_json('{"profile": {}}'), Verdict(steps=0))
+    nothing = Profiled(tmp_path, Verdict(steps=0))
     verdict = execute(nothing, tmp_path)
     assert json.loads(verdict.value)["note"] == "training ended after 12 steps, before step 50"
     with pytest.raises(GateError, match=r"cannot be judged: training ended after 12 steps.*\n.*train.profile.batches"):

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from components.profile_verdict.verdict import judge
 from configs.config import PipelineConfig
 from configs.profile import ProfileConfig
-from configs.train import TrainConfig
 from trainer.callbacks.profile import window
 from trainer.profiling.facts import SESSIONS, ProfileFacts
 from trainer.run import run_fn
@@ -114,7 +113,7 @@ def test_a_training_over_several_devices_is_profiled_too(
     monkeypatch.setenv("HEADRACE_VIRTUAL_CPUS", "2")
     run = trained(prepared, tmp_path, epochs=2, strategy="mirrored", profile={"batches": [50, 60]})
     assert [(one.step, one.steps) for one in ProfileFacts.read(run).executions] == [(EPOCH + 1, EPOCH)]
-    verdict = judge(run, TrainConfig(batch_size=64))
+    verdict = judge(run)
     assert verdict.xprof_input is not None
     assert verdict.split is not None
     assert verdict.split.compute > 0

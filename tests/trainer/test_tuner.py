@@ -20,6 +20,7 @@ from configs.errors import TrainingError, TrainingStoppedError
 from configs.tune import TuneConfig
 from trainer import run
 from trainer.job import Job
+from trainer.profiling.facts import ProfileFacts
 from trainer.tuning.retracing import retracing_untold
 from trainer.tuning.trials import Search
 
@@ -221,10 +222,13 @@ def test_trainer_takes_the_best_values_and_records_where_they_came_from(prepared
     told = Search.from_plain(
         {"algorithm": "random", "objective": "loss", "higher_is_better": False, "trials": [{**best, "score": 0.25}]}
     )
-    fn_args = data.fn_args(tmp_path, epochs=1)
+    fn_args = data.fn_args(tmp_path, epochs=1, profile={"batches": [1, 2]})
     fn_args.hyperparameters = {"values": {}, "headrace": {"values": best["values"], "search": told.to_plain()}}
     assert Job.of(fn_args).sections.model.hidden == (5,)
     run.run_fn(fn_args)
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     words = "train.learning_rate: 0.02, model.hidden: [5] (trial 1 of 1, random: val_loss 0.25000)"
     assert record["chosen"]["tuned"] == words
+    facts = ProfileFacts.read(tmp_path / "run")
+    assert facts.train == Job.of(fn_args).sections.train  # what the profile is judged by
+    assert facts.train.learning_rate == 0.02

@@ -30,6 +30,7 @@ def profiling(train: TrainConfig, inputs: Inputs, together: int, directory: Path
         examples = split.size if split.size is not None else split.seen() // max(epochs, 1)
         room = Room.here(inputs.bytes_each)
         known = {
+            "train": train,
             "cache": inputs.cache,
             "examples": examples or None,
             "parsed_bytes": examples * room.each or None,

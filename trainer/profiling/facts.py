@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from configs.train import TrainConfig
 from trainer.input.memory import Where
 
 FILE = "profile.json"
@@ -41,6 +42,8 @@ class ProfileFacts(BaseModel):
     steps_per_execution: int = 1
     note: str = ""
     """Why other steps were profiled than those asked for, or none."""
+    train: TrainConfig = TrainConfig()
+    """How it was trained, with the values that a Tuner found."""
     cache: Where = "none"
     """Where the parsed examples were kept."""
     examples: int | None = None
