@@ -15,6 +15,7 @@ from pipeline.report.run_folder import RunFolder
 from pipeline.report.training import Training, read_training
 from pipeline.report.tuning import read_search
 from pipeline.report.verdict import Verdict, read_verdict
+from pipeline.share.clock import Clock
 from pipeline.share.credentials import stripped, without
 from pipeline.share.differences import flattened
 from pipeline.share.events import Logs, read_logs
@@ -69,6 +70,10 @@ class SharedRun:
         return read_training(self.logs_at)
 
     @cached_property
+    def clock(self) -> Clock:
+        return Clock.of(self.logs, self.training)
+
+    @cached_property
     def verdict(self) -> Verdict:
         return read_verdict(self.folder)
 
@@ -115,12 +120,14 @@ class SharedRun:
             "status": str(record.status),
             "settings": self.settings,
             "tuned": self.tuned,
+            "timed": self.clock.ends is not None,
             "scalars": [
                 {
                     "split": one.split,
                     "tag": one.tag,
                     "steps": [step for step, _, _ in one.points],
                     "times": [time for _, time, _ in one.points],
+                    "elapsed": self.clock.elapsed(one),
                     "values": [value for _, _, value in one.points],
                 }
                 for one in self.logs.scalars

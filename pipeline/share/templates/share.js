@@ -64,7 +64,6 @@ const title = (tag) => tag.replace(/^epoch_/, '');
 function curves() {
   const tags = [...new Set(runs.flatMap((run) => run.scalars.map((one) => one.tag)))];
   tags.sort((a, b) => /loss$/.test(b) - /loss$/.test(a));
-  const starts = new Map(runs.map((run) => [run.number, Math.min(...run.scalars.flatMap((one) => one.times.slice(0, 1)))]));
   for (const tag of tags) {
     const plot = new Plot(title(tag));
     const epochs = tag.startsWith('epoch_');
@@ -74,13 +73,13 @@ function curves() {
       for (const run of runs) {
         for (const one of run.scalars) {
           if (one.tag !== tag || !state.runs.has(run.number) || !state.splits.has(one.split)) continue;
-          const x = (at) => (state.axis === 'step' ? one.steps[at] + (epochs ? 1 : 0) : one.times[at] - starts.get(run.number));
+          const x = (at) => (state.axis === 'step' ? one.steps[at] + (epochs ? 1 : 0) : one.elapsed[at]);
           const raw = one.values.map((value, at) => [x(at), value]);
           const soft = state.smoothing > 0;
           series.push({name: runs.length > 1 ? `${run.label} ${named(one.split)}` : named(one.split), color: run.color, dashed: one.split === 'train' && splits.length > 1, raw, smoothed: soft, points: soft ? smoothed(raw, state.smoothing) : raw});
         }
       }
-      plot.show(series, {log: state.log, axis: state.axis, xLabel: state.axis === 'relative' ? 'since the first of its values' : epochs ? 'epoch' : 'step'});
+      plot.show(series, {log: state.log, axis: state.axis, xLabel: state.axis === 'relative' ? (runs.every((run) => run.timed) ? 'since the training began' : 'since the training began, or its first value') : epochs ? 'epoch' : 'step'});
     };
     listeners.push(update);
     update();

@@ -57,15 +57,20 @@ class Pipeline:
         trained: bool = True,
         evaluated: bool = True,
         search: Search | None = None,
+        seconds: list[float] | None = None,
     ) -> Path:
-        """A run with three epochs (or those of `logs`); returns its folder."""
+        """A run with three epochs (or those of `logs`), each of so many seconds; returns its folder."""
         folder = self.home / "runs" / run_id
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG | (config or {}), sort_keys=False))
         write_versions(folder)
         record = RunRecord(run_id, "taxi", "configs/taxi.yaml", START, START + 20, Status.DONE)
         if trained:
-            train(self._output(record, "Trainer", "model_run"), logs or epochs(shift))
+            directory = self._output(record, "Trainer", "model_run")
+            train(directory, logs or epochs(shift))
+            if seconds:
+                told = [{"epoch": epoch, "seconds": each} for epoch, each in enumerate(seconds, 1)]
+                (directory / "training.json").write_text(json.dumps({"epochs": told}))
         if evaluated:
             write_evaluation(self._output(record, "Evaluator", "evaluation"), evaluation(shift))
             (self._output(record, "ProfileVerdict", "verdict") / "value").write_text(VERDICT.model_dump_json())
@@ -145,7 +150,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], list[Path]]:
         if not made:
             pipeline = Pipeline(tmp_path_factory.mktemp("two"))
             changed = {"model": {"kind": "dnn", "hidden": [32]}, "train": {"epochs": 3, "learning_rate": 0.01}}
-            made.extend([pipeline.add("20260101-000000"), pipeline.add("20260102-000000", changed, 0.1)])
+            made.append(pipeline.add("20260101-000000", seconds=[3.0, 1.0, 1.0]))
+            made.append(pipeline.add("20260102-000000", changed, 0.1, seconds=[2.0, 2.0, 2.0]))
         return made
 
     return runs

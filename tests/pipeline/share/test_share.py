@@ -94,7 +94,7 @@ def test_logs_and_profiles_lie_beside_unless_unwanted(two: Two, tmp_path: Path) 
     for number, path in enumerate(two(), 1):
         there = path.parents[1] / "artifacts" / "Trainer" / "model_run" / path.name
         copied = tmp_path / "page" / "logs" / f"run-{number}"
-        files = {file.relative_to(there) for file in there.rglob("*") if file.is_file()}
+        files = {file.relative_to(there) for file in there.glob("*/**/*") if file.is_file()}
         assert {file.relative_to(copied) for file in copied.rglob("*") if file.is_file()} == files
         assert len(files) == 3
         assert all((copied / file).read_bytes() == (there / file).read_bytes() for file in files)
@@ -120,6 +120,28 @@ def test_a_value_that_is_no_number_is_a_gap(pipeline: Any, tmp_path: Path) -> No
     run = pipeline.add("r-1", logs=[{"loss": loss} for loss in losses], evaluated=False)
     (curve,) = written(tmp_path / "page", run)["runs"][0]["scalars"]
     assert curve["values"] == [1.0, None, None, 0.25]
+
+
+def test_time_counts_from_the_begin_of_the_training_and_not_while_it_was_interrupted(
+    pipeline: Any, tmp_path: Path
+) -> None:
+    """All epochs are logged at one moment, as those before a checkpoint are by a training that goes on from it."""
+    run = pipeline.add("r-1", seconds=[10.0, 2.5, 2.5], evaluated=False)
+    logs = next(pipeline.home.rglob("training.json")).parent
+    with tf.summary.create_file_writer(str(logs / "mine")).as_default():
+        tf.summary.scalar("rate", 0.1, 100)
+    told = written(tmp_path / "page", run)["runs"][0]
+    of_epochs = [one for one in told["scalars"] if one["tag"].startswith("epoch_")]
+    assert [one["elapsed"] for one in of_epochs] == [[10.0, 12.5, 15.0]] * 5
+    (mine,) = [one for one in told["scalars"] if one["tag"] == "rate"]
+    assert mine["elapsed"] == pytest.approx([15.0 + mine["times"][0] - of_epochs[0]["times"][-1]], abs=0.1)
+    assert told["timed"]
+    bare = written(tmp_path / "bare", pipeline.add("r-2", evaluated=False))["runs"][0]
+    assert not bare["timed"]
+    first = min(one["times"][0] for one in bare["scalars"])
+    assert [one["elapsed"] for one in bare["scalars"]] == [
+        pytest.approx([time - first for time in one["times"]], abs=0.001) for one in bare["scalars"]
+    ]
 
 
 def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(pipeline: Any, tmp_path: Path) -> None:

@@ -112,7 +112,9 @@ def test_smoothing_log_scale_and_time_change_the_curves(browser: Browser, folder
         assert lines(page, "loss") != plain
         assert told(page, "loss", 0.5)["20260101-000000 train"] == "0.5"
         page.page.get_by_role("combobox", name="Over").select_option("relative")
-        assert told(page, "loss", 0.0)[""].endswith(" s")
+        assert told(page, "loss", 0.0)[""] == "2 s"  # the end of the second run's first epoch
+        assert told(page, "loss", 1.0)[""] == "6 s"
+        assert "since the training began" in str(plot(page, "loss").text_content())
 
 
 def test_slices_are_compared_by_any_metric(browser: Browser, folder: Path) -> None:
