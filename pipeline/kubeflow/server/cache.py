@@ -1,9 +1,9 @@
 """Which inputs decided a hit or a miss of the tasks of a run on Kubeflow.
 
-Kubeflow's key is the image, the command and arguments, the parameters, and the ids of the input artifacts. Image and
-arguments stand in the compiled pipeline, which the server keeps; the rest in the executor input that the driver hands
-to the launcher, which the server tells, for tasks that were not cached, as a part of the run's workflow
-(`/apis/v1beta1/runs/<id>`).
+Kubeflow's key is the image, the command and arguments, the names of the volumes' claims, the parameters, and the ids of
+the input artifacts. The first three stand in the compiled pipeline, which the server keeps; the rest in the executor
+input that the driver hands to the launcher, which the server tells, for tasks that were not cached, as a part of the
+run's workflow (`/apis/v1beta1/runs/<id>`).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def explain(session: Session, name: str | None) -> Explanation:
 
 
 def _read(session: Session, run: Any) -> _Run:
-    specification = specification_of(session.server, run)
-    tasks = graph(specification)
+    whole = specification_of(session.server, run)
+    tasks, specification = graph(whole), whole.get("pipeline_spec", whole)
     try:
         inputs = dict(executor_inputs(session.server, run.run_id))
     except ServerError:
@@ -109,7 +109,8 @@ def _succeeded(task: str, run: _Run) -> bool:
 def _unknown(task: str, run: _Run) -> str:
     if task not in run.inputs:
         return (
-            "image, arguments and parameters are the same; the server tells no executor input, so the inputs may differ"
+            "image, arguments, volumes and parameters are the same;"
+            " the server tells no executor input, so the inputs may differ"
         )
     return "nothing in its key differs: the cache was off, or what it held had expired"
 
@@ -118,7 +119,7 @@ def _parts(task: str, run: _Run) -> KeyParts:
     """What Kubeflow's key of a task is made of, as far as the server tells it."""
     container, invocation = _container(task, run.specification)
     settings = {**flat(invocation.get("exec_properties", {})), **_given(task, run)}
-    settings |= {"image": container.get("image", "")}
+    settings |= {"image": container.get("image", ""), "volumes": run.tasks[task]["claims"]}
     code = {name: str(settings.pop(name, "")) for name in DIGESTS}
     told = run.inputs.get(task, {}).get("inputs", {})
     producers = _producers(task, run.tasks)

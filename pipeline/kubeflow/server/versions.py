@@ -90,12 +90,10 @@ def tasks_of(server: Connection, pipeline_id: str, version_id: str) -> dict[str,
 
 
 def specification_of(server: Connection, run: Any) -> Mapping[str, Any]:
-    """What was compiled for a run; empty where its version is no longer there."""
+    """What was compiled for a run, as the server keeps it; empty where its version is no longer there."""
     chosen = run.pipeline_version_reference
     found = _specification(server, chosen.pipeline_id, chosen.pipeline_version_id) if chosen else run.pipeline_spec
-    found = found or {}
-    inner: Mapping[str, Any] = found.get("pipeline_spec", found)
-    return inner
+    return found or {}
 
 
 def _specification(server: Connection, pipeline_id: str, version_id: str) -> Mapping[str, Any]:
@@ -115,7 +113,8 @@ def graph(specification: Mapping[str, Any] | None) -> dict[str, Any]:
     """The tasks of a pipeline as the server keeps it, with a Kubernetes document beside it or without.
 
     In the place of a condition stand the tasks under it, which depend on all that it does, and know the groups that
-    they are in as `within`; each task knows the labels of its pod as `labels`.
+    they are in as `within`; each task knows the labels of its pod as `labels`, and the claims of the volumes that it
+    mounts as `claims`.
     """
     outer = specification or {}
     found = outer.get("pipeline_spec", outer)
@@ -126,7 +125,14 @@ def graph(specification: Mapping[str, Any] | None) -> dict[str, Any]:
         label = components.get(task.get("componentRef", {}).get("name", ""), {}).get("executorLabel", "")
         asked = executors.get("executors", {}).get(label, {})
         task["labels"] = asked.get("podMetadata", {}).get("labels", {})
+        task["claims"] = sorted({_claim(mount) for mount in asked.get("pvcMount", ())})
     return flat
+
+
+def _claim(mount: Mapping[str, Any]) -> str:
+    """The name of the PersistentVolumeClaim."""
+    named = mount.get("pvcNameParameter", {}).get("runtimeValue", {}).get("constant")
+    return str(named or mount.get("constant", ""))
 
 
 def _flat(

@@ -9,10 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from compiled_trips import compiled
+import yaml
+from compiled_trips import compiled, needs_kubernetes, trips
 
 from configs.errors import ServerError
 from pipeline.cache.explain import Explained
+from pipeline.kubeflow.compile import compile_pipeline
 from pipeline.kubeflow.server.cache import explain
 
 START = dt.datetime(2026, 11, 21, 4, 0, tzinfo=dt.UTC)
@@ -39,6 +41,7 @@ class Fake:
         specification: Mapping[str, Any],
         inputs: Mapping[str, Any] | None = None,
         cached: tuple[str, ...] = (),
+        platform: Mapping[str, Any] | None = None,
         **parameters: Any,
     ) -> None:
         number = len(self._runs)
@@ -56,7 +59,7 @@ class Fake:
             error=None,
             run_details=SimpleNamespace(task_details=details),
             pipeline_version_reference=None,
-            pipeline_spec=specification,
+            pipeline_spec={"pipeline_spec": specification, "platform_spec": platform} if platform else specification,
             runtime_config=SimpleNamespace(parameters=parameters),
         )
         self._runs.append(run)
@@ -137,6 +140,18 @@ def test_where_the_server_tells_no_inputs_that_is_said(specification: dict[str, 
     server.add(specification)
     (reason,) = server.explained()["Trainer"].reasons
     assert reason.endswith("the server tells no executor input, so the inputs may differ")
+
+
+@needs_kubernetes
+def test_another_claim_of_a_volume_is_told_of_the_task_that_mounts_it() -> None:
+    server = Fake()
+    for claim in ("old", "new"):
+        volumes = f"kubeflow.components.Trainer.volumes=[{{claim: {claim}, path: /data}}]"
+        specification, platform = yaml.safe_load_all(compile_pipeline(trips(volumes), {}))
+        server.add(specification, platform=platform)
+    told = server.explained()
+    assert told["Trainer"].reasons == ['setting volumes: ["old"] → ["new"]']
+    assert "volumes and parameters are the same" in told["Transform"].reasons[0]
 
 
 def test_other_code_and_another_image_are_told(specification: dict[str, Any]) -> None:
