@@ -177,12 +177,12 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, Split, int]:
 
 def _ready(split: Split, *, endless: bool) -> dict[str, tf.data.Dataset]:
     """Batches that cost nothing to make, in as many steps to an epoch; of ours, so that their shapes are too."""
-    import tensorflow as tf
+    from trainer.input.reading import AHEAD
 
     assert split.steps is not None
     steps = split.steps
     kept = {"one": split.peek.take(1).cache().repeat(), "epoch": split.peek.cache().repeat()}
-    return {kind: (each if endless else each.take(steps)).prefetch(tf.data.AUTOTUNE) for kind, each in kept.items()}
+    return {kind: (each if endless else each.take(steps)).prefetch(AHEAD) for kind, each in kept.items()}
 
 
 def _making(endless: tf.data.Dataset, steps: int) -> float:

@@ -37,7 +37,7 @@ STEPS_PER_EXECUTION = 64
 """Steps that run as one graph, at most: of a small model on a CPU, calling each from Python takes most of the time."""
 MORE_CALLS = 64
 """Of a graph in an epoch, that cost less than the two iterators that Keras begins with an epoch. On the taxi example,
-on busy cores, a call more took 0.3 to 0.6 ms, with all callbacks, and the two iterators 170 ms."""
+on busy cores, a call more took 0.3 to 0.6 ms, with all callbacks, and the two iterators 146 ms."""
 WEIGHTS = "best.weights.h5"
 """The best epoch's weights, in the model's run directory."""
 
@@ -56,6 +56,11 @@ class Training:
     """The checkpoint to go on from, behind which the inputs begin."""
     reopen: Batches | None = None
     """The train split's batches behind so many, to look for what spoilt the loss."""
+
+    @property
+    def begin(self) -> Position:
+        """Where it goes on, or begins."""
+        return self.saved.position if self.saved else Position()
 
     @property
     def train(self) -> TrainConfig:
@@ -121,7 +126,8 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
     best, jit = BestWeights(directory / WEIGHTS), _jit(training)
     print(*(f"{name}: {words}" for name, words in {"input": inputs.words, **chosen}.items()), sep="\n", flush=True)
     watching = [best, Averages(), *_early_stopping(train), Scalars(directory), log]
-    keeping = training.keeping(watching)
+    profile = profiling(train, inputs, together, directory, training.begin)
+    keeping = training.keeping([*watching, *profile])
     again = None if inputs.own_batches else training.reopen
     with keeping, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
@@ -133,7 +139,7 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
             initial_epoch=train.epochs if keeping.was_stopped else keeping.begin.epoch,
             steps_per_epoch=steps_per_epoch,
             callbacks=[
-                *profiling(train, inputs, together, directory),
+                *profile,
                 FiniteLoss(together, keeping, again, inputs.eval.peek, elsewhere=choice.distributed),
                 *watching,
                 keeping,
