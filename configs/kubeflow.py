@@ -11,11 +11,12 @@ from configs.kubeflow_server import ServerConfig
 from configs.section import Name, Section
 
 Count = Annotated[int, Field(gt=0, le=1000)]
+Id = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Cpu = Annotated[float, Field(ge=0.001, le=100_000)]
 Bytes = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|Ki)?$")]
 MountPath = Annotated[str, Field(pattern=r"^/[^:]+$")]
 StoreUrl = Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+$")]
-RootUri = Annotated[str, Field(pattern=r"^(gs|s3|minio)://[^/?#@]+(/[^?#@]+)?$")]
+RootUri = Annotated[str, Field(pattern=r"^(gs|s3|minio)://[a-z0-9][a-z0-9._-]*(/[^?#@\s]+)?$")]
 Backend = Literal["2.14", "2.15", "2.16", "2.17"]
 Storage = Literal["staged", "reference"]
 
@@ -23,6 +24,8 @@ OWN_SECRET = "mlpipeline-minio-artifact"  # noqa: S105 - a name
 """The Secret with the keys of the store that Kubeflow brings along: what its launcher takes by itself for `minio://`
 (`backend/src/v2/config/env.go` of Kubeflow Pipelines)."""
 NO_SECRET = "none"  # noqa: S105
+SHARED_MEMORY = "headrace-shared-memory"
+"""What the volume of `shared_memory` is called in a pod."""
 
 
 class Accelerator(Section):
@@ -90,9 +93,9 @@ class Retries(Section):
 class Security(Section):
     """The user that a component's container runs as. Needs a backend of 2.16 or newer."""
 
-    user: Annotated[int, Field(ge=0)] | None = 1000
+    user: Id | None = 1000
     """User id; null: the image's."""
-    group: Annotated[int, Field(ge=0)] | None = 1000
+    group: Id | None = 1000
     """Group id; null: the image's."""
     non_root: bool = True
     """Whether Kubernetes refuses to start it as root."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from configs.credentials import SECRETIVE
 from configs.durations import seconds
-from configs.kubeflow import ComponentSettings, KubeflowConfig
-from configs.pods import pods
+from configs.kubeflow import SHARED_MEMORY, ComponentSettings, KubeflowConfig
+from configs.pods import folder, mounts, pods
 from configs.suggest import did_you_mean, listed
 from configs.tree import Where
 
@@ -35,6 +35,23 @@ COMPONENTS = (
 )
 LAUNCHER_FOLDERS = ("/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config", "/kfp-launcher")
 """Where Kubeflow mounts folders of its own in every pod."""
+LAUNCHER_VOLUMES = (
+    "ca-bundle",
+    "dot-cache-scratch",
+    "dot-config-scratch",
+    "dot-local-scratch",
+    "exec-sa-token",
+    "gcs-scratch",
+    "input-artifacts",
+    "kfp-launcher",
+    "kfp-workspace",
+    "minio-scratch",
+    "s3-scratch",
+    "tmp-dir-argo",
+    "var-run-argo",
+    SHARED_MEMORY,
+)
+"""What volumes of Kubeflow, of Argo and of this project are called in a pod."""
 
 
 def components_are_known(kubeflow: KubeflowConfig) -> Iterator[Finding]:
@@ -71,11 +88,32 @@ def secrets_go_somewhere(kubeflow: KubeflowConfig) -> Iterator[Finding]:
 
 def mounts_leave_kubeflow_alone(kubeflow: KubeflowConfig) -> Iterator[Finding]:
     for where, settings in pods(kubeflow):
-        mounts = [(("volumes", number), volume.path) for number, volume in enumerate(settings.volumes)]
-        mounts += [(("secrets", number), secret.path) for number, secret in enumerate(settings.secrets) if secret.path]
-        for inside, path in mounts:
-            if path.rstrip("/") in LAUNCHER_FOLDERS:
-                yield (*where, *inside, "path"), f"{path} is where Kubeflow mounts a folder of its own; choose another"
+        for inside, name, path in mounts(settings):
+            if name in LAUNCHER_VOLUMES:
+                what = f"a volume of Kubeflow's or Headrace's own is called {name} in every pod; choose another name"
+                yield (*where, *inside, "claim" if inside[0] == "volumes" else "name"), what
+            yield from _alone((*where, *inside, "path"), path)
+    if kubeflow.volume is not None:
+        if kubeflow.volume.claim in LAUNCHER_VOLUMES:
+            what = f"a volume of Kubeflow's or Headrace's own is called {kubeflow.volume.claim} in every pod"
+            yield ("kubeflow", "volume", "claim"), f"{what}; choose another name"
+        yield from _alone(("kubeflow", "volume", "path"), kubeflow.volume.path)
+
+
+def _alone(where: Where, path: str) -> Iterator[Finding]:
+    if folder(path) == "/":
+        yield where, f"{path} is the whole of the container; choose a folder in it"
+    if folder(path) in LAUNCHER_FOLDERS:
+        yield where, f"{path} is where Kubeflow mounts a folder of its own; choose another"
+
+
+def sub_paths_are_inside(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    for where, settings in pods(kubeflow):
+        for number, volume in enumerate(settings.volumes):
+            path = volume.sub_path or ""
+            if path.startswith("/") or ".." in path.split("/"):
+                what = f"{path} is no folder within the volume; name one without a slash before it, and without .."
+                yield (*where, "volumes", number, "sub_path"), what
 
 
 def tolerations_are_whole(kubeflow: KubeflowConfig) -> Iterator[Finding]:
@@ -126,6 +164,7 @@ RULES = (
     env_holds_no_secret,
     secrets_go_somewhere,
     mounts_leave_kubeflow_alone,
+    sub_paths_are_inside,
     tolerations_are_whole,
     root_is_meant,
     times_can_be_kept,

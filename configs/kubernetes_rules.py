@@ -5,14 +5,13 @@ The syntax: https://kubernetes.io/docs/concepts/overview/working-with-objects/na
 
 from __future__ import annotations
 
-import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from configs.credentials import is_no_name
 from configs.image_names import is_image
 from configs.kubeflow import ComponentSettings, KubeflowConfig
-from configs.pods import pods
+from configs.pods import folder, mounts, pods
 from configs.tree import Where
 
 Finding = tuple[Where, str]
@@ -23,7 +22,7 @@ WORD = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 """The value of a label, and what stands after the slash of its name."""
 VARIABLE = re.compile(r"[-._A-Za-z][-._A-Za-z0-9]*")
 KEY = re.compile(r"(?=.{1,253}\Z)[-._A-Za-z0-9]+")
-RESERVED = ("pipelines.kubeflow.org", "workflows.argoproj.io")
+RESERVED = ("pipelines.kubeflow.org", "pipeline", "workflows.argoproj.io")
 """Prefixes of the labels by which Kubeflow and Argo know their pods."""
 _LABEL = "lower-case letters, digits and dashes, at most 63, a dash neither first nor last"
 _SUBDOMAIN = "lower-case letters, digits, dashes and dots"
@@ -75,7 +74,8 @@ def images_are_names(kubeflow: KubeflowConfig) -> Iterator[Finding]:
 def labels_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding]:
     for where, one in pods(kubeflow):
         for name in one.labels:
-            if name.partition("/")[0] in RESERVED:
+            prefix, slash, _ = name.partition("/")
+            if slash and prefix in RESERVED:
                 yield (*where, "labels", name), f"{name} is Kubeflow's own label; choose another name"
         for setting, labels in (("labels", one.labels), ("node_selector", one.node_selector)):
             for name, value in labels.items():
@@ -132,28 +132,49 @@ def _shown(key: str) -> str:
     return f'"{key}"' if len(key) < 8 else "this"
 
 
+def variables_are_given_once(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    """Kubernetes refuses a variable with a value and a Secret, and of two Secrets the last one would win."""
+    for where, own in pods(kubeflow):
+        one = _whole(kubeflow, where)
+        given: list[tuple[Where, str]] = [(("env", name), name) for name in one.env]
+        for number, secret in enumerate(one.secrets):
+            given += [(("secrets", number, "env", name), name) for name in secret.env]
+        for inside, name in _again(given, own):
+            yield (
+                (*where, *inside),
+                f"{name} is given elsewhere under `env` or `secrets` already; remove one of the two",
+            )
+
+
 def mounts_are_apart(kubeflow: KubeflowConfig) -> Iterator[Finding]:
     for where, own in pods(kubeflow):
-        if not {"volumes", "secrets", "shared_memory"} & own.model_fields_set:
-            continue
-        shared: list[tuple[Where, str]] = [(("volume",), kubeflow.volume.path)] if kubeflow.volume else []
-        mounts = [*shared, *_mounts(_whole(kubeflow, where))]
-        mounts.sort(key=lambda mount: mount[0][0] in own.model_fields_set)  # what is said here clashes with the rest
-        taken: set[str] = set()
-        for inside, path in mounts:
-            if posixpath.normpath(path) in taken:
-                yield (*where, *inside), f"another volume is mounted at {path} already; choose another folder"
-            taken.add(posixpath.normpath(path))
+        one = _whole(kubeflow, where)
+        paths: list[tuple[Where, str]] = [(("volume",), folder(kubeflow.volume.path))] if kubeflow.volume else []
+        paths += [(("shared_memory",), "/dev/shm")] if one.shared_memory else []  # noqa: S108 - of the pod
+        paths += [((*inside, "path"), folder(path)) for inside, _, path in mounts(one)]
+        for inside, path in _again(paths, own):
+            yield (*where, *inside), f"another volume is mounted at {path} already; choose another folder"
 
 
-def _mounts(one: ComponentSettings) -> Iterator[tuple[Where, str]]:
-    if one.shared_memory is not None:
-        yield ("shared_memory",), "/dev/shm"  # noqa: S108 - of the pod
-    for number, volume in enumerate(one.volumes):
-        yield ("volumes", number, "path"), volume.path
-    for number, secret in enumerate(one.secrets):
-        if secret.path is not None:
-            yield ("secrets", number, "path"), secret.path
+def volumes_are_claims_or_secrets(kubeflow: KubeflowConfig) -> Iterator[Finding]:
+    """In a pod each is called by its own name, so two of one name would be one volume with two sources."""
+    for where, own in pods(kubeflow):
+        found = list(mounts(_whole(kubeflow, where)))
+        claims = {name for inside, name, _ in found if inside[0] == "volumes"}
+        claims |= {kubeflow.volume.claim} if kubeflow.volume else set()
+        for inside, name, _ in found:
+            if inside[0] == "secrets" and name in claims and {"volumes", "secrets"} & own.model_fields_set:
+                what = f"a PersistentVolumeClaim {name} is mounted too, and a pod cannot have two volumes of one name"
+                yield (*where, *inside, "name"), f"{what}; give the Secret another name, or take it as variables"
+
+
+def _again(given: Iterable[tuple[Where, str]], own: ComponentSettings) -> Iterator[tuple[Where, str]]:
+    """What was given before, with its place in the settings; what is said at that place clashes with the rest."""
+    taken: set[str] = set()
+    for inside, name in sorted(given, key=lambda one: one[0][0] in own.model_fields_set):
+        if name in taken and inside[0] in own.model_fields_set:
+            yield inside, name
+        taken.add(name)
 
 
 def limits_hold_requests(kubeflow: KubeflowConfig) -> Iterator[Finding]:
@@ -189,6 +210,8 @@ RULES = (
     nodes_are_named_as_in_kubernetes,
     variables_are_those_of_kubernetes,
     keys_are_those_of_secrets,
+    variables_are_given_once,
     mounts_are_apart,
+    volumes_are_claims_or_secrets,
     limits_hold_requests,
 )

@@ -16,7 +16,7 @@ PATTERNS = {
     r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|Ki)?$": "a size such as 4G or 512Mi",
     r"^[1-9][0-9]{0,9}[smhd]$": "a time such as 30s, 10m, 2h or 1d",
     r"^/[^:]+$": "an absolute path",
-    r"^(gs|s3|minio)://[^/?#@]+(/[^?#@]+)?$": "a URI such as s3://bucket/folder",
+    r"^(gs|s3|minio)://[a-z0-9][a-z0-9._-]*(/[^?#@\s]+)?$": "a URI such as s3://bucket/folder",
     r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$": "a URL such as https://kubeflow.example/pipeline",
     r"^https?://[^/?#@\s]+$": "a URL without a path, such as http://seaweedfs.kubeflow:9000",
     r"^\d{4}-\d{2}-\d{2}$": "a date such as 2026-11-20",

@@ -6,13 +6,11 @@ from typing import Any
 
 from configs.durations import seconds
 from configs.errors import MissingDependencyError
-from configs.kubeflow import ComponentSettings, KubeflowConfig, Secret, Security
+from configs.kubeflow import SHARED_MEMORY, ComponentSettings, KubeflowConfig, Secret, Security
 from pipeline.kubeflow.backends import knows
 from pipeline.kubeflow.invocation import Invocation
 from pipeline.kubeflow.kept import reaches_the_store
 from pipeline.kubeflow.store import KEYS
-
-SHARED_MEMORY = "headrace-shared-memory"
 
 
 def needs_platform(settings: KubeflowConfig, invocation: Invocation) -> bool:

@@ -34,6 +34,9 @@ def test_a_components_settings_replace_the_defaults_one_by_one(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("{pipeline_root: 's3://My Bucket/x'}", "a URI such as s3://bucket/folder"),
+        ("{pipeline_root: 's3://bucket/x y'}", "a URI such as s3://bucket/folder"),
+        ("{defaults: {security: {user: 2147483648}}}", "of at least 0 and of at most 2147483647"),
         ("{pipeline_root: hdfs://a/b}", "a URI such as s3://bucket/folder"),
         ("{object_store: {endpoint: 'seaweedfs.kubeflow:9000'}}", "a URL without a path, such as http://seaweedfs"),
         ("{object_store: {endpoint: 'http://seaweedfs.kubeflow:9000/'}}", "a URL without a path, such as http://"),
@@ -78,9 +81,9 @@ def test_what_kubernetes_takes_is_taken(tmp_path: Path) -> None:
     cpu: 0.001
     memory: 1.5Gi
     memory_limit: 2G
-    labels: {app.kubernetes.io/part-of: Taxi_1.0, empty: ""}
+    labels: {app.kubernetes.io/part-of: Taxi_1.0, empty: "", pipeline: taxi}
     env: {_A.b-c: "x y", sort_key: fare}
     volumes: [{claim: a, path: /x}, {claim: a, path: /x/y}]
-    secrets: [{name: some.secret, env: {A: tls.crt}}, {name: b, path: /z}]
+    secrets: [{name: some.secret, env: {A: tls.crt}}, {name: b, path: /z}, {name: a, env: {B: c}}]
 """
     assert kubeflow(tmp_path, text).settings("Trainer").cpu == 0.001

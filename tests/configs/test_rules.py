@@ -506,7 +506,36 @@ BROKEN = {
         (
             "kubeflow: {defaults: {volumes: [{claim: a, path: /minio}]}}",
             "1: kubeflow.defaults.volumes[0].path: /minio is where Kubeflow mounts a folder of its own; choose another",
+        ),
+        *(
+            (
+                f"kubeflow: {{storage: reference, volume: {{claim: a, path: {path}}}}}",
+                f"1: kubeflow.volume.path: {path} is where Kubeflow mounts a folder of its own; choose another",
+            )
+            for path in ("/minio", "//minio", "/minio/.", "/x/../minio/")
+        ),
+        (
+            "kubeflow: {defaults: {secrets: [{name: a, path: //}]}}",
+            "1: kubeflow.defaults.secrets[0].path: // is the whole of the container; choose a folder in it",
+        ),
+        (
+            "kubeflow: {defaults: {volumes: [{claim: kfp-launcher, path: /x}]}}",
+            "1: kubeflow.defaults.volumes[0].claim: a volume of Kubeflow's or Headrace's own is called kfp-launcher in"
+            " every pod; choose another name",
+        ),
+        (
+            "kubeflow: {storage: reference, volume: {claim: headrace-shared-memory}}",
+            "1: kubeflow.volume.claim: a volume of Kubeflow's or Headrace's own is called headrace-shared-memory in"
+            " every pod; choose another name",
+        ),
+    ],
+    "sub_paths_are_inside": [
+        (
+            f"kubeflow: {{defaults: {{volumes: [{{claim: a, path: /x, sub_path: {path}}}]}}}}",
+            f"1: kubeflow.defaults.volumes[0].sub_path: {path} is no folder within the volume; name one without a slash"
+            " before it, and without ..",
         )
+        for path in ("../y", "a/../../y", "/y")
     ],
     "tolerations_are_whole": [
         (
@@ -587,6 +616,10 @@ BROKEN = {
             "1: kubeflow.defaults.labels.pipelines.kubeflow.org/v2_component: pipelines.kubeflow.org/v2_component is"
             " Kubeflow's own label; choose another name",
         ),
+        (
+            "kubeflow: {defaults: {labels: {pipeline/runid: a}}}",
+            "1: kubeflow.defaults.labels.pipeline/runid: pipeline/runid is Kubeflow's own label; choose another name",
+        ),
     ],
     "nodes_are_named_as_in_kubernetes": [
         (
@@ -630,10 +663,27 @@ BROKEN = {
             '1: kubeflow.defaults.secrets[0].env.A: "b/c" is no key of a Secret: letters, digits, -, _ and .',
         ),
     ],
+    "variables_are_given_once": [
+        (
+            "kubeflow: {defaults: {env: {FOO: x}, secrets: [{name: a, env: {FOO: b}}]}}",
+            "1: kubeflow.defaults.secrets[0].env.FOO: FOO is given elsewhere under `env` or `secrets` already; remove"
+            " one of the two",
+        ),
+        (
+            "kubeflow: {defaults: {secrets: [{name: a, env: {FOO: b}}, {name: c, env: {FOO: b}}]}}",
+            "1: kubeflow.defaults.secrets[1].env.FOO: FOO is given elsewhere under `env` or `secrets` already; remove"
+            " one of the two",
+        ),
+        (
+            "kubeflow: {defaults: {secrets: [{name: a, env: {FOO: b}}]}, components: {Trainer: {env: {FOO: x}}}}",
+            "1: kubeflow.components.Trainer.env.FOO: FOO is given elsewhere under `env` or `secrets` already; remove"
+            " one of the two",
+        ),
+    ],
     "mounts_are_apart": [
         (
             "kubeflow: {defaults: {volumes: [{claim: a, path: /x}, {claim: b, path: /x/}]}}",
-            "1: kubeflow.defaults.volumes[1].path: another volume is mounted at /x/ already; choose another folder",
+            "1: kubeflow.defaults.volumes[1].path: another volume is mounted at /x already; choose another folder",
         ),
         (
             "kubeflow: {defaults: {volumes: [{claim: a, path: /x}]}, components: {Trainer: {secrets: [{name: b, path: "
@@ -645,6 +695,19 @@ BROKEN = {
             "kubeflow: {defaults: {shared_memory: 1G, volumes: [{claim: a, path: /dev/shm}]}}",
             "1: kubeflow.defaults.volumes[0].path: another volume is mounted at /dev/shm already; choose another"
             " folder",
+        ),
+    ],
+    "volumes_are_claims_or_secrets": [
+        (
+            "kubeflow: {defaults: {volumes: [{claim: data, path: /x}], secrets: [{name: data, path: /y}]}}",
+            "1: kubeflow.defaults.secrets[0].name: a PersistentVolumeClaim data is mounted too, and a pod cannot have"
+            " two volumes of one name; give the Secret another name, or take it as variables",
+        ),
+        (
+            "kubeflow: {storage: reference, volume: {claim: data}, components: {Trainer: {secrets: [{name: data,"
+            " path: /y}]}}}",
+            "1: kubeflow.components.Trainer.secrets[0].name: a PersistentVolumeClaim data is mounted too, and a pod"
+            " cannot have two volumes of one name; give the Secret another name, or take it as variables",
         ),
     ],
     "limits_hold_requests": [
