@@ -1,0 +1,22 @@
+"""On PYTHONPATH, this keeps a training from its end: its first checkpoint is written, and the next is waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trainer.checkpointing.checkpoints import Checkpoints, Position
+
+write = Checkpoints.write
+
+
+def write_one(self: Checkpoints, position: Position, tree: Mapping[str, Any]) -> Path:
+    """Write it where there is none yet."""
+    while self.files():
+        time.sleep(60)
+    return write(self, position, tree)
+
+
+Checkpoints.write = write_one  # type: ignore[method-assign]
