@@ -7,6 +7,7 @@ HeadraceError
 ├── TrainingError      training cannot start or go on: a hook that is no function, a loss that is not a number
 │   └── TrainingStoppedError  training was asked to end, and can go on from a checkpoint
 ├── RunError           a run could not be carried out: a component failed, another run holds the lock
+│   └── UntrainedError    a run came to no training, so that there is nothing of it to share
 ├── ServerError        a server cannot be reached, refuses, or fails
 └── MissingDependencyError  something is missing from the machine (what `headrace doctor` looks for)
 """
@@ -81,6 +82,14 @@ class TrainingStoppedError(TrainingError):
 
 class RunError(HeadraceError):
     """A run could not be carried out."""
+
+
+class UntrainedError(RunError):
+    """There is no training to share. `short`: which run, or runs, without the paths of this machine."""
+
+    def __init__(self, what: str, short: str) -> None:
+        self.short = short
+        super().__init__(what)
 
 
 class ServerError(HeadraceError):

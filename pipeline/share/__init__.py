@@ -19,13 +19,20 @@ if TYPE_CHECKING:
 PAGE, DATA = "index.html", "share.json"
 
 
-def write_share(
-    folders: Sequence[RunFolder], target: Path, *, name: str, description: str = "", logs: bool = True
+def write_share(  # noqa: PLR0913
+    folders: Sequence[RunFolder],
+    target: Path,
+    *,
+    name: str,
+    description: str = "",
+    logs: bool = True,
+    left_out: Sequence[str] = (),
 ) -> Path:
     """Write the folder; returns its page. Of a page that is there already, what is ours is replaced, and only when the
     new one is ready.
 
-    logs: whether TensorBoard's logs are copied beside. Raises RunError where `target` holds something else.
+    logs: whether TensorBoard's logs are copied beside; left_out: runs that came to no training, in words. Raises
+    RunError where `target` holds something else.
     """
     from pipeline.share.logs import copy_logs
     from pipeline.share.page import page_data, render
@@ -39,7 +46,7 @@ def write_share(
         partial = Path(folder, "new")
         partial.mkdir()
         files = [copy_logs(run, partial) if logs else [] for run in runs]
-        data = page_data(name, description, runs)
+        data = page_data(name, description, runs, left_out)
         (partial / PAGE).write_text(render(data, runs, files), encoding="utf-8")
         (partial / DATA).write_text(json.dumps(data, allow_nan=False), encoding="utf-8")
         _replace(target, partial, Path(folder))

@@ -6,26 +6,13 @@ hold anything.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-from configs.credentials import HIDEABLE, KEYS
-from configs.passwords import hidden
-
-HIDDEN = "***"
-_BEARER = re.compile(r"(?<=\bBearer )[0-9A-Za-z._~+/-]{16,}=*")
-
-
-def without(text: str) -> str:
-    """The text with `***` for passwords in URLs, and for what has the form of a key or a token."""
-    text = hidden(text)
-    for shape in (*KEYS.values(), _BEARER):
-        text = shape.sub(HIDDEN, text)
-    return text
+from configs.credentials import HIDDEN, HIDEABLE, without
 
 
 def stripped(value: Any) -> Any:
-    """The same of a tree of mappings and lists; also `***` for what stands under a name such as `api_key`.
+    """A tree of mappings and lists `without` credentials; also `***` for what stands under a name such as `api_key`.
 
     A feature is a column's, which may have any name: what is said of it is shown.
     """

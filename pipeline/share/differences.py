@@ -24,6 +24,10 @@ class Row:
         """Between the runs."""
         return len(set(self.values)) > 1
 
+    def own(self, number: int) -> bool:
+        """Whether no other run has the value of this one."""
+        return self.values.count(self.values[number]) == 1
+
 
 def flattened(tree: Mapping[str, Any], above: str = "") -> dict[str, str]:
     """Dotted names to values in words, in order: {"model.hidden": "[128, 64]"}."""
@@ -65,6 +69,7 @@ def telling(differences: Sequence[Row], number: int) -> str:
     """What tells a run from the others in a few words: `hidden [32], dropout 0.2`.
 
     First the setting that fewest others share, then the one that those share least; of several alike, a hyperparameter.
+    None is told that the runs share which are not told apart yet, unless no other at all has it.
     """
     left = sorted(differences, key=lambda row: row.name.partition(".")[0] not in HYPERPARAMETERS)
     left = [row for row in left if row.values[number] is not None]
@@ -74,4 +79,7 @@ def telling(differences: Sequence[Row], number: int) -> str:
         alike = {other for other in alike if row.values[other] == row.values[number]}
         left.remove(row)
         told.append(f"{row.name.rpartition('.')[2]} {row.values[number]}")
+        left = [
+            row for row in left if {row.values[other] for other in alike} != {row.values[number]} or row.own(number)
+        ]
     return ", ".join([*told, "…"] if left else told)

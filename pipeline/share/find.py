@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from configs.errors import RunError
+from configs.errors import RunError, UntrainedError
 from pipeline.folders import Folders
 from pipeline.local.record import FILE_NAME
 from pipeline.report.run_folder import RunFolder
@@ -27,6 +28,21 @@ def find(given: Path) -> RunFolder:
     return _latest(Folders.of(load(given)).runs, given)
 
 
+def find_all(given: Iterable[Path]) -> tuple[list[RunFolder], list[UntrainedError]]:
+    """The runs, and what is said of those that came to no training. Raises RunError where all of them are such, and
+    where one cannot be found or read.
+    """
+    found, left_out = list[RunFolder](), list[UntrainedError]()
+    for each in given:
+        try:
+            found.append(find(each))
+        except UntrainedError as error:
+            left_out.append(error)
+    if left_out and not found:
+        raise RunError("\n".join(map(str, left_out)))
+    return found, left_out
+
+
 def logs_of(folder: RunFolder) -> Path | None:
     """Where the run's TensorBoard logs lie; of one that reused a training, those of that training."""
     logs = folder.directory("Trainer", "model_run")
@@ -40,13 +56,16 @@ def _latest(runs: Path, given: Path) -> RunFolder:
         if logs_of(folder) is not None:
             return folder
     if there:
-        raise RunError(f"{given}: none of the {len(there)} runs in {runs} came to a training")
+        what = f"{given}: none of the {len(there)} runs in {runs} came to a training"
+        raise UntrainedError(what, f"{folder.record.pipeline} ({len(there)} runs)")
     raise RunError(f"{given}: no run in {runs}; start one with `headrace run`, or name a run's folder")
 
 
 def _trained(folder: RunFolder) -> RunFolder:
     if logs_of(folder) is None:
-        raise RunError(f"{folder.path}: the run is {folder.record.status}, and came to no training to share")
+        record = folder.record
+        what = f"{folder.path}: the run is {record.status}, and came to no training to share"
+        raise UntrainedError(what, f"{record.pipeline} {record.run_id} ({record.status})")
     return folder
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from configs.credentials import without
 from pipeline.report.page import environment, headline, style, with_marked_keys
 from pipeline.report.profile import read_profile
 from pipeline.report.versions import locked, read_versions
-from pipeline.share.credentials import stripped, without
+from pipeline.share.credentials import stripped
 from pipeline.share.differences import differing, hyperparameters, telling
 from pipeline.share.logs import LogFile
 from pipeline.share.runs import SharedRun
@@ -24,7 +25,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 FORMAT = 1
 
 
-def page_data(name: str, description: str, runs: Sequence[SharedRun]) -> dict[str, Any]:
+def page_data(name: str, description: str, runs: Sequence[SharedRun], left_out: Sequence[str] = ()) -> dict[str, Any]:
     """What the page shows, without credentials."""
     plain: dict[str, Any] = stripped(
         {
@@ -33,6 +34,7 @@ def page_data(name: str, description: str, runs: Sequence[SharedRun]) -> dict[st
             "description": description,
             "written": time.time(),
             "runs": [run.plain() for run in runs],
+            "left_out": list(left_out),
         }
     )
     return plain

@@ -10,17 +10,21 @@ from typing import Any
 
 import yaml
 
+from configs.credentials import without
 from pipeline.report.judgement import Judgement, grouped, read_judgement
 from pipeline.report.run_folder import RunFolder
 from pipeline.report.training import Training, read_training
 from pipeline.report.tuning import read_search
 from pipeline.report.verdict import Verdict, read_verdict
 from pipeline.share.clock import Clock
-from pipeline.share.credentials import stripped, without
+from pipeline.share.credentials import stripped
 from pipeline.share.differences import flattened
 from pipeline.share.events import Logs, read_logs
 from pipeline.share.find import logs_of
 from trainer.tuning.trials import Search
+
+COLORS, STROKES = 10, 3
+"""Of runs (share.css), and strokes of dashes and dots, so that 40 runs are told apart."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,12 @@ class SharedRun:
     def anchor(self) -> str:
         """Of its part of the page, and the name of its folder of logs."""
         return f"run-{self.number + 1}"
+
+    @property
+    def look(self) -> str:
+        """The classes of its marks: one of ten colours, and once those are used up, strokes of dashes and dots too."""
+        again, color = divmod(self.number, COLORS)
+        return f"run{color} more{(again - 1) % STROKES + 1}" if again else f"run{color}"
 
     @cached_property
     def logs_at(self) -> Path:
@@ -114,6 +124,7 @@ class SharedRun:
         record = self.folder.record
         return {
             "label": self.label,
+            "look": self.look,
             "pipeline": record.pipeline,
             "run": record.run_id,
             "started": record.started,

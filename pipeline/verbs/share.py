@@ -45,18 +45,23 @@ def share(  # noqa: PLR0913, PLR0917
     """Write a page of one or several trainings, to show to others. Prints its path.
 
     RUN is a run's folder (<root>/<pipeline>/runs/<id>). A pipeline's folder, or a config, stands for the latest run
-    that came to a training. The first run given gets the first colour.
+    that came to a training. The first run given gets the first colour. Of several, those that came to no training are
+    left out, and named.
 
     The page is a folder with an index.html: it opens from disk, and from any static host or bucket, and asks no server
     for anything. Passwords and what looks like a key or a token are left out of it.
     """
     from pipeline.share import write_share
-    from pipeline.share.find import find
+    from pipeline.share.find import find_all
 
     destinations = _destinations(to, vertex)
-    folders = [find(run) for run in runs]
+    folders, left_out = find_all(runs)
+    for error in left_out:
+        click.echo(f"left out: {error}", err=True)
     title = name or ", ".join(dict.fromkeys(folder.record.pipeline for folder in folders))
-    page = write_share(folders, output or _folder(title), name=title, description=description, logs=logs)
+    words = [error.short for error in left_out]
+    target = output or _folder(title)
+    page = write_share(folders, target, name=title, description=description, logs=logs, left_out=words)
     click.echo(short(page.absolute()))
     for destination in destinations:
         click.echo(destination.send(page.parent, folders, title, description))

@@ -80,7 +80,13 @@ function nearest(points, x) {
   return points[high] && Math.abs(points[high][0] - x) < Math.abs(points[low][0] - x) ? points[high] : points[low];
 }
 
-// One chart with its title. series: {name, color: 0..9, dashed, raw: [[x, y]], points: [[x, y]]}
+// The stroke of a curve: whole, dashed, or of a dash and so many dots where the colours are used up.
+function stroke({look, dashed}) {
+  const dots = Number((/more(\d)/.exec(look) || [0, 0])[1]);
+  return dots ? `${dashed ? 5 : 14}${' 5 1'.repeat(dots)} 5` : dashed ? '5 4' : null;
+}
+
+// One chart with its title. series: {name, look: its classes, dashed, raw: [[x, y]], points: [[x, y]]}
 class Plot {
   constructor(title) {
     this.title = title;
@@ -164,9 +170,9 @@ class Plot {
   line(one, points, kind) {
     const shown = thinned(points);
     const path = shown.map(([x, y], at) => `${at ? 'L' : 'M'}${this.x(x).toFixed(1)} ${this.y(y).toFixed(1)}`).join('');
-    this.picture.append(svg('path', {d: path, class: `curve run${one.color} ${kind}`, 'stroke-dasharray': one.dashed ? '5 4' : null}));
+    this.picture.append(svg('path', {d: path, class: `curve ${one.look} ${kind}`, 'stroke-dasharray': stroke(one)}));
     if (shown.length <= 40 && !kind) {
-      this.picture.append(...shown.map(([x, y]) => svg('circle', {cx: this.x(x), cy: this.y(y), r: 2.2, class: `run${one.color}`})));
+      this.picture.append(...shown.map(([x, y]) => svg('circle', {cx: this.x(x), cy: this.y(y), r: 2.2, class: one.look})));
     }
   }
 
@@ -194,9 +200,9 @@ class Plot {
     const near = (this.range.x1 - this.range.x0) * (this.axis === 'step' ? 1e-6 : 0.04);
     const rows = found.filter(([, point]) => Math.abs(point[0] - x) <= near).sort((a, b) => b[1][1] - a[1][1]);
     this.cursor.replaceChildren(svg('line', {x1: this.x(x), x2: this.x(x), y1: this.box.top, y2: this.box.bottom, class: 'hair'}),
-      ...rows.map(([one, [px, py]]) => svg('circle', {cx: this.x(px), cy: this.y(py), r: 4.5, class: `run${one.color} ringed`})));
+      ...rows.map(([one, [px, py]]) => svg('circle', {cx: this.x(px), cy: this.y(py), r: 4.5, class: `${one.look} ringed`})));
     const heading = this.axis === 'step' ? `${this.xLabel} ${figure(x, 6)}` : span(x);
-    this.tip.replaceChildren(html('b', {}, heading), ...rows.map(([one, point]) => html('p', {}, html('span', {class: `dot run${one.color}${one.dashed ? ' hollow' : ''}`}),
+    this.tip.replaceChildren(html('b', {}, heading), ...rows.map(([one, point]) => html('p', {}, html('span', {class: `dot ${one.look}${one.dashed ? ' hollow' : ''}`}),
       html('span', {class: 'tip-name'}, one.name), html('b', {}, figure(point[1])))));
     this.tip.hidden = false;
     const room = this.picture.parentElement.clientWidth;
@@ -214,8 +220,8 @@ class Plot {
 
 // The distributions of one weight, the first step at the back. steps: [{step, edges, counts}]
 class Ridges {
-  constructor(title, color) {
-    this.color = color;
+  constructor(title, look) {
+    this.look = look;
     this.picture = svg('svg', {class: 'plot ridges', role: 'img', 'aria-label': `Distribution of ${title}`});
     this.note = html('span', {class: 'soft'});
     this.element = html('figure', {class: 'card plotted ridged'}, html('figcaption', {}, html('h3', {}, title), this.note), html('div', {class: 'stage'}, this.picture));
@@ -254,7 +260,7 @@ class Ridges {
       });
       const [begin, end] = [[points[0][0] - 0.5, ground], [points[points.length - 1][0] + 0.5, ground]];
       const path = [begin, ...points, end].map(([px, py], place) => `${place ? 'L' : 'M'}${px.toFixed(1)} ${py.toFixed(1)}`).join('');
-      const ridge = svg('path', {d: `${path}Z`, class: `ridge run${this.color}`});
+      const ridge = svg('path', {d: `${path}Z`, class: `ridge ${this.look}`});
       ridge.style.setProperty('--share', `${Math.round(26 + 54 * (count > 1 ? at / (count - 1) : 1))}%`);
       this.picture.append(ridge);
       return {ground, ridge, one};

@@ -1,7 +1,7 @@
 // What the controls do: which runs and splits are shown, and how.
 
 const data = JSON.parse(document.getElementById('data').textContent);
-const runs = data.runs.map((run, number) => ({...run, number, color: number % 10}));
+const runs = data.runs.map((run, number) => ({...run, number}));
 const state = {runs: new Set(runs.map((run) => run.number)), splits: new Set(), smoothing: 0, log: false, axis: 'step'};
 const listeners = [];
 const changed = () => { for (const listener of listeners) listener(); };
@@ -36,7 +36,7 @@ const named = (split) => WORDS[split] || split;
 function controls() {
   const set = (chosen, value) => (on) => { if (on) chosen.add(value); else chosen.delete(value); changed(); };
   const shown = place('controls');
-  const ofRuns = runs.map((run) => toggle(run.label, true, set(state.runs, run.number), html('span', {class: `dot run${run.color}`})));
+  const ofRuns = runs.map((run) => toggle(run.label, true, set(state.runs, run.number), html('span', {class: `dot ${run.look}`})));
   if (runs.length > 1) {
     const all = html('button', {type: 'button', class: 'chip plain'}, 'All');
     all.addEventListener('click', () => {
@@ -76,7 +76,7 @@ function curves() {
           const x = (at) => (state.axis === 'step' ? one.steps[at] + (epochs ? 1 : 0) : one.elapsed[at]);
           const raw = one.values.map((value, at) => [x(at), value]);
           const soft = state.smoothing > 0;
-          series.push({name: runs.length > 1 ? `${run.label} ${named(one.split)}` : named(one.split), color: run.color, dashed: one.split === 'train' && splits.length > 1, raw, smoothed: soft, points: soft ? smoothed(raw, state.smoothing) : raw});
+          series.push({name: runs.length > 1 ? `${run.label} ${named(one.split)}` : named(one.split), look: run.look, dashed: one.split === 'train' && splits.length > 1, raw, smoothed: soft, points: soft ? smoothed(raw, state.smoothing) : raw});
         }
       }
       plot.show(series, {log: state.log, axis: state.axis, xLabel: state.axis === 'relative' ? (runs.every((run) => run.timed) ? 'since the training began' : 'since the training began, or its first value') : epochs ? 'epoch' : 'step'});
@@ -119,7 +119,7 @@ function slices() {
     const ordered = [...rows].sort((a, b) => worst(a[1]) - worst(b[1]));
     place('slice-table').replaceChildren(
       html('thead', {}, html('tr', {}, html('th', {scope: 'col'}, chosen.by), html('th', {scope: 'col', class: 'n'}, 'Examples'),
-        ...seen.map((run) => html('th', {scope: 'col', class: 'n'}, html('span', {class: `dot run${run.color}`}), run.label)))),
+        ...seen.map((run) => html('th', {scope: 'col', class: 'n'}, html('span', {class: `dot ${run.look}`}), run.label)))),
       html('tbody', {}, line('all', seen.length ? seen[0].evaluation.examples : null, seen.map((run) => run.evaluation.metrics[chosen.metric]), true),
         ...ordered.map(([, row]) => line(row.label, row.examples, seen.map((run) => row.values.get(run.number)), false))));
   };
@@ -150,7 +150,7 @@ function histograms() {
     const run = runs[number];
     const found = all ? run.histograms : run.histograms.slice(0, FIRST);
     place('histogram-plots').replaceChildren(...found.map((one) => {
-      const ridges = new Ridges(one.tag.replace(/^weights\//, ''), run.color);
+      const ridges = new Ridges(one.tag.replace(/^weights\//, ''), run.look);
       ridges.steps = one.steps.filter((step) => step.counts.length); // drawn as soon as it has a width
       return ridges.element;
     }));

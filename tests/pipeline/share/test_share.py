@@ -193,6 +193,28 @@ def test_a_run_is_found_by_its_folder_its_pipeline_and_its_config(pipeline: Any,
         find(first.parent / "20260102-000000")
 
 
+def test_of_several_runs_those_without_a_training_are_left_out_and_named(pipeline: Any, tmp_path: Path) -> None:
+    first, second, third = (
+        str(pipeline.add(f"2026010{day}-000000", trained=day == 2, evaluated=False)) for day in (1, 2, 3)
+    )
+    ended = CliRunner().invoke(share, [first, second, third, "-o", str(tmp_path / "page")])
+    assert ended.exit_code == 0
+    for left in (first, third):
+        assert f"left out: {left}: the run is done, and came to no training to share\n" in ended.stderr
+    told = json.loads((tmp_path / "page" / "share.json").read_text())
+    assert [run["run"] for run in told["runs"]] == ["20260102-000000"]
+    assert told["left_out"] == ["taxi 20260101-000000 (done)", "taxi 20260103-000000 (done)"]
+    words = "Left out, with no training to show: taxi 20260101-000000 (done), taxi 20260103-000000 (done)"
+    assert words in (tmp_path / "page" / "index.html").read_text()
+
+    refused = CliRunner().invoke(share, [first, third, "-o", str(tmp_path / "none")])
+    assert refused.exit_code == 1
+    assert refused.output.count("came to no training to share") == 2
+    assert not (tmp_path / "none").exists()
+    mistaken = CliRunner().invoke(share, [second, str(tmp_path / "nowhere"), "-o", str(tmp_path / "none")])
+    assert mistaken.exit_code == 1
+
+
 def test_a_page_is_replaced_and_what_else_lies_there_stays(two: Two, tmp_path: Path) -> None:
     written(tmp_path / "page", *two())
     (tmp_path / "page" / "CNAME").write_text("taxi.example")
@@ -275,6 +297,14 @@ def test_differences_keep_the_order_of_the_config_and_tell_the_runs_apart() -> N
     assert telling(found, 1) == "hidden [2], depth 3, …"
 
 
+def test_of_runs_that_one_setting_tells_apart_nothing_else_is_told() -> None:
+    settings = [{"train.seed": str(n), "train.batch_size": "256" if n == 9 else "1024"} for n in range(12)]
+    found = [telling(differing(settings), number) for number in range(12)]
+    assert found == [f"seed {n}, batch_size 256" if n == 9 else f"seed {n}" for n in range(12)]
+    twins = [{"train.seed": "1"}, {"train.seed": "1"}, {"train.seed": "2"}]
+    assert [telling(differing(twins), number) for number in range(3)] == ["seed 1", "seed 1", "seed 2"]
+
+
 def test_what_is_told_of_a_run_is_what_the_others_have_not() -> None:
     grid = [(1, "none", 4), (2, "none", 4), (2, "memory", 4), (2, "memory", 5)]
     settings = [
@@ -283,8 +313,8 @@ def test_what_is_told_of_a_run_is_what_the_others_have_not() -> None:
     ]
     found = [telling(differing(settings), number) for number in range(4)]
     assert found == [
-        "epochs 1, cache none, …",
-        "cache none, epochs 2, …",
-        "cache memory, threads 4, …",
-        "threads 5, epochs 2, …",
+        "epochs 1",
+        "cache none, epochs 2",
+        "cache memory, threads 4",
+        "threads 5",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -225,6 +226,28 @@ CONTRAST = """() => {
     probe.remove();
   }
   return found;
+}"""
+
+
+def test_more_runs_than_colours_are_told_apart_by_their_strokes(browser: Browser, two: Two, tmp_path: Path) -> None:
+    runs = [tmp_path / f"run-{number:02}" for number in range(12)]
+    for run in runs:
+        shutil.copytree(two()[0], run)
+    write_share([find(run) for run in runs], tmp_path / "page", name="Twelve", logs=False)
+    with opened(browser, tmp_path / "page") as page:
+        curves = plot(page, "loss").locator("path.curve").all()
+        marks = [(curve.get_attribute("class"), curve.get_attribute("stroke-dasharray")) for curve in curves]
+        assert len(set(marks)) == 24  # of each run train and eval
+        dots = page.page.locator("#controls .chip .dot")
+        looks = [dot.evaluate(LOOK) for dot in dots.all()]
+        assert len(looks) == len(set(looks)) == 12
+        heads = page.page.locator("#overview tbody .dot").evaluate_all("all => all.map((one) => one.className)")
+        assert heads == dots.evaluate_all("all => all.map((one) => one.className)")
+
+
+LOOK = """one => {
+  const style = getComputedStyle(one);
+  return [style.backgroundColor, style.backgroundImage, style.width].join(' ');
 }"""
 
 
