@@ -18,6 +18,10 @@ def unschedule(config: Path, profile: str | None, overrides: tuple[str, ...]) ->
     from pipeline.kubeflow.server import schedules
 
     experiment_id = session.experiment_id()
-    found = [] if experiment_id is None else schedules.find(session.server, experiment_id, session.pipeline)
+    called = [] if experiment_id is None else schedules.called(session.server, experiment_id, session.pipeline)
+    found = [one for one in called if schedules.is_ours(one)]
     schedules.delete(session.server, found)
     click.echo(f"schedule  {session.pipeline}  {'deleted' if found else 'was not there'}")
+    for one in called:
+        if one not in found:
+            click.echo(f"recurring run {one.recurring_run_id} of that name was not made by headrace, and stays")

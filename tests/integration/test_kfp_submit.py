@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import signal
 import urllib.request
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -260,9 +263,26 @@ def test_a_schedule_is_made_changed_and_deleted_as_the_config_says(kubeflow: Kub
     assert not changed["pipeline_version_reference"].get("pipeline_version_id")
     assert kubeflow("schedule", *other, *more).lines[-1].endswith("every 6h  unchanged")
     assert kubeflow.schedules() == [changed]
-    assert kubeflow("unschedule").lines[-1].endswith("deleted")
+    with made_by_hand(kubeflow.server, changed) as by_hand:
+        assert kubeflow("unschedule").lines == [
+            "schedule  chicago-taxi  deleted",
+            f"recurring run {by_hand} of that name was not made by headrace, and stays",
+        ]
+        assert [one["recurring_run_id"] for one in kubeflow.schedules()] == [by_hand]
     assert kubeflow.schedules() == []
     assert kubeflow("unschedule").lines[-1].endswith("was not there")
+
+
+@contextlib.contextmanager
+def made_by_hand(server: Server, like: Mapping[str, Any]) -> Iterator[str]:
+    """The id of a recurring run of the same content, but for what headrace writes down on its own."""
+    given = ("display_name", "experiment_id", "pipeline_version_reference", "runtime_config", "trigger")
+    body = {**{name: like[name] for name in given}, "max_concurrency": "1", "mode": "ENABLE", "description": "mine"}
+    path, json_ = f"{server.url}/apis/v2beta1/recurringruns", {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(path, json.dumps(body).encode(), json_), timeout=30) as answer:
+        made: str = json.load(answer)["recurring_run_id"]
+    yield made
+    urllib.request.urlopen(urllib.request.Request(f"{path}/{made}", method="DELETE"), timeout=30).close()
 
 
 @pytest.mark.slow

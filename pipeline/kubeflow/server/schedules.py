@@ -25,6 +25,8 @@ from pipeline.kubeflow.server.versions import Version
 
 Outcome = Literal["made", "changed", "unchanged"]
 DIGITS = 10
+MARK = "headrace schedule"
+"""How the description of each schedule begins that was made here, by all versions; others' are left alone."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Wanted:
         version = self.version.name if self.schedule.pinned else None
         parts: list[object] = [self.trigger, self.parameters, version, self.pipeline_root, self.service_account]
         parts += [self.schedule.catch_up, self.schedule.concurrency]
-        return f"headrace schedule, content {hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:DIGITS]}"
+        return f"{MARK}, content {hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:DIGITS]}"
 
 
 def schedule(server: Connection, wanted: Wanted) -> tuple[Any, Outcome]:
@@ -91,7 +93,17 @@ def schedule(server: Connection, wanted: Wanted) -> tuple[Any, Outcome]:
 
 
 def find(server: Connection, experiment_id: str, name: str) -> list[Any]:
-    """The schedules of that name, the oldest first."""
+    """The schedules of that name that were made here, the oldest first."""
+    return [one for one in called(server, experiment_id, name) if is_ours(one)]
+
+
+def is_ours(one: Any) -> bool:
+    """Whether a schedule was made here."""
+    return str(one.description or "").startswith(MARK)
+
+
+def called(server: Connection, experiment_id: str, name: str) -> list[Any]:
+    """The schedules of that name, whoever made them, the oldest first."""
     ask = server.recurring.recurring_run_service_list_recurring_runs
     found = every(server, "find the schedule", ask, "recurring_runs", experiment_id=experiment_id, filter=named(name))
     return sorted(found, key=lambda one: (one.created_at, one.recurring_run_id))

@@ -62,6 +62,18 @@ def test_a_schedule_that_is_there_is_left_alone(backend: Backend) -> None:
     assert len(backend.seen) == 1
 
 
+@pytest.mark.parametrize("description", ["", "every night, by hand"])
+def test_a_recurring_run_that_was_made_by_hand_is_neither_changed_nor_deleted(
+    backend: Backend, description: str
+) -> None:
+    backend.faults = [fails(200, kept(description)), fails(200, {"recurring_run_id": "new"})]
+    made, outcome = schedules.schedule(connected(backend), wanted(every="6h"))
+    assert (made.recurring_run_id, outcome) == ("new", "made")
+    assert [method for method, _ in backend.seen] == ["GET", "POST"]
+    backend.faults = [fails(200, kept(description))]
+    assert schedules.find(connected(backend), "e", "taxi") == []
+
+
 def test_the_mark_of_a_schedule_tells_its_settings_apart() -> None:
     plans: list[dict[str, Any]] = [{"every": "6h"}, {"every": "7h"}, {"cron": "0 4 * * *"}]
     plans += [{"every": "6h", "catch_up": True}]
