@@ -25,7 +25,7 @@ from configs.config import PipelineConfig
 from configs.durations import seconds
 from configs.errors import ConfigError, Problem
 from configs.kubeflow import ComponentSettings, KubeflowConfig
-from pipeline.kubeflow import backends, credentials
+from pipeline.kubeflow import backends, credentials, within_reach
 from pipeline.kubeflow.argument import pack
 from pipeline.kubeflow.aside import VARIABLE
 from pipeline.kubeflow.invocation import Invocation
@@ -42,10 +42,11 @@ EXECUTOR_INPUT = "{{$}}"
 def compile_pipeline(config: PipelineConfig, environ: Mapping[str, str] = os.environ) -> str:
     """The YAML: the pipeline, and a second document with the Kubernetes settings where there are any.
 
-    Raises ConfigError if a setting that Kubeflow needs is missing, RunError for a setting that the server would drop,
-    and for a credential in the text. environ: variables whose values must not stand in it.
+    Raises ConfigError if a setting that Kubeflow needs is missing, or cannot work there; RunError for a setting that
+    the server would drop, and for a credential in the text. environ: variables whose values must not stand in it.
     """
     _check(config)
+    within_reach.check(config)
     found = tasks(config)
     text = with_time_for_tries(_compiled(_pipeline(config, found)), _time_for_tries(found, config.kubeflow))
     backends.check(_platform_document(text), config.kubeflow.backend)

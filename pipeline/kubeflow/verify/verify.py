@@ -46,11 +46,12 @@ def verify(config: PipelineConfig, folder: Path, display: Display, told: Callabl
         }
     )
     there = as_compiled(config)
+    text = compile_pipeline(there)  # first, as it may be refused
     record, _ = run_locally(here, "verify", display)
     if record.status is not Status.DONE:
         raise RunError(f"the local run failed: {record.error}\n  log: {folder / 'local'}")
     cluster = Cluster(folder / "cluster", there.kubeflow.pipeline_root, told)
-    run = cluster.run(compile_pipeline(there))
+    run = cluster.run(text)
     return Verdict(tuple(compared(there, record, run.tasks, lambda uri: cluster.path(uri, there.kubeflow.volume))))
 
 
