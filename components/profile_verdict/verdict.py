@@ -22,8 +22,7 @@ def judge(model_run: Path) -> Verdict:
     """The verdict on the profile in a ModelRun. FileNotFoundError where the Trainer was not asked for one."""
     facts = ProfileFacts.read(model_run)
     files = sorted((model_run / SESSIONS).glob("*/*.xplane.pb"))
-    building = [execution.step for execution in facts.executions] == [1]
-    trace = read_trace(files[-1], building) if files and facts.executions else None
+    trace = read_trace(files[-1], facts.building) if files and facts.executions else None
     if trace is None:
         return Verdict(steps=0, note=facts.note or "the profile holds no steps")
     return _verdict(facts, trace, ask_xprof(files[-1].parent))

@@ -24,6 +24,7 @@ from configs.errors import GateError
 from configs.train import TrainConfig
 from pipeline.local.contents import listing
 from trainer.callbacks.profile import Asked, Profile
+from trainer.checkpointing.checkpoints import Position
 from trainer.input.inputs import Inputs
 from trainer.profiling.callbacks import profiling
 from trainer.profiling.facts import ProfileFacts
@@ -86,7 +87,7 @@ def train_with_profile(
     model.compile("adam", "mse", steps_per_execution=together, jit_compile=False)
     folder.mkdir(exist_ok=True)
     inputs = Inputs(split, split, "", cache="memory" if size else "none", bytes_each=4 * (WIDTH + 1))
-    callbacks = profiling(train, inputs, together, folder)
+    callbacks = profiling(train, inputs, together, folder, Position())
     model.fit(dataset, epochs=2, callbacks=callbacks, verbose=0, shuffle=False)
     assert ProfileFacts.read(folder).train == train
     return Profiled(folder, judge(folder))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from components.profile_verdict.verdict import judge
 from configs.config import PipelineConfig
 from configs.profile import ProfileConfig
+from trainer.callbacks.checkpoint import Checkpoint
 from trainer.callbacks.profile import window
 from trainer.profiling.facts import SESSIONS, ProfileFacts
 from trainer.run import run_fn
@@ -43,6 +45,79 @@ def test_the_steps_asked_for_become_steps_that_there_are(
     found = window(asked, together, epoch, epochs)
     assert (found.first, found.last) == chosen
     assert bool(found.note) == (chosen != asked or together == epoch)
+
+
+@pytest.mark.parametrize(
+    ("asked", "epoch", "chosen"),
+    [
+        ((150, 160), 99, (150, 160)),  # still to come
+        ((20, 30), 99, (130, 140)),  # as far behind the checkpoint
+        ((100, 120), 99, (178, 198)),  # of what is left
+        ((100, 120), None, (210, 230)),
+        ((110, 112), 99, (196, 198)),
+        ((111, 113), 99, (127, 129)),  # behind the first execution
+    ],
+)
+def test_steps_are_counted_from_the_beginning_where_training_goes_on(
+    asked: tuple[int, int], epoch: int | None, chosen: tuple[int, int]
+) -> None:
+    found = window(asked, 16, epoch, 2, 110)
+    assert (found.first, found.last) == chosen
+    assert bool(found.note) == (chosen != asked)
+
+
+class KilledError(Exception):
+    """Stands for SIGKILL."""
+
+
+class Killed(Checkpoint):
+    """Ends the training at batch 45."""
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
+        super().on_train_batch_end(batch, logs)
+        if self.batches >= 45:
+            raise KilledError
+
+
+@pytest.fixture(scope="module")
+def killed(prepared: Callable[[str], Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoints of a training that was killed behind step 40 of 96, and had profiled steps 5 to 8."""
+    folder = tmp_path_factory.mktemp("killed")
+    arguments = resumable(prepared, folder, [5, 8])
+    arguments.custom_config["checkpoints"] = str(folder / "checkpoints")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trainer.fitting.Checkpoint", Killed)
+        with pytest.raises(KilledError):
+            run_fn(arguments)
+    return folder / "checkpoints"
+
+
+def resumable(prepared: Callable[[str], Any], folder: Path, steps: list[int]) -> Any:
+    settings = {"early_stopping": None, "epochs": 3, "steps_per_execution": 2, "checkpoint": {"every_steps": 20}}
+    return prepared("binary").fn_args(folder, profile={"batches": steps}, jit="off", **settings)
+
+
+@pytest.mark.parametrize(
+    ("asked", "profiled", "note"),
+    [
+        ([5, 8], [5, 7], ""),  # before it was killed
+        ([70, 73], [69, 71, 73], ""),
+        ([10, 12], [49, 51], "training went on behind step 40, so later ones were profiled and not 10 to 12"),
+    ],
+)
+def test_training_that_goes_on_has_a_profile_of_steps_that_were_made(  # noqa: PLR0917
+    prepared: Callable[[str], Any], tmp_path: Path, killed: Path, asked: list[int], profiled: list[int], note: str
+) -> None:
+    shutil.copytree(killed, tmp_path / "checkpoints")
+    arguments = resumable(prepared, tmp_path, asked)
+    arguments.custom_config["checkpoints"] = str(tmp_path / "checkpoints")
+    run_fn(arguments)
+    facts = ProfileFacts.read(tmp_path / "run")
+    assert [one.step for one in facts.executions] == profiled
+    assert facts.note == note
+    verdict = judge(tmp_path / "run")
+    assert verdict.split is not None
+    assert verdict.split.compute > 0.02  # steps that are passed over compute nothing
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ _EARLY_STOPPING = ("wait", "best", "stopped_epoch", "best_epoch")
 class Resumable(Protocol):
     """A callback that knows something of the training so far."""
 
-    def state(self) -> Tree:
-        """What it knows."""
+    def state(self) -> Tree | None:
+        """What it knows; None if that is nothing."""
 
     def restore(self, state: Tree) -> None:
         """Know that, after `on_train_begin`."""

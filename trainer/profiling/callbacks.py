@@ -10,16 +10,20 @@ import keras
 
 from configs.train import TrainConfig
 from trainer.callbacks.profile import Asked, Profile
+from trainer.checkpointing.checkpoints import Position
 from trainer.input.inputs import Inputs
 from trainer.input.memory import Room
 from trainer.input.reading import CORES
 from trainer.profiling.facts import ProfileFacts
 
 
-def profiling(train: TrainConfig, inputs: Inputs, together: int, directory: Path) -> list[keras.callbacks.Callback]:
+def profiling(
+    train: TrainConfig, inputs: Inputs, together: int, directory: Path, begin: Position
+) -> list[keras.callbacks.Callback]:
     """The callback that profiles, to stand before all others; none without `train.profile`.
 
-    together: steps in one execution; directory: the model's run, which gets `profile.json`.
+    together: steps in one execution; directory: the model's run, which gets `profile.json`; begin: where training goes
+    on.
     """
     if train.profile is None:
         return []
@@ -27,7 +31,8 @@ def profiling(train: TrainConfig, inputs: Inputs, together: int, directory: Path
     split = inputs.train
 
     def done(facts: ProfileFacts, epochs: int) -> None:
-        examples = split.size if split.size is not None else split.seen() // max(epochs, 1)
+        seen = (begin.examples + split.seen()) // max(begin.epoch + epochs, 1)
+        examples = split.size if split.size is not None else seen
         room = Room.here(inputs.bytes_each)
         known = {
             "train": train,
@@ -45,7 +50,10 @@ def profiling(train: TrainConfig, inputs: Inputs, together: int, directory: Path
         print(f"profile: {in_words(facts)}", flush=True)
 
     first, last = train.profile.batches
-    asked = Asked((first, last), together, train.steps_per_epoch or split.steps, train.epochs)
+    steps = train.steps_per_epoch or split.steps
+    if steps is None and begin.epoch:
+        steps = (begin.batches - begin.step) // begin.epoch
+    asked = Asked((first, last), together, steps, train.epochs, begin)
     return [Profile(asked, directory, done)]
 
 

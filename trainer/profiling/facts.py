@@ -40,6 +40,8 @@ class ProfileFacts(BaseModel):
     executions: tuple[Execution, ...] = ()
     """What was profiled; none where training ended before."""
     steps_per_execution: int = 1
+    building: bool = False
+    """Whether there is a single one, in which Keras also built the graph."""
     note: str = ""
     """Why other steps were profiled than those asked for, or none."""
     train: TrainConfig = TrainConfig()
