@@ -6,6 +6,9 @@ The password in a URL is `configs.passwords`' part where it is to be hidden.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+from configs.passwords import hidden
 
 _HARMLESS_KEYS = (
     "cache|cluster|clustering|column|composite|dedup|example|feature|foreign|group|hash|index|join|label|lookup|"
@@ -55,6 +58,8 @@ KEYS = {
     ),
 }
 """What has the form of a credential wherever it stands; all that is matched is the secret."""
+_BEARER = re.compile(r"(?<=\bBearer )[0-9A-Za-z._~+/-]{16,}=*")
+HIDDEN = "***"
 CERTAIN = {
     "a URL with a password": re.compile(
         r"[a-z][a-z0-9+.-]*://[^\s/\"'@:\\]*:(?P<secret>[^\s/\"'@\\]+)@"
@@ -103,3 +108,21 @@ def is_no_name(text: str) -> bool:
     random = len(plain) >= _LEAST and len(re.findall(r"[0-9]+", plain)) >= _NUMBERS
     random |= len(longest) >= _LEAST and len(_PIECES.findall(longest)) * _LETTERS > len(longest)
     return random or text in _WELL_KNOWN or any(shape.search(text) for shape in KEYS.values())
+
+
+def without(text: str) -> str:
+    """The text with `***` for passwords in URLs, and for what has the form of a key or a token."""
+    text = hidden(text)
+    for shape in (*KEYS.values(), _BEARER):
+        text = shape.sub(HIDDEN, text)
+    return text
+
+
+_AUTH = ("kubeflow", "server", "auth")
+"""What is shown to a server: whoever mistakes the settings there may have put the secret itself into them."""
+
+
+def may_be_secret(where: Sequence[str | int]) -> bool:
+    """Whether a value at that place of a config may be a credential that was put into the wrong place."""
+    name = str(where[-1]) if where else ""
+    return tuple(where[: len(_AUTH)]) == _AUTH or bool(SECRETIVE.search(name) or VARIABLE.search(name))

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from configs import hints
+from configs.credentials import may_be_secret
 from configs.json_schema import Schema, branches, json_schema, resolved, tags
 from configs.suggest import did_you_mean, listed, nearest
 from configs.tree import Mistake, Tree, Where, at, descend, dotted
@@ -126,8 +127,9 @@ def _what(refusal: Refusal, tree: Tree) -> str:
     if refusal.kind.startswith("union_tag"):
         return _unknown_kind(refusal, tree)
     value = descend(tree, refusal.where)
-    said = f"found {found(value)}; allowed: {allowed(refusal.schema)}"
-    return said + hints.for_value(value, refusal.schema)
+    secret = may_be_secret(refusal.where) and isinstance(value.value, str | int | float)
+    told = "a value that is not shown, as it may be secret" if secret else found(value)
+    return f"found {told}; allowed: {allowed(refusal.schema)}{'' if secret else hints.for_value(value, refusal.schema)}"
 
 
 def _unknown(refusal: Refusal) -> str:

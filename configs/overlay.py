@@ -7,10 +7,11 @@ under the new one, so the new one replaces the old one whole.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from configs.credentials import FIELD, HIDDEN, may_be_secret, without
 from configs.models import DEFAULT_KIND
-from configs.passwords import hidden
 from configs.suggest import did_you_mean, listed
 from configs.tree import Mistake, Place, Tree
 from configs.yaml_tree import read
@@ -23,6 +24,8 @@ KINDS: dict[tuple[str, ...], tuple[str, str | None]] = {
 }
 """The sections of which one setting chooses the others: which it is, and what it is where it is not said."""
 FEATURE_DEPTH = 2  # features.<name>
+_BEFORE_HOST = re.compile(r"(?<=:)[^\s:/@]+(?=@)")
+"""A password where a URL has no protocol, `user:password@host`."""
 
 
 def lay(lower: Tree, upper: Tree, above: tuple[str, ...] = ()) -> Tree:
@@ -78,10 +81,10 @@ def unknown_profile(config: Path, profile: str) -> Mistake | None:
 
 def setting(text: str, layer: int) -> tuple[Tree | None, list[Mistake]]:
     """The tree of `train.epochs=1`: one value, under the names on the way to it."""
-    source = f"--set {hidden(text)}"
-    place = Place(layer, 0, 0, source)
     path, equals, written = text.partition("=")
     names = [name.strip() for name in path.split(".")]
+    source = f"--set {_shown(text)}"
+    place = Place(layer, 0, 0, source)
     if not equals or not all(names):
         return None, [Mistake(place, "write it as --set section.setting=value, such as --set train.epochs=1")]
     tree, mistakes = read(written, source, layer, one_line=True)
@@ -92,3 +95,13 @@ def setting(text: str, layer: int) -> tuple[Tree | None, list[Mistake]]:
     for name in reversed(names):
         tree = Tree({name: Tree(tree.value, place, place, tree.text)}, place, place)
     return tree, []
+
+
+def _shown(text: str) -> str:
+    """A `--set` value as messages have it: without what may be a credential, and may be why it is refused."""
+    path, equals, written = text.partition("=")
+    held = re.findall(r"[\w.-]+(?=[\"']?\s*:)", written)
+    secret = may_be_secret([name.strip() for name in path.split(".")]) or any(
+        name == "auth" or FIELD.search(name) for name in held
+    )
+    return f"{path}{equals}{HIDDEN}" if secret else _BEFORE_HOST.sub(HIDDEN, without(text))

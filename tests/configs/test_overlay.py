@@ -154,6 +154,47 @@ def test_a_mistaken_set_is_told_with_the_option(config: Path, text: str, message
     assert str(caught.value) == f"--set {text}: {message}"
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("kubeflow.server.auth={kind: bearer, token: hunter2}", "kubeflow.server.auth.token: no such setting"),
+        ("kubeflow.server.auth=hunter2", "kubeflow.server.auth: found a value that is not shown"),
+        ("kubeflow.server.auth.kind=hunter2", "kubeflow.server.auth.kind: found a value that is not shown"),
+        ("kubeflow={server: {auth: hunter2}}", "kubeflow.server.auth: found a value that is not shown"),
+        ("kubeflow.server.auth={kind: [hunter2", "not YAML"),
+        (
+            "kubeflow.server.endpoint='https://u:hunter2@h/x'",
+            'kubeflow.server.endpoint: found the text "https://u:***@h',
+        ),
+        ("kubeflow.object_store.endpoint='http://u:hunter2@h'", "kubeflow.object_store.endpoint: found the text"),
+        ("kubeflow.image='u:hunter2@h/x'", "kubeflow.image: this is no name of an image"),
+        ("kubeflow.defaults.env.DB_PASSWORD=hunter2", "kubeflow.defaults.env.DB_PASSWORD: DB_PASSWORD looks like"),
+        (
+            "kubeflow.defaults={env: {DB_PASSWORD: hunter2}}",
+            "kubeflow.defaults.env.DB_PASSWORD: DB_PASSWORD looks like",
+        ),
+    ],
+)
+def test_what_may_be_a_credential_is_not_repeated_where_it_is_refused(config: Path, text: str, place: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(config, overrides=[text])
+    assert place in str(caught.value)
+    path, _, value = text.partition("=")
+    if text.startswith(("kubeflow.image", "kubeflow.server.auth.")):  # and where it stands in the file
+        config.write_text(f"{config.read_text()}{nested(path, value)}\n")
+        with pytest.raises(ConfigError) as again:
+            load(config)
+        assert place in str(again.value)
+        assert "hunter2" not in str(again.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def nested(path: str, value: str) -> str:
+    """`a: {b: value}` for `a.b`."""
+    first, *rest = path.split(".")
+    return f"{first}: " + "".join(f"{{{name}: " for name in rest) + value + "}" * len(rest)
+
+
 def test_an_unknown_name_in_set_offers_the_nearest(config: Path) -> None:
     with pytest.raises(ConfigError, match=r'^--set train.epoch=1: train.epoch: .*did you mean "epochs"\?$'):
         load(config, overrides=["train.epoch=1"])
