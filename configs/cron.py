@@ -18,6 +18,8 @@ MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
 DAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
 _PART = re.compile(r"(?P<star>\*)(?:/(?P<each>\d+))?|(?P<first>\w+)(?:-(?P<last>\w+)(?:/(?P<step>\d+))?)?")
 HOUR, DAY = 60, 24 * 60
+LONGEST = {number: 29 if number == 2 else 30 if number in (4, 6, 9, 11) else 31 for number in MONTHS.values()}
+"""Days of each month."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Cron:
         minutes, hours, days, months, weekdays = (
             _values(part, field) for part, field in zip(parts, FIELDS, strict=True)
         )
-        return cls(
+        cron = cls(
             minutes,
             hours,
             days,
@@ -67,6 +69,9 @@ class Cron:
             parts[2].startswith("*"),
             parts[4].startswith("*"),
         )
+        if cron.any_weekday and min(days) > max(LONGEST[month] for month in months):
+            raise ValueError(f"it never comes, as {_months(months)} no day {min(days)}")
+        return cron
 
     def shifted(self, minutes: int) -> Cron:
         """The same moments on a clock that is ahead by so many minutes. Raises ValueError where cron cannot say it."""
@@ -132,6 +137,12 @@ def _ahead(zone: str, server_zone: str, year: int | None = None) -> int | None:
 
 def _offset(zone: zoneinfo.ZoneInfo, moment: dt.datetime) -> dt.timedelta:
     return moment.astimezone(zone).utcoffset() or dt.timedelta()
+
+
+def _months(numbers: frozenset[int]) -> str:
+    """`February has`, `April and June have`."""
+    names = [dt.date(2000, number, 1).strftime("%B") for number in sorted(numbers)]
+    return f"{' and '.join(names)} {'has' if len(names) == 1 else 'have'}"
 
 
 def _values(text: str, field: _Field) -> frozenset[int]:

@@ -31,7 +31,7 @@ class ServerConfig(Section):
     endpoint: Endpoint | None = None
     """URL of the API server, or of Kubeflow's gateway with the path before `/apis`, such as
     `https://kubeflow.example/pipeline`; in a pod `http://ml-pipeline.kubeflow:8888`."""
-    experiment: Name | None = None
+    experiment: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     """The experiment that runs belong to; null: one of the pipeline's name."""
     auth: ServerAuth = ServerAuth()
     """What is shown to the server."""

@@ -746,9 +746,17 @@ BROKEN = {
     ],
     "cron_can_be_scheduled": [
         (
+            "schedule: {cron: 0 0 31 2 *}",
+            "1: schedule.cron: it never comes, as February has no day 31",
+        ),
+        (
+            "schedule: {cron: '0 0 31 4,6 */2'}",
+            "1: schedule.cron: it never comes, as April and June have no day 31",
+        ),
+        (
             "schedule: {cron: 0 4 * *}",
             "1: schedule.cron: 4 fields; there are five: minute, hour, day of the month, month, weekday",
-        )
+        ),
     ],
     "window_is_a_parameter": [
         (

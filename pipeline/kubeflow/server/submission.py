@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from configs.config import PipelineConfig
+from configs.errors import ConfigError, Problem
 from configs.schedule import ScheduleConfig
 from pipeline.environment import quiet
 from pipeline.kubeflow.compile import compile_pipeline
@@ -15,6 +16,10 @@ from pipeline.kubeflow.server.backfill import backfill as fill
 from pipeline.kubeflow.server.session import Session
 from pipeline.kubeflow.server.values import Values, values
 from pipeline.kubeflow.server.versions import Version, ensure_version, put_newest, without_cache
+
+LONGEST = 250
+"""Characters of a run's name: the server keeps 255 (it makes the workflow before it sees that there are more), of which
+the rest is for the number of `--again`."""
 
 
 def submit(
@@ -27,6 +32,9 @@ def submit(
 ) -> tuple[Version, runs.Submitted]:
     """The version and the run, each made if it is not there. Raises ConfigError before anything is sent."""
     given = values(session.config, parameters)
+    if name is not None and not 0 < len(name) <= LONGEST:
+        what = f"a name of {len(name)} characters cannot be kept; give one of 1 to {LONGEST}"
+        raise ConfigError(Problem("--name", what))
     version = upload(session, cache=cache)
     experiment_id = runs.ensure_experiment(session.server, session.experiment, session.namespace)
     request = _request(session, given, name)

@@ -15,6 +15,8 @@ from configs.kubeflow_server import ServerAuth
 from configs.loader import load
 from pipeline.kubeflow.server import backfill
 from pipeline.kubeflow.server.access import secret
+from pipeline.kubeflow.server.session import Session
+from pipeline.kubeflow.server.submission import submit
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,6 +40,15 @@ def test_a_secret_that_cannot_be_had_is_told_by_its_place(auth: ServerAuth, envi
         secret(auth, environ)
     assert told in str(error.value)
     assert "abc" not in str(error.value)
+
+
+@pytest.mark.parametrize("length", [0, 251])
+def test_a_name_that_the_server_cannot_keep_is_refused_before_it_is_asked(length: int) -> None:
+    """The server makes the workflow first, and cannot write down the run then."""
+    nowhere: Any = None
+    session = Session(load(str(ROOT / "configs/taxi.yaml")), nowhere, None)
+    with pytest.raises(ConfigError, match=rf"^--name: a name of {length} characters .* of 1 to 250$"):
+        submit(session, name="x" * length)
 
 
 @pytest.mark.parametrize("verb", ["runs", "status", "unschedule"])
