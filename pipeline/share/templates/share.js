@@ -113,7 +113,8 @@ function slices() {
     const line = (words, examples, values, strong) => {
       const found = known(values);
       const best = chosen.metric !== 'calibration' && new Set(found.map(told)).size > 1 ? told(lower ? Math.min(...found) : Math.max(...found)) : null;
-      return html('tr', {class: strong ? 'whole' : null}, html('th', {scope: 'row'}, words), html('td', {class: 'n'}, examples === null ? '' : examples.toLocaleString('en')),
+      const named = words.length > 60 ? html('span', {class: 'long', tabindex: 0, title: words}, words) : words;
+      return html('tr', {class: strong ? 'whole' : null}, html('th', {scope: 'row'}, named), html('td', {class: 'n'}, examples === null ? '' : examples.toLocaleString('en')),
         ...values.map((value) => html('td', {class: best !== null && told(value) === best ? 'n better strong' : 'n'}, told(value))));
     };
     const ordered = [...rows].sort((a, b) => worst(a[1]) - worst(b[1]));

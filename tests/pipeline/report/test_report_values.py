@@ -81,5 +81,10 @@ def test_a_long_value_leaves_the_table_of_slices_on_the_page(whole: Run, browser
         head = table.get_by_role("rowheader", name="Blue Ribbon").bounding_box()
         assert head is not None
         assert head["width"] <= 28 * 15 + 20
+        assert head["height"] < 100  # three lines, and all of it once it has the focus
+        table.locator(".long").focus()
+        unfolded = table.get_by_role("rowheader", name="Blue Ribbon").bounding_box()
+        assert unfolded is not None
+        assert unfolded["height"] > 100
         scroll, seen = table.evaluate("one => [one.parentElement.scrollWidth, one.parentElement.clientWidth]")
         assert scroll <= seen if width > 1000 else scroll <= 2 * seen
