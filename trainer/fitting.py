@@ -30,6 +30,7 @@ from trainer.history import History
 from trainer.input.inputs import Inputs
 from trainer.input.pipeline import Split
 from trainer.objective import compile_model
+from trainer.optimizers import left_over
 from trainer.profiling.callbacks import profiling
 from trainer.sections import TrainerSections
 
@@ -146,7 +147,8 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
                 *([jit] if isinstance(jit, JitChoice) else []),  # last: what it measures counts for no other
             ],
         )
-    done = len(log.epochs)
+    done, rest = len(log.epochs), left_over(train, keeping.batches)
+    print(*rest, sep="\n", end="\n" if rest else "", flush=True)
     return History(
         epochs=log.epochs,
         best_epoch=best.epoch,
@@ -154,7 +156,7 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
         parameters=model.count_params(),
         examples={"train": trained_on(split, train, done), "eval": _examples(inputs.eval, done - keeping.begin.epoch)},
         input=inputs.words,
-        remarks=inputs.remarks,
+        remarks=(*inputs.remarks, *rest),
         chosen={**chosen, "jit": jit if isinstance(jit, str) else jit.words},
     )
 

@@ -26,8 +26,11 @@ def optimizer(train: TrainConfig, batches: int | None = None) -> keras.optimizer
     """A new optimizer, not built.
 
     batches: in the whole training, None where that is not known. Raises TrainingError for a name or an argument that
-    Keras does not have, and where the user's own gives something else than a Keras optimizer.
+    Keras does not have, where the user's own gives something else than a Keras optimizer, and where the training is too
+    short for a single step of it.
     """
+    if batches is not None:
+        left_over(train, batches)
     config = optimizer_config(train.optimizer)
     rate = learning_rate(train.learning_rate, train.gradient_accumulation, batches)
     made = _own(config, rate) if config.is_own else _of_keras(config, rate)
@@ -36,6 +39,22 @@ def optimizer(train: TrainConfig, batches: int | None = None) -> keras.optimizer
     if train.gradient_accumulation > 1:
         made.gradient_accumulation_steps = train.gradient_accumulation
     return made
+
+
+def left_over(train: TrainConfig, batches: int) -> tuple[str, ...]:
+    """A remark if gradients of the training's last batches are never applied, as they are too few for a step.
+
+    batches: in the whole training. Raises TrainingError if they make no step at all.
+    """
+    together = train.gradient_accumulation
+    if batches < together:
+        raise TrainingError(
+            f"train.gradient_accumulation: {together:,} batches make one step of the optimizer, and the whole training"
+            f" has {batches:,}, so nothing is learned. Lower it, or `train.batch_size`, or raise `train.epochs`"
+        )
+    if not (rest := batches % together):
+        return ()
+    return (f"gradient_accumulation {together:,}: the last {rest:,} of {batches:,} batches made no optimizer step",)
 
 
 def _of_keras(config: OptimizerConfig, rate: Any) -> keras.optimizers.Optimizer:

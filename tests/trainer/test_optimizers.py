@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 from configs.errors import TrainingError
 from configs.schedules import Schedule
 from configs.train import TrainConfig
-from trainer.optimizers import optimizer
+from trainer.optimizers import left_over, optimizer
+from trainer.run import run_fn
 from trainer.schedules import LearningRate, learning_rate
 
 FORMULAS: list[tuple[dict[str, Any], Callable[[int], float]]] = [
@@ -217,3 +218,24 @@ def test_own_optimizer_is_called_with_rate_and_arguments_and_clips(
         TrainingError, match=r"train.optimizer: own_optimizer.broken raised KeyError: 'rate' \(.*:\d+\)"
     ):
         optimizer(train(optimizer="own_optimizer.broken"))
+
+
+def test_accumulation_over_more_batches_than_there_are_is_refused_before_training_where_they_are_known() -> None:
+    settings = train(gradient_accumulation=50, learning_rate={"schedule": "cosine", "initial": 0.1})
+    with pytest.raises(TrainingError, match=r"gradient_accumulation: 50 batches make one step .* has 6, so nothing is"):
+        optimizer(settings, batches=6)
+    assert left_over(train(gradient_accumulation=3), 6) == ()
+
+
+def test_training_without_a_step_of_the_optimizer_fails(prepared: Callable[[str], Any], tmp_path: Path) -> None:
+    """Without a cache the number of batches is known at the end."""
+    settings = {"epochs": 1, "gradient_accumulation": 50, "input": {"cache": "none"}}
+    with pytest.raises(TrainingError, match="the whole training has 32, so nothing is learned"):
+        run_fn(prepared("binary").fn_args(tmp_path, **settings))
+    assert not (tmp_path / "Format-Serving").exists()
+
+
+def test_batches_whose_gradients_are_never_applied_are_told(prepared: Callable[[str], Any], tmp_path: Path) -> None:
+    run_fn(prepared("binary").fn_args(tmp_path, epochs=1, gradient_accumulation=5))
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert record["remarks"] == ["gradient_accumulation 5: the last 2 of 32 batches made no optimizer step"]
