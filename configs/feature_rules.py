@@ -17,7 +17,9 @@ from configs.features import (
 )
 from configs.image import ImageFeature
 from configs.label import LabelConfig
+from configs.models import ModelConfig, OwnModel
 from configs.suggest import meant
+from configs.train import TrainConfig
 from configs.tree import Where
 
 Features = dict[str, Feature]
@@ -146,6 +148,18 @@ def crossed_features_have_one_value(features: Features) -> Iterator[Finding]:
             yield where, f"{what} of the same column without `multivalued`, which takes the first"
 
 
+def compiled_features_have_one_shape(features: Features, model: ModelConfig, train: TrainConfig) -> Iterator[Finding]:
+    """A model of the user's own may take several values in a way that XLA can compile."""
+    if train.jit != "on" or isinstance(model, OwnModel):
+        return
+    for name, feature in features.items():
+        text = isinstance(feature, TextFeature)
+        if not feature.padded if isinstance(feature, TextFeature) else getattr(feature, "multivalued", False):
+            what = f'XLA cannot compile what takes any number of values, as "{name}" has; use `auto`'
+            padded = f", or set features.{name}.padded, with max_tokens" if text else ""
+            yield ("train", "jit"), what + padded
+
+
 def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[Finding]:
     declared = data.types.get(label.key)
     if declared is None:
@@ -200,5 +214,6 @@ RULES: tuple[Callable[..., Iterator[Finding]], ...] = (
     declared_type_fits_label,
     next_word_follows_a_text,
     crossed_features_have_one_value,
+    compiled_features_have_one_shape,
     delimited_text_is_separated,
 )

@@ -26,6 +26,7 @@ from trainer.checkpointing.checkpoints import Checkpoints, Position, Saved
 from trainer.devices import precision
 from trainer.devices.loop import Loop
 from trainer.devices.strategy import ONE_CPU, Choice, agreement
+from trainer.devices.xla import xla_told
 from trainer.history import History
 from trainer.input.inputs import Inputs
 from trainer.input.pipeline import Split
@@ -130,7 +131,7 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
     profile = profiling(train, inputs, together, directory, training.begin)
     keeping = training.keeping([*watching, *profile])
     again = None if inputs.own_batches else training.reopen
-    with keeping, warnings.catch_warnings():
+    with keeping, warnings.catch_warnings(), xla_told(train):
         warnings.filterwarnings("ignore", message="Your input ran out of data")  # the first epoch's end, without cache
         dataset, steps_per_epoch = epochs_of(inputs.train, train, together, choice)
         training.loop(model, keeping.begin)(
@@ -182,7 +183,8 @@ def _jit(training: Training) -> JitChoice | str:
         return f"off: it goes with a single device, not with {choice.strategy}"
     if train.jit != "auto":
         return f"{train.jit}: `train.jit` says so"
-    return JitChoice(training.inputs.train.peek, training.together, training.all_steps, train.epochs)
+    batches, steps = training.inputs.train.peek, training.all_steps
+    return JitChoice(batches, training.together, steps, train.epochs, begin=training.begin)
 
 
 class Together(NamedTuple):

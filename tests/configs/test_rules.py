@@ -247,6 +247,17 @@ BROKEN = {
             " cross a feature of the same column without `multivalued`, which takes the first",
         ),
     ],
+    "compiled_features_have_one_shape": [
+        (
+            features(tags='hashed, hash_buckets: 9, multivalued: true, separator: ","') + "\ntrain: {jit: on}",
+            '3: train.jit: XLA cannot compile what takes any number of values, as "tags" has; use `auto`',
+        ),
+        (
+            features(long="text, max_tokens: 9", short="text, max_tokens: 9, padded: true") + "\ntrain: {jit: true}",
+            '4: train.jit: XLA cannot compile what takes any number of values, as "long" has; use `auto`, or set'
+            " features.long.padded, with max_tokens",
+        ),
+    ],
     "delimited_text_is_separated": [
         (
             features(tags="vocabulary, multivalued: true"),

@@ -14,9 +14,11 @@ import tensorflow as tf
 from configs.errors import TrainingError
 from configs.train import TrainConfig
 from trainer.callbacks.jit import JitChoice
+from trainer.checkpointing.checkpoints import Position
 from trainer.columns.layers import MultiHots, PooledEmbeddings
 from trainer.devices.out_of_memory import out_of_memory_told
 from trainer.devices.precision import check_float32, computing_in
+from trainer.devices.xla import reason, xla_told
 from trainer.gradients import add_up_repeats
 from trainer.input.inputs import open_inputs
 from trainer.models.text import RunningMean
@@ -151,6 +153,71 @@ def test_a_short_training_is_not_measured(prepared: Prepare) -> None:
     never = choice(data, ticking(0.001, 1.0))
     trained(data, never)
     assert never.words == "off: the training is short, and measuring pays from 60 s"
+
+
+def test_a_training_that_goes_on_looks_at_what_is_left_of_it() -> None:
+    """Six of the last epoch's ten steps are passed over, of 2 s each, and four are made."""
+    jit = JitChoice(
+        tf.data.Dataset.range(1), 1, None, 10, ticking(2.0, 1.0), begin=Position(epoch=9, step=6, batches=96)
+    )
+    jit.on_epoch_begin(9)
+    for batch in range(10):
+        jit.on_train_batch_end(batch)
+    assert jit.words == "off: the rest of the training takes about 0 s, and measuring pays from 60 s"
+
+
+def test_executions_that_are_passed_over_do_not_count_as_fast_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    jit = JitChoice(tf.data.Dataset.range(1), 2, 200, 1, ticking(2.0, 1.0), begin=Position(step=60, batches=60))
+    measured: list[int] = []
+    monkeypatch.setattr(jit, "_choose", lambda: measured.append(jit._done))
+    jit.on_epoch_begin(0)
+    for batch in range(1, 70, 2):
+        jit.on_train_batch_end(batch)
+    assert measured == [68, 70]  # no earlier, as 5 s of steps are looked at
+
+
+def ragged(jit: bool) -> tuple[keras.Model, tf.data.Dataset]:
+    """A model over several values, which XLA cannot compile, and batches for it."""
+    values = keras.Input((None,), dtype="int64", ragged=True)
+    model = keras.Model(values, keras.layers.Dense(1)(PooledEmbeddings((3,), 2)([values])))
+    model.compile("adam", "mse", jit_compile=jit)
+    batch = tf.ragged.constant([[0, 1], [2]], dtype=tf.int64), tf.constant([[0.0], [1.0]])
+    return model, tf.data.Dataset.from_tensors(batch).repeat(4)
+
+
+def test_what_xla_cannot_compile_is_told_where_it_is_asked_for() -> None:
+    model, batches = ragged(jit=True)
+    told = (
+        r"train\.jit: on: XLA cannot compile this model's steps \(it has no RaggedTensorToTensor\)\. Set it to `auto`"
+    )
+    with pytest.raises(TrainingError, match=told), xla_told(TrainConfig(jit="on")):
+        model.fit(batches, verbose=0)
+
+
+def test_what_xla_cannot_compile_is_told_where_it_was_tried() -> None:
+    model, batches = ragged(jit=False)
+    jit = JitChoice(batches, 1, 1000, 1, ticking(6.0, 1.0))
+    model.fit(batches, verbose=0, callbacks=[jit])
+    assert jit.words.startswith("off: XLA cannot compile this model's steps (it has no RaggedTensorToTensor); measured")
+    assert model.jit_compile is False
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "Graph execution error:\n\nDetected at node x\n<stack traces unavailable>\nToo deep.\n\t [[{{node x}}]]",
+            "Too deep.",
+        ),
+        (
+            "One\nDetected unsupported operations on XLA_CPU_JIT: y\nTwo",
+            "Detected unsupported operations on XLA_CPU_JIT: y",
+        ),
+        ("", "ValueError"),
+    ],
+)
+def test_reason_of_xla_is_what_says_more_than_where(said: str, told: str) -> None:
+    assert reason(ValueError(said)) == told
 
 
 def test_xla_is_used_where_it_is_asked_for(prepared: Prepare, tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainer.checkpointing.checkpoints import Position
+from trainer.devices.xla import reason
+
 LOOK_AFTER = 5.0
 """Seconds of training before its length is estimated."""
 PAYS_FROM = 60.0
@@ -28,32 +31,38 @@ class JitChoice(keras.callbacks.Callback):
     before, so that training goes on as if nothing had happened.
 
     batches: an iterator's worth of training batches, whose first is measured with; steps: in the whole training, None
-    where that is not known before the second epoch; clock: seconds.
+    where that is not known before the second epoch; clock: seconds; begin: where training goes on: Keras counts the
+    executions that are passed over there too.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         batches: tf.data.Dataset,
         together: int,
         steps: int | None,
         epochs: int,
         clock: Callable[[], float] = time.perf_counter,
+        *,
+        begin: Position | None = None,
     ) -> None:
         super().__init__()
         self.words = ""
         self._batches, self._together, self._steps, self._epochs, self._clock = batches, together, steps, epochs, clock
         self._started: float | None = None
-        self._done = self._before = self._epoch = 0
+        self._begin = begin or Position()
+        self._done, self._before, self._epoch = self._begin.batches, 0, 0
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
-        """The second epoch knows how long the first was."""
+        """Any but the first knows how long those before were."""
         self._epoch = epoch
-        if self._steps is None and self._done:
-            self._steps = self._done * self._epochs
-        self._before = self._done
+        self._before = self._begin.batches - self._begin.step if epoch == self._begin.epoch else self._done
+        if self._steps is None and epoch:
+            self._steps = self._before * self._epochs // epoch
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Look at the clock, and measure if it is time for it."""
+        if self._epoch == self._begin.epoch and batch + 1 - self._together < self._begin.step:
+            return  # made before
         self._done = self._before + batch + 1
         if self.words:
             return
@@ -86,7 +95,7 @@ class JitChoice(keras.callbacks.Callback):
                 model.make_train_function(force=True)
                 compiled = self._measured(model.train_function)
             except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
-                compiled, why = None, str(error).strip().splitlines()[0][:200]
+                compiled, why = None, reason(error)
         if compiled is None or compiled >= without or not model.jit_compile:
             model.jit_compile, model.train_function = False, plain
         took = f"measured in {self._clock() - began:.1f} s"
