@@ -22,6 +22,8 @@ WORD = re.compile(r"(?=.{1,63}\Z)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 """The value of a label, and what stands after the slash of its name."""
 VARIABLE = re.compile(r"[-._A-Za-z][-._A-Za-z0-9]*")
 KEY = re.compile(r"(?=.{1,253}\Z)[-._A-Za-z0-9]+")
+LONG = 8
+"""Characters from which on a text that is no key's name may be a secret."""
 RESERVED = ("pipelines.kubeflow.org", "pipeline", "workflows.argoproj.io")
 """Prefixes of the labels by which Kubeflow and Argo know their pods."""
 _LABEL = "lower-case letters, digits and dashes, at most 63, a dash neither first nor last"
@@ -111,10 +113,10 @@ def variables_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Find
 def keys_are_those_of_secrets(kubeflow: KubeflowConfig) -> Iterator[Finding]:
     """What a key is called stands in the config. Where the secret itself was put there, it is not repeated."""
     for where, key in _keys(kubeflow):
-        if is_no_name(key):
+        if is_no_name(key) or (len(key) >= LONG and not KEY.fullmatch(key)):
             yield where, "this looks like the secret itself; put it into a Secret, and say here what it is called there"
         elif not KEY.fullmatch(key):
-            yield where, f"{_shown(key)} is no key of a Secret: letters, digits, -, _ and ."
+            yield where, f'"{key}" is no key of a Secret: letters, digits, -, _ and .'
 
 
 def _keys(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, str]]:
@@ -125,11 +127,6 @@ def _keys(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, str]]:
         for number, secret in enumerate(one.secrets):
             for name, key in secret.env.items():
                 yield (*where, "secrets", number, "env", name), key
-
-
-def _shown(key: str) -> str:
-    """A text that may be a secret, if it is too short for that."""
-    return f'"{key}"' if len(key) < 8 else "this"
 
 
 def variables_are_given_once(kubeflow: KubeflowConfig) -> Iterator[Finding]:

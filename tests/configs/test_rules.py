@@ -667,7 +667,8 @@ BROKEN = {
         ),
         (
             "kubeflow: {defaults: {secrets: [{name: a, env: {A: correct horse battery}}]}}",
-            "1: kubeflow.defaults.secrets[0].env.A: this is no key of a Secret: letters, digits, -, _ and .",
+            "1: kubeflow.defaults.secrets[0].env.A: this looks like the secret itself; put it into a Secret, and say"
+            " here what it is called there",
         ),
         (
             "kubeflow: {defaults: {secrets: [{name: a, env: {A: b/c}}]}}",
