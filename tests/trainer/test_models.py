@@ -153,6 +153,22 @@ def test_unknown_activation_offers_the_nearest() -> None:
         build({"activation": "rellu"})
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "glu",
+            r"glu makes a tensor of shape \[2, 2\] out of one of shape \[2, 4\], and an activation must keep the sha",
+        ),
+        ("threshold", "threshold takes more than a tensor"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["dnn", "dcn"])
+def test_activation_that_is_none_for_a_layer_is_refused(kind: str, name: str, told: str) -> None:
+    with pytest.raises(TrainingError, match=rf"model\.activation: {told}"):
+        build({"kind": kind, "activation": name})
+
+
 def test_own_builder_is_called_with_features_label_and_options(hooks: str) -> None:
     model = build({"kind": f"{hooks}.build", "options": {"units": 13}})
     assert model.get_layer("mine").units == 13

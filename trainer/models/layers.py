@@ -6,6 +6,7 @@ import inspect
 
 import keras
 
+from configs.errors import TrainingError
 from configs.label import LabelConfig
 from configs.models import ModelBase
 from trainer.label_scale import unscale
@@ -13,6 +14,9 @@ from trainer.nearest import unknown
 
 HEADS = {"binary": "sigmoid", "multiclass": "softmax", "next_word": "softmax"}
 """For each kind of classes the activation of the model's output."""
+
+SHAPE = (2, 4)
+"""Of what an activation is tried with."""
 
 
 def tower(x: keras.KerasTensor, model: ModelBase) -> keras.KerasTensor:
@@ -38,9 +42,18 @@ def head(scores: keras.KerasTensor, label: LabelConfig) -> keras.KerasTensor:
 
 
 def check_activation(name: str) -> None:
-    """Raise TrainingError, with the nearest names, unless Keras has an activation of that name."""
+    """Raise TrainingError, with the nearest names, unless Keras has an activation of that name; and for one that does
+    not give a number for each that it takes.
+    """
     try:
-        keras.activations.get(name)
+        activation = keras.activations.get(name)
     except ValueError:
         known = [known for known, value in vars(keras.activations).items() if inspect.isfunction(value)]
         raise unknown("model.activation", name, set(known) - {"get", "serialize", "deserialize"}) from None
+    try:
+        found = tuple(activation(keras.ops.zeros(SHAPE)).shape)
+    except TypeError as error:
+        raise TrainingError(f"model.activation: {name} takes more than a tensor ({error}); take relu, say") from error
+    if found != SHAPE:
+        what = f"makes a tensor of shape {list(found)} out of one of shape {list(SHAPE)}"
+        raise TrainingError(f"model.activation: {name} {what}, and an activation must keep the shape; take relu, say")
