@@ -66,8 +66,8 @@ def replay(
 
 
 def optimizer_good(model: keras.Model) -> bool:
-    """Whether what the optimizer keeps is: Adam divides by a square that may be infinite while all weights are numbers,
-    and weights for which it is learn no more.
+    """Whether what the optimizer keeps is good. An infinite square spoils Adam's next step; where Adagrad divides by
+    one, weights learn no more, and the loss does not tell.
     """
     return optimizer_finite(copies([variable])[0] for variable in model.optimizer.variables)  # one at a time
 

@@ -1,5 +1,6 @@
 """What must not be trained on, or cannot go on, is told with the place and the way out."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,16 @@ def put(name: str, value: float, at: int) -> Callable[[int, Any], None]:
         if number == at:
             kind = features[name].WhichOneof("kind")
             getattr(features[name], kind).value[:] = [value if kind == "float_list" else int(value)]
+
+    return change
+
+
+def both_signs(name: str, value: float, at: int) -> Callable[[int, Any], None]:
+    """Twenty values in turn above and below 0: a sign, with the label that it speaks for, may give no gradient."""
+
+    def change(number: int, features: Any) -> None:
+        if at <= number < at + 20:
+            put(name, value * (-1) ** number, number)(number, features)
 
     return change
 
@@ -81,8 +92,11 @@ def test_feature_of_huge_numbers_is_found_by_blanking_it(prepared: Prepare, tmp_
 def test_feature_that_spoils_the_optimizer_first_is_named_with_its_own_step(prepared: Prepare, tmp_path: Path) -> None:
     """Adam squares the gradient of step 6; the weights are numbers after it still, and none after step 7."""
     settings = {**FILES, "steps_per_execution": 1, "checkpoint": {"every_steps": 3, "keep": 5}}
-    told = fails(prepared("binary"), tmp_path, "train", put("amount", 1e38, at=64 * 5 + 3), **settings)
-    assert "Step 6 of that epoch is the first bad one: feature 'amount' makes it so: it reaches 1e+38" in told
+    told = fails(prepared("binary"), tmp_path, "train", both_signs("amount", 1e36, at=64 * 5), **settings)
+    assert (
+        "the loss became nan in step 8 of epoch 1. Step 6 of that epoch is the first bad one: feature 'amount'" in told
+    )
+    assert re.search(r"makes it so: it reaches -?1e\+36 in that batch", told)
     assert "without it the squares of the gradients are numbers" in told
     (kept,) = (tmp_path / "checkpoints").glob("*/*.npz")
     assert kept.name.startswith("batch-000000000003")  # the one of batch 6 is spoilt
@@ -90,10 +104,11 @@ def test_feature_that_spoils_the_optimizer_first_is_named_with_its_own_step(prep
 
 
 def test_optimizer_that_cannot_learn_any_more_ends_the_training(prepared: Prepare, tmp_path: Path) -> None:
-    """Each step is divided by infinity, so the loss stays a number for good."""
-    told = fails(prepared("binary"), tmp_path, "train", put("amount", 1e25, at=64 * 31 + 3), **FILES)
-    assert "what the optimizer keeps of the gradients became infinite in epoch 1. Step 32 of that epoch is" in told
-    assert "feature 'amount' makes it so: it reaches 1e+25" in told
+    """Adagrad divides each further step by infinity, so the loss stays a number for good."""
+    change = both_signs("amount", 1e25, at=64 * 9)
+    told = fails(prepared("binary"), tmp_path, "train", change, **FILES, optimizer="adagrad")
+    assert "what the optimizer keeps of the gradients became infinite in epoch 1. Step 10 of that epoch is" in told
+    assert re.search(r"feature 'amount' makes it so: it reaches -?1e\+25", told)
 
 
 def test_learning_rate_that_is_too_high_is_told_from_a_bad_feature(prepared: Prepare, tmp_path: Path) -> None:
