@@ -26,6 +26,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     address = ":".join(map(str, server.get_host_and_port()))
     system = fs.S3FileSystem(endpoint_override=address, scheme="http", region="us-east-1", allow_bucket_creation=True)
     system.create_dir("bucket")
+    system.delete_dir_contents("bucket")  # all such servers of a process share what they keep
     yield Store({"endpoint": f"http://{address}"})
     server.stop()
 
