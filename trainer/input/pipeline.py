@@ -249,7 +249,7 @@ class InputPipeline:
         if load is None:
             return batches
         both = plain(lambda features, label: (load(features), label))
-        return batches.map(both, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return batches.map(both, num_parallel_calls=self.reading.calls, deterministic=True)
 
     def _batch(self, packed: Packed, packing: Packing) -> Batch:
         columns = packing.unpack(packed)

@@ -58,6 +58,11 @@ class Reading:
         prefetch = fitting if config.prefetch == "auto" else config.prefetch
         return cls(config.read_batch, config.open_files, config.deterministic, threads, prefetch, device)
 
+    @property
+    def calls(self) -> int:
+        """Batches that are parsed, or loaded, at the same time: where nobody tunes, tf.data itself stops at 16."""
+        return self.threads or CORES
+
     def from_memory(self, loaded: bool) -> Reading:
         """For examples in memory: threads of its own keep the fetching away from the training step. One is enough,
         unless batches are also loaded, such as images from their bytes.
@@ -73,7 +78,7 @@ class Reading:
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=self.deterministic,
         )
-        return records.map(plain(packing.parse), num_parallel_calls=tf.data.AUTOTUNE, deterministic=self.deterministic)
+        return records.map(plain(packing.parse), num_parallel_calls=self.calls, deterministic=self.deterministic)
 
     def finished(self, batches: tf.data.Dataset) -> tf.data.Dataset:
         """Batches that are made ready ahead, on the device if it can hold them; the last of all."""
