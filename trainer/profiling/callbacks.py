@@ -16,9 +16,11 @@ from trainer.input.memory import Room
 from trainer.input.reading import CORES
 from trainer.profiling.facts import ProfileFacts
 
+BEGINNING = Position()
+
 
 def profiling(
-    train: TrainConfig, inputs: Inputs, together: int, directory: Path, begin: Position
+    train: TrainConfig, inputs: Inputs, together: int, directory: Path, begin: Position = BEGINNING
 ) -> list[keras.callbacks.Callback]:
     """The callback that profiles, to stand before all others; none without `train.profile`.
 
@@ -31,8 +33,9 @@ def profiling(
     split = inputs.train
 
     def done(facts: ProfileFacts, epochs: int) -> None:
-        seen = (begin.examples + split.seen()) // max(begin.epoch + epochs, 1)
-        examples = split.size if split.size is not None else seen
+        examples = split.size
+        if examples is None:
+            examples = (begin.examples + split.seen()) // max(begin.epoch + epochs, 1)
         room = Room.here(inputs.bytes_each)
         known = {
             "train": train,
