@@ -70,7 +70,10 @@ def s3() -> Iterator[Bucket]:
     keys = {"aws_access_key_id": KEYS["accesskey"], "aws_secret_access_key": KEYS["secretkey"]}
     client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys)
     client.create_bucket(Bucket=BUCKET)
-    yield Bucket(url, client)
+    bucket = Bucket(url, client)
+    for name in bucket.names():  # all such servers of a process share what they keep
+        client.delete_object(Bucket=BUCKET, Key=name)
+    yield bucket
     server.stop()
 
 
