@@ -17,6 +17,7 @@ from configs.data import DataConfig
 from configs.sources import SqlSource
 
 ROWS = 5000
+KEYED = "insert into other.keyed values (1, 'a'), (null, 'b'), (1, 'c'), (9, 'd'), (null, 'e');"
 MADE = f"""
 create table trips (
     id bigint primary key, "Odd ""Name; --" text, fare numeric(10, 3), paid boolean, day date, at timestamptz,
@@ -27,7 +28,7 @@ insert into trips select i * i - 1000, case when i % 7 > 0 then 'x%:y ' || i end
     decode(lpad(to_hex(i), 8, '0'), 'hex'), jsonb_build_object('n', i), i / 4.0, null
 from generate_series(1, {ROWS}) i;
 create schema other; create table other.keyed (k int, v text);
-insert into other.keyed values (1, 'a'), (null, 'b'), (1, 'c'), (9, 'd'), (null, 'e');
+{KEYED}
 create table bare (v text);
 """
 
