@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -60,17 +61,34 @@ class Connection:
             warnings.simplefilter("ignore")
             return ask(*args, **kwargs)
 
-    def text(self, what: str, path: str, **parts: str) -> str:
-        """What is at a path that gives text, such as a log. parts: of the path."""
+    def text(
+        self, what: str, path: str, query: Mapping[str, str] | None = None, *, again: bool = True, **parts: str
+    ) -> str:
+        """What is at a path that gives text, such as a log. parts: of the path; again: ask again where it fails."""
 
         def ask() -> str:
             answer = self._client.call_api(
-                path, "GET", parts, auth_settings=["Bearer"], _preload_content=False, _return_http_data_only=True
+                path,
+                "GET",
+                parts,
+                list((query or {}).items()),
+                auth_settings=["Bearer"],
+                _preload_content=False,
+                _return_http_data_only=True,
             )
             found: bytes = answer.data
             return found.decode("utf-8", "replace")
 
-        return str(self.read(what, ask))
+        return str((self.read if again else self._ask)(what, ask))
+
+    def release(self) -> tuple[int, ...]:
+        """The server's release, such as (2, 17, 0); empty where it does not say.
+
+        The API server calls it `tag_name`, Kubeflow's web interface in front of one `apiServerTagName`.
+        """
+        health = json.loads(self.text("ask for the release", "/apis/v2beta1/healthz"))
+        found = re.match(r"v?(\d+(?:\.\d+)+)", str(health.get("tag_name") or health.get("apiServerTagName") or ""))
+        return tuple(map(int, found[1].split("."))) if found else ()
 
     def namespace(self, chosen: str) -> str | None:
         """The namespace to name in requests: only a server of many users wants to be told one."""

@@ -31,4 +31,9 @@ def pages(server: Connection, what: str, ask: Callable[..., Any], key: str, *arg
 
 def named(name: str) -> str:
     """The filter for one name."""
-    return json.dumps({"predicates": [{"operation": EQUALS, "key": "display_name", "stringValue": name}]})
+    return equals("display_name", name)
+
+
+def equals(key: str, value: str) -> str:
+    """The filter for one value of a field."""
+    return json.dumps({"predicates": [{"operation": EQUALS, "key": key, "stringValue": value}]})

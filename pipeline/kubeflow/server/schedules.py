@@ -1,6 +1,9 @@
 """The pipeline's schedule on the server, brought to what the config says.
 
 The API can make, end, pause and delete a schedule, but not change one: another one takes its place.
+
+Kubernetes deletes the workflows of a schedule with it, running ones too, unless it is told to leave them. Releases
+before 2.16 cannot tell it, so there a schedule with an unfinished run is only paused; the next command deletes it.
 """
 
 from __future__ import annotations
@@ -20,11 +23,14 @@ from configs.schedule import ScheduleConfig
 from pipeline.kubeflow.parameters import SCHEDULED
 from pipeline.kubeflow.server.connection import Connection
 from pipeline.kubeflow.server.faults import NOT_FOUND, unclear
-from pipeline.kubeflow.server.listing import every, named
+from pipeline.kubeflow.server.listing import equals, every, named
+from pipeline.kubeflow.server.runs import ENDED
 from pipeline.kubeflow.server.versions import Version
 
 Outcome = Literal["made", "changed", "unchanged"]
 DIGITS = 10
+LEAVES_RUNS = (2, 16)
+"""The first release whose API can delete a schedule and leave its runs (`propagation_policy`)."""
 MARK = "headrace schedule"
 """How the description of each schedule begins that was made here, by all versions; others' are left alone."""
 
@@ -69,7 +75,7 @@ def schedule(server: Connection, wanted: Wanted) -> tuple[Any, Outcome]:
     same = [one for one in there if one.description == wanted.mark]
     if same:
         kept = same[0]
-        delete(server, [one for one in there if one is not kept])
+        remove(server, [one for one in there if one is not kept])
         return kept, "changed" if _set_paused(server, kept, paused=wanted.schedule.paused) else "unchanged"
     were_on = [one for one in there if one.status == "ENABLED"]
     try:
@@ -88,7 +94,7 @@ def schedule(server: Connection, wanted: Wanted) -> tuple[Any, Outcome]:
                     one.recurring_run_id,
                 )
         raise
-    delete(server, there)
+    remove(server, there)
     return made, "changed" if there else "made"
 
 
@@ -109,16 +115,42 @@ def called(server: Connection, experiment_id: str, name: str) -> list[Any]:
     return sorted(found, key=lambda one: (one.created_at, one.recurring_run_id))
 
 
-def delete(server: Connection, found: Sequence[Any]) -> None:
-    """Delete schedules; one that is gone already is no fault. Runs that they made stay."""
+def remove(server: Connection, found: Sequence[Any]) -> list[Any]:
+    """Delete schedules and leave their runs alone. Returns those that are only paused, because deleting them would end
+    an unfinished run.
+    """
+    if not found:
+        return []
+    if server.release() >= LEAVES_RUNS:
+        for one in found:
+            _delete(server, one, propagation_policy="ORPHAN")
+        return []
+    left = []
     for one in found:
-        try:
-            server.change(
-                "delete the schedule", server.recurring.recurring_run_service_delete_recurring_run, one.recurring_run_id
-            )
-        except ServerError as error:
-            if error.status != NOT_FOUND:
-                raise
+        _set_paused(server, one, paused=True)
+        if unfinished(server, one):
+            left.append(one)
+        else:
+            _delete(server, one)
+    return left
+
+
+def unfinished(server: Connection, one: Any) -> list[Any]:
+    """The runs of a schedule that have not ended."""
+    ask = server.runs.run_service_list_runs
+    mine = equals("recurring_run_id", one.recurring_run_id)
+    found = every(server, "list the schedule's runs", ask, "runs", experiment_id=one.experiment_id, filter=mine)
+    return [run for run in found if run.state not in ENDED]
+
+
+def _delete(server: Connection, one: Any, **how: str) -> None:
+    """One that is gone already is not an error."""
+    ask = server.recurring.recurring_run_service_delete_recurring_run
+    try:
+        server.change("delete the schedule", ask, one.recurring_run_id, **how)
+    except ServerError as error:
+        if error.status != NOT_FOUND:
+            raise
 
 
 def _make(server: Connection, wanted: Wanted) -> Any:

@@ -24,6 +24,7 @@ class Backend:
 
     def __init__(self) -> None:
         self.url = ""
+        self.release = "2.17.0"
         self.runs: list[dict[str, Any]] = []
         self.seen: list[tuple[str, str]] = []
         self.headers: list[dict[str, str]] = []
@@ -35,7 +36,7 @@ class Backend:
         if method != "GET":
             return 200, {}
         if path.endswith("/healthz"):
-            return 200, {"multi_user": False}
+            return 200, {"multi_user": False, "tag_name": self.release}
         found = urllib.parse.parse_qs(urllib.parse.urlparse(path).query).get("filter")
         name = json.loads(found[0])["predicates"][0]["stringValue"] if found else None
         return 200, {"runs": [run for run in self.runs if name in (None, run["display_name"])]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.parse
 from typing import Any
 
 import pytest
@@ -10,6 +11,14 @@ from faulty_backend import VERSION, Backend, connected, fails
 from configs.errors import ServerError
 from configs.schedule import ScheduleConfig
 from pipeline.kubeflow.server import schedules
+from pipeline.kubeflow.server.connection import Connection
+
+MINE = "headrace schedule, content of before"
+
+
+def connected_to(backend: Backend, answer: dict[str, Any]) -> Connection:
+    backend.faults = [fails(200, answer)]
+    return connected(backend)
 
 
 def wanted(**settings: Any) -> schedules.Wanted:
@@ -52,6 +61,34 @@ def test_the_old_schedule_goes_on_where_the_command_is_interrupted(
             schedules.schedule(connected(backend), plan)
         told = [path.rpartition("/")[2].partition("?")[0] for method, path in backend.seen if method == "POST"]
         assert told[-1] == then
+
+
+@pytest.mark.parametrize("release", ["2.16.0", "v2.17.1", "2.20.0-rc.1"])
+def test_a_replaced_schedule_is_deleted_without_its_running_runs(backend: Backend, release: str) -> None:
+    backend.release = release
+    old = kept("headrace schedule, content of before")
+    backend.faults = [fails(200, old), None, fails(200, {"recurring_run_id": "new"})]
+    _, outcome = schedules.schedule(connected(backend), wanted(every="6h"))
+    assert outcome == "changed"
+    assert backend.seen[-1] == ("DELETE", "/apis/v2beta1/recurringruns/old?propagation_policy=ORPHAN")
+
+
+@pytest.mark.parametrize("release", ["2.14.3", "2.15.2", "unknown", ""])
+def test_a_release_that_would_end_a_run_with_its_schedule_has_it_paused_until_the_run_has_ended(
+    backend: Backend, release: str
+) -> None:
+    backend.release = release
+    (found,) = schedules.find(connected_to(backend, kept(MINE)), "e", "taxi")
+    for state, methods in (("RUNNING", ["GET", "POST", "GET"]), ("SUCCEEDED", ["GET", "POST", "GET", "DELETE"])):
+        backend.seen.clear()
+        backend.faults = [None, None, fails(200, {"runs": [{"run_id": "id-0", "state": state}]})]
+        left = schedules.remove(connected(backend), [found])
+        assert [one.recurring_run_id for one in left] == (["old"] if state == "RUNNING" else [])
+        assert [method for method, _ in backend.seen] == methods
+        assert backend.seen[1][1] == "/apis/v2beta1/recurringruns/old:disable"
+        asked = urllib.parse.unquote(backend.seen[2][1])
+        assert '"key": "recurring_run_id", "stringValue": "old"' in asked.replace("+", " ")
+    assert "propagation_policy" not in backend.seen[-1][1]
 
 
 def test_a_schedule_that_is_there_is_left_alone(backend: Backend) -> None:
