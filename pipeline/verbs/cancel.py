@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import click
 
 from pipeline.verbs.options import config_options, session_of, told
+from pipeline.verbs.status import LOST
 
 
 @click.command()
@@ -17,9 +19,13 @@ def cancel(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
     """End RUN (a name or id) of CONFIG's pipeline on Kubeflow."""
     session = session_of(config, profile, overrides)
     from pipeline.kubeflow.server.runs import cancel as end
+    from pipeline.kubeflow.server.runs import word
 
     found = session.run(run)
-    if end(session.server, found):
+    outcome = end(session.server, found)
+    if outcome == "asked":
         click.echo(f"run       {found.display_name}  is being cancelled")
+    elif outcome == "ended":
+        click.echo(f"run       {found.display_name}  had ended: {word(found, dt.datetime.now(dt.UTC))}")
     else:
-        click.echo(f"run       {found.display_name}  had ended: {found.state.lower()}")
+        click.echo(f"run       {found.display_name}  lost: {LOST}")

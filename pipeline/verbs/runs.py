@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -25,5 +26,7 @@ def runs(config: Path, profile: str | None, overrides: tuple[str, ...], limit: i
 
 
 def _line(run: Any, width: int) -> str:
-    state = str(run.state or "unknown").lower()
-    return f"{run.created_at:%Y-%m-%d %H:%M:%S}Z  {state:<9}  {run.display_name:<{width}}  {run.run_id}"
+    from pipeline.kubeflow.server.runs import word
+
+    state = word(run, dt.datetime.now(dt.UTC))
+    return f"{run.created_at:%Y-%m-%d %H:%M:%S}Z  {state:<10}  {run.display_name:<{width}}  {run.run_id}"

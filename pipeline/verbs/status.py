@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,13 @@ from pipeline.verbs.options import config_options, session_of, told
 if TYPE_CHECKING:
     from pipeline.kubeflow.server.session import Session
     from pipeline.local.record import RunRecord
+
+FAILED, CANCELLED = 1, 3
+"""Exit codes for a run that failed, and for one that was cancelled or is lost."""
+LOST = (
+    "its workflow is gone from the cluster, so nothing of it runs, and the server will never hear of its end;"
+    " `headrace submit --again` makes another run"
+)
 
 
 @click.command()
@@ -31,7 +39,7 @@ def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
 
     with open_display() as display:
         shown = show(session, found, display)
-    sys.exit(last_words(shown, "being cancelled" if found.state == "CANCELING" else None))
+    sys.exit(last_words(shown, found))
 
 
 def watch_to_the_end(session: Session, run: Any) -> int:
@@ -41,11 +49,11 @@ def watch_to_the_end(session: Session, run: Any) -> int:
 
     try:
         with open_display() as display:
-            shown = follow(session, run, display, lambda note: click.echo(note, err=True))
+            shown, run = follow(session, run, display, lambda note: click.echo(note, err=True))
     except KeyboardInterrupt:
         click.echo(f"The run {run.display_name} goes on; `headrace cancel` ends it.", err=True)
         raise
-    return last_words(shown)
+    return last_words(shown, run)
 
 
 def _early(shown: RunRecord) -> str:
@@ -58,13 +66,17 @@ def _early(shown: RunRecord) -> str:
     return f", early: the log of {'Drift' if 'Drift' in ran else 'Spans'} says why"
 
 
-def last_words(shown: RunRecord, word: str | None = None) -> int:
-    """How the run stands, in a word; 1 where it failed or was cancelled. word: a better one than its status."""
+def last_words(shown: RunRecord, run: Any) -> int:
+    """How the run stands, in a word; the status to exit with."""
+    from pipeline.kubeflow.server.runs import word
     from pipeline.local.record import Status
 
+    said = {"cancelled": "cancelled", "cancelling": "being cancelled", "lost": f"lost: {LOST}"}.get(
+        word(run, dt.datetime.now(dt.UTC)), str(shown.status)
+    )
     failed = [node.id for node in shown.nodes if node.status is Status.FAILED]
-    what = f": {', '.join(failed)}" if failed else _early(shown)
-    click.echo(f"run       {shown.run_id}  {word or shown.status}{what}")
-    if shown.error:
+    what = f": {', '.join(failed)}" if failed and shown.status is Status.FAILED else _early(shown)
+    click.echo(f"run       {shown.run_id}  {said}{what}")
+    if shown.error and shown.status is Status.FAILED:
         click.echo(shown.error, err=True)
-    return int(shown.status in (Status.FAILED, Status.INTERRUPTED))
+    return {Status.FAILED: FAILED, Status.INTERRUPTED: CANCELLED}.get(shown.status, 0)

@@ -176,7 +176,7 @@ def test_a_cancelled_run_is_ended_once(kubeflow: Kubeflow) -> None:
     (run,) = kubeflow.runs()
     assert run["state"] == "CANCELING"
     assert kubeflow.server.workflow(run["run_id"])["spec"]["activeDeadlineSeconds"] == 0
-    assert [line.split()[2] for line in kubeflow("runs").lines] == ["canceling"]
+    assert [line.split()[2] for line in kubeflow("runs").lines] == ["cancelling"]
     assert kubeflow("status", name).lines[-1].endswith("being cancelled")
     assert "is being cancelled" in kubeflow("cancel", name).out  # of which the server is not asked again
     assert "is still being cancelled" in kubeflow("retry", name, code=1).err

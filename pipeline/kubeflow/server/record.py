@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pipeline.kubeflow.server.runs import is_cancelled, is_lost
 from pipeline.local.record import NodeRecord, RunRecord, Status
 
 STATES = {
@@ -39,6 +40,8 @@ def record(run: Any, tasks: Mapping[str, Any], pipeline: str) -> RunRecord:
     """tasks: of the compiled graph, in `tasks_of`'s form."""
     details = (run.run_details and run.run_details.task_details) or []
     status = RUN_STATES.get(run.state, Status.RUNNING)
+    if is_cancelled(run) or is_lost(run, dt.datetime.now(dt.UTC)):
+        status = Status.INTERRUPTED
     nodes = [_node(name, tasks[name], _latest(details, name)) for name in _order(tasks)]
     _mark_cached(nodes, details)
     if status.ended:
@@ -73,6 +76,8 @@ def _node(name: str, task: Mapping[str, Any], detail: Any | None) -> NodeRecord:
         node.started = _seconds(detail.start_time)
         node.finished = _seconds(detail.end_time) if node.status.ended else None
         node.error = detail.error.message if detail.error else None
+    if node.status is Status.SKIPPED:
+        node.started = node.finished = None  # the server gives it the second in which it was passed over
     return node
 
 
@@ -91,7 +96,7 @@ def _settle(nodes: Sequence[NodeRecord]) -> None:
     """What has not begun when the run ends will not run; what was running was interrupted."""
     for node in nodes:
         if node.status is Status.WAITING:
-            node.status = Status.SKIPPED
+            node.status, node.started, node.finished = Status.SKIPPED, None, None
         elif node.status is Status.RUNNING:
             node.status = Status.INTERRUPTED
 

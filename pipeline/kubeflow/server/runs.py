@@ -6,12 +6,13 @@ that it made before, and a command that lost the server's answer makes no second
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import kfp_server_api as api
 
@@ -23,6 +24,9 @@ from pipeline.kubeflow.server.versions import Version
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 CANCELING = "CANCELING"
+LOST_AFTER = dt.timedelta(minutes=10)
+"""A cancellation takes half a minute at most, as long as Kubernetes lets a pod end by itself."""
+INTERNAL = 500
 DIGITS = 10
 WAIT, LOOKS = 0.5, 8
 """Seconds between looks whether the run of another command, made in the same moment, gives way; and how many."""
@@ -242,18 +246,69 @@ def _by_id(server: Connection, run_id: str) -> Any | None:
     return run
 
 
-def cancel(server: Connection, run: Any) -> bool:
-    """End a run; False if it had ended. The server refuses to end one twice, so one that is being ended is left to."""
-    if run.state in ENDED:
-        return False
-    if run.state == CANCELING:
+def is_cancelled(run: Any) -> bool:
+    """Whether a run ended because it was cancelled. Argo calls such a workflow Failed, and so does the server; only the
+    history of the run has CANCELING, since its last retry.
+    """
+    if run.state == "CANCELED":
         return True
-    server.change("cancel the run", server.runs.run_service_terminate_run, run.run_id)
-    return True
+    cancelled = canceling = False
+    for entry in run.state_history or ():
+        if entry.state in ENDED:
+            cancelled, canceling = canceling, False
+        canceling = canceling or entry.state == CANCELING
+    return run.state == "FAILED" and cancelled
+
+
+def is_lost(run: Any, now: dt.datetime) -> bool:
+    """Whether a run has been CANCELING for so long that its workflow must be gone from the cluster: nothing is left
+    that could report its end.
+    """
+    if run.state != CANCELING:
+        return False
+    since = [entry.update_time for entry in run.state_history or () if entry.state == CANCELING and entry.update_time]
+    return bool(since) and now - max(since) > LOST_AFTER
+
+
+def word(run: Any, now: dt.datetime) -> str:
+    """How a run stands, in a word for the terminal."""
+    if is_cancelled(run):
+        return "cancelled"
+    if is_lost(run, now):
+        return "lost"
+    return {CANCELING: "cancelling"}.get(run.state, str(run.state or "unknown").lower())
+
+
+def cancel(server: Connection, run: Any) -> Literal["asked", "ended", "lost"]:
+    """End a run: asked for, had ended, or lost, where its workflow is gone from the cluster and nothing of it runs.
+
+    The server refuses to end a run twice, so one that is being ended is left to it.
+    """
+    if run.state in ENDED:
+        return "ended"
+    if run.state == CANCELING:
+        return "lost" if is_lost(run, dt.datetime.now(dt.UTC)) else "asked"
+    try:
+        server.change("cancel the run", server.runs.run_service_terminate_run, run.run_id)
+    except ServerError as error:
+        if not _has_no_workflow(error):
+            raise
+        return "lost"
+    return "asked"
+
+
+def _has_no_workflow(error: ServerError) -> bool:
+    """Whether the server did not find the run's workflow in the cluster, which it tells as an error of its own."""
+    return error.status == INTERNAL and "workflow" in str(error) and "not found" in str(error)
 
 
 def retry(server: Connection, run: Any) -> None:
     """Go on from the tasks that failed. Raises RunError if there is nothing to go on from."""
+    if is_lost(run, dt.datetime.now(dt.UTC)):
+        raise RunError(
+            f"the run {run.display_name} is lost: its workflow is gone from the cluster, and nothing is left to go on"
+            " from; `headrace submit --again` makes another run"
+        )
     if run.state == CANCELING:
         raise RunError(f"the run {run.display_name} is still being cancelled; retry it when it has ended")
     if run.state not in ("FAILED", "CANCELED"):

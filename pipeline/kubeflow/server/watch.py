@@ -41,8 +41,10 @@ def show(session: Session, run: Any, display: Display) -> RunRecord:
 
 def follow(
     session: Session, run: Any, display: Display, tell: Callable[[str], None], timing: Timing = TIMING
-) -> RunRecord:
-    """Until the run has ended. Raises RunError if it is deleted, ServerError if the server refuses or is gone for long.
+) -> tuple[RunRecord, Any]:
+    """Until the run has ended or is lost; how it then stands, and the run itself.
+
+    Raises RunError if it is deleted, ServerError if the server refuses or is gone for long.
 
     tell: is told once when the server is gone, and when it is back.
     """
@@ -50,8 +52,8 @@ def follow(
     while True:
         shown = record(run, tasks, session.pipeline)
         display.update(shown)
-        if run.state in runs.ENDED:
-            return shown
+        if shown.status.ended:
+            return shown, run
         timing.sleep(SECONDS)
         try:
             run = runs.get_run(session.server, run.run_id)

@@ -89,7 +89,8 @@ def follow(server: Server) -> tuple[RunRecord, list[str], Time]:
     session = Session(CONFIG, connected(server, time), None)
     run = get_run(session.server, "id-0")
     timing = watch.Timing(time.sleep, time.clock)
-    return watch.follow(session, run, Screen(), notes.append, timing), notes, time  # type: ignore[arg-type]
+    shown, _ = watch.follow(session, run, Screen(), notes.append, timing)  # type: ignore[arg-type]
+    return shown, notes, time
 
 
 @pytest.mark.parametrize(("kind", "text"), [("in_cluster", "Bearer {}"), ("bearer", "Bearer {}"), ("cookie", "{}")])
