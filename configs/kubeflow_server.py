@@ -31,6 +31,9 @@ class ServerConfig(Section):
     endpoint: Endpoint | None = None
     """URL of the API server, or of Kubeflow's gateway with the path before `/apis`, such as
     `https://kubeflow.example/pipeline`; in a pod `http://ml-pipeline.kubeflow:8888`."""
+    interface: Endpoint | None = None
+    """URL of Kubeflow's web interface, which the link after `submit` leads to; null: the endpoint's, which has it where
+    `ml-pipeline-ui` or Kubeflow's gateway is named there, as `ml-pipeline` itself serves only the API."""
     experiment: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     """The experiment that runs belong to; null: one of the pipeline's name."""
     auth: ServerAuth = ServerAuth()

@@ -13,17 +13,35 @@ from pipeline.verbs.options import config_options, session_of, told
 @config_options
 @click.argument("component")
 @click.argument("run", required=False)
+@click.option("--follow", is_flag=True, help="Keep printing until the component has ended.")
 @told
-def logs(config: Path, profile: str | None, overrides: tuple[str, ...], component: str, run: str | None) -> None:
+def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
+    config: Path, profile: str | None, overrides: tuple[str, ...], component: str, run: str | None, follow: bool
+) -> None:
     """Print what COMPONENT wrote in RUN (a name or id; by default the newest) of CONFIG's pipeline on Kubeflow."""
     session = session_of(config, profile, overrides)
     from configs.errors import RunError
     from configs.suggest import meant
-    from pipeline.kubeflow.server.logs import Kept, log
+    from pipeline.kubeflow.server import logs as server_logs
+    from pipeline.kubeflow.server.record import record
+    from pipeline.kubeflow.server.runs import get_run
 
     found = session.run(run)
-    tasks = {task.get("taskInfo", {}).get("name", name): (name, task) for name, task in session.tasks(found).items()}
+    graph = session.tasks(found)
+    tasks = {task.get("taskInfo", {}).get("name", name): (name, task) for name, task in graph.items()}
     if component not in tasks:
         raise RunError(f"the run {found.display_name} has no {component}{meant(component, tasks, 'it has')}")
-    text = log(session.server, found, *tasks[component], Kept.of(session.config, found))
-    click.echo(text, nl=False)
+    kept = server_logs.Kept.of(session.config, found)
+
+    def read() -> str:
+        return server_logs.log(session.server, found, *tasks[component], kept)
+
+    def ended() -> bool:
+        nonlocal found
+        found = get_run(session.server, found.run_id)
+        return record(found, graph, session.pipeline).node(component).status.ended
+
+    if follow:
+        server_logs.follow(read, ended, lambda text: click.echo(text, nl=False))
+    else:
+        click.echo(read(), nl=False)

@@ -1,24 +1,33 @@
-"""What a component's pod wrote: from the pod while it is there, later from Argo's archive, both through the API server;
-else the copy that Kubeflow's launcher left in the object store, `executor-logs-<try>` beside the task's outputs.
+"""What a component's pod wrote, from wherever it can be read: the pod while it is there, Argo's archive of logs
+afterwards, and the copy that Kubeflow's launcher leaves in the object store, `executor-logs-<try>` beside the task's
+outputs.
 
-The API tells no pods' names. They follow from the names that Kubeflow gives to the nodes of a workflow and Argo to
-their pods, `<workflow>-<template>-<FNV-1a of the node's name>`.
+The API server reads pods and the archive. In a standalone installation it may not read pods; Kubeflow's web interface
+may, and so may the user's own kubeconfig, each of which is asked in turn.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from configs.config import PipelineConfig
-from configs.errors import RunError
+from configs.errors import RunError, ServerError
 from pipeline.kubeflow.backends import store_options
+from pipeline.kubeflow.server.cluster import pod_log
 from pipeline.kubeflow.server.connection import Connection
+from pipeline.kubeflow.server.watch import SECONDS, TIMING, Timing
 from pipeline.kubeflow.store import Store, open_store
 
 PATH = "/apis/v1alpha1/runs/{run_id}/nodes/{node_id}/log"
+"""Of the API server."""
+INTERFACE_PATH = "/k8s/pod/logs"
+"""Of Kubeflow's web interface, which does not pass the path above on."""
 IMPLEMENTATION = "system-container-impl"
 COPY = re.compile(r"[^/]+/executor-logs(-\d+)?")
 _FAULT = '{"error_message"'
@@ -39,24 +48,37 @@ def template(task: Mapping[str, Any]) -> str:
 
 
 def pods(run: Any, name: str, task: Mapping[str, Any]) -> list[str]:
-    """Names that the pod of a task of `versions.graph` may have, that of the last try first. Empty as long as it has
-    none.
+    """The names of the pods of a task of `versions.graph`, that of the last try first. Empty as long as it has none.
+
+    The API lists the ids of the workflow's nodes, `<workflow>-<FNV-1a of the node's name>`, as the children of its
+    entries. A node that may be retried has its tries as children, `name(0)`, `name(1)` and so on; Kubeflow's stock
+    configuration makes every node such a one, and others do not, so both names are looked for. A pod is called
+    `<workflow>-<template>-<the same hash>`.
     """
     details = (run.run_details and run.run_details.task_details) or []
-    children = [
-        child.pod_name
-        for one in details
-        if one.display_name == name
-        for child in one.child_tasks or ()
-        if child.pod_name
-    ]
-    if not children:
-        return []
-    workflow = children[0].rpartition("-")[0]
-    node = ".".join((workflow, "root", *task.get("within", ()), name, "executor"))
-    tries = int(task.get("retryPolicy", {}).get("maxRetryCount", 0))
-    nodes = [f"{node}({number})" for number in range(tries, -1, -1)] if "retryPolicy" in task else [node]
-    return [f"{workflow}-{template(task)}-{fnv1a(one)}" for one in nodes]
+    ids = {child.pod_name for one in details for child in one.child_tasks or () if child.pod_name}
+    # A group of nodes whose workflow failed to start has ids of another form; a workflow's own ends in no number.
+    workflows = {found[1] for one in ids if (found := re.fullmatch(r"(.+)-\d+", one))}
+    for workflow in sorted(workflows):
+        nodes = [workflow, *_tries(workflow, workflow, ids)]
+        for part in ("root", *task.get("within", ()), name, "executor"):
+            nodes = [found for node in nodes for found in _nodes(workflow, f"{node}.{part}", ids)]
+        executors = [node for node in nodes if f"{workflow}-{fnv1a(node)}" in ids]
+        # With its tries among them, the node itself is no pod.
+        tried = [node for node in executors if not any(other.startswith(f"{node}(") for other in executors)]
+        if tried:
+            return [f"{workflow}-{template(task)}-{fnv1a(node)}" for node in reversed(tried)]
+    return []
+
+
+def _nodes(workflow: str, node: str, ids: set[str]) -> list[str]:
+    """The node of that name, and its tries."""
+    return [node, *_tries(workflow, node, ids)]
+
+
+def _tries(workflow: str, node: str, ids: set[str]) -> Iterator[str]:
+    tries = (f"{node}({number})" for number in itertools.count())
+    return itertools.takewhile(lambda name: f"{workflow}-{fnv1a(name)}" in ids, tries)
 
 
 def log(server: Connection, run: Any, name: str, task: Mapping[str, Any], kept: Kept) -> str:
@@ -64,23 +86,84 @@ def log(server: Connection, run: Any, name: str, task: Mapping[str, Any], kept: 
     names = pods(run, name, task)
     if not names:
         raise RunError(f"{name} has no pod in the run {run.display_name}: it has not begun, or its result was cached")
+    reasons = []
     for pod in names:
-        found = server.text("read the log", PATH, run_id=run.run_id, node_id=pod)
-        if not found.startswith(_FAULT):
-            return found
+        for place, read in _places(server, run, pod, kept.namespace):
+            try:
+                return read()
+            except (RunError, ServerError) as error:
+                reasons.append(f"{place}: {str(error).splitlines()[0]}")
     try:
         stored = kept.read(run.run_id, name)
-        why = "it wrote none there yet" if stored is None else ""
+        why = "there is none yet" if stored is None else ""
     except (OSError, RunError) as error:
         stored, why = None, str(error).splitlines()[0]
     if stored is not None:
         return stored
+    reasons.append(f"the launcher's copy in {kept.folder(run.run_id, name)}: {why}")
+    lines = "\n  ".join(dict.fromkeys(reasons))
     raise RunError(
-        f"the server cannot read the log of {name} in the run {run.display_name}: its pod is gone, and Kubeflow has"
-        " no archive of logs, or it has not begun to write\n"
-        f"  nor is there the launcher's copy in {kept.folder(run.run_id, name)}: {why}\n"
+        f"the log of {name} in the run {run.display_name} cannot be read\n  {lines}\n"
         f"  with access to the cluster: kubectl logs -n {kept.namespace} -c main {names[0]}"
     )
+
+
+def follow(
+    read: Callable[[], str], ended: Callable[[], bool], tell: Callable[[str], None], timing: Timing = TIMING
+) -> None:
+    """Tell what is new in a log every few seconds, until its component has ended. A further try begins a log anew.
+
+    Raises RunError if nothing can be read by then. Until then a log may be out of reach for a while: its pod has not
+    begun, or is gone before the log is in the archive.
+    """
+    seen = ""
+    while True:
+        over = ended()  # asked first, so that what is read afterwards is whole
+        try:
+            text = read()
+        except (RunError, ServerError):
+            if over and not seen:
+                raise
+            text = seen
+        tell(text.removeprefix(seen) if text.startswith(seen) else text)
+        seen = text
+        if over:
+            return
+        timing.sleep(SECONDS)
+
+
+def _places(server: Connection, run: Any, pod: str, namespace: str) -> list[tuple[str, Callable[[], str]]]:
+    return [
+        ("the API server", lambda: _of_server(server, run.run_id, pod)),
+        ("Kubeflow's interface", lambda: _of_interface(server, run.run_id, pod, namespace)),
+        ("the kubeconfig of this machine", lambda: pod_log(namespace, pod, run.run_id)),
+    ]
+
+
+def _of_server(server: Connection, run_id: str, pod: str) -> str:
+    """From the pod or the archive. It answers with 200 and an error of its own where there is neither."""
+    found = server.text("read the log", PATH, run_id=run_id, node_id=pod)
+    if found.startswith(_FAULT):
+        raise RunError(_cause(found))
+    if found.lstrip().startswith("<"):
+        raise RunError("it answers with a web page")
+    return found
+
+
+def _of_interface(server: Connection, run_id: str, pod: str, namespace: str) -> str:
+    query = {"podname": pod, "runid": run_id, "podnamespace": namespace}
+    found = server.text("read the log", INTERFACE_PATH, query, again=False)
+    if found.startswith(_FAULT):
+        raise RunError(_cause(found))
+    return found
+
+
+def _cause(answer: str) -> str:
+    """Why the server cannot read it: the last words of its chain of errors."""
+    with contextlib.suppress(ValueError):
+        message = str(json.loads(answer).get("error_message", ""))
+        return message.rpartition(": ")[2] or message
+    return answer[:200]
 
 
 @dataclass(frozen=True)

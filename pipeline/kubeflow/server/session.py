@@ -66,5 +66,6 @@ class Session:
         return tasks_of(self.server, chosen.pipeline_id, chosen.pipeline_version_id)
 
     def link(self, run: Any) -> str:
-        """The run's page in Kubeflow's interface, where that is served at the endpoint."""
-        return f"{self.server.endpoint}/#/runs/details/{run.run_id}"
+        """The run's page in Kubeflow's interface."""
+        base = (self.config.kubeflow.server.interface or self.server.endpoint).rstrip("/")
+        return f"{base}/#/runs/details/{run.run_id}"
