@@ -1,8 +1,10 @@
 """Layers that compute in half precision, steps compiled by XLA, and a device whose memory does not suffice."""
 
+import contextlib
 import itertools
 import json
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -237,21 +239,45 @@ def test_rows_of_a_table_that_come_up_twice_are_added_before_they_are_squared() 
     np.testing.assert_allclose(optimizer.variables[-1].numpy(), [[0, 0], [16, 36], [0, 0]])
 
 
+@contextlib.contextmanager
+def room_for(more: int) -> Iterator[None]:
+    """Let this process map no more than so many further bytes, whatever the machine has and however it overcommits."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData:")]
+    resource.setrlimit(resource.RLIMIT_DATA, (int(line.split()[1]) * 1024 + more, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
+
+
+@needs_proc
 def test_a_device_out_of_memory_is_told_with_what_to_change() -> None:
     train = TrainConfig(batch_size=2048)
     with (
         pytest.raises(TrainingError, match=r"memory of CPU:0 did not suffice at a float tensor") as caught,
         out_of_memory_told(train),
+        room_for(256 << 20),
     ):
-        tf.zeros([2048, 1 << 37])
+        tf.zeros([2048, 1 << 17])  # 1 GiB
     said = str(caught.value)
     assert "Lower `train.batch_size` 2,048, say to 1,024, with `train.gradient_accumulation: 2`" in said
     assert "`train.precision: mixed_bfloat16`" in said
     assert said.endswith("; or make the model smaller (its layers, the embeddings of features with many categories)")
+    with out_of_memory_told(train):
+        assert tf.zeros([2048, 1 << 10]).shape == (2048, 1 << 10)  # the limit is gone
 
 
+@needs_proc
 def test_weights_that_no_memory_holds_are_not_blamed_on_the_batch() -> None:
-    with pytest.raises(TrainingError) as caught, out_of_memory_told(TrainConfig(batch_size=64)):
-        tf.zeros([1 << 20, 1 << 20])
-    assert "of shape [1048576,1048576]. Make the model smaller (its layers, the embeddings of" in str(caught.value)
+    with (
+        pytest.raises(TrainingError) as caught,
+        out_of_memory_told(TrainConfig(batch_size=64)),
+        room_for(256 << 20),
+    ):
+        tf.zeros([1 << 14, 1 << 14])  # 1 GiB
+    assert "of shape [16384,16384]. Make the model smaller (its layers, the embeddings of" in str(caught.value)
     assert "; or, if that is none of its weights: lower `train.batch_size` 64" in str(caught.value)
