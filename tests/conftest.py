@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browsing import open_browser
+from guard import Guard, limit
 from hypothesis import HealthCheck, settings
+from skips import Skips
 
 from pipeline.environment import prepare
 
@@ -29,6 +31,12 @@ settings.load_profile("everywhere")
 
 # Imports make millions of objects that stay: looking for garbage among them again and again takes a fifth of the time.
 gc.disable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the tests within a limit of memory, end what they leave, and hold skips against a list."""
+    config.pluginmanager.register(Guard(limit()))
+    config.pluginmanager.register(Skips.read(Path(__file__).with_name("skips.toml")))
 
 
 def pytest_collection_finish() -> None:
