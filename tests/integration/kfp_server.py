@@ -3,16 +3,14 @@
 with serving(binary) as server:
     kfp.Client(host=server.url)
 
-It needs Go, and the sources of the release: those in the folder that HEADRACE_KFP_SOURCE names (a checkout of
-https://github.com/kubeflow/pipelines at 2.17.0), else from the Go module proxy. Go keeps what it built, so that only
-the first build takes minutes.
+It needs Go, and the release's Go modules, which kfp_backend/go.mod names like any others. Go keeps what it built, so
+that only the first build takes minutes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import subprocess
 import urllib.request
@@ -23,8 +21,8 @@ from typing import Any
 
 SOURCE = Path(__file__).parent / "kfp_backend"
 MODULE = "github.com/kubeflow/pipelines"
-MODULES = {MODULE: ".", f"{MODULE}/api": "api", f"{MODULE}/kubernetes_platform": "kubernetes_platform"}
-"""The release's Go modules, and where they lie in a checkout of it."""
+MODULES = (MODULE, f"{MODULE}/api", f"{MODULE}/kubernetes_platform")
+"""The release's Go modules."""
 
 
 class BuildError(Exception):
@@ -32,18 +30,14 @@ class BuildError(Exception):
 
 
 def build(folder: Path) -> Path:
-    """Build the server in an empty folder. Raises BuildError where Go or the sources are missing."""
+    """Build the server in an empty folder. Raises BuildError where Go is missing, or a module cannot be had."""
     go = shutil.which("go")
     if go is None:
         raise BuildError("Go is not installed")
     for file in SOURCE.iterdir():
         shutil.copy(file, folder)
-    checkout = os.environ.get("HEADRACE_KFP_SOURCE")
-    for module, place in MODULES.items() if checkout else ():
-        _go(go, folder, "mod", "edit", f"-replace={module}={Path(str(checkout), place)}")
-    if not checkout:
-        _go(go, folder, "mod", "download", *MODULES)
-    _go(go, folder, "build", "-o", "kfp_backend", ".")
+    _go(go, folder, "mod", "download", *MODULES)
+    _go(go, folder, "build", "-mod=mod", "-o", "kfp_backend", ".")
     return folder / "kfp_backend"
 
 
@@ -51,17 +45,16 @@ def build_command(server: Path, name: str) -> Path:
     """One of the commands of the release itself, beside the server that was built: `driver`, `launcher-v2`."""
     built = server.with_name(name)
     if not built.exists():
-        _go(str(shutil.which("go")), server.parent, "build", "-o", name, f"{MODULE}/backend/src/v2/cmd/{name}")
+        package = f"{MODULE}/backend/src/v2/cmd/{name}"
+        _go(str(shutil.which("go")), server.parent, "build", "-mod=mod", "-o", name, package)
     return built
 
 
 def _go(go: str, folder: Path, *arguments: str) -> None:
-    # The checksums of a release's modules are not in go.sum, as a checkout has none; all others are.
-    environment = {**os.environ, "GOFLAGS": "-mod=mod", "GONOSUMDB": MODULE + "/*," + MODULE}
-    done = subprocess.run([go, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([go, *arguments], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"status {done.returncode}"
-        raise BuildError(f"`go {arguments[0]} {arguments[1]}` failed: {last}; HEADRACE_KFP_SOURCE may name a checkout")
+        raise BuildError(f"`go {arguments[0]} {arguments[1]}` failed: {last}")
 
 
 @dataclass(frozen=True)
