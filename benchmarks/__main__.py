@@ -6,18 +6,20 @@ python -m benchmarks --quick                       one round of the sizes that m
 python -m benchmarks --only ingest
 python -m benchmarks --write docs/benchmarks.md    the tables as a document, with the machine they come from
 python -m benchmarks --json figures.json           the figures, for programs
+python -m benchmarks --check                       ends with 1 if a ratio is below its floor (benchmarks/floors.py)
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks import ingest, ingest_parquet, measure, nightly, statistics_gen, training_wait, whole_run
 from benchmarks.document import Machine, document
+from benchmarks.floors import judged
 from benchmarks.tables import Section
 
 Outcome = tuple[Any, Section]
@@ -30,6 +32,7 @@ def main() -> None:
     parser.add_argument("--only", choices=list(BENCHMARKS), action="append", help="may be given several times")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write a Markdown document")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--check", action="store_true", help="hold the ratios against their floors")
     given = parser.parse_args()
     machine = Machine.here()
     outcomes: dict[str, Outcome] = {}
@@ -38,8 +41,22 @@ def main() -> None:
         print(outcomes[name][1].text(), end="\n\n", flush=True)
     if given.write:
         given.write.write_text(document(machine, [section for _, section in outcomes.values()]))
+    figures = {name: own for name, (own, _) in outcomes.items()}
     if given.json:
-        given.json.write_text(json.dumps({name: figures for name, (figures, _) in outcomes.items()}, indent=1))
+        given.json.write_text(json.dumps(figures, indent=1))
+    if given.check:
+        check(figures)
+
+
+def check(figures: Mapping[str, Any]) -> None:
+    """Print each ratio with its floor. SystemExit(1) if one is below, or if no benchmark that was run has any."""
+    found = judged(figures)
+    print("== Floors ==\n", *sorted(found, key=lambda one: not one.holds), sep="\n")
+    below = [one for one in found if not one.holds]
+    if below or not found:
+        raise SystemExit(
+            f"{len(below)} of {len(found)} ratios are below their floors" if found else "there is no floor for this"
+        )
 
 
 def _whole_run(quick: bool) -> Outcome:

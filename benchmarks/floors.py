@@ -1,0 +1,165 @@
+"""Floors of the ratios that docs/benchmarks.md reports: how many times better than stock TFX each must stay.
+
+for one in judged(figures):      # those that `python -m benchmarks --json` writes
+    print(one, one.holds)
+
+A ratio of two figures of one run carries from machine to machine; seconds do not. Each floor is about half of what was
+measured, so that a noisy machine passes, and a change that makes something twice as slow does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Floor:
+    """A ratio that must not fall below `least`. `measured`: in docs/benchmarks.md when the floor was set.
+
+    ratio: from the benchmark's figures; None where these have not what it takes (a quick run measures less).
+    """
+
+    benchmark: str
+    what: str
+    measured: float
+    least: float
+    ratio: Callable[[Any], float | None]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A floor and the ratio that was found."""
+
+    floor: Floor
+    found: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the ratio is not below the floor. One that is no number is below any."""
+        return self.found >= self.floor.least
+
+    def __str__(self) -> str:
+        """As a line for people."""
+        relation = "at least" if self.holds else "BELOW"
+        about = f"{self.floor.benchmark}: {self.floor.what}"
+        return f"{about}: {self.found:.2f}, {relation} {self.floor.least:g} (measured: {self.floor.measured:g})"
+
+
+def judged(figures: Mapping[str, Any]) -> list[Judged]:
+    """Every floor of the benchmarks that were run, in order."""
+    return [
+        Judged(floor, found)
+        for floor in FLOORS
+        if floor.benchmark in figures and (found := floor.ratio(figures[floor.benchmark])) is not None
+    ]
+
+
+def _of_run(run: str, figure: str) -> Callable[[Any], float | None]:
+    """Stock's figure by ours, of the first or the unchanged second run."""
+    return lambda found: float(found["stock"][run][figure] / found["ours"][run][figure])
+
+
+def _of_rows(figure: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Callable[[Any], float | None]:
+    """A figure of one row by that of another; the rows are named by what they hold."""
+
+    def ratio(rows: Any) -> float | None:
+        first, second = _row(rows, one), _row(rows, other)
+        return None if first is None or second is None else float(first[figure] / second[figure])
+
+    return ratio
+
+
+def _row(rows: Any, wanted: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return next((row for row in rows if wanted.items() <= row.items()), None)
+
+
+def _of_nights(night: str, other: str, window: int) -> Callable[[Any], float | None]:
+    """Processor seconds of ExampleGen, StatisticsGen and the analysis together."""
+
+    def ratio(found: Any) -> float | None:
+        nights = [_row(found["nights"], {"night": name, "window": window}) for name in (night, other)]
+        sums = [sum(row[step] for step in STEPS) for row in nights if row is not None]
+        return float(sums[0] / sums[1]) if len(sums) == 2 else None
+
+    return ratio
+
+
+def _of_analyses(found: Any) -> float | None:
+    row = _row(found["analyses"], {"window": 30})
+    return None if row is None else float(row["stock, next night"] / row["ours, next night"])
+
+
+def _of_input(pipeline: str, figure: str) -> Callable[[Any], float | None]:
+    def ratio(found: Any) -> float | None:
+        row = next((row for row in found["pipelines"] if pipeline in row["pipeline"]), None)
+        return None if row is None else float(row[figure])
+
+    return ratio
+
+
+STEPS = ("ExampleGen", "StatisticsGen", "analysis")
+CPU, OURS, STOCK = "rows_per_cpu_second", {"engine": "ours"}, {"engine": "stock"}
+FLOORS = (
+    Floor("whole_run", "CPU seconds of a first run, stock by ours", 3.6, 2.0, _of_run("first", "cpu_seconds")),
+    Floor("whole_run", "CPU seconds of an unchanged run, stock by ours", 3.3, 1.7, _of_run("second", "cpu_seconds")),
+    *(
+        Floor(
+            "ingest",
+            f"rows of CSV a CPU second at {copies} times the data, ours by stock",
+            measured,
+            least,
+            _of_rows(CPU, {**OURS, "copies": copies}, {**STOCK, "copies": copies}),
+        )
+        for copies, measured, least in ((4, 36, 15), (16, 41, 18))
+    ),
+    Floor(
+        "ingest",
+        "wall seconds at 64 times the data, one worker by two",
+        1.7,
+        1.2,
+        _of_rows("wall_seconds", {**OURS, "copies": 64}, {"engine": "two", "copies": 64}),
+    ),
+    Floor("ingest_parquet", "rows a CPU second, ours by stock", 54, 25, _of_rows(CPU, OURS, STOCK)),
+    Floor("statistics_gen", "rows a CPU second, ours by stock", 6.6, 3.0, _of_rows(CPU, OURS, STOCK)),
+    Floor(
+        "nightly", "a night with nothing kept by one that reads a day, 7 days", 2.5, 1.5, _of_nights("anew", "next", 7)
+    ),
+    Floor(
+        "nightly",
+        "a night with nothing kept by one that reads a day, 30 days",
+        7.7,
+        4.0,
+        _of_nights("anew", "next", 30),
+    ),
+    Floor("nightly", "analysis of a night of 30 days, stock by ours", 7.6, 3.5, _of_analyses),
+    Floor(
+        "training_input",
+        "examples a second without a cache, by TFX's factory",
+        2.4,
+        1.3,
+        _of_input("cache: none", "times_tfx"),
+    ),
+    Floor(
+        "training_input",
+        "examples a second from disk, by TFX's factory",
+        10.3,
+        5.0,
+        _of_input("cache: disk", "times_tfx"),
+    ),
+    Floor(
+        "training_input",
+        "examples a second from memory, by TFX's factory",
+        96,
+        40,
+        _of_input("cache: memory", "times_tfx"),
+    ),
+    Floor(
+        "training_input",
+        "examples a second from memory, by NumPy's gather",
+        0.83,
+        0.4,
+        _of_input("cache: memory", "of_numpy"),
+    ),
+)

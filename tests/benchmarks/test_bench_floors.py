@@ -1,0 +1,112 @@
+"""The floors of ratios, on figures as the benchmarks give them and on those that docs/benchmarks.md reports."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import ingest_parquet
+from benchmarks.floors import FLOORS, judged
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
+
+
+def rows(ours: float, stock: float, **more: Any) -> list[dict[str, Any]]:
+    given = {"ours": ours, "stock": stock}
+    return [{"engine": engine, "rows_per_cpu_second": rate, **more} for engine, rate in given.items()]
+
+
+def nights(window: int, anew: float, one: float) -> list[dict[str, Any]]:
+    given = {"anew": anew, "next": one}
+    steps = {"ExampleGen": 0.5, "StatisticsGen": 0.25, "analysis": 0.25}
+    return [
+        {"window": window, "night": night, **{name: share * total for name, share in steps.items()}}
+        for night, total in given.items()
+    ]
+
+
+FIGURES: dict[str, Any] = {
+    "whole_run": {
+        "ours": {"first": {"cpu_seconds": 10.0}, "second": {"cpu_seconds": 4.0}},
+        "stock": {"first": {"cpu_seconds": 30.0}, "second": {"cpu_seconds": 6.0}},
+    },
+    "ingest": [
+        *rows(300.0, 10.0, copies=4, wall_seconds=9.0),
+        *rows(100.0, 10.0, copies=16, wall_seconds=9.0),
+        {"engine": "ours", "copies": 64, "rows_per_cpu_second": 1.0, "wall_seconds": 3.0},
+        {"engine": "two", "copies": 64, "rows_per_cpu_second": 1.0, "wall_seconds": 2.0},
+    ],
+    "ingest_parquet": rows(500.0, 10.0),
+    "statistics_gen": rows(10.0, 5.0),
+    "nightly": {
+        "nights": [*nights(7, 4.0, 2.0), *nights(30, 30.0, 10.0)],
+        "analyses": [{"window": 30, "stock, next night": 8.0, "ours, next night": 2.0}],
+    },
+    "training_input": {
+        "pipelines": [
+            {"pipeline": "+ pack columns (ours, cache: none)", "times_tfx": 2.0, "of_numpy": 0.1},
+            {"pipeline": "+ parsed examples on disk (ours, cache: disk)", "times_tfx": 4.0, "of_numpy": 0.1},
+            {"pipeline": "+ parsed examples in memory (ours, cache: memory)", "times_tfx": 90.0, "of_numpy": 0.3},
+        ]
+    },
+}
+RATIOS = [3.0, 1.5, 30.0, 10.0, 1.5, 50.0, 2.0, 2.0, 3.0, 4.0, 2.0, 4.0, 90.0, 0.3]
+
+
+def test_ratios_are_those_of_the_figures_and_hold_where_they_are_not_below() -> None:
+    found = judged(FIGURES)
+    assert [one.floor for one in found] == list(FLOORS)
+    assert [one.found for one in found] == pytest.approx(RATIOS)
+    assert [one.holds for one in found] == [ratio >= floor.least for ratio, floor in zip(RATIOS, FLOORS, strict=True)]
+
+
+def test_a_ratio_at_its_floor_holds_and_one_that_is_no_number_does_not() -> None:
+    floor = next(floor for floor in FLOORS if floor.benchmark == "statistics_gen")
+    assert [one.holds for one in judged({"statistics_gen": rows(floor.least, 1.0)})] == [True]
+    assert [one.holds for one in judged({"statistics_gen": rows(float("nan"), 1.0)})] == [False]
+
+
+def test_what_a_quick_run_leaves_out_is_not_judged() -> None:
+    quick = {"ingest": rows(300.0, 10.0, copies=4), "nightly": {"nights": nights(7, 4.0, 2.0), "analyses": []}}
+    assert [one.found for one in judged(quick)] == [30.0, 2.0]
+
+
+def test_floors_are_well_below_what_was_measured() -> None:
+    for floor in FLOORS:
+        assert 0.35 * floor.measured < floor.least < 0.75 * floor.measured, floor.what
+
+
+def test_what_was_measured_is_what_the_document_says() -> None:
+    told = {floor.what: floor.measured for floor in FLOORS}
+    by_stock = [float(number) for number in re.findall(r"Rows per CPU second, Headrace by stock: ([\d.]+)\.", DOCUMENT)]
+    assert by_stock == [floor.measured for floor in FLOORS if floor.benchmark in {"ingest_parquet", "statistics_gen"}]
+    (sizes,) = re.findall(r"Headrace by stock, gzip: (.*)\.", DOCUMENT)
+    assert {int(n): float(ratio) for ratio, n in re.findall(r"([\d.]+) \((\d+) x\)", sizes)}.items() >= {
+        4: told["rows of CSV a CPU second at 4 times the data, ours by stock"],
+        16: told["rows of CSV a CPU second at 16 times the data, ours by stock"],
+    }.items()
+    (memory,) = re.findall(r"cache: memory\) \| [\d,]+ \| ([\d.]+) \|", DOCUMENT)
+    assert float(memory) == pytest.approx(told["examples a second from memory, by TFX's factory"], abs=0.5)
+
+
+@pytest.mark.parametrize(("ours", "code"), [(40.0, 0), (20.0, 1)])
+def test_the_command_ends_as_the_floors_say(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ours: float, code: int
+) -> None:
+    figures = rows(ours * 10, 10.0, file_mb=1.0, cpu_seconds=1.0, wall_seconds=1.0, peak_mb=1.0, rows=1)
+    outcome = figures, ingest_parquet.section(figures)
+    monkeypatch.setitem(command.BENCHMARKS, "ingest_parquet", lambda _: outcome)
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--only", "ingest_parquet", "--check"])
+    ended = 0
+    try:
+        command.main()
+    except SystemExit as end:
+        ended = 1 if isinstance(end.code, str) else int(end.code or 0)
+    assert ended == code
+    said = "at least" if code == 0 else "BELOW"
+    assert f"ingest_parquet: rows a CPU second, ours by stock: {ours:.2f}, {said} 25 " in capsys.readouterr().out
