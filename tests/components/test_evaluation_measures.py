@@ -4,6 +4,7 @@ import functools
 import operator
 from collections.abc import Iterable
 
+import keras
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -117,6 +118,33 @@ def test_the_correlation_keeps_a_spread_that_is_small_beside_the_mean(parts: int
 def test_constant_labels_far_from_zero_have_no_correlation() -> None:
     found = MEASURES["regression"].metrics(_whole("regression", np.full(8, 1e9), np.arange(8.0)[:, None], parts=3))
     assert np.isnan(found["squared_correlation"])
+
+
+def test_a_probability_of_exactly_one_half_counts_as_negative_as_in_keras() -> None:
+    labels, p = np.array([0.0, 1.0, 1.0, 0.0, 0.0]), np.array([0.5, 0.5, 0.75, 0.25, np.nextafter(0.5, 1)])
+    found = MEASURES["binary"].metrics(_whole("binary", labels, p[:, None]))
+    assert found["binary_accuracy"] == 3 / 5
+    assert found["precision"] == 1 / 2
+    assert found["recall"] == 1 / 2
+    stock = {
+        "binary_accuracy": keras.metrics.BinaryAccuracy(threshold=0.5, dtype="float64"),
+        "precision": keras.metrics.Precision(thresholds=0.5, dtype="float64"),
+        "recall": keras.metrics.Recall(thresholds=0.5, dtype="float64"),
+    }
+    for name, metric in stock.items():
+        metric.update_state(labels[:4], p[:4])
+        alone = MEASURES["binary"].metrics(_whole("binary", labels[:4], p[:4, None]))
+        assert alone[name] == pytest.approx(float(metric.result())), name
+
+
+def test_a_certain_and_wrong_probability_has_the_greatest_loss_and_not_none() -> None:
+    labels, p = np.array([0.0, 1.0]), np.array([[1.0], [0.0]])
+    loss = MEASURES["binary"].metrics(_whole("binary", labels, p))["binary_crossentropy"]
+    assert loss == pytest.approx(-np.log(1e-7), rel=1e-6)
+    both = np.array([[1.0, 0.0], [0.0, 1.0]])
+    assert MEASURES["multiclass"].metrics(_whole("multiclass", 1 - np.arange(2.0), both))["crossentropy"] == (
+        pytest.approx(-np.log(1e-7), rel=1e-6)
+    )
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from components.example_gen import parts as parts_module
+from components.example_gen.checks import check_fraction
 from components.example_gen.delimited import blocks as blocks_module
 from components.example_gen.ingest import ingest
 from components.example_gen.manifest import Manifest
 from components.example_gen.paths import resolve
+from components.example_gen.skips import Skipped
 from components.example_gen.sources import in_place
 from configs.data import DataConfig
 from configs.errors import DataError
@@ -200,3 +202,10 @@ def test_a_type_that_csv_cannot_hold_is_found_in_the_config(kind: Any) -> None:
     ((where, what),) = types_fit_delimited_text(data)
     assert where == ("data", "types", "id")
     assert f"`{kind}` is not for CSV" in what
+
+
+def test_the_fraction_of_bad_records_is_of_all_records_and_may_be_reached() -> None:
+    data = DataConfig.model_validate({"source": {"kind": "csv", "path": "/d/*.csv"}, "max_bad_fraction": 0.1})
+    check_fraction(data, Skipped(1, ("line 3",)), rows=9)
+    with pytest.raises(DataError, match=r"2 of 11 records cannot be read.*max_bad_fraction.*0\.1"):
+        check_fraction(data, Skipped(2, ("line 3",)), rows=9)

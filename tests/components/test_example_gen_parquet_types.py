@@ -15,6 +15,7 @@ from parquet_files import one, read, survey_of, write
 
 from components.example_gen.sources import Reading
 from components.example_gen.sources import parquet as parquet_module
+from components.example_gen.types import kind_of_decimal
 from configs.errors import DataError
 
 NOON = dt.datetime(2026, 11, 21, 12, 30)
@@ -161,6 +162,22 @@ def test_a_uint64_column_without_statistics_gets_its_kind_from_its_values(tmp_pa
     small, large = pa.array([1, 2], pa.uint64()), pa.array([1, 2**63], pa.uint64())
     path = write(tmp_path / "f.parquet", {"s": small, "l": large}, write_statistics=False)
     assert survey_of(path).kinds == {"s": "int", "l": "string"}
+
+
+def test_a_uint64_column_is_of_integers_up_to_the_greatest_that_int64_holds(tmp_path: Path) -> None:
+    columns = {"most": pa.array([1, 2**63 - 1], pa.uint64()), "more": pa.array([1, 2**63], pa.uint64())}
+    path = write(tmp_path / "f.parquet", columns, write_statistics=False)
+    assert survey_of(path).kinds == {"most": "int", "more": "string"}
+
+
+@pytest.mark.parametrize(
+    ("digits", "behind", "kind"),
+    [(18, 0, "int"), (19, 0, "string"), (3, -15, "int"), (3, -16, "string"), (38, 1, "float")],
+)
+def test_decimals_are_integers_as_long_as_int64_holds_them_with_the_zeros_that_they_leave_out(
+    digits: int, behind: int, kind: str
+) -> None:
+    assert kind_of_decimal(digits, behind) == kind
 
 
 COLUMNS = {

@@ -64,6 +64,14 @@ def test_window_counts_days_not_files(folder: Path) -> None:
     assert read(config(DAYS, window="all")) == ["2026-02-20", "2026-02-27", "2026-03-01"]
 
 
+def test_a_run_of_a_day_reads_up_to_that_day_less_the_delay_and_including_it(folder: Path) -> None:
+    days("2026-01-01", "2026-01-02", "2026-01-03")
+    for delay, last in ((0, "2026-01-03"), (1, "2026-01-02"), (2, "2026-01-01")):
+        assert read(config(DAYS, run_date="2026-01-03", delay=delay)) == [last]
+    with pytest.raises(DataError, match="no span up to 2025-12-31"):
+        find_spans(config(DAYS, run_date="2026-01-03", delay=3))
+
+
 def test_spans_chosen_by_hand_take_the_place_of_the_newest(folder: Path) -> None:
     days("2026-01-01", "2026-01-02", "2026-01-03", "2026-01-04")
     assert read(config(DAYS, spans="2026-01-02")) == ["2026-01-02"]

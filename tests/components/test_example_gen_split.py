@@ -211,3 +211,12 @@ def test_a_row_keeps_its_hash_when_others_make_its_column_one_of_lists() -> None
         hashes = row_hash(listed, ["t"], 0).tolist()
         assert hashes[:3] == row_hash(single, ["t"], 0).tolist()
         assert len(set(hashes)) == 5
+
+
+def test_integers_that_no_double_holds_have_hashes_of_their_own_above_and_below_zero() -> None:
+    numbers = [sign * (2**53 + more) for sign in (1, -1) for more in (0, 1, 2, 3)]
+    for some in (numbers, numbers[4:], numbers[:4]):
+        rows = pa.RecordBatch.from_arrays([pa.array(some, pa.int64())], names=["n"])
+        hashes = row_hash(rows, ["n"], 0).tolist()
+        assert len(set(hashes)) == len(some)
+        assert [row_hash(rows.slice(i, 1), ["n"], 0)[0] for i in range(len(some))] == hashes

@@ -1,0 +1,81 @@
+"""Values exactly at their bounds, and values that are missing: what is blessed there, and what is not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from tensorflow_model_analysis.proto import config_pb2
+
+from components.evaluation.conclude import conclude
+from components.evaluation.verdict import checks, reasons
+from components.trigger.drift import Distance
+
+NEXT = {"up": math.inf, "down": -math.inf}
+
+
+def bounded(bound: str, value: float) -> config_pb2.MetricThreshold:
+    threshold = config_pb2.MetricThreshold()
+    getattr(threshold.value_threshold, {"min": "lower_bound", "max": "upper_bound"}[bound]).value = value
+    return threshold
+
+
+def compared(by: float, direction: str) -> config_pb2.MetricThreshold:
+    threshold = config_pb2.MetricThreshold()
+    threshold.change_threshold.absolute.value = by
+    threshold.change_threshold.direction = config_pb2.MetricDirection.Value(direction)
+    return threshold
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.5, 0.6, 0.1 + 0.2, 1.0])
+@pytest.mark.parametrize(("bound", "beyond"), [("min", "down"), ("max", "up")])
+def test_a_metric_exactly_at_its_bound_is_within_and_the_next_number_is_not(
+    bound: str, beyond: str, limit: float
+) -> None:
+    thresholds = {"auc": bounded(bound, limit)}
+    for value, passes in ((limit, True), (float(np.nextafter(limit, NEXT[beyond])), False)):
+        (check,) = checks(thresholds, {"auc": value}, None)
+        assert (check.bound, check.limit, check.value, check.passed) == (bound, limit, value, passes)
+        assert bool(reasons([check], {"auc": value})) != passes
+
+
+@pytest.mark.parametrize(
+    ("direction", "by", "exactly", "beyond"),
+    [("HIGHER_IS_BETTER", -0.25, 0.5, "down"), ("LOWER_IS_BETTER", 0.25, 1.0, "up")],
+)
+def test_a_metric_as_much_worse_than_the_baseline_as_it_may_be_passes_and_the_next_number_does_not(
+    direction: str, by: float, exactly: float, beyond: str
+) -> None:
+    thresholds, baseline = {"m": compared(by, direction)}, {"m": 0.75}
+    assert [check.passed for check in checks(thresholds, {"m": exactly}, baseline)] == [True]
+    worse = float(np.nextafter(exactly, NEXT[beyond]))
+    assert [check.passed for check in checks(thresholds, {"m": worse}, baseline)] == [False]
+
+
+@pytest.mark.parametrize("against", [0.75, math.nan])
+def test_a_metric_without_a_value_is_worse_than_any_baseline(against: float) -> None:
+    thresholds = {"m": compared(-0.25, "HIGHER_IS_BETTER")}
+    assert [check.passed for check in checks(thresholds, {"m": math.nan}, {"m": against})] == [False]
+    assert [check.passed for check in checks(thresholds, {}, {"m": against})] == [False]
+
+
+def test_a_metric_whose_baseline_has_no_value_passes() -> None:
+    (check,) = checks({"m": compared(-0.25, "HIGHER_IS_BETTER")}, {"m": 0.1}, {"m": math.nan})
+    assert check.passed
+    assert check.limit is None
+
+
+def test_an_evaluation_without_examples_is_not_blessed() -> None:
+    config = config_pb2.EvalConfig(model_specs=[config_pb2.ModelSpec(name="candidate")])
+    metric = config_pb2.MetricConfig(class_name="AUC", config='{"name": "auc"}')
+    config.metrics_specs.append(config_pb2.MetricsSpec(metrics=[metric]))
+    found = conclude([], {}, config, "eval")
+    assert not found.blessed
+    assert found.example_count == 0
+    assert "nothing could be measured" in found.reasons[0]
+
+
+def test_a_distance_exactly_at_its_limit_is_not_too_far() -> None:
+    assert not Distance("fare", "L-infinity", 0.3, 0.3).too_far
+    assert Distance("fare", "L-infinity", float(np.nextafter(0.3, 1)), 0.3).too_far
