@@ -8,7 +8,7 @@ Two bounds, neither of which depends on whether the kernel overcommits memory (`
   too much gets a MemoryError, fails, and the others go on. RLIMIT_AS would not do: TensorFlow, the JVM, Go and Chromium
   reserve address space by the terabyte that they never use, which RLIMIT_DATA does not count.
 - All processes together may hold no more than that (the sum of their proportional set sizes). A process beside pytest
-  looks four times a second; if they do, it names the tests that run and the largest processes, and ends them all.
+  looks twice a second; if they do, it names the tests that run and the largest processes, and ends them all.
 
 The same process notices when pytest is gone, by SIGKILL too, and ends what is left: servers, browsers, runs, and what
 those started. It needs no rights, no control group and no container; it does need Linux's /proc, and where that is
@@ -45,7 +45,8 @@ SETTING = "HEADRACE_TEST_MEMORY"
 """Environment variable with another limit, in GiB."""
 TOKENS = "HEADRACE_TESTS"
 """Environment variable that all that the tests start inherits: a word for each pytest above it."""
-EVERY = 0.25
+EVERY = 0.5
+"""Seconds between two looks, which take a few milliseconds each."""
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
 TOLD = 5
@@ -124,7 +125,11 @@ class Watch:
 
     def run(self) -> None:
         """Look until pytest closes the pipe or is gone, and end what it left."""
-        while os.getppid() == self._pytest and self._hear():
+        look = time.monotonic()
+        while os.getppid() == self._pytest and self._hear(max(look - time.monotonic(), 0.0)):
+            if time.monotonic() < look:
+                continue
+            look = time.monotonic() + EVERY
             members = self._others()
             if (held := self._held(members)) > self._most:
                 self._tell(members, held)
@@ -133,9 +138,9 @@ class Watch:
                 break
         self._end()
 
-    def _hear(self) -> bool:
-        """Take note of the tests that begin and end, for some time; whether there may be more."""
-        if not select.select([0], [], [], EVERY)[0]:
+    def _hear(self, seconds: float) -> bool:
+        """Take note of the tests that begin and end, for so long at most; whether there may be more."""
+        if not select.select([0], [], [], seconds)[0]:
             return True
         data = os.read(0, 1 << 16)
         *lines, self._rest = (self._rest + data).split(b"\n")

