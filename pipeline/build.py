@@ -31,7 +31,7 @@ from configs.config import PipelineConfig
 from configs.features import CustomFeature, data_columns
 from pipeline.folders import Folders
 from pipeline.sources import sources_digest
-from pipeline.work import FOUND_BY, file_digests, model_files, training_hooks, work_digest
+from pipeline.work import FOUND_BY, data_hooks, file_digests, model_files, training_hooks, work_digest
 from trainer.sections import TrainerSections
 
 AFTER_PROFILE_GATE = frozenset({"RecordBlessing", "Pusher"})
@@ -95,7 +95,8 @@ def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
 def _spans(config: PipelineConfig, folders: Folders, data: str) -> base_node.BaseNode:
     """What there is to read, and where the config asks for it whether there is anything new."""
     if config.retrain == "always":
-        return Spans(data=data)
+        code = sources_digest("components.example_gen.spans", *map(_module, data_hooks(config)))
+        return Spans(data=data, code=code)
     look = LookForNew(
         data=data,
         retrain=config.retrain,

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import ast
-import os
-import sys
 from collections.abc import Iterator
-from importlib.machinery import BuiltinImporter, FrozenImporter, ModuleSpec, PathFinder
-from importlib.util import find_spec
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TypeGuard
 
 from configs.suggest import did_you_mean, listed, meant
-
-PROJECT = Path(__file__).resolve().parents[1]
+from pipeline.modules import find_below
 
 
 def why_not_importable(path: str) -> str | None:
     """What stands in the way of importing `my_package.my_module.my_function`, in plain words; None if nothing seems to.
 
-    Modules are looked for where a run looks: in this project, in PYTHONPATH and the installed packages, and last in the
-    current directory.
+    Modules are looked for where a run looks (pipeline/modules.py).
     """
     *modules, name = path.split(".")
     spec: ModuleSpec | None = None
     for number, module in enumerate(modules):
         above, so_far = spec, ".".join(modules[: number + 1])
-        spec = _find(so_far, above)
+        spec = find_below(so_far, above)
         if spec is None:
             searched = f"the package {above.name}" if above else f"{Path.cwd()} nor among the installed packages"
             near = did_you_mean(module, _modules_in(above))
@@ -35,26 +30,10 @@ def why_not_importable(path: str) -> str | None:
     return why and why + _hidden(modules[0])
 
 
-def _find(module: str, above: ModuleSpec | None) -> ModuleSpec | None:
-    if above is None:
-        for finder in (BuiltinImporter, FrozenImporter):
-            if found := finder.find_spec(module):
-                return found
-        return PathFinder.find_spec(module, _search()) or (find_spec(module) if module != "__main__" else None)
-    return PathFinder.find_spec(module, list(above.submodule_search_locations or ()))
-
-
-def _search() -> list[str]:
-    """Where a run looks for modules (pipeline/local/warm.py)."""
-    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    here = str(Path.cwd())
-    return [str(PROJECT), *given, *(entry for entry in sys.path if entry not in ("", here)), here]
-
-
 def _hidden(module: str) -> str:
     """A hint where a module of the current directory is not the one that is found."""
     own = PathFinder.find_spec(module, [str(Path.cwd())])
-    found = _find(module, None)
+    found = find_below(module, None)
     if own is None or found is None or _places(own)[0] in _places(found):
         return ""
     return f"; it hides {_places(own)[0]} in the current directory, which is looked in last: give that another name"

@@ -7,18 +7,22 @@ the user's own modules, without importing anything; installed packages count by 
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import platform
 import site
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Mapping
 from functools import cache
+from importlib import metadata
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import NamedTuple
 
+from configs.errors import RunError
 from configs.installed import version
+from pipeline.modules import PROJECT as FOLDER
+from pipeline.modules import find_below, search_path
+from pipeline.parsed import Parsed
 
 PROJECT = ("configs", "trainer", "components", "pipeline")
 STACK = (
@@ -34,31 +38,36 @@ STACK = (
     "tfx-bsl",
     "zlib-ng",
 )
+PACKAGES = {name.replace("-", "_"): name for name in STACK}
+"""What each is imported as; their versions count for every component."""
+LIBRARIES = frozenset({"site-packages", "dist-packages"})
+"""Names of folders that installed packages lie in, in this environment and in those that it is made upon."""
 
 _MADE: dict[str, dict[str, str]] = {}
+_ASKED: dict[str, tuple[str, ...]] = {}
 
 
-class Source(NamedTuple):
-    """What counts of a source file."""
+def sources_digest(module: str, *others: str) -> str:
+    """Of the meaning of these modules and of all they import, directly or not.
 
-    meaning: str
-    """A digest of the program without comments, layout and docstrings."""
-    imported: tuple[str, ...]
-    """Names of the modules that it may import, wherever in it the import stands, and its own parent packages."""
-
-
-def sources_digest(*modules: str) -> str:
-    """Of the meaning of these modules and of all they import, directly or not."""
-    meanings = {name: _read(name, path).meaning for name, path in sorted(closure(*modules).items())}
+    Raises RunError where one of them is not there: a digest without its code would never change.
+    """
+    meanings = {name: meaning for name, (_, meaning) in sorted(_followed((module, *others)).items())}
     parts = [f"{name}={meaning}" for name, meaning in meanings.items()]
     digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()
     _MADE[digest] = meanings
+    _ASKED.setdefault(digest, tuple(dict.fromkeys((module, *others))))
     return digest
 
 
 def sources_of(digest: str) -> dict[str, str]:
     """What a digest that this process made is of: module to a digest of its meaning. Empty for any other text."""
     return _MADE.get(digest, {})
+
+
+def asked_for() -> dict[str, tuple[str, ...]]:
+    """Each digest that this process made, with the modules that it was asked for."""
+    return dict(_ASKED)
 
 
 @cache
@@ -69,32 +78,113 @@ def stack_versions() -> dict[str, str]:
 
 def closure(*modules: str) -> dict[str, Path]:
     """Module name to file, for these and all they import within the project and the user's code."""
-    found: dict[str, Path] = {}
-    waiting = list(modules)
-    while waiting:
-        name = waiting.pop()
-        path = None if name in found else _locate(name, tuple(sys.path))
-        if path is not None:
-            found[name] = path
-            waiting += _read(name, path).imported
-    return found
+    return {name: Path(file) for name, (file, _) in _followed(modules).items() if file}
+
+
+def _followed(modules: tuple[str, ...]) -> Mapping[str, tuple[str, str]]:
+    """Module to its file and its meaning; an installed package that counts by its version has no file."""
+    return _follow(tuple(sorted({*modules})), tuple(search_path()))
 
 
 @cache
-def _locate(name: str, search: tuple[str, ...]) -> Path | None:
-    """The source file of a module that is the project's or the user's own; None for any other."""
-    head, *rest = name.split(".")
-    for entry in search:
-        base = Path(entry or ".", head, *rest)
-        for path in (base / "__init__.py", base.with_suffix(".py")):
-            if path.is_file():
-                return path if head in PROJECT or not _installed(path) else None
-    return None
+def _follow(modules: tuple[str, ...], searched: tuple[str, ...]) -> Mapping[str, tuple[str, str]]:
+    """As found once in a process, so that all that it makes is of the same code. searched: what it depends on."""
+    imports = _Imports(modules)
+    imports.follow()
+    if missing := [name for name in modules if name not in imports.found]:
+        raise RunError(
+            f"no module {', '.join(missing)}, whose code decides what a component computes; modules are looked for in"
+            f" {FOLDER}, in PYTHONPATH, among the installed packages, and in {searched[-1]}"
+        )
+    return imports.found
 
 
-def _installed(path: Path) -> bool:
-    resolved = path.resolve()
-    return any(resolved.is_relative_to(library) for library in _libraries())
+class _Imports:
+    """The way from some modules to all that they import. `found`: as `_followed` has it."""
+
+    def __init__(self, modules: tuple[str, ...]) -> None:
+        self.found: dict[str, tuple[str, str]] = {}
+        self._modules = modules
+        self._asked = {_head(name) for name in modules} - PACKAGES.keys() - sys.stdlib_module_names
+        self._specs: dict[str, ModuleSpec | None] = {}
+        self._parsed = _parsed()
+
+    def follow(self) -> None:
+        """Find all of them."""
+        waiting = list(self._modules)
+        seen: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            if self._is_followed(_head(name)):
+                waiting += self._read(name)
+            elif name in self._modules and self._spec(name):
+                self.found[name] = "", _release(_head(name))
+        self._parsed.keep()
+
+    def _read(self, name: str) -> list[str]:
+        """Take a module, and give what it imports of the project's and the user's; of packages, take the versions."""
+        spec = self._spec(name)
+        source = self._parsed.source(spec) if spec else None
+        if spec is None or source is None:
+            return []
+        self.found[name] = str(spec.origin), source.meaning
+        if _head(name) not in PROJECT:
+            for head in {*map(_head, source.imported)} - PACKAGES.keys() - sys.stdlib_module_names:
+                if not self._is_followed(head) and self._spec(head):
+                    self.found[head] = "", _release(head)
+        return list(source.imported)
+
+    def _is_followed(self, head: str) -> bool:
+        """Whether a package's files count: the project's, the user's, and those of a package that holds the user's
+        function, wherever it lies.
+        """
+        if head in PROJECT or head in self._asked:
+            return True
+        spec = None if head in sys.stdlib_module_names else self._spec(head)
+        return spec is not None and not _installed(spec)
+
+    def _spec(self, name: str) -> ModuleSpec | None:
+        if name not in self._specs:
+            above, _, _ = name.rpartition(".")
+            package = self._spec(above) if above else None
+            missing = above and (package is None or package.submodule_search_locations is None)
+            self._specs[name] = None if missing else find_below(name, package)
+        return self._specs[name]
+
+
+@cache
+def _parsed() -> Parsed:
+    return Parsed()
+
+
+def _head(name: str) -> str:
+    return name.partition(".")[0]
+
+
+@cache
+def _release(head: str) -> str:
+    """The version of the distribution that an installed package is of; of all that share a namespace."""
+    if head in sys.stdlib_module_names:
+        return f"python {platform.python_version()}"
+    try:
+        return f"{head} {version(PACKAGES.get(head, head))}"
+    except metadata.PackageNotFoundError:
+        found = sorted({*metadata.packages_distributions().get(head, ())})
+        return " ".join(f"{name} {version(name)}" for name in found) or "of no distribution"
+
+
+def _installed(spec: ModuleSpec) -> bool:
+    """Whether a package lies where Python's own or installed ones do."""
+    places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.has_location and spec.origin else [])]
+    if not places:
+        return True  # built into Python
+    place = Path(next(iter(places)))
+    resolved = place.resolve()
+    inside = LIBRARIES.intersection(place.parts) or LIBRARIES.intersection(resolved.parts)
+    return bool(inside) or any(resolved.is_relative_to(library) for library in _libraries())
 
 
 @cache
@@ -103,32 +193,3 @@ def _libraries() -> tuple[Path, ...]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     found = [sysconfig.get_path(name) for name in names] + site.getsitepackages() + [site.getusersitepackages()]
     return tuple({Path(path).resolve() for path in found if path})
-
-
-@cache
-def _read(name: str, path: Path) -> Source:
-    tree = ast.parse(path.read_bytes(), str(path))
-    imported = tuple(dict.fromkeys(_imported(name, path, tree)))
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if isinstance(body, list):
-            node.body = [item for item in body if not _is_text(item)]  # type: ignore[attr-defined]
-    return Source(hashlib.sha256(ast.dump(tree).encode()).hexdigest(), imported)
-
-
-def _imported(name: str, path: Path, tree: ast.Module) -> Iterator[str]:
-    parts = name.split(".")
-    yield from (".".join(parts[:end]) for end in range(1, len(parts)))
-    package = parts if path.name == "__init__.py" else parts[:-1]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            origin = ".".join([*base, *([node.module] if node.module else [])])
-            yield origin
-            yield from (f"{origin}.{alias.name}" for alias in node.names)
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

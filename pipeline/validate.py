@@ -46,6 +46,11 @@ def check_data(loaded: Loaded) -> list[Problem]:
     return loaded.problems(findings)
 
 
+def check_functions(loaded: Loaded) -> list[Problem]:
+    """The functions of the user's that are not there, each at its place in the config."""
+    return loaded.problems([*_functions(loaded.config)])
+
+
 def check_machine(loaded: Loaded) -> list[Problem]:
     """What this machine lacks to run as the config says, as far as can be seen at once.
 

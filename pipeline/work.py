@@ -9,6 +9,7 @@ from configs.config import PipelineConfig
 from configs.features import CustomFeature
 from configs.models import ImageModel, OwnModel
 from configs.optimizer import optimizer_config
+from configs.sources import ArraysSource
 from pipeline.digest import digest_path, digest_text
 from pipeline.sources import sources_digest, stack_versions
 
@@ -39,7 +40,13 @@ def work_digest(config: PipelineConfig) -> str:
 def hooks(config: PipelineConfig) -> list[str]:
     """The dotted paths of the user's own functions."""
     features = [one.function for one in config.features.values() if isinstance(one, CustomFeature)]
-    return [*features, *training_hooks(config)]
+    return [*data_hooks(config), *features, *training_hooks(config)]
+
+
+def data_hooks(config: PipelineConfig) -> list[str]:
+    """The dotted path of the function that gives the data, where one does."""
+    source = config.data.source
+    return [source.function] if isinstance(source, ArraysSource) and source.function else []
 
 
 def training_hooks(config: PipelineConfig) -> list[str]:

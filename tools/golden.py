@@ -3,23 +3,27 @@
 python tools/golden.py            # writes them
 python tools/golden.py --check    # exit status 1 if one is not current
 
-Digests of code are masked, so that only a change of what is compiled changes a golden file.
+A digest of code changes with every edit, so its name stands for it: `<code of components.pusher>`, or `<sources of
+trainer.run>`.
+Two digests never share a name, nor two names a digest; every other digest stays as it is.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run from anywhere, installed or not
 
+if TYPE_CHECKING:
+    from configs.config import PipelineConfig
+
 FOLDER = ROOT / "tests" / "pipeline" / "kubeflow" / "golden"
-DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 def goldens() -> Iterator[tuple[Path, str]]:
@@ -34,17 +38,34 @@ def goldens() -> Iterator[tuple[Path, str]]:
     with_kubernetes = importlib.util.find_spec("kfp.kubernetes") is not None
     for name, profile in (("plain", None), ("cluster", "cluster")):
         if profile is None or with_kubernetes:
-            text = compile_pipeline(load(FOLDER / "trips.yaml", profile), {})
-            yield FOLDER / f"{name}.golden", DIGEST.sub("<sha256>", text)
+            config = load(FOLDER / "trips.yaml", profile)
+            yield FOLDER / f"{name}.golden", named(compile_pipeline(config, {}), config)
+
+
+def named(text: str, config: PipelineConfig) -> str:
+    """A compiled pipeline with names for the digests of code. Raises ValueError where two names have one digest."""
+    from pipeline.kubeflow.tasks import tasks
+    from pipeline.sources import asked_for
+    from pipeline.work import work_digest
+
+    names = {f"sources of {', '.join(modules)}": digest for digest, modules in asked_for().items()}
+    invocations = [task.invocation for task in tasks(config)]
+    names |= {f"code of {one.executor.partition(':')[0]}": one.code for one in invocations}
+    names["work"] = work_digest(config)
+    if len(set(names.values())) < len(names):
+        raise ValueError(f"one digest has two names: {names}")
+    for name, digest in names.items():
+        text = text.replace(digest, f"<{name}>")
+    return text
 
 
 def main() -> None:
     check = "--check" in sys.argv[1:]
     for path, text in goldens():
-        if check and (not path.exists() or path.read_text() != text):
+        if check and (not path.exists() or path.read_text(encoding="utf-8") != text):
             sys.exit(f"{path} is not current; run python {sys.argv[0]}")
         if not check:
-            path.write_text(text)
+            path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,12 @@ from configs.data import DataConfig
 
 
 @component
-def Spans(data: Parameter[str], spans: OutputArtifact[standard_artifacts.String]) -> None:  # noqa: N802
-    """`data`: the DataConfig as JSON; `spans`: the manifest as JSON."""
+def Spans(  # noqa: N802
+    data: Parameter[str],
+    spans: OutputArtifact[standard_artifacts.String],
+    code: Parameter[str] = "",  # noqa: ARG001 - it is there to be compiled
+) -> None:
+    """`data`: the DataConfig as JSON; `code`: a digest of the code that looks, with the user's own function where one
+    gives the data; `spans`: the manifest as JSON.
+    """
     spans.value = find_spans(DataConfig.model_validate_json(data)).to_json()

@@ -18,7 +18,7 @@ from pipeline.verbs.options import config_options, load, told
 def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], first: str, last: str) -> None:
     """Run the pipeline of CONFIG on Kubeflow once for each span of a range that has no run yet."""
     prepare()
-    loaded = load(config, profile, overrides, data=False)
+    loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
         from pipeline.kubeflow.server import submission
         from pipeline.kubeflow.server.backfill import spans

@@ -17,7 +17,7 @@ from pipeline.verbs.options import config_options, load, short, told
 def compile_(config: Path, profile: str | None, overrides: tuple[str, ...], output: Path | None) -> None:
     """Write the pipeline of CONFIG as YAML for Kubeflow Pipelines."""
     prepare()
-    loaded = load(config, profile, overrides, data=False)
+    loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
         from pipeline.kubeflow.compile import compile_pipeline
 

@@ -35,7 +35,8 @@ def explain_cache(  # noqa: PLR0913, PLR0917
     if ahead and (run or kubeflow):
         raise click.UsageError("--next is of the next local run: it takes no RUN and no --kubeflow")
     prepare()
-    explanation = _explained(load(config, profile, overrides, data=False).config, run, ahead=ahead, kubeflow=kubeflow)
+    loaded = load(config, profile, overrides, data=False, functions=ahead)
+    explanation = _explained(loaded.config, run, ahead=ahead, kubeflow=kubeflow)
     from pipeline.cache.show import as_json, show
     from pipeline.terminal import Output
 

@@ -81,17 +81,20 @@ def param_option(verb: Callable[P, None]) -> Callable[P, None]:
     )(verb)
 
 
-def load(config: Path, profile: str | None, overrides: tuple[str, ...], *, data: bool) -> Loaded:
-    """The config, and with `data` the data checked against it. Raises ConfigError with every mistake."""
+def load(
+    config: Path, profile: str | None, overrides: tuple[str, ...], *, data: bool, functions: bool = False
+) -> Loaded:
+    """The config, with `data` the data checked against it, with `functions` the user's own functions looked for, whose
+    code is compiled. Raises ConfigError with every mistake.
+    """
     from configs.errors import ConfigError
     from configs.loader import load_with_places
 
     loaded = load_with_places(str(config), profile, overrides)
-    if data:
-        from pipeline.validate import check_data
+    if data or functions:
+        from pipeline.validate import check_data, check_functions
 
-        problems = check_data(loaded)
-        if problems:
+        if problems := check_data(loaded) if data else check_functions(loaded):
             raise ConfigError(*problems)
     return loaded
 

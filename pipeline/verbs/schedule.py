@@ -18,7 +18,7 @@ def schedule(config: Path, profile: str | None, overrides: tuple[str, ...]) -> N
     prepare()
     from configs.errors import ConfigError, Problem
 
-    loaded = load(config, profile, overrides, data=False)
+    loaded = load(config, profile, overrides, data=False, functions=True)
     wanted = loaded.config.schedule
     if wanted is None:
         raise ConfigError(Problem("schedule", 'say when: `schedule: {cron: "30 4 * * *"}`'))

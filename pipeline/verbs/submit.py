@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch: bool, **chosen: Any) -> None:
     """Run the pipeline of CONFIG on Kubeflow. The same command never makes a second run."""
     prepare()
-    loaded = load(config, profile, overrides, data=False)
+    loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
         from pipeline.kubeflow.server.session import Session
         from pipeline.kubeflow.server.submission import submit as send

@@ -1,4 +1,4 @@
-"""The real command line in a subprocess, and what it leaves behind.
+"""The installed command in a subprocess, as a user starts it, and what it leaves behind.
 
 done = headrace(folder, "run", "config.yaml")  # forked, with its imports done (see forks.py)
 done = Going(folder, "run", "config.yaml").finish()  # started as a shell would
@@ -12,13 +12,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from forks import Forked
+from forks import HEADRACE, Forked
+from installed import without_pythonpath
 
 from pipeline.local.record import RunRecord, Status
 
@@ -77,15 +77,9 @@ class Going:
     def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
         self.folder = folder
         self.process = self._start(
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "pipeline",
-                *arguments,
-            ],  # -P: the script `headrace` has no "" in its path either
+            [str(HEADRACE), *arguments],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment},
+            env={**without_pythonpath(), "PYTHONUNBUFFERED": "1", **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """Python programs that start at once: forked from a process that has imported TensorFlow, TFX and Beam.
 
-    process = Forked([sys.executable, "-P", "-m", "pipeline", "run", "taxi.yaml"], cwd=folder, stdout=subprocess.PIPE)
+    process = Forked([str(HEADRACE), "run", "taxi.yaml"], cwd=folder, stdout=subprocess.PIPE)
 
 The imports take six seconds of a core for each program, and few tests are about them. A program starts here in its own
 session, folder, environment and files as it does otherwise, but with everything imported; so do the programs that it
@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+HEADRACE = Path(sys.executable).parent / "headrace"
+"""The script that installing the project made."""
 POPEN: Any = subprocess.Popen
 """A test may put Forked in its place. What Forked overrides is private, and has no types."""
 ADDRESS = "HEADRACE_TEST_FORKS"
@@ -91,6 +93,8 @@ def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]
 
 def _program(args: Any) -> tuple[str, list[str], bool] | None:
     """(module or file, its arguments, whether `-P` says so) of a command that runs Python; None of any other."""
+    if isinstance(args, list | tuple) and args[0] == str(HEADRACE):
+        return str(HEADRACE), [str(word) for word in args[1:]], False
     if not isinstance(args, list | tuple) or args[0] != sys.executable:
         return None
     words = [str(word) for word in args[1:]]
@@ -112,7 +116,7 @@ def _address() -> str:
         [sys.executable, "-P", __file__, str(listener.fileno())],
         stdin=subprocess.PIPE,  # closes when this process ends, however it does
         pass_fds=[listener.fileno()],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
     )
     listener.close()
     _address.process = process  # type: ignore[attr-defined]  # kept
@@ -127,7 +131,7 @@ class Server:
         self._selector.register(listener, selectors.EVENT_READ, self._fork)
         self._selector.register(0, selectors.EVENT_READ, self._end)
         self._children: dict[int, tuple[int, socket.socket]] = {}
-        self._path = [entry for entry in sys.path if entry != str(ROOT)]
+        self._path = list(sys.path)
 
     def serve(self) -> dict[str, Any]:
         """Go on until the tests end. Comes back in each child, with what was asked for."""
@@ -199,14 +203,15 @@ def _become(asked: dict[str, Any]) -> None:
     os.environ[ADDRESS] = asked["address"]
     tempfile.tempdir = None  # TMPDIR may be another
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    first = [] if safe else [str(Path(name).parent) if name.endswith(".py") else str(Path.cwd())]
+    is_file = name.endswith(".py") or os.sep in name
+    first = [] if safe else [str(Path(name).parent if is_file else Path.cwd())]
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:] = [*first, *given, *asked["path"]]
     sys.argv = [name, *arguments]
     if os.environ.get("PYTHONUNBUFFERED"):
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
     subprocess.Popen = Forked  # type: ignore[misc]
-    if name.endswith(".py"):
+    if is_file:
         runpy.run_path(name, run_name="__main__")
     else:
         sys.modules.pop(name, None)  # so that Python does not warn of it

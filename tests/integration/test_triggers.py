@@ -23,11 +23,19 @@ label: {key: tip, kind: binary}
 features:
   fare: {column: numeric}
   kind: {column: vocabulary}
-model: {kind: dnn, hidden: [4]}
+model: {kind: mine.build, hidden: [4]}
 train: {epochs: 1, batch_size: 64}
 evaluate: {metrics: [auc]}
 deploy: {push: null}
 schedule: {cron: "0 5 * * *", retrain: drift}
+"""
+MODEL = """\
+import keras
+
+
+def build(features, label, model):
+    deep = keras.layers.Dense(model.hidden[0], activation="relu")(features.deep())
+    return keras.Model(features.inputs, keras.layers.Dense(1, activation="sigmoid")(deep))
 """
 ROWS = 600
 
@@ -40,6 +48,9 @@ def write_day(folder: Path, day: int, *, taxed: float = 1.0, share: float = 0.5)
     rows = [f"{fare:.2f},{kind},{tip}" for fare, kind, tip in zip(fares, kinds, tips, strict=True)]
     (folder / "days").mkdir(exist_ok=True)
     (folder / "days" / f"2026-11-{day:02d}.csv").write_text("\n".join(["fare,kind,tip", *rows, ""]))
+
+
+NEW_SPAN = ("--set", "schedule.retrain=new_span")
 
 
 @dataclass
@@ -61,6 +72,7 @@ class Nights:
 def nights(new_folder: Callable[[str], Path]) -> Nights:
     told = Nights(new_folder("nights"))
     (told.folder / "nightly.yaml").write_text(CONFIG)
+    (told.folder / "mine.py").write_text(MODEL)
     for day in (1, 2):
         write_day(told.folder, day)
     told.run("first")
@@ -69,6 +81,10 @@ def nights(new_folder: Callable[[str], Path]) -> Nights:
     told.run("alike")
     write_day(told.folder, 4, taxed=3, share=0.9)
     told.run("drifted")
+    (told.folder / "mine.py").write_text(MODEL.replace("relu", "tanh"))
+    told.run("edited", *NEW_SPAN)
+    (told.folder / "mine.py").write_text("# Mine.\n" + MODEL.replace("relu", "tanh"))
+    told.run("commented", *NEW_SPAN)
     return told
 
 
@@ -107,8 +123,18 @@ def test_span_that_drifted_is_trained_on_and_the_log_has_every_distance(nights: 
     assert trained["blessed"]["statistics"].startswith("artifacts/StatisticsGen/")
 
 
+def test_edited_model_is_trained_though_no_data_is_new_and_the_night_after_ends_at_once(nights: Nights) -> None:
+    edited, commented = nights["edited"], nights["commented"]
+    assert {"Trainer", "Evaluator"} <= edited.ran()
+    assert edited.statuses()["Transform"] == "cached"
+    log = (edited.folder / "logs" / "Spans.log").read_text()
+    assert "settings or code changed since the last model" in log
+    assert commented.statuses() == {"Spans": "done"}
+    assert not (commented.folder / "logs" / "start.log").exists()  # nor was TensorFlow
+
+
 def test_explain_cache_names_the_new_span_and_what_followed(nights: Nights) -> None:
-    done = headrace(nights.folder, "explain-cache", "nightly.yaml", "--json")
+    done = headrace(nights.folder, "explain-cache", "nightly.yaml", nights["drifted"].run.run_id, "--json")
     told = {one["component"]: one for one in json.loads(done.out)["components"]}
     assert told["ExampleGen"]["result"] == "ran"
     assert told["ExampleGen"]["run"] == nights["alike"].run.run_id

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 import yaml
 from command import PATIENCE, ROOT, wait_until
+from forks import HEADRACE
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
@@ -71,9 +71,9 @@ def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     folder, kept = new_folder("verify"), tmp_path_factory.mktemp("kept")
     with_settings = [word for setting in SETTINGS for word in ("--set", setting)]
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "pipeline", "verify", str(TAXI), *with_settings, "--keep", str(kept)],
+        [str(HEADRACE), "verify", str(TAXI), *with_settings, "--keep", str(kept)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": f"{AS_IN_IMAGE}{os.pathsep}{ROOT}"},
+        env={**os.environ, "PYTHONPATH": str(AS_IN_IMAGE)},
         check=False,
         capture_output=True,
         text=True,

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from forks import HEADRACE
+from installed import without_pythonpath
 
 from pipeline.verbs.options import INTERRUPTED, told
 
@@ -37,14 +39,16 @@ def here(tmp_path: Path) -> Path:
 
 
 def headrace(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return python(folder, "-m", "pipeline", *arguments)
+    return _run(folder, str(HEADRACE), *arguments)
 
 
 def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    return _run(folder, sys.executable, *arguments)
+
+
+def _run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**without_pythonpath(), "COLUMNS": "100"}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +143,7 @@ def test_push_that_would_fail_is_told_before_anything_runs(here: Path) -> None:
 def test_output_that_nobody_reads_ends_a_command_without_a_word(here: Path, arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "pipeline", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command, environment = [str(HEADRACE), *arguments], without_pythonpath()
     done = subprocess.run(
         command, cwd=here, env=environment, stdout=writing, stderr=subprocess.PIPE, text=True, check=False
     )
@@ -148,6 +151,15 @@ def test_output_that_nobody_reads_ends_a_command_without_a_word(here: Path, argu
     assert (done.returncode, done.stderr) == (141, "")
     for record in (here / "runs").glob("*/runs/*/run.json"):
         assert json.loads(record.read_text())["status"] == "interrupted"
+
+
+@pytest.mark.parametrize("verb", ["validate", "run", "compile", "submit", "schedule"])
+def test_function_that_is_not_there_is_told_at_its_place_before_anything_is_loaded(here: Path, verb: str) -> None:
+    (here / "trips.yaml").write_text(f"{CONFIG}model: {{kind: mine.model.build}}\n")
+    done = headrace(here, verb, "trips.yaml")
+    assert done.returncode == 1
+    assert done.stderr.startswith('trips.yaml:7: model.kind: "mine.model.build": no module mine')
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("verb", ["validate", "run", "report"])

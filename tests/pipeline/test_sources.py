@@ -1,20 +1,24 @@
 """Which edits make a component run again: those that change what it does, and no others.
 
-Each digest is asked of a fresh process, over a copy of the packages with a user's modules beside them.
+Each digest is asked of a fresh process in an environment that the project is installed in, as an editable one unless a
+test says otherwise, without PYTHONPATH, in a folder that holds a user's modules.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
+import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
+from installed import Installed, install
 
-from pipeline.sources import closure, sources_digest, stack_versions
+from configs.errors import RunError
+from pipeline.sources import closure, sources_digest, sources_of, stack_versions
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = (
@@ -44,11 +48,26 @@ def speed(raw):
 '''
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("original")
-    for package in ("configs", "trainer", "components", "pipeline"):
-        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+@dataclass(frozen=True)
+class Tree:
+    """An installed copy of the project and a folder of a user's."""
+
+    project: Installed
+    mine: Path
+
+    def file(self, name: str) -> Path:
+        """One of the project's or the user's."""
+        return next(place for place in (self.project.sources / name, self.mine / name) if place.is_file())
+
+    def digests(self, *entries: str, **environment: str) -> list[str]:
+        """As a fresh process has them."""
+        done = self.project.python(SCRIPT, *entries, cwd=self.mine, **environment)
+        found: list[str] = json.loads(done.stdout)
+        return found
+
+
+def write_modules(folder: Path) -> Path:
+    """A user's."""
     (folder / "mine" / "deep").mkdir(parents=True)
     (folder / "mine" / "features.py").write_text(FEATURES)
     (folder / "mine" / "units.py").write_text("MILE = 1609\n")
@@ -61,34 +80,31 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def before(original: Path) -> list[str]:
-    return digests(original)
+def original(tmp_path_factory: pytest.TempPathFactory) -> Tree:
+    folder = tmp_path_factory.mktemp("original")
+    return Tree(install(folder, editable=True), write_modules(folder / "folder"))
+
+
+@pytest.fixture(scope="module")
+def before(original: Tree) -> list[str]:
+    return original.digests(*ENTRIES)
 
 
 @pytest.fixture
-def tree(original: Path, tmp_path: Path) -> Path:
+def tree(original: Tree, tmp_path: Path) -> Tree:
     """A copy to edit."""
-    shutil.copytree(original, tmp_path / "tree")
-    return tmp_path / "tree"
-
-
-def digests(tree: Path) -> list[str]:
-    """Of each entry."""
-    command = [sys.executable, "-P", "-c", SCRIPT, *ENTRIES]
-    done = subprocess.run(command, env={"PYTHONPATH": str(tree)}, capture_output=True, text=True, check=True)
-    found: list[str] = json.loads(done.stdout)
-    return found
+    return Tree(install(tmp_path, editable=True), write_modules(tmp_path / "folder"))
 
 
 @pytest.fixture
-def changed(tree: Path, before: list[str]) -> Changed:
+def changed(tree: Tree, before: list[str]) -> Changed:
     """Which entries have another digest after `old` in `file` became `new`."""
 
     def after(file: str, old: str, new: str) -> set[str]:
-        text = (tree / file).read_text()
+        text = tree.file(file).read_text()
         assert old in text
-        (tree / file).write_text(text.replace(old, new))
-        return {entry for entry, one, two in zip(ENTRIES, before, digests(tree), strict=True) if one != two}
+        tree.file(file).write_text(text.replace(old, new))
+        return {entry for entry, one, two in zip(ENTRIES, before, tree.digests(*ENTRIES), strict=True) if one != two}
 
     return after
 
@@ -96,9 +112,9 @@ def changed(tree: Path, before: list[str]) -> Changed:
 ADDED = "\n\n_ADDED = 1\n"
 
 
-def append(changed: Changed, tree: Path, file: str, text: str) -> set[str]:
+def append(changed: Changed, tree: Tree, file: str, text: str) -> set[str]:
     """Which entries have another digest when a file ends with `text` too."""
-    whole = (tree / file).read_text()
+    whole = tree.file(file).read_text()
     return changed(file, whole, whole + text)
 
 
@@ -122,7 +138,7 @@ def append(changed: Changed, tree: Path, file: str, text: str) -> set[str]:
     ],
 )
 def test_edit_reaches_all_that_import_the_module_and_nothing_else(
-    changed: Changed, tree: Path, file: str, entries: set[str]
+    changed: Changed, tree: Tree, file: str, entries: set[str]
 ) -> None:
     assert append(changed, tree, file, ADDED) == entries
 
@@ -148,15 +164,100 @@ def test_edit_of_the_program_changes_the_digest(changed: Changed, old: str, new:
     assert changed("mine/features.py", old, new) == {MINE}
 
 
-def test_moving_the_whole_tree_changes_nothing(tree: Path, before: list[str]) -> None:
-    assert digests(tree) == before
+def test_moving_the_whole_tree_changes_nothing(tree: Tree, before: list[str]) -> None:
+    assert tree.digests(*ENTRIES) == before
+
+
+def test_project_installed_as_a_wheel_has_the_digests_of_an_editable_one(tmp_path: Path, before: list[str]) -> None:
+    wheel = Tree(install(tmp_path, editable=False), write_modules(tmp_path / "folder"))
+    assert wheel.digests(*ENTRIES) == before
+    assert "site-packages" in wheel.file("trainer/run.py").parts
+    wheel.file("trainer/run.py").write_text(wheel.file("trainer/run.py").read_text() + ADDED)
+    changed = [one != two for one, two in zip(before, wheel.digests(*ENTRIES), strict=True)]
+    assert changed == [False, False, False, True, False]
+
+
+def test_what_is_kept_of_parsed_files_changes_no_digest(original: Tree, tmp_path: Path, before: list[str]) -> None:
+    def digests() -> list[str]:
+        return original.digests(GATE, XDG_CACHE_HOME=str(tmp_path))
+
+    kept = tmp_path / "headrace" / "sources.json"
+    before = [before[ENTRIES.index(GATE)]]
+    assert digests() == before
+    first = json.loads(kept.read_text())
+    assert digests() == before
+    assert json.loads(kept.read_text()) == first
+    kept.write_text(kept.read_text()[:-100])
+    assert digests() == before
+    assert json.loads(kept.read_text()) == first
+    shutil.rmtree(tmp_path / "headrace")
+    (tmp_path / "headrace").write_text("no folder can be made here")
+    assert digests() == before
+
+
+def test_users_module_counts_wherever_it_lies(original: Tree, tmp_path: Path) -> None:
+    """In a zip archive, as an extension module by its bytes, beside others in a namespace package, and installed."""
+    folder = tmp_path / "folder"
+    (folder / "space").mkdir(parents=True)
+    paths = {"PYTHONPATH": f"{folder / 'packed.zip'}:{tmp_path / 'site-packages'}"}
+    entries = ("zipped.build", "native", "space.build", "bought.build")
+
+    def write(number: int) -> list[str]:
+        with zipfile.ZipFile(folder / "packed.zip", "w") as archive:
+            archive.writestr("zipped/__init__.py", "")
+            archive.writestr("zipped/build.py", "from .inner import *\n")
+            archive.writestr("zipped/inner.py", f"n = {number}\n")
+        (folder / f"native{EXTENSION_SUFFIXES[0]}").write_bytes(bytes([number]))
+        (folder / "space" / "build.py").write_text("from space import other\n")
+        (folder / "space" / "other.py").write_text(f"n = {number}\n")
+        bought = tmp_path / "site-packages" / "bought"
+        bought.mkdir(parents=True, exist_ok=True)
+        (bought / "build.py").write_text(f"n = {number}\n")
+        return Tree(original.project, folder).digests(*entries, **paths)
+
+    first, second = write(1), write(2)
+    assert [one != two for one, two in zip(first, second, strict=True)] == [True] * len(entries)
+    assert write(1) == first
+    assert len(set(first)) == len(entries)
+
+
+def test_installed_package_that_a_users_module_imports_counts_by_its_version(original: Tree, tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    (site / "bought").mkdir(parents=True)
+    (site / "bought" / "__init__.py").write_text("")
+    (tmp_path / "mine.py").write_text("import bought.inner\n")
+
+    def digest(version: str) -> list[str]:
+        shutil.rmtree(site / "bought-0.dist-info", ignore_errors=True)
+        (site / "bought-0.dist-info").mkdir()
+        (site / "bought-0.dist-info" / "METADATA").write_text(f"Name: bought\nVersion: {version}\n")
+        return Tree(original.project, tmp_path).digests("mine", PYTHONPATH=str(site))
+
+    assert digest("1.0") == digest("1.0") != digest("1.1")
+
+
+def test_module_that_is_not_there_is_an_error_that_names_it_and_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match=rf"no_such\.module.*{ROOT}.*{tmp_path}"):
+        sources_digest("trainer.run", "no_such.module")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(RunError, match="folder"):
+        sources_digest("folder")  # which has no code
+
+
+def test_modules_of_the_stack_and_of_python_count_by_their_versions() -> None:
+    executor = "tfx.components.schema_gen.executor"
+    assert sources_of(sources_digest(executor)) == {executor: f"tfx {stack_versions()['tfx']}"}
+    assert sources_of(sources_digest("math")) == {"math": f"python {stack_versions()['python']}"}
 
 
 def test_closure_holds_the_projects_modules_and_no_installed_ones() -> None:
     found = closure("trainer.run")
     assert found["trainer.models.dnn"] == ROOT / "trainer" / "models" / "dnn.py"
     assert {name.partition(".")[0] for name in found} == {"trainer", "configs"}
-    assert closure("tfx.components.trainer.executor", "json", "no_such_module") == {}
+    assert closure("tfx.components.trainer.executor", "json") == {}
 
 
 def test_modules_that_import_each_other_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
