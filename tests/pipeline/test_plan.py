@@ -44,6 +44,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "trips.csv").write_text("fare,kind,seconds,tip\n1.5,x,3,0\n")
     (tmp_path / "kinds.txt").write_text("x\ny\n")
     (tmp_path / "trips.yaml").write_text(CONFIG)
+    (tmp_path / "mine_features.py").write_text("def pace(raw): ...\n")
+    (tmp_path / "mine_models.py").write_text("def build(features, label, model): ...\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return tmp_path

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import HEADRACE
+from installed import without_pythonpath
 
 from configs.errors import ConfigError
 from configs.kubeflow_server import ServerAuth
@@ -52,10 +53,10 @@ def test_a_name_that_the_server_cannot_keep_is_refused_before_it_is_asked(length
 
 
 @pytest.mark.parametrize("verb", ["runs", "status", "unschedule"])
-def test_a_verb_without_a_server_ends_with_1_and_no_traceback(verb: str) -> None:
+def test_a_verb_without_a_server_ends_with_1_and_no_traceback(verb: str, tmp_path: Path) -> None:
     settings = ("--set", "kubeflow.server.endpoint=http://127.0.0.1:1")
-    command = [sys.executable, "-m", "pipeline", verb, "configs/taxi.yaml", *settings]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [str(HEADRACE), verb, str(ROOT / "configs" / "taxi.yaml"), *settings]
+    done = subprocess.run(command, cwd=tmp_path, env=without_pythonpath(), capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "http://127.0.0.1:1: cannot ask how it is: it cannot be reached" in done.stderr
     assert "Traceback" not in done.stderr
