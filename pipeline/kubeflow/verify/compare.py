@@ -121,6 +121,7 @@ def _evaluations(component: str, output: str, local: Path, cluster: Path) -> Lin
     apart += [_apart(one.metrics, slices.get(one.name, {})) for one in ours.slices]
     most = max(apart)
     same = most <= TOLERANCE and (ours.blessed, ours.example_count) == (theirs.blessed, theirs.example_count)
+    same = same and slices.keys() == {one.name for one in ours.slices}
     what = f"{len(ours.metrics)} metrics in {len(apart)} slices, at most {most:.2g} apart (tolerance {TOLERANCE:g})"
     return Line(component, output, same, f"{what}; blessed: {ours.blessed}, and {theirs.blessed} there")
 
