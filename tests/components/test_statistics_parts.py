@@ -165,6 +165,21 @@ def test_many_distinct_values_take_bounded_memory(monkeypatch: pytest.MonkeyPatc
     assert total.number() == pytest.approx(len(truth), rel=0.02)
 
 
+@pytest.mark.parametrize("large_first", [True, False])
+def test_the_number_of_distinct_values_survives_a_merge_with_a_small_part(
+    monkeypatch: pytest.MonkeyPatch, large_first: bool
+) -> None:
+    monkeypatch.setattr(categories, "LIMIT", 2000)
+    large, small = Counts(), Counts()
+    large.add(pa.array([b"%d" % number for number in range(10_000)], pa.binary()))
+    small.add(pa.array([b"other %d" % number for number in range(5)], pa.binary()))
+    large.settle()
+    left, right = (large, small) if large_first else (small, large)
+    left.merge(right)
+    left.settle()
+    assert left.number() == pytest.approx(10_005, rel=0.02)
+
+
 def test_long_values_count_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(categories, "BYTES", 1 << 20)
     counts = Counts()

@@ -136,6 +136,11 @@ def test_the_weekday_moves_with_the_zone() -> None:
     assert translate("0 9 * * 1", "Europe/Berlin", "Europe/Berlin") == "0 0 9 * * 1"
 
 
+@pytest.mark.parametrize("five", ["0 0 31 1,2 *", "0 0 30 2-3 *", "0 0 29 2 *", "0 0 31 2,4,12 *"])
+def test_a_day_that_one_of_the_months_has_is_said(five: str) -> None:
+    assert translate(five, "UTC", "UTC").split()[3] == five.split()[2]
+
+
 @pytest.mark.parametrize(
     ("five", "zone", "what"),
     [

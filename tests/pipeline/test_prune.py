@@ -134,6 +134,15 @@ def test_the_newest_blessed_models_and_their_baselines_stay(home: Home) -> None:
     assert home.plan(keep=2).artifacts == [models[0]]
 
 
+def test_as_many_of_the_newest_blessed_models_stay_as_runs_that_made_one(home: Home) -> None:
+    models = [home.artifact("Trainer", f"r{number}") for number in range(1, 7)]
+    for number, model in enumerate(models, 1):
+        home.run(number, (model,))
+    Registry(models=tuple(Entry(uri=str(model), blessed_at="") for model in models[:4])).write(home.folders.registry)
+    assert home.plan(keep=1).artifacts == [models[0], models[1], models[2], models[4]]
+    assert home.plan(keep=2).artifacts == [models[0], models[1]]
+
+
 def test_the_run_of_the_newest_blessed_model_stays_whole(home: Home) -> None:
     models = [home.artifact("Trainer", f"r{number}") for number in range(1, 5)]
     metrics = [home.artifact("Evaluator", f"r{number}") for number in range(1, 5)]

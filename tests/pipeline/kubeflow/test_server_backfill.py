@@ -14,7 +14,7 @@ from compiled_trips import trips
 from configs.errors import ServerError
 from pipeline.kubeflow.argument import pack
 from pipeline.kubeflow.server import runs
-from pipeline.kubeflow.server.backfill import missing
+from pipeline.kubeflow.server.backfill import missing, spans
 from pipeline.kubeflow.server.submission import backfilled
 
 DAY = dt.datetime(2026, 11, 21, 4, 0, tzinfo=dt.UTC)
@@ -112,3 +112,19 @@ def test_a_fault_in_the_look_at_a_run_makes_no_second_one(monkeypatch: pytest.Mo
         monkeypatch.setattr(server, "text", fails)
         with refused:
             assert set(given(server).values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "last", "found"),
+    [
+        ("{YYYY}-{MM}-{DD}", "2026-02-27", "2026-03-01", ["2026-02-27", "2026-02-28", "2026-03-01"]),
+        ("{YYYY}-{MM}-{DD}", "2026-02-28", "2026-02-28", ["2026-02-28"]),
+        ("{SPAN}", "9", "11", ["9", "10", "11"]),
+        ("{SPAN}", "9", "9", ["9"]),
+    ],
+)
+def test_spans_of_a_backfill_are_those_from_the_first_to_the_last_with_both(
+    path: str, first: str, last: str, found: list[str]
+) -> None:
+    config = trips(f"data.source.path=/data/{path}/*.csv", 'kubeflow.parameters=["spans", "window"]')
+    assert spans(config, first, last) == found

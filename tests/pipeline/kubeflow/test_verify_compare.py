@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
+from components.evaluation_result import Evaluation, SliceMetrics, write_evaluation
 from pipeline.kubeflow.verify import compare
 from pipeline.kubeflow.verify.graphs import same_graph
 
@@ -115,3 +117,28 @@ def test_tables_of_the_same_words_are_the_same_whatever_number_they_were_given(t
     one, two, other = (saved(tmp_path / name, module) for name, module in made.items())
     assert same_graph(one, two)
     assert not same_graph(one, other)
+
+
+def test_evaluations_may_differ_by_the_tolerance_in_every_metric_of_every_slice_and_in_nothing_else(
+    tmp_path: Path,
+) -> None:
+    own = SliceMetrics("hour = 5", {"auc": 0.75}, 10, None)
+    ours = Evaluation("eval", 100, 0, {"auc": 0.5}, None, (own,), (), True, (), None)
+    others = {
+        "same": (ours, True),
+        "near": (replace(ours, metrics={"auc": 0.5 + 0.9 * compare.TOLERANCE}), True),
+        "far": (replace(ours, metrics={"auc": 0.5 + 2.1 * compare.TOLERANCE}), False),
+        "far in a slice": (replace(ours, slices=(replace(own, metrics={"auc": 0.75 + 3 * compare.TOLERANCE}),)), False),
+        "without the slice": (replace(ours, slices=()), False),
+        "with another slice": (replace(ours, slices=(own, replace(own, name="hour = 6"))), False),
+        "not blessed": (replace(ours, blessed=False), False),
+        "other examples": (replace(ours, example_count=99), False),
+    }
+    for name, (evaluation, _) in {"ours": (ours, True), **others}.items():
+        (tmp_path / name).mkdir()
+        write_evaluation(tmp_path / name, evaluation)
+    found = {
+        name: compare.folders("Evaluator", "evaluation", "ModelEvaluation", tmp_path / "ours", tmp_path / name).same
+        for name in others
+    }
+    assert found == {name: same for name, (_, same) in others.items()}

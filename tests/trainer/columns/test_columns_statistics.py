@@ -1,14 +1,19 @@
 """The one-pass statistics against NumPy on the whole data, however it is cut into batches."""
 
 import pickle
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
+from configs.features import NumericFeature
 from trainer.columns.learned import EMPTY, Learned, chosen, file_names
+from trainer.columns.numeric import NumericColumn
 from trainer.columns.statistics import (
     QUANTILE_ERROR,
     CombineStatistics,
@@ -105,3 +110,15 @@ def test_vocabulary_is_ordered_by_falling_count_then_falling_text(
 def test_file_of_a_vocabulary_is_named_after_it_but_never_shared() -> None:
     names = ["word", "pick up/area", "pick_up_area", "Word", "größe"]
     assert file_names(names) == ["word", "pick_up_area", "2_pick_up_area", "3_Word", "größe"]
+
+
+def test_equal_values_become_zero_though_their_sums_are_rounded() -> None:
+    """Ten times 0.1 has a mean that is not 0.1, and so a deviation that is not 0."""
+    batch = np.full((10, 1), 0.1)
+    (moments,) = final_moments(batch_moments(batch))
+    moments[:2] = np.nextafter(0.1, 1), 1.4e-17  # as adding one by one gives; NumPy adds in pairs
+    there: Any = SimpleNamespace(
+        raw=lambda _: SimpleNamespace(numbers=tf.constant(batch[:, 0])), answer=lambda _: tf.constant(moments)
+    )
+    column = NumericColumn("fare", NumericFeature(column="numeric", normalize="z_score"))
+    assert column.transform(there).numpy().tolist() == [0.0] * 10

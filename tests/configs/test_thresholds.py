@@ -1,0 +1,26 @@
+"""Thresholds whose bounds meet, or lie at the end of what a metric can be."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from configs.evaluate import EvaluateConfig, Threshold
+from configs.rules import thresholds_can_be_met
+
+
+def found(threshold: Threshold) -> list[str]:
+    return [what for _, what in thresholds_can_be_met(EvaluateConfig(thresholds={"auc": threshold}))]
+
+
+def test_bounds_may_meet_and_not_cross() -> None:
+    assert Threshold(min=0.5, max=0.5).min == 0.5
+    with pytest.raises(ValidationError, match=r"min: 0\.6 is above max: 0\.5"):
+        Threshold(min=0.6, max=0.5)
+
+
+def test_a_share_may_be_asked_to_be_all_or_nothing_and_no_more_or_less() -> None:
+    assert found(Threshold(min=1.0)) == []
+    assert found(Threshold(max=0.0)) == []
+    assert len(found(Threshold(min=1.5))) == 1
+    assert len(found(Threshold(max=-0.5))) == 1
