@@ -12,8 +12,8 @@ from pipeline.local.record import RunRecord, Status
 @dataclass(frozen=True)
 class Ingested:
     """`skipped`: the number of records left out, of `records`; `places`: what is told of the first ones; `notes`: lines
-    on spans that are not there and, if the data was read in this run, on files that are not as they were; `plan`: one
-    line about the spans and shards.
+    on spans that are not there, columns that lose digits and, if the data was read in this run, files that are not as
+    they were; `plan`: one line about the spans and shards.
     """
 
     skipped: int = 0
@@ -41,7 +41,7 @@ def _read(properties: Mapping[str, str | int | float], *, now: bool) -> Ingested
     skipped = json.loads(str(properties.get("skipped", "{}")))
     count = int(skipped.get("count", 0))
     rows = sum(json.loads(str(properties.get("rows", "{}"))).values())
-    listed, lines = (("gaps", "notes"), ("plan", "read")) if now else (("gaps",), ("plan",))
+    listed, lines = (("gaps", "rounded", "notes"), ("plan", "read")) if now else (("gaps", "rounded"), ("plan",))
     notes = [line for name in listed for line in json.loads(str(properties.get(name, "[]")))]
     plan = "; ".join(str(properties[name]) for name in lines if name in properties)
     told = tuple(map(_shown, skipped.get("told", ())))

@@ -33,9 +33,9 @@ def check_columns(data: DataConfig, columns: Collection[str]) -> None:
             raise DataError(what, hint=nearest(name, tuple(columns)))
 
 
-def check_written(survey: Survey, rows: Mapping[str, int], files: str) -> None:
-    """Raise DataError if not all rows that were found have been written, or more."""
-    found, written = sum(survey.rows.values()), sum(rows.values())
+def check_written(survey: Survey, rows: Mapping[str, int], files: str, skipped: int = 0) -> None:
+    """Raise DataError if not all rows that were found have been written, or more; `skipped` were left out since."""
+    found, written = sum(survey.rows.values()), sum(rows.values()) + skipped
     if found != written:
         what = f"{found:,} rows were found at the first look, and {written:,} while they were written"
         raise DataError(what, file=files, hint="Run again when nothing writes to the data")

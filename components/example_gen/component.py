@@ -75,7 +75,7 @@ def _describe(examples: artifact.Artifact, manifest: Manifest, found: Ingested) 
         examples.set_string_custom_property("spans", json.dumps(dict(found.spans)))
     if found.skipped.count:
         examples.set_string_custom_property("skipped", json.dumps(asdict(found.skipped)))
-    for name, lines in (("gaps", found.gaps), ("notes", found.changes)):
+    for name, lines in (("gaps", found.gaps), ("rounded", found.rounded), ("notes", found.changes)):
         if lines:
             examples.set_string_custom_property(name, json.dumps(list(lines)))
     examples.set_string_custom_property("rows", json.dumps(dict(found.rows)))

@@ -25,6 +25,7 @@ from components.example_gen.checks import (
 from components.example_gen.kept import MOST, Kept
 from components.example_gen.manifest import Manifest, Span, check_unchanged
 from components.example_gen.packing import Packing
+from components.example_gen.rounding import Rounding, notes
 from components.example_gen.shards import SMALLEST, Estimate, plan
 from components.example_gen.sources import (
     Reading,
@@ -56,7 +57,8 @@ CHECKED_BY = {"window", "spans", "fingerprint", "max_bad_fraction", "on_anomaly"
 class Ingested:
     """What came out: rows of each split, the kind of each column, one line about the shards, the key of each span (see
     `span_store`) and one line about which were read now (both empty for data without spans), the records left out, and
-    lines that a user should see: `gaps` on what is not there, `changes` on what is not as it was.
+    lines that a user should see: `gaps` on what is not there, `changes` on what is not as it was, `rounded` on columns
+    that lose digits.
     """
 
     rows: Mapping[str, int]
@@ -67,13 +69,14 @@ class Ingested:
     read: str = ""
     gaps: Sequence[str] = ()
     changes: Sequence[str] = ()
+    rounded: Sequence[str] = ()
 
     @property
     def log(self) -> str:
         """All of it but the keys, for people."""
         told = f"Shards: {self.plan}{self.read and '; '}{self.read}"
         lines = [f"Rows: {dict(self.rows)}", f"Types: {self.kinds}", told]
-        return "\n".join([*lines, *self.gaps, *self.changes, *self.skipped.told])
+        return "\n".join([*lines, *self.gaps, *self.changes, *self.rounded, *self.skipped.told])
 
 
 def ingest(
@@ -108,11 +111,15 @@ def ingest(
             _put(look.span, out.folder, work / "joined")
             spans[look.span.name] = key
         rows = sum((Counter(out.rows) for out in written), Counter[str]())
+        skipped = sum((out.skipped for out in written), skipped)
+        check_fraction(data, skipped, sum(rows.values()))
         check_splits(data, rows)
         store.remember(files)
         ordered = {split: rows[split] for split in data.splits}
         told, read = _plan(manifest, written), run.told_read if named else ""
-        found = Ingested(ordered, kinds, told, spans if named else {}, skipped, read, list(_gaps(manifest)), changes)
+        rounded = list(notes(_roundings(written)))
+        gaps = list(_gaps(manifest))
+        found = Ingested(ordered, kinds, told, spans if named else {}, skipped, read, gaps, changes, rounded)
         print(found.log, flush=True)
         return found
 
@@ -199,13 +206,13 @@ class _Run:
         if found is not None:
             return key, found
         self.read.append(look.span.name)
-        folder, rows, told = self._write(look, own)
+        written = self._write(look, own)
         self._check_unchanged(look.span)
         if is_files(self.data.source):
-            check_written(look.survey, rows, look.span.paths[0])
-        return key, self.kept.keep_shards(key, Written(folder, rows, told), (self._key(look.span), look.key))
+            check_written(look.survey, written.rows, look.span.paths[0], written.skipped.count)
+        return key, self.kept.keep_shards(key, written, (self._key(look.span), look.key))
 
-    def _write(self, look: _Look, kinds: Mapping[str, Kind]) -> tuple[Path, dict[str, int], str]:
+    def _write(self, look: _Look, kinds: Mapping[str, Kind]) -> Written:
         data, source, spread = self.data, look.source, self._spread(look.span, "write")
         work = self.work / f"span-{look.span.number}"
         work.mkdir()
@@ -217,8 +224,10 @@ class _Run:
         planned = plan(data.splits, size, data.shards, data.readers)
         layout = Layout(data.splits, planned.shards, data.split_key, data.shuffle_seed, planned.piles)
         spent = look.kept.paths if look.kept else ()
-        rows, sizes = Writer(layout, packing, work, work / "joined").write(parts, read, spread, spent)
-        return work / "joined", dict(rows), f"{planned.reason}; wrote {_sizes(sizes, layout)}"
+        writer = Writer(layout, packing, work, work / "joined", skip_bad=data.on_bad_record == "skip")
+        out, sizes = writer.write(parts, read, spread, spent)
+        plan_told = f"{planned.reason}; wrote {_sizes(sizes, layout)}"
+        return Written(work / "joined", dict(out.rows), plan_told, out.roundings, out.skipped)
 
     def _key(self, span: Span, *more: object) -> str:
         """Of all that decides what is read of a span."""
@@ -257,12 +266,21 @@ def _put(span: Span, folder: Path, output: Path) -> None:
             link(shard, output / split.name / name)
 
 
+def _roundings(written: Sequence[Written]) -> dict[str, Rounding]:
+    """Those of all spans together."""
+    found: dict[str, Rounding] = {}
+    for out in written:
+        found |= {name: found.get(name, Rounding()) + own for name, own in out.roundings.items()}
+    return found
+
+
 def _gaps(manifest: Manifest) -> Iterator[str]:
-    """A line about spans that are not there."""
+    """A line about spans that are not there, and those about files that have several names."""
     names = manifest.missing
     if names:
         more = f" and {manifest.missing_count - len(names):,} more" if manifest.missing_count > len(names) else ""
         yield f"there is no data for {', '.join(names)}{more}"
+    yield from manifest.repeated
 
 
 def _plan(manifest: Manifest, written: Sequence[Written]) -> str:

@@ -36,3 +36,10 @@ def grouped(pieces: Sequence[Piece], sizes: Sequence[int], length: int) -> list[
         group.append(piece)
         held += size
     return [*parts, tuple(group)] if group else parts
+
+
+def files_of_part(part: object) -> str | None:
+    """The file that a part is read from, or the first and the last of neighbours; None where it has none."""
+    pieces = part if isinstance(part, tuple) else getattr(part, "pieces", (part,))
+    paths = list(dict.fromkeys(str(piece.path) for piece in pieces if hasattr(piece, "path")))
+    return f"{paths[0]} to {paths[-1]}" if len(paths) > 1 else next(iter(paths), None)

@@ -18,24 +18,29 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import google_crc32c
 from pydantic import TypeAdapter
 
-from components.example_gen.sources import Survey
+from components.example_gen.rounding import Rounding
+from components.example_gen.sources import Skipped, Survey
 from components.example_gen.storage import UNKNOWN, FileState
 
 
 @dataclass(frozen=True)
 class Written:
-    """The shards of a span: their folder, the rows of each split, and one line about them."""
+    """The shards of a span: their folder, the rows of each split, one line about them, what float32 does to the columns
+    of doubles, and rows left out because of it.
+    """
 
     folder: Path
     rows: Mapping[str, int]
     plan: str
+    roundings: Mapping[str, Rounding] = field(default_factory=dict)
+    skipped: Skipped = field(default_factory=Skipped)
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,8 @@ class _Shards:
     plan: str
     files: dict[str, tuple[int, int, int]]
     seen: tuple[str, ...]
+    roundings: dict[str, Rounding]
+    skipped: Skipped
 
 
 SHARDS = "ingested.json"
@@ -102,7 +109,7 @@ class SpanStore:
                     f"{folder / name} is not as it was written, though nothing wrote to it since: the disk may be bad"
                 )
                 return None
-        return Written(folder, told.rows, told.plan)
+        return Written(folder, told.rows, told.plan, told.roundings, told.skipped)
 
     def keep_shards(self, key: str, written: Written, seen: Sequence[str]) -> Written:
         """Take shards into the store, where there is one, in place of what is there; where they lie from now on.
@@ -117,7 +124,7 @@ class SpanStore:
         _to_disk(written.folder)
         written.folder.rename(target)
         files = {name: (*state, _checksum(target / name)) for name, state in _states(target).items()}
-        told = _Shards(rows=dict(written.rows), plan=written.plan, files=files, seen=tuple(seen))
+        told = _Shards(dict(written.rows), written.plan, files, tuple(seen), dict(written.roundings), written.skipped)
         self._write(key, SHARDS, asdict(told))
         return replace(written, folder=target)
 

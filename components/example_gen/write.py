@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from components.example_gen.packing import Packing
+from components.example_gen.parts import files_of_part
+from components.example_gen.rounding import Rounding, Roundings
 from components.example_gen.side_by_side import columns
+from components.example_gen.skips import Skipped
 from components.example_gen.sources.base import Spread, for_work
 from components.example_gen.spill import Spill, read_chunks, together
 from components.example_gen.split import Dealer, Layout, Shard, random
@@ -44,21 +47,43 @@ class Pile:
 
 
 @dataclass(frozen=True)
+class Scattered:
+    """What became of a part: the rows of each split, the pile of each record batch of its file, what float32 does to
+    its columns of doubles, and the rows that were left out because float32 cannot hold a number in them.
+    """
+
+    rows: Counter[str]
+    chunks: Sequence[int]
+    roundings: Mapping[str, Rounding]
+    skipped: Skipped
+
+    def __add__(self, other: Scattered) -> Scattered:
+        """Both together; chunks are numbered part by part, so there are none of both."""
+        names = {**self.roundings, **other.roundings}
+        none = Rounding()
+        roundings = {name: self.roundings.get(name, none) + other.roundings.get(name, none) for name in names}
+        return Scattered(self.rows + other.rows, (), roundings, self.skipped + other.skipped)
+
+
+@dataclass(frozen=True)
 class Writer:
-    """Writes the shards of `layout` under `output`, and what it needs on the way under `work`."""
+    """Writes the shards of `layout` under `output`, and what it needs on the way under `work`. skip_bad: leave out rows
+    with a number beyond float32, instead of raising DataError.
+    """
 
     layout: Layout
     packing: Packing
     work: Path
     output: Path
+    skip_bad: bool = False
 
     def write(
         self, parts: Sequence[object], read: Read, spread: Spread, spent: Sequence[Path] = ()
-    ) -> tuple[Counter[str], dict[Shard, int]]:
-        """All of them; the rows of each split, and the bytes of each shard. `spent`: files that only `read` needs."""
+    ) -> tuple[Scattered, dict[Shard, int]]:
+        """All of them; what became of all parts, and the bytes of each shard. `spent`: files that only `read` needs."""
         owner = list(self.layout.all_piles())
         scattered = spread("Scatter", partial(self.scatter, read=read), list(enumerate(parts)))
-        chunks = [_chunks_of(own, len(owner)) for _, own in scattered]
+        chunks = [_chunks_of(own.chunks, len(owner)) for own in scattered]
         piles = [Pile(number, [own[number] for own in chunks]) for number in range(len(owner))]
         sizes = spread("Pack", self.pack, piles)
         shards = [(shard, [pile for pile, own in enumerate(owner) if own == shard]) for shard in dict.fromkeys(owner)]
@@ -66,25 +91,23 @@ class Writer:
         old = [*spent, *map(self._scattered_path, range(len(parts)))]
         last = [*(partial(self.join, *shard) for shard in shards), *(partial(_remove, path) for path in old)]
         found = dict(zip((shard for shard, _ in shards), for_work(spread, copied)("Join", _call, last), strict=False))
-        rows = sum((own for own, _ in scattered), Counter[str]())
-        return rows, {shard: found[shard] for shard in self.layout.all_shards()}
+        return reduce(Scattered.__add__, scattered), {shard: found[shard] for shard in self.layout.all_shards()}
 
-    def scatter(self, numbered: tuple[int, object], read: Read) -> tuple[Counter[str], list[int]]:
-        """Deal a part's rows out to the piles in its file; the rows of each split, and the pile of each record batch of
-        the file.
-        """
+    def scatter(self, numbered: tuple[int, object], read: Read) -> Scattered:
+        """Deal a part's rows out to the piles in its file."""
         number, part = numbered
         owner = list(self.layout.all_piles())
+        roundings = Roundings(skip_bad=self.skip_bad, file=files_of_part(part))
         dealer, dealt = Dealer(self.layout, number), np.zeros(len(owner), np.int64)
         with Spill(self._scattered_path(number), len(owner)) as spill:
-            for batch in read(number, part):
+            for batch in map(roundings.checked, read(number, part)):
                 piles = dealer.deal(batch)
                 spill.add(batch, piles)
                 dealt += np.bincount(piles, minlength=len(owner))
         rows: Counter[str] = Counter()
         for (split, _), count in zip(owner, dealt.tolist(), strict=True):
             rows[split] += count
-        return rows, spill.chunks
+        return Scattered(rows, spill.chunks, dict(roundings), roundings.skipped)
 
     def pack(self, pile: Pile) -> int:
         """Shuffle, encode and pack a pile; its size in bytes. A pile without rows leaves no file."""

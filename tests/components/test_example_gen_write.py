@@ -50,9 +50,9 @@ def threads(_label: str, function: Callable, tasks: Sequence) -> list:
 def written(path: Path, how: Layout, given: list, packing: Packing = PLAIN, spread: Callable = in_place) -> Path:
     work = path / "work"
     work.mkdir(parents=True)
-    rows, sizes = Writer(how, packing, work, path / "out").write(given, read, spread)
+    found, sizes = Writer(how, packing, work, path / "out").write(given, read, spread)
     assert list(work.iterdir()) == []
-    assert sum(rows.values()) == sum(last - first for first, last in given)
+    assert sum(found.rows.values()) == sum(last - first for first, last in given)
     assert sizes == {shard: size for shard, size in sizes.items() if size == _file(path, shard, how, packing)}
     return path / "out"
 

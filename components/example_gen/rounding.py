@@ -1,0 +1,208 @@
+"""What float32 does to columns of doubles: a tf.Example has no other floating-point numbers.
+
+rounding = Roundings()
+batch = rounding.checked(batch)        # raises DataError for a finite number that float32 has only infinity for
+dict(rounding)                         # for each column of doubles, its Rounding
+notes(rounding)                        # lines about the columns that lose what matters
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from components.example_gen.encode import is_list
+from components.example_gen.repeated import numbers_of
+from components.example_gen.skips import Skipped, Skips
+from configs.errors import DataError
+
+COARSE = 1e-4
+"""A column is reported if rounding moves its values by more than this share of their standard deviation (root mean
+square). Over an even spread, that is where float32 has fewer than 10,000 different numbers. The latitudes of Chicago's
+taxis are at 0.00003, seconds since 1970 over a single day at 0.0015."""
+SAMPLE = 2048
+"""Numbers of each batch that the loss is judged from, which takes a fortieth of the time that all take."""
+LARGEST, _LEAST = float(np.finfo(np.float32).max), float(np.finfo(np.float32).min)
+_TINY = float(np.finfo(np.float32).smallest_subnormal) / 2
+"""The largest number that is 0 as float32 (the tie goes to the even one)."""
+REPORTED = 5
+"""Columns that get a line of their own."""
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What was seen of one column: `count` finite numbers, their mean, and the sums of the squares of their deviations
+    from it and of their rounding errors. `value`: the one with the largest error, the first of several, which is stored
+    as `stored`. `vanished`: of all numbers, those other than 0 that are stored as 0, of which `small` is the first.
+    """
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    errors: float = 0.0
+    value: float = 0.0
+    stored: float = 0.0
+    vanished: int = 0
+    small: float = 0.0
+
+    @classmethod
+    def of(cls, numbers: Doubles) -> Rounding:
+        """Of doubles [n], within float32 or not finite. Of more than SAMPLE, the sums are over so many."""
+        if len(numbers) and not _LEAST < numbers.min() <= numbers.max() < LARGEST:
+            numbers = numbers[np.isfinite(numbers)]
+        if not len(numbers):
+            return cls()
+        some = numbers[_sampled(len(numbers))] if len(numbers) > SAMPLE else numbers
+        with np.errstate(under="ignore"):
+            mean, narrow = float(some.mean()), some.astype(np.float32)
+            deviations, errors = some - mean, some - narrow
+            squares, squared_errors = float(deviations @ deviations), float(errors @ errors)
+        worst, small = int(np.abs(errors, out=errors).argmax()), _vanished(numbers)
+        value, stored = float(some[worst]), float(narrow[worst])
+        first = float(small[0]) if len(small) else 0.0
+        return cls(len(some), mean, squares, squared_errors, value, stored, len(small), first)
+
+    def __add__(self, other: Rounding) -> Rounding:
+        """Both together, by the update of Chan, Golub and LeVeque ("Updating Formulae and a Pairwise Algorithm for
+        Computing Sample Variances", 1979).
+        """
+        count = self.count + other.count
+        share = other.count / max(count, 1)
+        difference = other.mean - self.mean
+        worst = other if other.error > self.error else self
+        return Rounding(
+            count,
+            self.mean + difference * share,
+            self.squares + other.squares + difference * difference * self.count * share,
+            self.errors + other.errors,
+            worst.value,
+            worst.stored,
+            self.vanished + other.vanished,
+            self.small or other.small,
+        )
+
+    @property
+    def error(self) -> float:
+        """The largest rounding error."""
+        return abs(self.value - self.stored)
+
+    @property
+    def share(self) -> float:
+        """The root mean square of the rounding errors in standard deviations; 0 where all values are the same."""
+        return math.sqrt(self.errors / self.squares) if self.squares > 0 else 0.0
+
+
+class Roundings(dict[str, Rounding]):
+    """The columns of doubles of some data by name, added up batch by batch."""
+
+    def __init__(self, *, skip_bad: bool = False, file: str | None = None) -> None:
+        """skip_bad: leave out rows with a number beyond float32, instead of raising DataError; file: where the rows
+        come from, where that is one file.
+        """
+        super().__init__()
+        self._skip_bad, self._file = skip_bad, file
+        self._skips = Skips()
+
+    @property
+    def skipped(self) -> Skipped:
+        """The rows that were left out."""
+        return self._skips.skipped
+
+    def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch without the rows that are left out. Raises DataError for a number beyond float32."""
+        columns = {field.name: batch.column(at) for at, field in enumerate(batch.schema) if _is_double(field.type)}
+        numbers = {name: _numbers(column) for name, column in columns.items()}
+        for name, own in numbers.items():
+            if len(own) and not _LEAST < own.min() <= own.max() < LARGEST and _beyond(own).any():
+                return self.checked(self._without(batch, name))
+        for name, own in numbers.items():
+            self[name] = self.get(name, Rounding()) + Rounding.of(own)
+        return batch
+
+    def _without(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+        """The rows whose numbers in a column float32 holds. Raises DataError instead, if none is to be left out."""
+        column = batch.column(name)
+        numbers = _numbers(column)
+        beyond = _beyond(numbers)
+        rows, first = np.unique(_rows(column)[beyond], return_index=True)
+        errors = [partial(self._error, name, value) for value in numbers[beyond][first].tolist()]
+        if not self._skip_bad:
+            raise errors[0]()
+        for error in errors:
+            self._skips.add(error)
+        return batch.filter(pa.array(~np.isin(np.arange(len(column)), rows)))
+
+    def _error(self, name: str, value: float) -> DataError:
+        what = f"{value!r} is beyond the largest float32, 3.4e+38, and examples hold no wider numbers"
+        ways = f"Mend or scale the values, set `data.types.{name}: string`, or leave out the column by `data.columns`"
+        hint = f"{ways}; `data.on_bad_record: skip` leaves out such rows"
+        return DataError(what, file=self._file, column=name, hint=hint)
+
+
+def notes(found: Mapping[str, Rounding]) -> Iterator[str]:
+    """A line about each column that loses what matters, those that lose most first."""
+    coarse = sorted((name for name in found if found[name].share > COARSE), key=lambda name: -found[name].share)
+    for name in coarse[:REPORTED]:
+        yield (
+            f"column {name!r} loses digits: {found[name].value!r} is stored as {found[name].stored!r}, as examples hold"
+            f" float32. Subtract an origin before it is read, or set `data.types.{name}` to `int` (if its numbers are"
+            " whole) or `string`, which keep all digits"
+        )
+    if len(coarse) > REPORTED:
+        names = ", ".join(map(repr, coarse[REPORTED:]))
+        yield f"{len(coarse) - REPORTED:,} more columns lose digits in the same way: {names}"
+    small = [name for name in found if found[name].vanished]
+    for name in small[:REPORTED]:
+        count, example = found[name].vanished, found[name].small
+        yield (
+            f"column {name!r}: numbers too small for float32, such as {example!r}, are stored as 0 ({count:,} of them)."
+            " Scale the column, or take its logarithm, before it is read"
+        )
+    if len(small) > REPORTED:
+        yield f"so are some of {len(small) - REPORTED:,} more columns: {', '.join(map(repr, small[REPORTED:]))}"
+
+
+def _is_double(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_float64(arrow.value_type if is_list(arrow) else arrow))
+
+
+def _numbers(column: pa.Array) -> Doubles:
+    """The numbers of a column, of all its lists if it has them, less the missing ones."""
+    values = column.flatten() if is_list(column.type) else column
+    numbers: Doubles = numbers_of(values.drop_null() if values.null_count else values).astype(np.float64, copy=False)
+    return numbers
+
+
+def _rows(column: pa.Array) -> NDArray[np.int64]:
+    """The row of each of these numbers."""
+    if is_list(column.type):
+        return np.asarray(pc.list_parent_indices(column), np.int64)
+    return np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+
+
+@lru_cache(maxsize=64)
+def _sampled(count: int) -> NDArray[np.int64]:
+    """Places of SAMPLE of so many numbers: the same each time, and in no step that the data could be in."""
+    return np.sort(np.random.RandomState(0).randint(count, size=SAMPLE))
+
+
+def _vanished(numbers: Doubles) -> Doubles:
+    """Those that are 0 as float32, and are not."""
+    if numbers.min() > _TINY or numbers.max() < -_TINY:
+        return numbers[:0]
+    return numbers[(np.abs(numbers) <= _TINY) & (numbers != 0)]
+
+
+def _beyond(numbers: Doubles) -> NDArray[np.bool_]:
+    """Which numbers are finite, and infinite as float32."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.isinf(numbers.astype(np.float32)) & np.isfinite(numbers)
