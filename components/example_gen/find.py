@@ -9,13 +9,13 @@ from itertools import islice
 from components.example_gen.manifest import Manifest, Span
 from components.example_gen.sources import files_of, patterns_of, state_of
 from components.example_gen.span_paths import Found, glob_of, matched, name_of, window_of
-from components.example_gen.storage import FileState, checksum, resolve, stats
+from components.example_gen.storage import FileState, checksum, each_once, resolve, stats
 from configs.data import DataConfig
 from configs.errors import DataError
 from configs.span_fields import placeholders
 
 TOLD = 10
-"""Missing spans that are told by their names."""
+"""Missing spans that are told by their names, and files with several."""
 
 
 def find_spans(data: DataConfig) -> Manifest:
@@ -26,7 +26,10 @@ def find_spans(data: DataConfig) -> Manifest:
         return Manifest((Span(0, tuple(state)),), checksums)
     patterns = patterns_of(data.source)
     if not placeholders(patterns):
-        return Manifest((Span(0, _states(files_of(data.source), checksums=checksums)),), checksums)
+        paths, others = files_of(data.source), dict[str, str]()
+        if getattr(data.source, "index", None) is None:  # an index may well name an image in several rows
+            paths, others = each_once(paths)
+        return Manifest((Span(0, _states(paths, checksums=checksums)),), checksums, repeated=_repeated(others))
     spans = _by_span(patterns)
     if not spans:
         raise DataError(f"no file has a span in its path, as {patterns[0]!r} asks for")
@@ -34,12 +37,14 @@ def find_spans(data: DataConfig) -> Manifest:
     _check_there(spans, first, last, patterns[0])
     chosen = {number: files for number, files in spans.items() if first <= number <= last}
     start = first if isinstance(data.spans, tuple) else max(first, min(spans))
+    others = {name: kept for files in chosen.values() for name, kept in _once(files).items()}
     missing = islice((number for number in range(start, last) if number not in spans), TOLD)
     return Manifest(
         tuple(_span(number, files, patterns[0], checksums=checksums) for number, files in chosen.items()),
         checksums,
         tuple(name_of(number, patterns[0]) for number in missing),
         last + 1 - start - len(chosen),
+        _repeated(others),
     )
 
 
@@ -50,6 +55,21 @@ def _files(pattern: str) -> list[str]:
     except DataError as error:
         what = error.what.replace(glob_of(pattern), pattern)
         raise DataError(what, file=error.file and pattern, hint=error.hint) from None
+
+
+def _once(files: list[Found]) -> dict[str, str]:
+    """Leave each file of a span under one name only; the other names, each with the one that is left."""
+    kept, others = each_once(file.path for file in files)
+    by_path = {file.path: file for file in files}
+    files[:] = [by_path[path] for path in kept]
+    return others
+
+
+def _repeated(others: Mapping[str, str]) -> tuple[str, ...]:
+    """A line about each of the first files that have other names, and one about the rest."""
+    lines = [f"{name} is {kept} under another name, and is read once" for name, kept in islice(others.items(), TOLD)]
+    more = f"{len(others) - TOLD:,} more paths are other names of files that are read once"
+    return (*lines, more) if len(others) > TOLD else tuple(lines)
 
 
 def _states(paths: Sequence[str], *, checksums: bool) -> tuple[FileState, ...]:

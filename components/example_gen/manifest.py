@@ -34,13 +34,15 @@ class Span:
 @dataclass(frozen=True)
 class Manifest:
     """Spans in the order of their numbers. `checksums`: whether marks are checksums of the content; `missing`: names of
-    the first spans that are asked for and are not there, `missing_count`: how many there are of them.
+    the first spans that are asked for and are not there, `missing_count`: how many there are of them; `repeated`: lines
+    on files that were found under several names.
     """
 
     spans: tuple[Span, ...]
     checksums: bool = False
     missing: tuple[str, ...] = ()
     missing_count: int = 0
+    repeated: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, paths: Sequence[str]) -> Manifest:
@@ -68,7 +70,8 @@ class Manifest:
         spans = [
             Span(**{**span, "files": tuple(FileState(**file) for file in span["files"])}) for span in told["spans"]
         ]
-        return cls(tuple(spans), told["checksums"], tuple(told["missing"]), told["missing_count"])
+        missing, repeated = tuple(told["missing"]), tuple(told["repeated"])
+        return cls(tuple(spans), told["checksums"], missing, told["missing_count"], repeated)
 
 
 def check_unchanged(span: Span, *, checksums: bool) -> None:

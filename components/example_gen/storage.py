@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ __all__ = [
     "arrow_file",
     "at_once",
     "checksum",
+    "each_once",
     "is_folder",
     "is_remote",
     "open_file",
@@ -64,6 +66,34 @@ def stat(path: str) -> FileState:
 def stats(paths: Sequence[str]) -> list[FileState]:
     """The files as they are now."""
     return at_once(stat, paths)
+
+
+def each_once(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """The paths, sorted, with each file under one name only; and the other names, each with the one that is kept.
+
+    Local files are told apart by device and inode, so symbolic and hard links are other names of a file; objects by
+    their key. The shortest name without a symbolic link is kept, or else the shortest.
+    """
+    names: dict[object, list[str]] = {}
+    for path in sorted(set(paths)):
+        names.setdefault(_identity(path), []).append(path)
+    kept = {
+        min(own, key=lambda path: (_is_linked(path), len(path), path)) if len(own) > 1 else own[0]: own
+        for own in names.values()
+    }
+    return sorted(kept), {path: name for name, own in kept.items() for path in own if path != name}
+
+
+def _identity(path: str) -> object:
+    if is_remote(path):
+        return path
+    with reading(path):
+        found = Path(path).stat()
+    return (found.st_dev, found.st_ino) if found.st_ino else path
+
+
+def _is_linked(path: str) -> bool:
+    return not is_remote(path) and os.path.realpath(path) != path
 
 
 def open_file(path: str) -> BinaryIO:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +37,9 @@ class Listing:
         return Listing(self.paths[start:stop], self.known.take(places), self.kinds)
 
 
-def list_images(source: ImagesSource) -> Listing:
-    """All the images, in the order of their paths or of the index."""
-    return _of_folder(source) if source.index is None else _of_index(source)
+def list_images(source: ImagesSource, files: Collection[str] | None = None) -> Listing:
+    """All the images, or those of a folder that are in `files`, in the order of their paths or of the index."""
+    return _of_folder(source, files) if source.index is None else _of_index(source)
 
 
 def index_files(source: ImagesSource) -> list[str]:
@@ -63,13 +64,15 @@ def name_of(source: ImagesSource) -> str:
     return str(source.index if source.index is not None else source.path)
 
 
-def _of_folder(source: ImagesSource) -> Listing:
+def _of_folder(source: ImagesSource, files: Collection[str] | None) -> Listing:
     root = _folder(source.path or "")
     if not is_folder(root):
         raise DataError("is no folder", file=source.path, hint="`data.source.path` names the folder of the classes")
     found = resolve(f"{glob.escape(root)}/**/*")
     named = [(path, path.removeprefix(f"{root}/").split("/")) for path in found]
-    images = [(path, inside) for path, inside in named if not IGNORED & set(inside)]
+    images = [
+        (path, inside) for path, inside in named if not IGNORED & set(inside) and (files is None or path in files)
+    ]
     if not images:
         raise DataError("there are no images in it", file=source.path)
     labels = pa.array([inside[0] if len(inside) > 1 else None for _, inside in images], pa.string())

@@ -36,11 +36,12 @@ class ImageFiles:
 
     source: ImagesSource
     reading: Reading = field(default_factory=Reading)
+    files: frozenset[str] | None = None
 
     @classmethod
-    def open(cls, source: ImagesSource, files: Sequence[str] | None, reading: Reading) -> ImageFiles:  # noqa: ARG003
-        """They are looked for when they are needed."""
-        return cls(source, reading)
+    def open(cls, source: ImagesSource, files: Sequence[str] | None, reading: Reading) -> ImageFiles:
+        """They are looked for when they are needed; of a folder, only those of `files` are read."""
+        return cls(source, reading, None if files is None or source.index is not None else frozenset(files))
 
     @classmethod
     def find(cls, source: ImagesSource) -> list[str]:
@@ -117,7 +118,7 @@ class ImageFiles:
 
     @cached_property
     def _listing(self) -> Listing:
-        return list_images(self.source)
+        return list_images(self.source, self.files)
 
     def _images(self, part: Listing, *, full: bool) -> Iterator[tuple[int, bytes, Header] | DataError]:
         """(place in the part, the bytes that become the feature, header) of each image, or what is wrong with it."""
