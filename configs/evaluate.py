@@ -75,8 +75,9 @@ class EvaluateConfig(Section):
     metrics: tuple[MetricName, ...] = ()
     """Names of metrics; empty: all that fit the label's kind."""
     slices: tuple[Name | Annotated[tuple[Name, ...], Field(min_length=1)], ...] = ()
-    """Data columns whose every value gets metrics of its own; a list inside the list crosses columns. Of several values
-    of one example the first counts; a text with a `separator` in it is one value, so it is a slice as a whole."""
+    """Data columns whose every value gets metrics of its own; a list inside the list crosses columns. Rows without a
+    value are the slice `(missing)`. Of several values of one example the first counts; a text with a `separator` in it
+    is one value, so it is a slice as a whole."""
     thresholds: Annotated[
         dict[str, Threshold], Field(json_schema_extra={"propertyNames": {"enum": _METRIC_NAMES}})
     ] = {}

@@ -7,11 +7,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from tensorflow_model_analysis.proto import config_pb2
 
 from components.evaluation import MEASURES, verdict
 from components.evaluation.predict import Keyed
-from components.evaluation.slices import SliceKey, Value
+from components.evaluation.slices import SliceKey, in_words
 from components.evaluation.tally import Tally
 from components.evaluation_result import Evaluation, Metrics, SliceMetrics
 from configs.evaluate import METRICS
@@ -84,11 +85,12 @@ def _slices(values: Values, config: config_pb2.EvalConfig) -> tuple[SliceMetrics
     order = [sorted(spec.feature_keys) for spec in config.slicing_specs]
     keys = sorted(
         (key for model, key in values if model == candidate and key),
-        key=lambda key: (order.index([column for column, _ in key]), [value for _, value in key]),
+        key=lambda key: (order.index([column for column, _ in key]), [(value is None, value) for _, value in key]),
     )
+    named = in_words(keys)
     return tuple(
         SliceMetrics(
-            name=", ".join(itertools.starmap(_named, key)),
+            name=", ".join(itertools.starmap(_named, named[key])),
             metrics=_shown(values[candidate, key]),
             example_count=int(values[candidate, key][COUNT]),
             baseline=_shown(values[baseline, key]) if baseline is not None and (baseline, key) in values else None,
@@ -97,8 +99,12 @@ def _slices(values: Values, config: config_pb2.EvalConfig) -> tuple[SliceMetrics
     )
 
 
-def _named(column: str, value: Value) -> str:
-    return f"{column} = {value:g}" if isinstance(value, float) else f"{column} = {value}"
+def _named(column: str, value: str | float) -> str:
+    """`hour = 5`; of a float so many digits that no other float32 is written alike."""
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return f"{column} = {short if np.float32(short) == np.float32(value) else np.float32(value)}"
+    return f"{column} = {value}"
 
 
 def _shown(metrics: Mapping[str, float]) -> Metrics:

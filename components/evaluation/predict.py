@@ -60,8 +60,7 @@ class TallyBatches(beam.DoFn):
         usable = measure.usable(labels)
         yield (name, None), Tally(np.array([np.sum(~usable)], np.float64), np.zeros(0, np.int64), np.zeros((0, 2)))
         for keys, groups in ((each.keys, each.groups) for each in slicings):
-            rows = usable & (groups >= 0)
-            tallies = measure.tally(labels[rows], predictions[rows], groups[rows], len(keys))
+            tallies = measure.tally(labels[usable], predictions[usable], groups[usable], len(keys))
             for key, tally in zip(keys, tallies, strict=True):
                 if tally.sums[0]:
                     yield (name, key), tally

@@ -5,21 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Value = str | int | float
+Value = str | int | float | None
 SliceKey = tuple[tuple[str, Value], ...]
-"""(column, value) pairs, by column, as TFMA's slice keys; () is the whole."""
+"""(column, value) pairs, by column, as TFMA's slice keys; None is a missing value, () the whole."""
+MISSING = "(missing)"
+"""The slice of the rows whose value is missing, for people and for TFMA."""
 
 
 @dataclass(frozen=True)
 class Slicing:
-    """The slices that one list of columns makes of a batch. groups: int64 [rows], an index into keys; -1 for none."""
+    """The slices that one list of columns makes of a batch. groups: int64 [rows], an index into keys."""
 
     keys: Sequence[SliceKey]
     groups: NDArray[np.int64]
@@ -28,34 +30,48 @@ class Slicing:
 def slicing(batch: pa.RecordBatch, columns: Sequence[str]) -> Slicing:
     """Group the rows by the values of the columns together; no columns: all rows are one slice, the whole.
 
-    A row with a missing value is in no slice of that column.
+    Every row is in one of the slices: the rows whose value is missing (absent, an empty list, NaN) are one too.
     """
     keys: list[SliceKey] = [()]
     groups = np.zeros(batch.num_rows, np.int64)
     for column in sorted(columns):
         values, index = _first_values(batch, column)
-        groups = np.where((groups < 0) | (index < 0), -1, groups * len(values) + index)
-        present, groups = np.unique(groups, return_inverse=True)
-        groups -= int(len(present) > 0 and present[0] < 0)
-        pairs = [divmod(int(pair), len(values)) for pair in present if pair >= 0]
+        present, groups = np.unique(groups * len(values) + index, return_inverse=True)
+        pairs = [divmod(int(pair), len(values)) for pair in present]
         keys = [(*keys[before], (column, values[value])) for before, value in pairs]
     return Slicing(keys, groups)
 
 
+def in_words(keys: Iterable[SliceKey]) -> dict[SliceKey, tuple[tuple[str, str | int | float], ...]]:
+    """For each key, the same with MISSING for missing values, in more brackets where a column has that as a value."""
+    keys = list(keys)
+    there = {pair for key in keys for pair in key}
+    names: dict[str, str] = {}
+    for column, value in there:
+        if value is None:
+            name = MISSING
+            while (column, name) in there:
+                name = f"({name})"
+            names[column] = name
+    return {key: tuple((column, names[column] if value is None else value) for column, value in key) for key in keys}
+
+
 def _first_values(batch: pa.RecordBatch, column: str) -> tuple[list[Value], NDArray[np.int64]]:
-    """The distinct values of a column of lists, and for each row the place of its first value there, or -1."""
-    index = np.full(batch.num_rows, -1, np.int64)
+    """The distinct values of a column of lists, None behind them, and for each row the place of its first value there,
+    or of None.
+    """
     place = batch.schema.get_field_index(column)
     if place < 0 or pa.types.is_null(batch.schema.types[place]):
-        return [], index
+        return [None], np.zeros(batch.num_rows, np.int64)
     lists = batch.column(place)
     lengths = np.asarray(lists.value_lengths().fill_null(0))
     encoded = lists.flatten().dictionary_encode()
     values = [_value(value) for value in encoded.dictionary.to_pylist()]
+    index = np.full(batch.num_rows, len(values), np.int64)
     index[lengths > 0] = np.asarray(encoded.indices)[(np.cumsum(lengths) - lengths)[lengths > 0]]
     missing = [i for i, value in enumerate(values) if value != value]  # noqa: PLR0124 - only NaN differs from itself
-    index[np.isin(index, missing)] = -1
-    return values, index
+    index[np.isin(index, missing)] = len(values)
+    return [*values, None], index
 
 
 def _value(value: bytes | int | float) -> Value:

@@ -16,7 +16,7 @@ from tensorflow_model_analysis.proto.metrics_for_slice_pb2 import MetricsForSlic
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 
 from components.evaluation.conclude import Values, model_names
-from components.evaluation.slices import SliceKey
+from components.evaluation.slices import SliceKey, in_words
 
 
 def write(
@@ -25,8 +25,9 @@ def write(
     """Write all three. models: the SavedModel's directory by the model's name."""
     sliced = _by_slice(values, config)
     with tf.io.TFRecordWriter(str(directory / "metrics.tfrecord")) as metrics:
+        named = in_words(sliced)
         for key, of_slice in sliced.items():
-            metrics.write(_proto(key, of_slice).SerializeToString())
+            metrics.write(_proto(named[key], of_slice).SerializeToString())
     with tf.io.TFRecordWriter(str(directory / "validations.tfrecord")) as validations:
         validation = writer.CombineValidations(config, rubber_stamp=model_names(config)[1] is None)
         result = validation.extract_output(validate_metrics(((), sliced.get((), {})), config))
@@ -36,7 +37,7 @@ def write(
     (directory / "eval_config.json").write_text(json_format.MessageToJson(run))
 
 
-def _proto(key: SliceKey, metrics: Mapping[MetricKey, float]) -> MetricsForSlice:
+def _proto(key: tuple[tuple[str, str | int | float], ...], metrics: Mapping[MetricKey, float]) -> MetricsForSlice:
     return writer.convert_slice_metrics_to_proto((key, metrics), add_metrics_callbacks=[])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import keras
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from components.evaluation import MEASURES
-from components.evaluation.slices import slicing
+from components.evaluation.slices import SliceKey, in_words, slicing
 from components.evaluation.tally import Tally
 
 Array = NDArray[np.float64]
@@ -212,15 +213,40 @@ def test_each_row_is_in_the_slice_of_its_values(rows: list[Row], columns: tuple[
     for row, group in zip(rows, found.groups, strict=True):
         values = dict(zip(("hour", "company", "fare"), row, strict=True))
         expected = tuple((column, values[column]) for column in sorted(columns))
-        if any(value is None for _, value in expected):
-            assert group == -1
-        else:
-            assert found.keys[group] == expected
+        assert found.keys[group] == expected
     assert len(set(found.keys)) == len(found.keys)
 
 
-def test_a_column_that_is_absent_or_without_values_makes_no_slices() -> None:
-    batch = pa.RecordBatch.from_pydict({"x": pa.nulls(3), "y": pa.array([[1], None, [float("nan")]])})
-    assert slicing(batch, ["x"]).groups.tolist() == [-1, -1, -1]
-    assert slicing(batch, ["z"]).groups.tolist() == [-1, -1, -1]
-    assert slicing(batch, ["y"]).groups.tolist() == [0, -1, -1]
+@settings(deadline=None)
+@given(ROWS, st.sampled_from([("hour",), ("company",), ("fare",), ("hour", "company"), ("fare", "company", "hour")]))
+def test_the_rows_of_the_slices_are_those_of_pandas_groupby_with_missing_values(
+    rows: list[Row], columns: tuple[str, ...]
+) -> None:
+    found = slicing(_batch(rows), columns)
+    frame = pd.DataFrame(rows, columns=["hour", "company", "fare"], dtype=object)
+    expected = frame.fillna("missing").groupby(sorted(columns), dropna=False).size().to_dict()
+    counts = np.bincount(found.groups, minlength=len(found.keys)).tolist()
+    assert sum(counts) == len(rows)
+    assert {
+        tuple("missing" if value is None else value for _, value in key): count
+        for key, count in zip(found.keys, counts, strict=True)
+    } == {key if isinstance(key, tuple) else (key,): count for key, count in expected.items()}
+
+
+def test_the_rows_of_a_column_that_is_absent_or_without_values_are_one_slice() -> None:
+    batch = pa.RecordBatch.from_pydict({"x": pa.nulls(3), "y": pa.array([[1.0], None, [float("nan")]])})
+    for name in ("x", "z"):
+        assert slicing(batch, [name]).groups.tolist() == [0, 0, 0]
+        assert slicing(batch, [name]).keys == [((name, None),)]
+    found = slicing(batch, ["y"])
+    assert [found.keys[group] for group in found.groups] == [(("y", 1.0),), (("y", None),), (("y", None),)]
+
+
+def test_a_missing_value_is_told_from_a_text_that_says_so() -> None:
+    keys: list[SliceKey] = [(), (("a", "(missing)"),), (("a", None),), (("b", None),)]
+    assert list(in_words(keys).values()) == [
+        (),
+        (("a", "(missing)"),),
+        (("a", "((missing))"),),
+        (("b", "(missing)"),),
+    ]
