@@ -18,9 +18,11 @@ from tensorflow_data_validation.arrow import arrow_util
 from tensorflow_data_validation.statistics.generators import stats_generator
 from tensorflow_data_validation.types import FeaturePath
 from tensorflow_data_validation.utils import top_k_uniques_stats_util as protos
-from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics
+from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, FeatureNameStatistics
 from tfx_bsl.arrow import array_util
 from tfx_bsl.sketches import KmvSketch
+
+from components.statistics import ESTIMATED
 
 LIMIT = 1 << 18
 """Distinct values of a column that are counted exactly."""
@@ -28,7 +30,6 @@ BYTES = 32 << 20
 """Bytes of distinct values of a column that are kept."""
 MINIMUM_VALUES = 1 << 16
 """Of the sketch: its relative standard error is one over the root of this, 0.4%."""
-
 _PENDING = 1 << 18
 _EMPTY = pa.table({"values": pa.array([], pa.large_binary()), "counts": pa.array([], pa.int64())})
 
@@ -45,19 +46,22 @@ class Counts:
     pending_bytes: int = 0
     distinct: KmvSketch | None = None
     """Of all values that were in the table when some of them were dropped."""
+    lowered: int = 0
+    """By how much a count in the table, or that of a dropped value (0), may be too low; 0 where all are exact."""
 
-    def __getstate__(self) -> tuple[bytes, bytes | None]:
+    def __getstate__(self) -> tuple[bytes, bytes | None, int]:
         """Plain bytes, so that reading what was kept needs no trust in it."""
         self.settle()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as stream:
             stream.write_table(self.table)
-        return sink.getvalue().to_pybytes(), self.distinct and self.distinct.Serialize()
+        return sink.getvalue().to_pybytes(), self.distinct and self.distinct.Serialize(), self.lowered
 
-    def __setstate__(self, state: tuple[bytes, bytes | None]) -> None:
-        table, distinct = state
+    def __setstate__(self, state: tuple[bytes, bytes | None, int]) -> None:
+        table, distinct, lowered = state
         self.__init__(pa.ipc.open_stream(table).read_all())  # type: ignore[misc]
         self.distinct = KmvSketch.Deserialize(distinct) if distinct else None
+        self.lowered = lowered
 
     def add(self, values: pa.Array) -> None:
         """Count the values of a batch."""
@@ -71,6 +75,7 @@ class Counts:
             self.distinct = self.distinct or other.distinct
         else:
             self.distinct.Merge(other.distinct)
+        self.lowered += other.lowered
         for table in (other.table, *other.pending):
             self._append(table)
 
@@ -116,6 +121,7 @@ class Counts:
         sizes = np.cumsum(pc.binary_length(table["values"]).to_numpy() + 16)
         kept = max(1, min(LIMIT // 2, int(np.searchsorted(sizes, BYTES // 2, "right"))))
         highest = table["counts"][kept].as_py() if kept < table.num_rows else 0
+        self.lowered += highest
         counts = pc.max_element_wise(pc.subtract(table["counts"], highest), 0)
         self.table = table.set_column(1, "counts", counts).take(np.arange(kept))
 
@@ -158,10 +164,20 @@ class CategoryGenerator(stats_generator.CombinerStatsGenerator):
         number = max(self._top_values, self._rank_buckets)
         return DatasetFeatureStatistics(
             features=[
-                protos.make_feature_stats_proto_topk_uniques(
-                    path, self._top_values, self._rank_buckets, counts.number(), counts.most_frequent(number)
+                _marked(
+                    protos.make_feature_stats_proto_topk_uniques(
+                        path, self._top_values, self._rank_buckets, counts.number(), counts.most_frequent(number)
+                    ),
+                    counts,
                 )
                 for path, counts in self.compact(accumulator).items()
                 if counts.table.num_rows
             ]
         )
+
+
+def _marked(feature: FeatureNameStatistics, counts: Counts) -> FeatureNameStatistics:
+    """The statistics of a column, marked where they are estimates."""
+    if counts.distinct is not None:
+        feature.custom_stats.add(name=ESTIMATED, num=counts.lowered)
+    return feature

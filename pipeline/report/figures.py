@@ -45,13 +45,15 @@ def count(value: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 0 to 1: `34 %`, `0.2 %`, `0 %`; never 0 or 100 for what is not."""
+    """A share of 0 to 1: `34 %`, `0.2 %`, `< 0.1 %`, `0 %`; never 0 or 100 for what is not."""
     hundredths = share * 100
     if hundredths in (0, 100):
         return f"{hundredths:.0f} %"
     if 1 <= hundredths < 99:
         return f"{hundredths:.0f} %"
-    return f"{min(max(hundredths, 0.1), 99.9):.1f} %"
+    if hundredths < 0.1:
+        return "< 0.1 %"
+    return "> 99.9 %" if hundredths > 99.9 else f"{hundredths:.1f} %"
 
 
 def size(octets: int) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
+from components.statistics import ESTIMATED
 from pipeline.report.visible import value_in_words
 
 FILE_NAME = "FeatureStats.pb"
@@ -43,7 +44,8 @@ class Numbers:
 class Column:
     """One column of one split. `distinct` and `top` (most frequent first) are there for categorical columns only.
 
-    present, missing: rows with a value, and without; values: in all rows together, as a row may have many.
+    present, missing: rows with a value, and without; values: in all rows together, as a row may have many; too_low: by
+    how much a count in `top` may be too low, where that and `distinct` are estimates, else None.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Column:
     distinct: int | None = None
     top: tuple[Bar, ...] = ()
     histogram: tuple[Bar, ...] = ()
+    too_low: int | None = None
 
     @property
     def missing_share(self) -> float:
@@ -64,7 +67,11 @@ class Column:
 
     def share(self, bar: Bar) -> float:
         """Of the values, 0 to 1."""
-        return bar.count / self.values if self.values else 0.0
+        return self.share_of(bar.count)
+
+    def share_of(self, count: float) -> float:
+        """Of the values, 0 to 1."""
+        return count / self.values if self.values else 0.0
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,9 @@ def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> Column:
     common = getattr(feature, kind).common_stats if kind else statistics_pb2.CommonStatistics(num_missing=rows)
     categorical = feature.string_stats if kind == "string_stats" else None
     values = [value for value in categorical.top_values if value.value != _NO_TEXT] if categorical else []
-    top = tuple(Bar(_text(value.value), value.frequency) for value in values)
+    too_low = next((round(custom.num) for custom in feature.custom_stats if custom.name == ESTIMATED), None)
+    # a count up to the error could be that of any value, so that it makes none of the most frequent ones
+    top = tuple(Bar(_text(value.value), value.frequency) for value in values if value.frequency > (too_low or 0))
     of_bytes = categorical is not None and not values and len(categorical.top_values) > 0
     return Column(
         name=name,
@@ -110,6 +119,7 @@ def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> Column:
         distinct=categorical.unique if categorical else None,
         top=top,
         histogram=_histogram(feature.num_stats, feature.type == 0) if kind == "num_stats" else top[:_TOP_VALUES],
+        too_low=too_low,
     )
 
 

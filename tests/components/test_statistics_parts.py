@@ -10,13 +10,15 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.example_gen.encode import encode
 from components.statistics import categories, read
-from components.statistics.categories import Counts
+from components.statistics.categories import CategoryGenerator, Counts
 from components.statistics.decode import decode
 from configs.errors import DataError
+from pipeline.report.statistics import read_statistics
 
 COLUMN = st.sampled_from(
     [
@@ -160,8 +162,9 @@ def test_many_distinct_values_take_bounded_memory(monkeypatch: pytest.MonkeyPatc
     error = 2 * batch * batches / categories.LIMIT
     found = {each.feature_value: each.count for each in total.most_frequent(10)}
     assert set(found) == {value for value, _ in truth.most_common(10)}
+    assert 0 < total.lowered <= error
     for value, count in found.items():
-        assert truth[value] - error <= count <= truth[value]
+        assert truth[value] - total.lowered <= count <= truth[value]
     assert total.number() == pytest.approx(len(truth), rel=0.02)
 
 
@@ -189,3 +192,28 @@ def test_long_values_count_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> No
     assert counts.table.nbytes <= categories.BYTES
     assert counts.most_frequent(1)[0].feature_value == b"often"
     assert counts.number() == 101
+
+
+@pytest.mark.parametrize("unique", [True, False])
+def test_the_report_calls_estimates_so_and_names_no_value_as_frequent_that_may_not_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unique: bool
+) -> None:
+    monkeypatch.setattr(categories, "LIMIT", 2000)
+    rng = np.random.default_rng(3)
+    names = [f"id-{number}" for number in rng.permutation(50_000)] + ([] if unique else ["often"] * 5000)
+    generator = CategoryGenerator(20, 1000)
+    counts = generator.create_accumulator()
+    for chunk in np.array_split(rng.permutation(names), 40):
+        lists = pa.array([[name.encode()] for name in chunk.tolist()], pa.list_(pa.binary()))
+        counts = generator.add_input(counts, pa.record_batch([lists], names=["id"]))
+    found = DatasetFeatureStatisticsList(datasets=[generator.extract_output(counts)])
+    found.datasets[0].features[0].string_stats.common_stats.tot_num_values = len(names)
+    file = tmp_path / "Split-train" / "FeatureStats.pb"
+    file.parent.mkdir()
+    file.write_bytes(found.SerializeToString())
+    column = read_statistics(tmp_path)["train"].columns["id"]
+    assert column.too_low is not None
+    assert [bar.label for bar in column.top] == ([] if unique else ["often"])
+    assert all(bar.count <= 5000 <= bar.count + column.too_low for bar in column.top)
+    assert column.distinct == pytest.approx(len(set(names)), rel=0.02)
+    assert 1 <= 2 * column.too_low < 200
