@@ -87,13 +87,23 @@ def _slow_copies(now: Situation) -> Iterator[str]:
 
 def _slow_batches(now: Situation) -> Iterator[str]:
     if now.facts.cache == "none":
-        yield "examples are read and parsed again in every epoch"
+        yield _each_epoch(now)
     threads, cores = now.train.input.threads, now.facts.cores
     if threads != "auto" and threads < cores:
         yield f"`train.input.threads: {threads}` leaves {cores - threads} of {cores} cores to others"
     for stage in list(now.stages)[:1]:
         share = now.stage_share(stage)
         yield f"{'most' if share > 1 / 2 else 'the largest part'} of the input's work is {stage} ({share:.0%})"
+
+
+def _each_epoch(now: Situation) -> str:
+    """What every epoch does where no examples are kept in memory or in a disk cache."""
+    if now.train.input.snapshot is not None:
+        return "the parsed examples of the snapshot are read from disk again in every epoch"
+    if service(now.train.input.service) is None:
+        return "examples are read and parsed again in every epoch"
+    again = "without an end" if now.endless else "again in every epoch"
+    return f"the workers of the tf.data service read and parse the examples {again}"
 
 
 def keep_parsed(now: Situation) -> Iterator[Change]:
@@ -128,9 +138,12 @@ def fetch_ahead(now: Situation) -> Iterator[Change]:
 
 
 def let_files_overtake(now: Situation) -> Iterator[Change]:
-    """The order of files costs waits for the slowest."""
+    """The order of files costs waits for the slowest. That of a snapshot's files is fixed, and an endless service has
+    none.
+    """
     share = now.stage_share(READING)
-    if now.train.input.deterministic and now.facts.cache == "none" and share > 0.1:
+    ordered = now.train.input.deterministic and now.train.input.snapshot is None and not now.endless
+    if ordered and now.facts.cache == "none" and share > 0.1:
         why = "batches need not wait for the slowest file (their order then differs from run to run)"
         yield Change("train.input.deterministic", "false", why, share * now.making)
 

@@ -9,7 +9,7 @@ import pytest
 
 from components.profile_verdict.advice import Situation, advise, cause
 from components.profile_verdict.result import Split
-from components.profile_verdict.stages import PARSING, STARTING
+from components.profile_verdict.stages import PARSING, READING, STARTING
 from configs.train import TrainConfig
 from trainer.profiling.facts import Execution, ProfileFacts
 
@@ -169,3 +169,33 @@ def test_nobody_is_told_to_set_what_is_set_or_would_change_nothing(together: int
     called = Split(input=0.0, host=0.5, compute=0.5, idle=0.0)
     few = FACTS.model_copy(update={"steps_per_execution": together})
     assert "train.steps_per_execution" not in settings(few, split=called, **train)
+
+
+SERVICES: dict[str | None, dict[str, Any]] = {
+    None: {},
+    "dynamic": {"service": "grpc://host:1"},
+    "off": {"service": {"address": "grpc://host:1", "sharding": "off"}},
+}
+
+
+@pytest.mark.parametrize("served", SERVICES)
+@pytest.mark.parametrize("snapshot", [None, "/kept"])
+@pytest.mark.parametrize("cache", ["none", "memory", "disk"])
+def test_what_is_said_of_the_input_is_true_of_each_cache_snapshot_and_service(
+    served: str | None, snapshot: str | None, cache: str
+) -> None:
+    if served == "off" and (snapshot or cache != "none"):
+        return  # refused by the config's rules
+    kept = "none" if cache == "disk" and snapshot else cache  # as `Sources.cache` has it
+    facts = FACTS.model_copy(update={"cache": kept})
+    config = {"cache": cache, **({"snapshot": snapshot} if snapshot else {}), **SERVICES[served]}
+    now = situation(facts, stages={READING: 0.9, PARSING: 0.1}, input=config, steps_per_epoch=50)
+    why, advised = cause(now), {change.setting for change in advise(now)}
+    parses_each_epoch = kept == "none" and snapshot is None
+    assert ("parse" in why.partition(";")[0] and "snapshot" not in why) is parses_each_epoch
+    assert ("snapshot" in why) is (kept == "none" and snapshot is not None)
+    assert ("service" in why) is (parses_each_epoch and served is not None)
+    assert ("every epoch" in why) is (kept == "none" and served != "off")
+    assert ("train.input.snapshot" in advised) is (parses_each_epoch and served != "off")
+    assert ("train.input.deterministic" in advised) is (parses_each_epoch and served != "off")
+    assert ("train.input.cache" in advised) is (kept != "memory" and served != "off")
