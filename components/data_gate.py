@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 
 from tensorflow_metadata.proto.v0.anomalies_pb2 import Anomalies
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
@@ -26,11 +27,13 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
     verdict: OutputArtifact[standard_artifacts.String],
     label: Parameter[str],
     columns: Parameter[str],
+    single: Parameter[str],
     on_anomaly: Parameter[str],
 ) -> None:
     """Stop the run, or warn, when the data is unfit.
 
-    label: LabelConfig as JSON; columns: JSON list of the data columns that features read; on_anomaly: `stop` or `warn`.
+    label: LabelConfig as JSON; columns: JSON list of the data columns that features read; single: JSON object of those
+    that a feature takes one number of, with its name; on_anomaly: `stop` or `warn`.
     verdict: JSON {"anomalies": [{"split", "column", "rule", "what"}, ...], "action": on_anomaly, "stopped": false}.
     """
     splits = [
@@ -41,7 +44,8 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
         name: Anomalies.FromString(_file(anomalies, name, "SchemaDiff.pb"))
         for name in artifact_utils.decode_split_names(anomalies.split_names)
     }
-    findings = judge(splits, against_schema, LabelConfig.model_validate_json(label), json.loads(columns))
+    of_label = LabelConfig.model_validate_json(label)
+    findings = judge(splits, against_schema, of_label, json.loads(columns), json.loads(single))
     if findings:
         print(describe(findings))
     if findings and on_anomaly == "stop":
@@ -50,9 +54,15 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
 
 
 def judge(
-    splits: Sequence[Split], anomalies: Mapping[str, Anomalies], label: LabelConfig, columns: Sequence[str]
+    splits: Sequence[Split],
+    anomalies: Mapping[str, Anomalies],
+    label: LabelConfig,
+    columns: Sequence[str],
+    single: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Finding]:
-    """All that is wrong with the data, split by split; the split named `train` is the one that is trained on."""
+    """All that is wrong with the data, split by split; the split named `train` is the one that is trained on. single:
+    the feature's name for each column that a feature takes one number of.
+    """
     findings: list[Finding] = []
     train = next(split for split in splits if split.name == TRAIN)
     for split in splits:
@@ -65,6 +75,9 @@ def judge(
             findings += data_rules.missing_feature(split, train, column)
         for column in dict.fromkeys([label.key, *columns] if label.kind == "regression" else columns):
             findings += data_rules.infinite_values(split, column)
+        findings += data_rules.several_values(split, label.key, "label")
+        for column, feature in single.items():
+            findings += data_rules.several_values(split, column, f"features.{feature}")
     findings += data_rules.constant_label(train, label)
     return findings
 

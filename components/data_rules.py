@@ -133,6 +133,18 @@ def infinite_values(split: Split, column: str) -> Iterator[Finding]:
         yield Finding(split.name, column, "Infinite values", f"{what}; mend them, or make them missing")
 
 
+def several_values(split: Split, column: str, reader: str) -> Iterator[Finding]:
+    """What takes one value of an example would take the first of several. reader: `features.x` or `label`."""
+    most = _common(split.columns[column]).max_num_values if column in split.columns else 0
+    if most > 1:
+        what = f"up to {most:,} values in an example, of which `{reader}` takes one"
+        ways = (
+            "make it a category with `multivalued: true` (`vocabulary`, `hashed` or `identity`), or compute a number of"
+            " the vector with `column: custom`"
+        )
+        yield Finding(split.name, column, "Several values", what if reader == "label" else f"{what}; {ways}")
+
+
 def _common(column: FeatureNameStatistics) -> CommonStatistics:
     kind = column.WhichOneof("stats")
     return getattr(column, kind).common_stats if kind else CommonStatistics()

@@ -54,6 +54,20 @@ def test_clean_data_passes() -> None:
     )
 
 
+def test_several_values_under_one_number_are_named_with_the_ways_out() -> None:
+    lists = {"y": [[0], [1], [1]], "x": [[1.0, 2.0, 3.0], [2.0], []], "tags": [["a", "b"], ["a"], ["b"]]}
+    arrays = {name: pa.array(values) for name, values in lists.items()}
+    statistics = generate_statistics_in_memory(pa.RecordBatch.from_pydict(arrays), tfdv.StatsOptions())
+    train = Split.of("train", statistics.datasets)
+    (found,) = judge([train], {}, BINARY, ("x", "tags"), {"x": "speed"})
+    assert (found.split, found.column, found.rule) == ("train", "x", "Several values")
+    for word in ("up to 3 values", "features.speed", "multivalued", "vector"):
+        assert word in found.what
+    (of_label,) = judge([train], {}, LabelConfig(key="tags", kind="multiclass", classes=("a", "b")), ("x",))
+    assert (of_label.column, of_label.rule) == ("tags", "Several values")
+    assert judge([train], {}, BINARY, ("x", "tags")) == []
+
+
 def test_a_missing_label_is_counted_and_shared() -> None:
     found = _judge(BINARY, train={"y": [0, 1, None, 1]}, eval={"x": [1]})
     assert found == [
@@ -255,7 +269,8 @@ def validated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def _gate(inputs: dict[str, Any], directory: Path, on_anomaly: str) -> dict[str, Any]:
     verdict = standard_artifacts.String()
     verdict.uri = str(directory / "value")
-    properties = {"label": BINARY.model_dump_json(), "columns": json.dumps(["fare"]), "on_anomaly": on_anomaly}
+    properties = {"label": BINARY.model_dump_json(), "columns": json.dumps(["fare"]), "single": "{}"}
+    properties["on_anomaly"] = on_anomaly
     DataGate.EXECUTOR_SPEC.executor_class().Do(inputs, {"verdict": [verdict]}, properties)
     return json.loads(Path(verdict.uri).read_text())
 

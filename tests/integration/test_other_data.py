@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from command import Finished, headrace, versions
+
+from components.evaluation_result import read_evaluation
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +56,7 @@ features:
   town: {column: vocabulary, min_frequency: 2}
 model: {kind: dnn, hidden: [32]}
 train: {epochs: 30, batch_size: 32, learning_rate: 0.02, early_stopping: {patience: 10}}
-evaluate: {thresholds: {squared_correlation: {min: 0.5}}}
+evaluate: {slices: [town], thresholds: {squared_correlation: {min: 0.5}}}
 deploy: {push: serving}
 """
 
@@ -74,13 +77,14 @@ def write_wines(path: Path, rows: int = 1200) -> None:
 
 def write_houses(folder: Path, rows: int = 900) -> None:
     chance = random.Random(5)
-    lines = []
+    lines: list[str] = []
     for _ in range(rows):
-        area, rooms, town = chance.uniform(20, 200), chance.randint(1, 6), chance.choice(["Ulm", "Köln", "Bonn"])
+        area, rooms, town = chance.uniform(20, 200), chance.randint(1, 6), chance.choice(["Ulm", "Köln", "Bonn", ""])
         price = area / 50 + rooms / 4 + (town == "Köln") + chance.gauss(0, 0.1)
-        lines.append(f"{area:.2f},{rooms},{town},{price:.4f}")
+        lines.append(f"{1700000000.5 + 7 * len(lines)},{area:.2f},{rooms},{town},{price:.4f}")
     for number, part in enumerate((lines[: rows // 2], lines[rows // 2 :])):
-        (folder / f"houses-{number}.csv").write_text("\n".join(["area,rooms,town,price", *part]) + "\n")
+        (folder / f"houses-{number}.csv").write_text("\n".join(["sold,area,rooms,town,price", *part]) + "\n")
+    (folder / "houses-again.csv").symlink_to("houses-0.csv")
 
 
 @dataclass(frozen=True)
@@ -188,3 +192,42 @@ def test_regression_model_predicts_near_the_truth(houses: Story) -> None:
         area=tf.constant([50.0, 150.0]), rooms=tf.constant([2, 5], tf.int64), town=tf.constant(["Ulm", "Köln"])
     )["predictions"]
     np.testing.assert_allclose(np.ravel(predictions), [1.5, 5.25], atol=0.8)
+
+
+def test_a_column_that_loses_digits_and_a_file_with_two_names_are_said_at_the_end_and_in_the_report(
+    houses: Story,
+) -> None:
+    said = [line for line in houses.done.lines if line.startswith("data ")]
+    (coarse,) = (line for line in said if "float32" in line)
+    assert "'sold'" in coarse
+    assert "17000" in coarse
+    assert "data.types.sold" in coarse
+    (linked,) = (line for line in said if "houses-again.csv" in line)
+    assert "houses-0.csv" in linked
+    report = Path(houses.done.ending("report")).read_text(encoding="utf-8")
+    assert "&#39;sold&#39; loses digits" in report
+    assert "houses-again.csv" in report
+    rows = json.loads(str(houses.done.run.node("ExampleGen").outputs["examples"].properties["rows"]))
+    assert sum(rows.values()) == 900
+
+
+def test_the_slices_count_every_example_those_without_a_value_too(houses: Story) -> None:
+    found = read_evaluation(Path(houses.done.run.node("Evaluator").outputs["evaluation"].uri))
+    assert {each.name for each in found.slices} == {f"town = {town}" for town in ("Bonn", "Köln", "Ulm", "(missing)")}
+    assert sum(each.example_count for each in found.slices) == found.example_count
+
+
+def test_a_list_under_a_numeric_feature_stops_the_run_with_the_ways_out(new_folder: Callable[[str], Path]) -> None:
+    folder = new_folder("lists")
+    rows = [
+        {"area": [float(i), 2.0] if i % 3 else [1.0], "rooms": i % 7, "town": "Ulm", "price": i / 7} for i in range(200)
+    ]
+    (folder / "houses.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "houses.yaml").write_text(HOUSES.replace('csv, path: "houses-*.csv"', 'jsonl, path: "houses.jsonl"'))
+    done = headrace(folder, "run", "houses.yaml")
+    assert done.code == 1
+    assert done.statuses()["DataGate"] == "failed"
+    assert done.statuses()["Transform"] == "skipped"
+    (line,) = {line.partition("Several values")[2] for line in done.lines if "Several values" in line}
+    for words in ("features.area", "multivalued", "vector"):
+        assert words in line
