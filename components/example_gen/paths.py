@@ -6,7 +6,7 @@ import glob
 import importlib.util
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from pathlib import Path
@@ -72,7 +72,7 @@ def _matches(pattern: str) -> list[str]:
         raise DataError(f"nothing here reads {scheme[0]}", file=pattern, hint=f"Paths are local, or start with {known}")
     local = _spelled(pattern)
     try:
-        found = [local] if Path(local).exists() else glob.glob(local, recursive=True)
+        found = [local] if Path(local).exists() else list(_globbed(local))
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", file=pattern) from error
     files = [file for file in found if not file.endswith("/") and Path(file).is_file()]
@@ -84,6 +84,39 @@ def _matches(pattern: str) -> list[str]:
     if found:
         raise DataError("is a directory, not a file", file=pattern, hint=f"For the files in it, write {pattern}/*.csv")
     raise DataError(f"no file matches {pattern!r}", hint=_nearest_folder(local))
+
+
+def _globbed(pattern: str) -> Iterator[str]:
+    """As glob.glob(recursive=True), but a loop of links under `**` is gone through once, where glob would do so until
+    the system calls the path too long: with two loops in a folder 2^40 times.
+    """
+    head, deep, rest = pattern.partition("/**/")
+    if not deep:
+        if not pattern.endswith("/**"):
+            yield from glob.glob(pattern, recursive=True)
+            return
+        head, rest = pattern.removesuffix("/**"), "*"
+    for base in glob.glob(head or "/"):
+        for folder in _folders(base, ()):
+            yield from _globbed(f"{glob.escape(folder.rstrip('/'))}/{rest}")
+
+
+def _folders(folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
+    """The folder and those below it that `**` means. above: device and inode of those above it."""
+    try:
+        found = Path(folder).stat()
+    except OSError:
+        return
+    identity = found.st_dev, found.st_ino
+    if above.count(identity) > 1:
+        return
+    yield folder
+    try:
+        inside = sorted(entry.path for entry in os.scandir(folder) if not entry.name.startswith("."))
+    except OSError:
+        return
+    for path in filter(os.path.isdir, inside):
+        yield from _folders(path, (*above, identity))
 
 
 def inside_package(pattern: str) -> str:

@@ -46,6 +46,16 @@ def test_a_linked_file_is_read_once_and_named(folder: Path, link: object) -> Non
     assert len(notes) <= 11
 
 
+def test_several_loops_in_a_folder_come_to_an_end(folder: Path) -> None:
+    write("in/x/a.csv", 0, rows=40)
+    for name in ("one", "two", "three"):
+        (folder / "in/x" / name).symlink_to(folder / "in", target_is_directory=True)
+    for pattern in ("in/**/*.csv", "in/**", "in/**/x/**/*.csv"):
+        manifest = find_spans(config(pattern))
+        assert [Path(path) for path in manifest.paths] == [folder / "in/x/a.csv"]
+        assert manifest.repeated
+
+
 def test_patterns_that_spell_a_folder_in_two_ways_meet_in_one_file(folder: Path) -> None:
     write("in/a.csv", 0, rows=40)
     data = config(("in/*.csv", "in/../in/a.csv"))
