@@ -204,7 +204,7 @@ def test_a_column_that_loses_digits_and_a_file_with_two_names_are_said_at_the_en
     assert "data.types.sold" in coarse
     (linked,) = (line for line in said if "houses-again.csv" in line)
     assert "houses-0.csv" in linked
-    report = Path(houses.done.ending("report")).read_text(encoding="utf-8")
+    report = (houses.folder / houses.done.ending("report")).read_text(encoding="utf-8")
     assert "&#39;sold&#39; loses digits" in report
     assert "houses-again.csv" in report
     rows = json.loads(str(houses.done.run.node("ExampleGen").outputs["examples"].properties["rows"]))
@@ -212,7 +212,7 @@ def test_a_column_that_loses_digits_and_a_file_with_two_names_are_said_at_the_en
 
 
 def test_the_slices_count_every_example_those_without_a_value_too(houses: Story) -> None:
-    found = read_evaluation(Path(houses.done.run.node("Evaluator").outputs["evaluation"].uri))
+    found = read_evaluation(houses.folder / houses.done.run.node("Evaluator").outputs["evaluation"].uri)
     assert {each.name for each in found.slices} == {f"town = {town}" for town in ("Bonn", "Köln", "Ulm", "(missing)")}
     assert sum(each.example_count for each in found.slices) == found.example_count
 
