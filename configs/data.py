@@ -66,10 +66,10 @@ class DataConfig(Section):
     compression_level: Annotated[int, Field(ge=1, le=9)] = 1
     """1 is fastest, 9 smallest; only `gzip` has it."""
     on_bad_record: Literal["stop", "skip"] = "stop"
-    """What a record does that cannot be read: one with the wrong number of fields, a value not of its declared type,
-    a number beyond float32, text that is not UTF-8, a wrong checksum, or the end of a file that was cut off. skip: it is left out, counted and
-    reported. A quote out of place in CSV, and a damaged length in a TFRecord file, stop the run in any case: where the
-    next record starts is not known."""
+    """What a record does that cannot be read: one with the wrong number of fields, a value not of its declared type, a
+    number beyond float32, text that is not UTF-8, a wrong checksum, or the end of a file that was cut off. skip: it is
+    left out, counted and reported. A quote out of place in CSV, and a damaged length in a TFRecord file, stop the run
+    in any case: where the next record starts is not known."""
     max_bad_fraction: Annotated[float, Field(ge=0, le=1)] = 0.01
     """The run stops where more than this part of the records was left out."""
     on_anomaly: Literal["stop", "warn"] = "stop"
