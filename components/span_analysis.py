@@ -26,6 +26,7 @@ from tensorflow_transform.beam.analyzer_cache import DatasetCache, DatasetKey
 from tfx_bsl.tfxio import tf_example_record
 
 from components.example_gen.shard_names import by_span
+from components.example_gen.shared_spans import SharedSpans
 
 MADE_BY = ("tensorflow", "tensorflow-transform", "tfx-bsl", "numpy", "pyarrow")
 KEPT = DatasetKey("kept", is_cached=False)
@@ -40,13 +41,24 @@ Entries = dict[bytes, Path]
 
 class KeptAnalysis:
     """Where the entries of spans lie. `meaning`: all that decides their content, but for the span and the graph;
-    `keys`: the key of each span's name.
+    `keys`: the key of each span's name; `shared`: where they lie too, if the store does not stay.
     """
 
-    def __init__(self, store: Path, meaning: str, keys: Mapping[str, str]) -> None:
+    def __init__(self, store: Path, meaning: str, keys: Mapping[str, str], shared: SharedSpans | None = None) -> None:
         parts = [meaning, *map(version, MADE_BY)]
         self._name = "analysis-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-        self._store, self.keys = store, keys
+        self._store, self.keys, self._shared = store, keys, shared
+
+    def fetch(self, spans: Iterable[str]) -> None:
+        """Have the entries of these spans in the store, where another machine kept them."""
+        if self._shared is not None:
+            self._shared.fetch([self.keys[span] for span in spans], self._name)
+
+    def publish(self, spans: Iterable[str]) -> None:
+        """Offer the entries of these spans to other machines."""
+        if self._shared is not None:
+            for span in spans:
+                self._shared.publish(self.keys[span], self._name, sorted(self.entries(span).values()))
 
     def file(self, span: str, entry: bytes) -> Path:
         """The file of an entry of a span."""
@@ -76,6 +88,7 @@ class AnalyzeBySpan:
         it computes of them.
         """
         spans = by_span(files, self._kept.keys)
+        self._kept.fetch(spans)
         entries = {span: found for span in spans if (found := self._kept.entries(span))}
         entries, raw_too = self._sufficient(spans, entries)
         new = {DatasetKey(f"new-{number}"): span for number, span in enumerate(spans) if span not in entries}

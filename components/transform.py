@@ -32,6 +32,7 @@ from tfx.utils import io_utils, json_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from tfx_bsl.tfxio import tf_example_record
 
+from components.example_gen import shard_names, shared_spans
 from components.example_gen.packing import Packing
 from components.example_gen.tfrecord import framed_examples
 from components.span_analysis import AnalyzeBySpan, KeptAnalysis
@@ -79,18 +80,22 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         by_span = bool(keys and properties.get("store"))
         function = _preprocessing_fn(properties, by_span=by_span)
         temporary, reader = f"{graph}/.temp_path", functools.partial(read, schema=schema.SerializeToString())
+        kept = None
         with (
             self._make_beam_pipeline() as pipeline,
             tft_beam.Context(temp_dir=temporary, force_tf_compat_v1=False),
         ):
             if by_span:
-                kept = KeptAnalysis(Path(properties["store"]), _meaning(properties, schema), keys)
+                store, shared = Path(properties["store"]), shared_spans.current()
+                kept = KeptAnalysis(store, _meaning(properties, schema), keys, shared)
                 transform_fn = AnalyzeBySpan(function, tfxio, kept, reader).analyze(pipeline, files)
             else:
                 spread = pipeline | "Shards" >> beam.Create(files) | "Spread" >> beam.Reshuffle()
                 batches = spread | "Read" >> beam.FlatMap(reader).with_output_types(pa.RecordBatch)
                 transform_fn = (batches, tfxio.TensorAdapterConfig()) | "Analyze" >> tft_beam.AnalyzeDataset(function)
             _ = transform_fn | "WriteTransformFn" >> tft_beam.WriteTransformFn(graph)
+        if kept is not None:
+            kept.publish(shard_names.by_span(files, keys))
         metadata_io.write_metadata(tft.DatasetMetadata(schema), f"{graph}/{tft.TFTransformOutput.RAW_METADATA_DIR}")
         tf.io.gfile.rmtree(temporary)
 

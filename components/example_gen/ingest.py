@@ -36,7 +36,7 @@ from components.example_gen.sources import (
     is_files,
     open_source,
 )
-from components.example_gen.span_store import SpanStore, Written, key_of, link
+from components.example_gen.span_store import COLUMNS, SURVEY, WRITTEN, SpanStore, Written, key_of, link
 from components.example_gen.split import Layout, Shard
 from components.example_gen.types import Kind, declared_types, widest
 from components.example_gen.write import Read, Writer
@@ -46,11 +46,15 @@ from configs.errors import DataError
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """What a disk says that takes no more."""
 
-READ_BY = {"source", "types", "schema_file", "columns", "on_bad_record"}
-"""The settings that decide what is read of a span. All others decide how it is written."""
+READ_BY = {"source", "types", "columns", "on_bad_record"}
+"""The settings that decide what is read of a span, beside the types that a schema declares. All others decide how it is
+written.
+"""
 
-CHECKED_BY = {"window", "spans", "fingerprint", "max_bad_fraction", "on_anomaly"}
-"""But for these, which decide nothing of a span's shards."""
+CHECKED_BY = {"window", "spans", "fingerprint", "max_bad_fraction", "on_anomaly", "schema_file"}
+"""But for these, which decide nothing of a span's shards. (Of a schema the types count, which are part of the keys; in
+a pod its file lies elsewhere each time.)
+"""
 
 
 @dataclass(frozen=True)
@@ -96,13 +100,16 @@ def ingest(
         files = [file for span in manifest.spans for file in span.files]
         changes = list(store.changed(files))
         run = _Run(data, manifest.checksums, store if named else SpanStore(), make_spread, work)
+        run.kept.fetch(COLUMNS, map(run.key, manifest.spans))
         opened = [run.open(span) for span in manifest.spans]
         declared = declared_types(data, list(dict.fromkeys(name for one in opened for name in one.columns)))
+        run.kept.fetch(SURVEY, (run.key(one.span, one.declared(declared)) for one in opened))
         looks = [run.look(one, declared) for one in opened]
         skipped = sum((look.survey.skipped for look in looks), Skipped())
         check_fraction(data, skipped, sum(sum(look.survey.rows.values()) for look in looks))
         kinds = _joined(look.kinds for look in looks)
         check_columns(data, kinds)
+        run.kept.fetch(WRITTEN, (run.written_key(look, kinds) for look in looks))
         spans = {}
         written = []
         for look in looks:
@@ -131,6 +138,10 @@ class _Opened:
     span: Span
     source: Source
     columns: Sequence[str]
+
+    def declared(self, types: Mapping[str, Kind]) -> dict[str, Kind]:
+        """Those of its columns whose types are declared."""
+        return {name: kind for name, kind in types.items() if name in self.columns}
 
 
 @dataclass(frozen=True)
@@ -166,11 +177,20 @@ class _Run:
         """Which spans had to be read."""
         return f"read now: {', '.join(self.read) if self.read else 'none, all were kept'}"
 
+    def key(self, span: Span, *more: object) -> str:
+        """Of all that decides what is read of a span."""
+        return key_of(self.data.model_dump(mode="json", include=READ_BY), *more, self.kept.code, span.fingerprint)
+
+    def written_key(self, look: _Look, kinds: Mapping[str, Kind]) -> str:
+        """Of all that decides the shards of a span."""
+        own = {name: kinds[name] for name in look.kinds}
+        return key_of(look.key, own, self.data.model_dump(mode="json", exclude=READ_BY | CHECKED_BY))
+
     def open(self, span: Span) -> _Opened:
         """What columns are in a span: from the store, or by a look at its files."""
         reading = Reading(_columns(self.data), self.data.on_bad_record == "skip")
         source = open_source(self.data.source, span.paths, reading)
-        key = self._key(span)
+        key = self.key(span)
         columns = self.kept.columns(key)
         if columns is None:
             columns = source.columns()
@@ -181,8 +201,8 @@ class _Run:
     def look(self, opened: _Opened, types: Mapping[str, Kind]) -> _Look:
         """What is in a span, of whose columns some have declared types: from the store, or by looking at all of it."""
         span, source = opened.span, opened.source
-        declared = {name: kind for name, kind in types.items() if name in opened.columns}
-        key = self._key(span, declared)
+        declared = opened.declared(types)
+        key = self.key(span, declared)
         survey, kept = self.kept.survey(key), None
         if survey is None:
             self._check_unchanged(span)
@@ -199,9 +219,7 @@ class _Run:
 
     def write(self, look: _Look, kinds: Mapping[str, Kind]) -> tuple[str, Written]:
         """The key and the shards of a span: from the store, or written now."""
-        own = {name: kinds[name] for name in look.kinds}
-        settings = self.data.model_dump(mode="json", exclude=READ_BY | CHECKED_BY)
-        key = key_of(look.key, own, settings)
+        own, key = {name: kinds[name] for name in look.kinds}, self.written_key(look, kinds)
         found = self.kept.shards(key)
         if found is not None:
             return key, found
@@ -210,7 +228,7 @@ class _Run:
         self._check_unchanged(look.span)
         if is_files(self.data.source):
             check_written(look.survey, written.rows, look.span.paths[0], written.skipped.count)
-        return key, self.kept.keep_shards(key, written, (self._key(look.span), look.key))
+        return key, self.kept.keep_shards(key, written, (self.key(look.span), look.key))
 
     def _write(self, look: _Look, kinds: Mapping[str, Kind]) -> Written:
         data, source, spread = self.data, look.source, self._spread(look.span, "write")
@@ -228,10 +246,6 @@ class _Run:
         out, sizes = writer.write(parts, read, spread, spent)
         plan_told = f"{planned.reason}; wrote {_sizes(sizes, layout)}"
         return Written(work / "joined", dict(out.rows), plan_told, out.roundings, out.skipped)
-
-    def _key(self, span: Span, *more: object) -> str:
-        """Of all that decides what is read of a span."""
-        return key_of(self.data.model_dump(mode="json", include=READ_BY), *more, self.kept.code, span.fingerprint)
 
     def _spread(self, span: Span, purpose: str) -> Spread:
         return self.make_spread(self._folder(span, purpose))

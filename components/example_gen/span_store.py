@@ -26,6 +26,7 @@ import google_crc32c
 from pydantic import TypeAdapter
 
 from components.example_gen.rounding import Rounding
+from components.example_gen.shared_spans import SharedSpans
 from components.example_gen.sources import Skipped, Survey
 from components.example_gen.storage import UNKNOWN, FileState
 
@@ -59,6 +60,10 @@ class _Shards:
 
 SHARDS = "ingested.json"
 """In the folder of shards: what is to be said of them."""
+SEEN = "seen.json"
+"""In the store: what was read, as it was then."""
+COLUMNS, SURVEY, WRITTEN = "columns", "survey", "shards"
+"""The parts of a span that machines share (see `shared_spans`)."""
 _BLOCK = 1 << 20
 _Form = TypeVar("_Form")
 _COLUMNS: TypeAdapter[list[str]] = TypeAdapter(list[str])
@@ -73,10 +78,18 @@ def key_of(*parts: object) -> str:
 
 
 class SpanStore:
-    """The kept spans of one pipeline. `folder`: None keeps nothing; `code`: a digest of the code that reads them."""
+    """The kept spans of one pipeline. `folder`: None keeps nothing; `code`: a digest of the code that reads them;
+    `shared`: where they lie too, if the folder does not stay.
+    """
 
-    def __init__(self, folder: Path | None = None, code: str = "") -> None:
-        self._folder, self.code = folder, code
+    def __init__(self, folder: Path | None = None, code: str = "", shared: SharedSpans | None = None) -> None:
+        self._folder, self.code, self._shared = folder, code, shared
+
+    def fetch(self, part: str, keys: Iterable[str]) -> None:
+        """Have a part of several spans in the folder, where another machine kept it."""
+        for key in self._shared.fetch(keys, part) if self._shared else ():
+            if part == WRITTEN:
+                self._settle(key)
 
     def columns(self, key: str) -> list[str] | None:
         """The columns of a span, as they were found before."""
@@ -85,6 +98,7 @@ class SpanStore:
     def keep_columns(self, key: str, columns: Sequence[str]) -> None:
         """Remember the columns of a span."""
         self._write(key, "columns.json", list(columns))
+        self._publish(key, COLUMNS, "columns.json")
 
     def survey(self, key: str) -> Survey | None:
         """What was seen in a span before."""
@@ -94,6 +108,7 @@ class SpanStore:
     def keep_survey(self, key: str, survey: Survey) -> None:
         """Remember what was seen in a span."""
         self._write(key, "survey.json", asdict(survey))
+        self._publish(key, SURVEY, "survey.json")
 
     def shards(self, key: str) -> Written | None:
         """The shards of a span, if they are all there as `keep_shards` took them."""
@@ -126,10 +141,13 @@ class SpanStore:
         files = {name: (*state, _checksum(target / name)) for name, state in _states(target).items()}
         told = _Shards(dict(written.rows), written.plan, files, tuple(seen), dict(written.roundings), written.skipped)
         self._write(key, SHARDS, asdict(told))
+        self._publish(key, WRITTEN, SHARDS, *files)
         return replace(written, folder=target)
 
     def changed(self, files: Iterable[FileState]) -> Iterator[str]:
         """A line about each file that is not as it was when it was last read."""
+        if self._shared is not None:
+            self._shared.fetch_file(SEEN)
         seen = self._seen()
         for file in files:
             before = seen.get(file.path)
@@ -141,11 +159,28 @@ class SpanStore:
         """These files are read, as they are now."""
         if self._folder is not None:
             now = {file.path: [file.size, file.mark] for file in files}
-            self._put(self._folder / "seen.json", {**self._seen(), **now})
+            self._put(self._folder / SEEN, {**self._seen(), **now})
+            if self._shared is not None:
+                self._shared.publish_file(SEEN)
 
     def _seen(self) -> dict[str, list[Any]]:
-        seen = None if self._folder is None else _parsed(self._folder / "seen.json", _SEEN)
+        seen = None if self._folder is None else _parsed(self._folder / SEEN, _SEEN)
         return {path: list(state) for path, state in (seen or {}).items()}
+
+    def _settle(self, key: str) -> None:
+        """Note when fetched shards, which are whole, were written to this disk."""
+        told = self._read(key, SHARDS, _SHARDS)
+        if told is not None and self._folder is not None:
+            now = _states(self._folder / key)
+            files = {
+                name: (size, now.get(name, (0, written))[1], checksum)
+                for name, (size, written, checksum) in told.files.items()
+            }
+            self._write(key, SHARDS, asdict(replace(told, files=files)))
+
+    def _publish(self, key: str, part: str, *names: str) -> None:
+        if self._shared is not None and self._folder is not None:
+            self._shared.publish(key, part, [self._folder / key / name for name in names])
 
     def _read(self, key: str, name: str, form: TypeAdapter[_Form]) -> _Form | None:
         return None if self._folder is None else _parsed(self._folder / key / name, form)

@@ -58,6 +58,11 @@ class Workers:
     ) -> None:
         self._end(at_once=kind is not None)
 
+    def start(self) -> None:
+        """Fork now, and not at the first call: for what is to be used in between and must not be used before a fork."""
+        if can_fork():
+            self._fork()
+
     def __call__(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """The results in the order of the tasks; the function, the tasks and the results are pickled. After the first
         error no new task is begun. Raises the error of the first task, in order, that failed.

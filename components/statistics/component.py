@@ -21,6 +21,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
+from components.example_gen import shared_spans
 from components.statistics.combine import AddUp, Shards, Statistics, Write, add_up, to_files
 from components.statistics.spans import KeptSums, by_span
 
@@ -52,7 +53,7 @@ class Executor(stock.Executor):
         targets = {split: f"{folder}/{stock.DEFAULT_FILE_NAME}" for split, folder in folders.items()}
         keys = json.loads(examples.get_string_custom_property("spans") or "{}")
         if keys and exec_properties.get("store"):
-            kept = KeptSums(Path(exec_properties["store"]), exec_properties["code"], keys)
+            kept = KeptSums(Path(exec_properties["store"]), exec_properties["code"], keys, shared_spans.current())
             by_span(shards, kept, self._add_up, to_files(targets))
         else:
             self._add_up(shards, Statistics(), to_files(targets))

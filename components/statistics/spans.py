@@ -12,12 +12,13 @@ import hashlib
 import importlib
 import io
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from components.example_gen import shard_names
+from components.example_gen.shared_spans import SharedSpans
 from components.statistics.combine import Shards, Statistics, Sums, Write
 from configs.errors import DataError
 
@@ -50,12 +51,26 @@ AddUp = Callable[[Shards, Statistics, Write], None]
 
 
 class KeptSums:
-    """Where the sums of spans lie. `code`: a digest of the code that made them; `keys`: the key of each span's name."""
+    """Where the sums of spans lie. `code`: a digest of the code that made them; `keys`: the key of each span's name;
+    `shared`: where they lie too, if the store does not stay.
+    """
 
-    def __init__(self, store: Path, code: str, keys: Mapping[str, str]) -> None:
+    def __init__(self, store: Path, code: str, keys: Mapping[str, str], shared: SharedSpans | None = None) -> None:
         versions = [version(package) for package in MADE_BY]
         self._name = "statistics-" + hashlib.sha256("\0".join([code, *versions]).encode()).hexdigest()[:16]
-        self._store, self.keys = store, keys
+        self._store, self.keys, self._shared = store, keys, shared
+
+    def fetch(self, spans: Iterable[str]) -> None:
+        """Have the sums of these spans in the store, where another machine kept them."""
+        if self._shared is not None:
+            self._shared.fetch([self.keys[span] for span in spans], self._name)
+
+    def publish(self, spans: Iterable[str]) -> None:
+        """Offer the sums of these spans to other machines."""
+        if self._shared is not None:
+            for span in spans:
+                files = sorted((self._store / self.keys[span] / self._name).glob("*.sums"))
+                self._shared.publish(self.keys[span], self._name, files)
 
     def file(self, span: str, split: str) -> Path:
         """The file of a span's sums of a split."""
@@ -65,15 +80,13 @@ class KeptSums:
 def by_span(shards: Shards, kept: KeptSums, add_up: AddUp, write: Write) -> None:
     """Add up the spans that are not kept, keep them, and write the statistics of each split over all spans."""
     parts = {split: shard_names.by_span(files, kept.keys) for split, files in shards.items()}
-    missing = {
-        str(file): spans[span]
-        for split, spans in parts.items()
-        for span, file in ((span, kept.file(span, split)) for span in spans)
-        if not is_whole(file)
-    }
+    kept.fetch(dict.fromkeys(span for spans in parts.values() for span in spans))
+    places = {kept.file(span, split): (span, files) for split, spans in parts.items() for span, files in spans.items()}
+    missing = {str(file): files for file, (_, files) in places.items() if not is_whole(file)}
     print(f"Added up now: {len(missing)} of {sum(map(len, parts.values()))} parts", flush=True)
     if missing:
         add_up(missing, Sums(), _keep)
+        kept.publish(dict.fromkeys(span for file, (span, _) in places.items() if str(file) in missing))
     statistics = Statistics()
     for split, spans in parts.items():
         total = statistics.create_accumulator()

@@ -13,7 +13,7 @@ from tfx.dsl.io import fileio
 from tfx.types import Artifact, artifact_utils
 from tfx.utils import io_utils
 
-from components.example_gen import shard_names
+from components.example_gen import shard_names, shared_spans
 from components.schema import read_schema
 from components.statistics.combine import Statistics, add_up
 from components.statistics.spans import KeptSums, is_whole, load
@@ -71,12 +71,14 @@ def newest_statistics(
     """Of the newest span's train split: from what is kept of it, else from its shards."""
     keys = json.loads(examples.get_string_custom_property("spans") or "{}")
     if name not in keys:
-        file = Path(artifact_utils.get_split_uri([statistics], SPLIT), DEFAULT_FILE_NAME)
-        return tfdv.load_stats_binary(str(file))
-    kept = KeptSums(Path(store), code, keys).file(name, SPLIT) if store else None
+        whole = Path(artifact_utils.get_split_uri([statistics], SPLIT), DEFAULT_FILE_NAME)
+        return tfdv.load_stats_binary(str(whole))
     total = Statistics()
-    if kept is not None and is_whole(kept):
-        return total.extract_output(total.merge_accumulators([total.create_accumulator(), load(kept)]))
+    if store:
+        kept = KeptSums(Path(store), code, keys, shared_spans.current())
+        kept.fetch([name])
+        if is_whole(file := kept.file(name, SPLIT)):
+            return total.extract_output(total.merge_accumulators([total.create_accumulator(), load(file)]))
     files = fileio.glob(io_utils.all_files_pattern(artifact_utils.get_split_uri([examples], SPLIT)))
     shards = shard_names.by_span(sorted(files), keys).get(name, [])
     made: list[DatasetFeatureStatisticsList] = []

@@ -105,9 +105,9 @@ def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
         files = _files(invocation.files, seen)
         told_aside = put_back(invocation.exec_properties, os.environ)
         properties = with_parameters(invocation.id, told_aside, exchange.parameters)
-        properties = _kept(with_paths(properties, exchange.home, files), places)
+        properties = with_paths(properties, exchange.home, files)
         inputs = exchange.inputs(store)
-        with present(properties, places, store):
+        with present(properties, places, store, exchange.user):
             outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), seen, beam)
         exchange.write(outputs)
 
@@ -141,11 +141,6 @@ def _files(contents: Mapping[str, str], scratch: Path) -> Path:
     for name, content in contents.items():
         (folder / name).write_text(content, encoding="utf-8")
     return folder
-
-
-def _kept(properties: dict[str, Any], places: Any) -> dict[str, Any]:
-    """Without the store of spans where the pod's disk goes away with the pod."""
-    return {**properties, "store": ""} if "store" in properties and not places.mount else properties
 
 
 def _cause(error: Exception) -> str:

@@ -36,6 +36,12 @@ class Exchange:
         return self._places.local(home_of(next(iter(self._uris.values()))))
 
     @property
+    def user(self) -> str:
+        """The run and the task, as `<run>/<task>`."""
+        uri = next(iter(self._uris.values()))
+        return "/".join(uri.removeprefix(home_of(uri)).split("/")[1:3])
+
+    @property
     def shared_scratch(self) -> Path:
         """A folder beside the task's outputs, for what is removed when the task ends."""
         return self._places.local(next(iter(self._uris.values()))).parent / ".scratch"

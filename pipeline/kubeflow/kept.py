@@ -25,6 +25,8 @@ class Kept(NamedTuple):
     """The folder of pushed models."""
     checkpoints: Path | None = None
     """The folder of the checkpoints of a training or a search."""
+    spans: Path | None = None
+    """The folder of what is kept of spans."""
 
 
 def kept(properties: Mapping[str, Any]) -> Kept:
@@ -36,6 +38,7 @@ def kept(properties: Mapping[str, Any]) -> Kept:
         trained=Path(properties["trained"]) if "trained" in properties else None,
         pushed=Path(push["filesystem"]["base_directory"]) if push else None,
         checkpoints=Path(checkpoints) if checkpoints else None,
+        spans=Path(properties["store"]) if properties.get("store") else None,
     )
 
 

@@ -1,4 +1,5 @@
-"""What a pipeline keeps between runs, for the components that look at it: `blessed.json`, pushed models, checkpoints.
+"""What a pipeline keeps between runs, for the components that look at it: `blessed.json`, pushed models, checkpoints,
+and what was made of spans.
 
 With staged artifacts these lie in the object store, and components work on paths. So before such a component runs, the
 pod gets the files it reads (of pushed models, the newest's), and an empty folder for each thing that it only asks
@@ -12,11 +13,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from components.example_gen.shared_spans import sharing
 from components.registry import Registry
 from components.trigger.trained import Trained
 from pipeline.kubeflow.checkpoints import mirrored
 from pipeline.kubeflow.kept import kept
 from pipeline.kubeflow.places import Places
+from pipeline.kubeflow.span_objects import SpanObjects
 from pipeline.kubeflow.store import Store
 from trainer.weights.origin import Origin
 
@@ -25,8 +28,8 @@ ORIGIN = f"Format-Serving/{Origin.FILE}"
 
 
 @contextlib.contextmanager
-def present(properties: Mapping[str, Any], places: Places, store: Store) -> Iterator[None]:
-    """Have what the properties name in the pod, and put back what changed if all went well."""
+def present(properties: Mapping[str, Any], places: Places, store: Store, user: str = "") -> Iterator[None]:
+    """Have what the properties name in the pod, and put back what changed if all went well. `user`: `<run>/<task>`."""
     with contextlib.ExitStack() as stack:
         named = kept(properties)
         if named.registry is not None:
@@ -37,6 +40,8 @@ def present(properties: Mapping[str, Any], places: Places, store: Store) -> Iter
             stack.enter_context(_pushed(named.pushed, places, store))
         if named.checkpoints is not None:
             stack.enter_context(_checkpoints(named.checkpoints, places, store))
+        if named.spans is not None:
+            stack.enter_context(_spans(named.spans, places, store, user))
         yield
 
 
@@ -96,3 +101,14 @@ def _pushed(folder: Path, places: Places, store: Store) -> Iterator[None]:
     for path in folder.iterdir() if folder.exists() else ():
         if path.name not in there:
             store.put_all(path, f"{uri}/{path.name}")
+
+
+@contextlib.contextmanager
+def _spans(folder: Path, places: Places, store: Store, user: str) -> Iterator[None]:
+    """What is kept of spans, which the component asks for by their keys."""
+    uri = places.remote(folder)
+    if uri is None or places.mount:
+        yield
+        return
+    with SpanObjects(folder, uri, store, user).open() as objects, sharing(objects):
+        yield

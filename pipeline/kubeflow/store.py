@@ -92,6 +92,14 @@ class Store:
             with path.open("rb") as file, system.open_output_stream(target, compression=None) as stream:
                 shutil.copyfileobj(file, stream, CHUNK)
 
+    def write(self, uri: str, text: str) -> None:
+        """A file of text, in the place of what was there before."""
+        with self._asked(uri) as (system, target):
+            if self._folder is not None:
+                Path(target).parent.mkdir(parents=True, exist_ok=True)
+            with system.open_output_stream(target, compression=None) as stream:
+                stream.write(text.encode())
+
     def put_all(self, folder: Path, uri: str) -> None:
         """Copy the files below a folder there."""
         for path in sorted(folder.rglob("*")):

@@ -13,6 +13,8 @@ from tfx.types import standard_artifacts
 from components.baseline import Baseline
 from components.warm_start import WarmStart
 from configs.config import PipelineConfig
+from configs.sources import FileSource
+from configs.span_fields import placeholders
 from pipeline.build import create_pipeline
 from pipeline.kubeflow.aside import set_aside
 from pipeline.kubeflow.backends import store_options
@@ -89,7 +91,7 @@ def _task(
 ) -> Task:
     producers = {key: channel for key, (channel,) in node.inputs.items()}
     settings = config.kubeflow
-    keyed, aside = set_aside(node.exec_properties)
+    keyed, aside = set_aside(_that_keep_spans(node.exec_properties, config))
     properties, carried = without_paths(keyed, files)
     invocation = Invocation(
         id=node.id,
@@ -116,6 +118,14 @@ def _task(
         decides=node.decides,
         aside=aside,
     )
+
+
+def _that_keep_spans(properties: Mapping[str, Any], config: PipelineConfig) -> Mapping[str, Any]:
+    """Without the folder of kept spans where pods would find nothing in it: only these reach into the object store."""
+    source = config.data.source
+    in_spans = isinstance(source, FileSource) and placeholders(source.path)
+    kept = "store" not in properties or in_spans or config.kubeflow.storage == "reference"
+    return properties if kept else {**properties, "store": ""}
 
 
 def _outputs(node: Node) -> dict[str, Port]:

@@ -134,3 +134,22 @@ def test_settings_that_do_not_touch_the_data_keep_it(folder: Path, reads: Counte
     assert not reads
     generate(folder, config(DAYS, window=2, shuffle_seed=1))
     assert {name.split()[0] for name in reads} == {"batches"}
+
+
+def test_schema_that_lies_elsewhere_keeps_the_spans_and_one_of_other_types_does_not(
+    folder: Path, reads: Counter[str]
+) -> None:
+    """In a pod the curated schema that came along is in another folder each night."""
+    days("2026-01-01", "2026-01-02")
+    texts = {
+        name: f'feature {{ name: "id" type: {kind} }}' for name, kind in (("a", "INT"), ("b", "INT"), ("c", "FLOAT"))
+    }
+    for name, text in texts.items():
+        Path(f"{name}.pbtxt").write_text(text)
+    generate(folder, config(DAYS, window=2, schema="a.pbtxt"))
+    reads.clear()
+    generate(folder, config(DAYS, window=2, schema="b.pbtxt"))
+    assert not reads
+    other = generate(folder, config(DAYS, window=2, schema="c.pbtxt"))
+    assert told(other, "types")["id"] == "float"
+    assert {name.split()[1] for name in reads} == {"2026-01-01.csv", "2026-01-02.csv"}

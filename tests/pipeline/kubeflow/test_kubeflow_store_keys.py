@@ -34,7 +34,26 @@ def test_whoever_reads_or_writes_beside_the_artifacts_has_the_stores_keys() -> N
     search = "tune={max_trials: 2, parameters: {train.batch_size: {choices: [8, 16]}}}"
     found = trips(schedule, search, "train.warm_start=true")
     looking = {"baseline", "drift", "evaluator", "pusher", "record-blessing", "record-training", "spans", "trainer"}
-    assert set(store_keys(found)) == {f"exec-{name}" for name in {*looking, "tuner", "warm-start"}}
+    of_spans = {"example-gen", "statistics-gen", "transform"}
+    assert set(store_keys(found)) == {f"exec-{name}" for name in {*looking, *of_spans, "tuner", "warm-start"}}
+
+
+@needs_kubernetes
+def test_data_without_spans_is_no_reason_for_the_stores_keys() -> None:
+    found = set(store_keys(trips("data.source.path=/data/trips.csv", "data.window=1")))
+    assert "exec-baseline" in found
+    assert not found & {"exec-example-gen", "exec-statistics-gen", "exec-transform"}
+
+
+def test_what_is_kept_of_spans_is_told_to_pods_that_have_or_share_it() -> None:
+    by_reference = ("kubeflow.storage=reference", "kubeflow.volume={claim: artifacts}")
+    without = ("data.source.path=/data/trips.csv", "data.window=1")
+    told = {
+        overrides: invocations(compiled(NO_SECRET, *overrides))["example-gen"].exec_properties["store"]
+        for overrides in ((), without, by_reference, (*without, *by_reference))
+    }
+    assert told[()] == told[by_reference] == told[*without, *by_reference] == "/headrace-home/spans"
+    assert not told[without]
 
 
 @needs_kubernetes

@@ -1,0 +1,258 @@
+"""Nights of a pipeline with staged artifacts: its compiled tasks in pods of their own, data and kept spans in S3.
+
+with object_store() as server:
+    nights = Nights(server, folder)
+    server.put_day(1)
+    night = nights.run()
+    server.read(night)["trips/2026-11-01.csv"]     # how often that night fetched the file
+
+Pods are processes (forked, with their imports done) that begin with nothing but what Kubeflow's launcher gives them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import yaml
+from forks import Forked
+
+from configs.loader import load
+from pipeline.kubeflow.compile import compile_pipeline
+from pipeline.kubeflow.store import FOLDER
+from pipeline.kubeflow.verify import cluster
+from pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
+from pipeline.kubeflow.verify.driver import TaskSpec
+from pipeline.kubeflow.verify.launcher import Pod
+
+ROOT = "s3://runs/v2/artifacts"
+CONFIG = """\
+pipeline: {name: trips}
+data: {source: {kind: csv, path: "s3://lake/trips/{YYYY}-{MM}-{DD}.csv"}, window: 10, schema: %s}
+label: {key: tip, kind: binary}
+features:
+  fare: {column: numeric}
+  miles: {column: bucketized, buckets: 8}
+  kind: {column: vocabulary}
+kubeflow:
+  image: registry.example/headrace:1
+  pipeline_root: s3://runs/v2/artifacts
+  object_store: {endpoint: "%s", region: us-east-1}
+"""
+SCHEMA = "\n".join(
+    f'feature {{ name: "{name}" type: {type_} presence {{ min_fraction: 1.0 }} }}'
+    for name, type_ in {"fare": "FLOAT", "miles": "FLOAT", "kind": "BYTES", "tip": "INT"}.items()
+)
+READ = ("spans", "example-gen")
+ANALYZED = (*READ, "statistics-gen", "schema-gen", "transform")
+"""Tasks of a night, as far as its days are read one by one."""
+ROWS = 400
+KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
+Asked = tuple[str, str]
+"""Method and path."""
+
+
+@dataclass
+class ObjectStore:
+    """moto's S3 server, with what it was asked for. `before`: called with each request before it is answered; a status
+    that it returns is the answer.
+    """
+
+    url: str = ""
+    asked: list[Asked] = field(default_factory=list)
+    before: Callable[[str, str], str | None] = lambda _method, _path: None
+
+    @property
+    def client(self) -> Any:
+        import boto3
+
+        names = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing", "region_name": "us-east-1"}
+        return boto3.client("s3", endpoint_url=self.url, **names)
+
+    def wrapped(self, app: Any) -> Any:
+        """The server's application, which notes what it is asked for."""
+
+        def call(environ: dict[str, Any], start_response: Any) -> Any:
+            method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+            self.asked.append((method, path))
+            status = self.before(method, path)
+            if status is not None:
+                start_response(status, [("Content-Length", "0")])
+                return []
+            return app(environ, start_response)
+
+        return call
+
+    def put_day(self, day: int, rows: int = ROWS) -> None:
+        """Trips of a day in November."""
+        columns = trips(day, rows)
+        lines = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+        text = "\n".join([",".join(columns), *lines, ""])
+        self.client.put_object(Bucket="lake", Key=f"trips/{name(day)}.csv", Body=text.encode())
+
+    def age(self, days: float) -> None:
+        """As if all that runs left had been written so many days earlier."""
+        from moto.core.models import DEFAULT_ACCOUNT_ID
+        from moto.s3.models import s3_backends
+
+        for one in s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets["runs"].keys.values():
+            one.last_modified -= dt.timedelta(days=days)
+
+    def names(self, prefix: str) -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="runs", Prefix=f"v2/artifacts/{prefix}")
+        return [one["Key"] for page in pages for one in page.get("Contents", [])]
+
+
+def name(day: int) -> str:
+    return f"2026-11-{day:02d}"
+
+
+def trips(day: int, rows: int = ROWS) -> dict[str, Sequence[object]]:
+    """The columns of a day."""
+    random = np.random.default_rng(day)
+    fares = random.gamma(10, 1.0, rows).round(2)
+    kinds = [f"k{number}" for number in random.integers(0, 4 + day % 3, rows)]
+    miles = random.exponential(3, rows).round(3)
+    return {"fare": fares.tolist(), "miles": miles.tolist(), "kind": kinds, "tip": (fares > 10).astype(int).tolist()}
+
+
+@contextlib.contextmanager
+def object_store() -> Iterator[ObjectStore]:
+    """A server with two empty buckets, `lake` and `runs`."""
+    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        def log(self, *_: object, **__: object) -> None:
+            pass
+
+    store = ObjectStore()
+    app = store.wrapped(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+    store.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    for bucket in ("lake", "runs"):
+        with contextlib.suppress(store.client.exceptions.BucketAlreadyOwnedByYou):
+            store.client.create_bucket(Bucket=bucket)
+        for one in store.client.list_objects_v2(Bucket=bucket).get("Contents", []):  # servers of a process share them
+            store.client.delete_object(Bucket=bucket, Key=one["Key"])
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in [one for one in os.environ if one.startswith("AWS_")]:
+            patch.delenv(variable)
+        for variable, value in {**KEYS, "AWS_ENDPOINT_URL": store.url, "AWS_EC2_METADATA_DISABLED": "true"}.items():
+            patch.setenv(variable, value)
+        yield store
+    server.shutdown()
+    thread.join()
+
+
+class S3Pod(Pod):
+    """A pod whose component has the S3 server of its config for an object store. The launcher's copies go by folder."""
+
+    def _environment(self, spec: TaskSpec) -> dict[str, str]:
+        return {name: value for name, value in super()._environment(spec).items() if name != FOLDER}
+
+
+class Program(Forked):
+    """The process of a pod, which may be killed."""
+
+    started: ClassVar[list[Program]] = []
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.started.append(self)
+
+    @classmethod
+    def kill_newest(cls) -> None:
+        cls.started[-1].send_signal(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def pods() -> Iterator[None]:
+    """Let the pods of clusters be such processes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cluster, "Pod", S3Pod)
+        patch.setattr(subprocess, "Popen", Program)
+        yield
+
+
+@dataclass(frozen=True)
+class Night:
+    """A run, what was asked of the server meanwhile, and where its artifacts lie."""
+
+    run: ClusterRun
+    asked: list[Asked]
+    cluster: Cluster
+
+    @property
+    def read(self) -> set[str]:
+        """The days whose raw data was fetched."""
+        return {Path(path).stem for method, path in self.asked if method == "GET" and path.startswith("/lake/trips/")}
+
+    def count(self, method: str, below: str) -> int:
+        return Counter(one == method and path.startswith(below) for one, path in self.asked)[True]
+
+    def folder(self, task: str, output: str) -> Path:
+        return self.cluster.path(self.run.tasks[task].artifacts[output]["uri"])
+
+    def log(self, task: str) -> str:
+        return self.folder(task, "executor-logs").read_text()
+
+    def properties(self, task: str, output: str) -> dict[str, Any]:
+        metadata: dict[str, Any] = self.run.tasks[task].artifacts[output]["metadata"]
+        return metadata
+
+    def moved(self, task: str) -> tuple[int, int, int, int]:
+        """Files and bytes that a pod fetched of kept spans, and those that it kept."""
+        told = re.search(
+            r"spans: fetched (\S+) files? \((\S+) bytes\) .*, kept (\S+) files? \((\S+) bytes\)", self.log(task)
+        )
+        assert told, self.log(task)
+        one, two, three, four = (int(number.replace(",", "")) for number in told.groups())
+        return one, two, three, four
+
+
+@dataclass(frozen=True)
+class Nights:
+    """The pipeline, over a server."""
+
+    server: ObjectStore
+    folder: Path
+    compiling: threading.Lock = field(default_factory=threading.Lock)
+
+    def text(self, tasks: Sequence[str], *settings: str) -> str:
+        """The compiled pipeline with some of its tasks alone."""
+        (self.folder / "schema.pbtxt").write_text(SCHEMA)  # comes along, and lies elsewhere in each pod
+        (self.folder / "trips.yaml").write_text(CONFIG % (self.folder / "schema.pbtxt", self.server.url))
+        first, *more = yaml.safe_load_all(compile_pipeline(load(self.folder / "trips.yaml", overrides=list(settings))))
+        dag = first["root"]["dag"]
+        dag["tasks"] = {name: one for name, one in dag["tasks"].items() if name in tasks}
+        for one in dag["tasks"].values():
+            one["dependentTasks"] = [task for task in one.get("dependentTasks", []) if task in tasks]
+        return yaml.safe_dump_all([first, *more])
+
+    def run(
+        self, tasks: Sequence[str] = READ, *, root: str = ROOT, where: str = "cluster", remembering: bool = False
+    ) -> Night:
+        """A night. remembering: on a cluster whose own cache knows the nights before."""
+        start = len(self.server.asked)
+        there = Cluster(self.folder / where, root)
+        if not remembering:
+            there._cache.clear()
+        with self.compiling:
+            text = self.text(tasks, f"kubeflow.pipeline_root={root}")
+        run = there.run(text)
+        return Night(run, self.server.asked[start:], there)
