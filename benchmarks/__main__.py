@@ -40,10 +40,10 @@ def main() -> None:
         outcomes[name] = BENCHMARKS[name](given.quick)
         print(outcomes[name][1].text(), end="\n\n", flush=True)
     if given.write:
-        given.write.write_text(document(machine, [section for _, section in outcomes.values()]))
+        given.write.write_text(document(machine, [section for _, section in outcomes.values()]), encoding="utf-8")
     figures = {name: own for name, (own, _) in outcomes.items()}
     if given.json:
-        given.json.write_text(json.dumps(figures, indent=1))
+        given.json.write_text(json.dumps(figures, indent=1), encoding="utf-8")
     if given.check:
         check(figures)
 

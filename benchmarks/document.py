@@ -27,7 +27,11 @@ class Machine:
     @classmethod
     def here(cls) -> Machine:
         """The machine that runs this, now."""
-        models = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+        models = [
+            line
+            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+            if line.startswith("model name")
+        ]
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
         processor = models[0].partition(":")[2].strip() if models else platform.machine()
         return cls(processor, len(os.sched_getaffinity(0)), memory, os.getloadavg()[0])

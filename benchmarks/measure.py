@@ -70,14 +70,14 @@ def run_process(command: Sequence[str], cwd: Path, log: Path) -> Used:
         ended = time.time()
     process.returncode = os.waitstatus_to_exitcode(status)  # wait4 took it from Popen
     if process.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{log.read_text(errors='replace')[-3000:]}")
+        raise SystemExit(f"{' '.join(command)} failed:\n{log.read_text(encoding='utf-8', errors='replace')[-3000:]}")
     return Used(started, ended, usage.ru_utime + usage.ru_stime, memory.stop())
 
 
 def json_of(module: str, *arguments: str) -> Any:
     """The last line that `python -m MODULE ARGUMENTS` prints, which is JSON; ends the benchmark if it fails."""
     command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, encoding="utf-8")
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -168,7 +168,7 @@ def own_memory(field: str) -> float:
 
 def reset_own_peak() -> None:
     """Let VmHWM start again from what is held now."""
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 class _MemoryWatch:
@@ -193,7 +193,7 @@ class _MemoryWatch:
 
 def _tree(pid: int) -> list[int]:
     try:
-        texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        texts = [path.read_text(encoding="utf-8") for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:  # it has just ended
         return []
     return [pid, *(below for text in texts for child in text.split() for below in _tree(int(child)))]
@@ -207,5 +207,5 @@ def _held(pid: int) -> int:
 
 
 def _kilobytes(path: Path, field: str) -> int:
-    lines = path.read_text().splitlines()
+    lines = path.read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))

@@ -38,10 +38,10 @@ def write_days(folder: Path, copies: int) -> int:
     folder.mkdir()
     every = folder / "every.csv"
     rows = ingest.write_taxi(every, DAYS * copies) // DAYS
-    with every.open() as lines:
+    with every.open(encoding="utf-8") as lines:
         header = next(lines)
         for day in range(1, DAYS + 1):
-            with (folder / f"taxi-{day:02d}.csv").open("w") as file:
+            with (folder / f"taxi-{day:02d}.csv").open("w", encoding="utf-8") as file:
                 file.write(header)
                 file.writelines(next(lines) for _ in range(rows))
     every.unlink()

@@ -111,7 +111,9 @@ def run_twice(engine: Engine) -> dict[str, Any]:
         for run in RUNS:
             used = measure.run_process(engine.command, folder, folder / "log")
             if not list(folder.glob("**/serving/**/saved_model.pb")):
-                raise SystemExit(f"{engine.title} pushed no model:\n{(folder / 'log').read_text()[-3000:]}")
+                raise SystemExit(
+                    f"{engine.title} pushed no model:\n{(folder / 'log').read_text(encoding='utf-8')[-3000:]}"
+                )
             found[run] = {**used.figures(), **engine.components(folder, used)}
         return {**found, "quality": engine.quality(folder)}
 

@@ -60,7 +60,7 @@ class Executor(base_executor.BaseExecutor):
         loaded = [stats_artifact_utils.load_statistics(statistics, split).proto() for split in splits]
         folder = Path(artifact_utils.get_single_uri(output_dict["schema"]))
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / DEFAULT_FILE_NAME).write_text(text_format.MessageToString(infer_schema(loaded)))
+        (folder / DEFAULT_FILE_NAME).write_text(text_format.MessageToString(infer_schema(loaded)), encoding="utf-8")
 
 
 class SchemaGen(component.SchemaGen):

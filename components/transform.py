@@ -108,9 +108,9 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 | "Spread" >> beam.Reshuffle()
                 | "Transform" >> beam.ParDo(TransformShards(graph, schema.SerializeToString(), failed))
                 | "CountRows" >> beam.CombineGlobally(_add)
-                | "WriteRows" >> beam.Map(lambda rows: counted.write_text(json.dumps(rows)))
+                | "WriteRows" >> beam.Map(lambda rows: counted.write_text(json.dumps(rows), encoding="utf-8"))
             )
-        target.set_string_custom_property("rows", counted.read_text())
+        target.set_string_custom_property("rows", counted.read_text(encoding="utf-8"))
         counted.unlink()
 
 
@@ -161,7 +161,7 @@ class TransformShards(beam.DoFn):
                 features = self._features(serialized)
                 _check_lengths(features, len(serialized))
             except (TrainingError, tf.errors.InvalidArgumentError) as error:
-                self._failed.write_text(_told(error))
+                self._failed.write_text(_told(error), encoding="utf-8")
                 raise
             columns = {self._keys[name]: _array(values) for name, values in features.items()}
             batch = pa.RecordBatch.from_pydict(columns)
@@ -207,7 +207,7 @@ def _error_told_in(file: Path) -> Iterator[None]:
         yield
     except Exception:
         if file.exists():
-            message = file.read_text()
+            message = file.read_text(encoding="utf-8")
             file.unlink()
             raise TrainingError(message) from None
         raise

@@ -22,7 +22,7 @@ def held(file: Path, refusal: str) -> Iterator[TextIO]:
 
     Processes that were handed the open file hold it too, until the last of them has ended or closed it.
     """
-    with file.open("a") as opened:
+    with file.open("a", encoding="utf-8") as opened:
         if not _taken(opened):
             raise RunError(refusal)
         yield opened
@@ -31,7 +31,7 @@ def held(file: Path, refusal: str) -> Iterator[TextIO]:
 def free(file: Path, seconds: float) -> bool:
     """Wait until nobody holds it, at most that long; whether nobody does."""
     deadline = time.monotonic() + seconds
-    with file.open("a") as opened:
+    with file.open("a", encoding="utf-8") as opened:
         while not (found := _taken(opened)) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
     return found

@@ -8,6 +8,8 @@ import importlib
 
 import click
 
+from pipeline.utf8 import use_utf8
+
 VERBS = {
     "validate": "validate",
     "run": "run",
@@ -58,4 +60,5 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of `headrace`."""
+    use_utf8()
     cli(prog_name="headrace")

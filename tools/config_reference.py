@@ -47,10 +47,10 @@ def reference() -> str:
 
 def main() -> None:
     if "--check" in sys.argv[1:]:
-        current = TARGET.read_text() if TARGET.exists() else ""
+        current = TARGET.read_text(encoding="utf-8") if TARGET.exists() else ""
         sys.exit(None if current == reference() else f"{TARGET} is not current; run python {sys.argv[0]}")
     TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(reference())
+    TARGET.write_text(reference(), encoding="utf-8")
 
 
 def _contents() -> Iterator[str]:

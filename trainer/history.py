@@ -44,4 +44,4 @@ class History:
 
     def write(self, directory: Path) -> None:
         """Write `training.json`."""
-        (directory / FILE).write_text(json.dumps(dataclasses.asdict(self), indent=1))
+        (directory / FILE).write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")

@@ -194,7 +194,7 @@ class SpanStore:
         """Whole or not at all."""
         path.parent.mkdir(parents=True, exist_ok=True)
         half = path.with_suffix(".half")
-        half.write_text(json.dumps(told))
+        half.write_text(json.dumps(told), encoding="utf-8")
         half.replace(path)
 
 

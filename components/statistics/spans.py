@@ -121,7 +121,7 @@ def save(file: Path, sums: list[Any]) -> None:
     half.replace(file)
 
 
-class _Reader(pickle.Unpickler):
+class _Reader(pickle.Unpickler):  # noqa: S301 - it takes nothing but what is listed
     def find_class(self, module: str, name: str) -> Any:
         """One of the classes that accumulators are made of."""
         if (module, name) not in ALLOWED:

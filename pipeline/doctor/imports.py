@@ -75,6 +75,7 @@ def _probe(names: Sequence[str]) -> tuple[list[tuple[str, str, str]], str]:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **SETTINGS},
+        encoding="utf-8",
     )
     os.close(writer)
     try:
@@ -84,7 +85,7 @@ def _probe(names: Sequence[str]) -> tuple[list[tuple[str, str, str]], str]:
         process.kill()
         process.communicate()
         ending = f"takes more than {_TIMEOUT_SECONDS} s"
-    with os.fdopen(reader) as events:
+    with os.fdopen(reader, encoding="utf-8") as events:
         return [_event(line) for line in events], ending
 
 

@@ -21,7 +21,7 @@ def cpu(cpuinfo: Path = Path("/proc/cpuinfo"), architecture: str = platform.mach
     if architecture not in ("x86_64", "AMD64") or not cpuinfo.exists():
         yield ok(f"{os.cpu_count()} processors, {architecture}")
         return
-    flags = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "")
+    flags = next((line for line in cpuinfo.read_text(encoding="utf-8").splitlines() if line.startswith("flags")), "")
     if "avx" in flags.split():
         yield ok(f"{os.cpu_count()} processors, with AVX")
     else:
@@ -48,14 +48,14 @@ def memory(meminfo: Path = Path("/proc/meminfo"), control_group: Path = Path("/s
 def _available(meminfo: Path) -> int | None:
     if not meminfo.exists():
         return None
-    fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
+    fields = dict(line.split(":", 1) for line in meminfo.read_text(encoding="utf-8").splitlines() if ":" in line)
     return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
 
 
 def _left_in(control_group: Path) -> int | None:
     try:
-        limit = (control_group / "memory.max").read_text().strip()
-        used = (control_group / "memory.current").read_text().strip()
+        limit = (control_group / "memory.max").read_text(encoding="utf-8").strip()
+        used = (control_group / "memory.current").read_text(encoding="utf-8").strip()
     except OSError:
         return None
     return int(limit) - int(used) if limit.isdigit() else None

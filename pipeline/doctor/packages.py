@@ -40,7 +40,7 @@ def versions(project: Path = PROJECT) -> Iterator[Finding]:
 def _requirements(project: Path) -> list[Requirement]:
     pyproject = project / "pyproject.toml"
     if pyproject.exists():
-        lines = tomllib.loads(pyproject.read_text())["project"]["dependencies"]
+        lines = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]["dependencies"]
     else:
         lines = metadata.requires("headrace") or []
     requirements = map(Requirement, lines)
@@ -50,7 +50,7 @@ def _requirements(project: Path) -> list[Requirement]:
 def _locked(lock: Path) -> dict[str, str]:
     if not lock.exists():
         return {}
-    packages = tomllib.loads(lock.read_text())["package"]
+    packages = tomllib.loads(lock.read_text(encoding="utf-8"))["package"]
     return {package["name"]: package["version"] for package in packages if "version" in package}
 
 

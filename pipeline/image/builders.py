@@ -83,6 +83,7 @@ class Builder:
             text=True,
             errors="replace",
             env=environment,
+            encoding="utf-8",
         ) as process:
             for line in process.stdout or ():
                 lines.append(line.rstrip())
@@ -116,4 +117,6 @@ def _daemon_down() -> str:
 
 
 def _asked(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)  # noqa: S603
+    return subprocess.run(  # noqa: S603
+        command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL, encoding="utf-8"
+    )

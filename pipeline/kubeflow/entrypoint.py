@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pipeline.environment import prepare
 from pipeline.kubeflow.argument import unpack
+from pipeline.utf8 import use_utf8
 
 if TYPE_CHECKING:
     from pipeline.kubeflow.exchange import Exchange
@@ -168,6 +169,7 @@ def _failed(id_: str, cause: str, status: int) -> int:
 
 
 if __name__ == "__main__":
+    use_utf8()
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()

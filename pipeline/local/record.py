@@ -87,13 +87,13 @@ class RunRecord:
     def write(self, run_dir: Path) -> None:
         """Write `run.json` so that a reader sees the old text or the new, never a part."""
         partial = run_dir / f".{FILE_NAME}.{os.getpid()}"
-        partial.write_text(json.dumps(asdict(self), indent=1))
+        partial.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
         partial.replace(run_dir / FILE_NAME)
 
     @classmethod
     def read(cls, run_dir: Path) -> RunRecord:
         """The record in a run's folder; FileNotFoundError if there is none."""
-        fields = json.loads((run_dir / FILE_NAME).read_text())
+        fields = json.loads((run_dir / FILE_NAME).read_text(encoding="utf-8"))
         fields["status"] = Status(fields["status"])
         fields["nodes"] = [_node(node) for node in fields["nodes"]]
         return cls(**fields)

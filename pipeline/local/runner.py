@@ -58,7 +58,7 @@ def run(
     folders = Folders.of(config)
     with _writable(folders), locked(folders.home):
         run_id, run_dir = _new_run(folders)
-        (run_dir / "config.yaml").write_text(to_yaml(config))
+        (run_dir / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
         write_versions(run_dir)
         record = RunRecord(run_id, config.pipeline.name, config_file, time.time())
         metadata = Metadata(folders.metadata, config.pipeline.name, run_id)
@@ -302,7 +302,7 @@ def _text(stored: Stored) -> str:
 def _result(path: Path, code: int) -> dict[str, Any]:
     """What a component left behind; an error in its place if it died without a word."""
     if path.exists():
-        result: dict[str, Any] = json.loads(path.read_text())
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return result
     if code < 0:
         name = signal.Signals(-code).name

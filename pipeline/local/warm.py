@@ -189,7 +189,7 @@ def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
             _write_down(error)
             result = describe(error)
         partial = Path(request["result"] + ".partial")
-        partial.write_text(json.dumps(result))
+        partial.write_text(json.dumps(result), encoding="utf-8")
         partial.rename(request["result"])
         sys.stdout.flush()
         sys.stderr.flush()

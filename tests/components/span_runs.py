@@ -35,7 +35,7 @@ def write(path: str, first: int = 0, rows: int = 40, header: str = "id,word", **
         ",".join(values.get(name, str(first + row) if name == "id" else f"w{row}") for name in names)
         for row in range(rows)
     ]
-    file.write_text("\n".join([header, *lines]) + "\n")
+    file.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
     return file
 
 

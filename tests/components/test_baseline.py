@@ -158,7 +158,7 @@ def _run_record(tmp_path: Path, model: str, *, blessed: bool) -> str:
     inputs = {"model": [candidate], "blessing": [blessing], "schema": [_schema(tmp_path)]}
     properties = {"registry": str(tmp_path / "blessed.json"), "label": "{}", "columns": '["fare"]'}
     executor.Do(inputs, {"entry": [entry]}, properties)
-    return json.loads(Path(entry.uri).read_text()).get("compared_with", "not blessed")
+    return json.loads(Path(entry.uri).read_text(encoding="utf-8")).get("compared_with", "not blessed")
 
 
 def test_the_components_pass_the_baseline_on_from_run_to_run(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_that_all_blessed_models_are_gone_is_written_for_the_evaluator_each_time
     for _ in range(2):
         none = _run_baseline(tmp_path, third)
         assert none.get_int_custom_property("exists") == 0
-        assert Path(none.uri, WHY).read_text() == f"the blessed model {second} is gone"
+        assert Path(none.uri, WHY).read_text(encoding="utf-8") == f"the blessed model {second} is gone"
         _run_record(tmp_path, third, blessed=True)
 
 

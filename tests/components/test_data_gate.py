@@ -272,7 +272,7 @@ def _gate(inputs: dict[str, Any], directory: Path, on_anomaly: str) -> dict[str,
     properties = {"label": BINARY.model_dump_json(), "columns": json.dumps(["fare"]), "single": "{}"}
     properties["on_anomaly"] = on_anomaly
     DataGate.EXECUTOR_SPEC.executor_class().Do(inputs, {"verdict": [verdict]}, properties)
-    return json.loads(Path(verdict.uri).read_text())
+    return json.loads(Path(verdict.uri).read_text(encoding="utf-8"))
 
 
 def test_the_component_stops_the_run_with_a_line_for_each_anomaly(validated: dict[str, Any], tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from configs.sources import ImagesSource
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("digits")
     found = load_digits()
-    with open(folder / "index.csv", "w", newline="") as file:
+    with open(folder / "index.csv", "w", encoding="utf-8", newline="") as file:
         index = csv.writer(file)
         index.writerow(["image", "digit", "code"])
         for number, (pixels, target) in enumerate(zip(found.images, found.target, strict=True)):

@@ -20,7 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def write(*paths: str) -> None:
     for path in paths:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text("a\n1\n")
+        Path(path).write_text("a\n1\n", encoding="utf-8")
 
 
 def spans(path: str | tuple[str, ...], **data: object) -> dict[str, list[str]]:

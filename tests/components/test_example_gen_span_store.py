@@ -83,7 +83,7 @@ def test_store_that_cannot_be_read_counts_as_empty(folder: Path, text: str) -> N
 
 def without_times(path: Path, text: str | None = None) -> object:
     """What is kept in a file, but for when shards were written: those that are written again have other times."""
-    kept = json.loads(path.read_text() if text is None else text)
+    kept = json.loads(path.read_text(encoding="utf-8") if text is None else text)
     if path.name == "ingested.json":
         kept["files"] = {name: (size, checksum) for name, (size, _, checksum) in kept["files"].items()}
     return kept

@@ -68,7 +68,7 @@ def test_changed_file_is_told_and_only_its_span_read_again(folder: Path, reads: 
 def test_change_is_told_until_it_was_read(folder: Path) -> None:
     days("2026-01-01")
     generate(folder, config(DAYS))
-    Path("in/2026-01-01.csv").write_text("id,word\n1,2,3\n")
+    Path("in/2026-01-01.csv").write_text("id,word\n1,2,3\n", encoding="utf-8")
     with pytest.raises(DataError):
         generate(folder, config(DAYS))
     write("in/2026-01-01.csv", 7000)

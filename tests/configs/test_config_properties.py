@@ -21,7 +21,7 @@ from configs.tree import plain
 from configs.writer import to_yaml
 from configs.yaml_tree import read
 
-TAXI = Path("configs/taxi.yaml").read_text()
+TAXI = Path("configs/taxi.yaml").read_text(encoding="utf-8")
 FEW = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 JARGON = (
     "input should",

@@ -282,7 +282,7 @@ def test_a_value_of_several_lines_is_told_at_the_line_of_the_item(tmp_path: Path
 
 def test_the_example_loads_with_the_place_of_each_setting() -> None:
     loaded = load_with_places("configs/taxi.yaml")
-    lines = Path("configs/taxi.yaml").read_text().splitlines()
+    lines = Path("configs/taxi.yaml").read_text(encoding="utf-8").splitlines()
     assert loaded.config.label.key == "big_tipper"
     for where, text in [
         (("label", "key"), "label: {key"),

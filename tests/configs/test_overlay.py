@@ -59,7 +59,7 @@ def test_a_feature_of_another_kind_replaces_the_old_one_whole(config: Path) -> N
 
 @pytest.mark.parametrize("before", ["", "kind: wide_and_deep, "])
 def test_a_model_of_another_kind_replaces_the_old_one_whole(config: Path, before: str) -> None:
-    config.write_text(BASE.replace("hidden: [64", f"{before}hidden: [64"))
+    config.write_text(BASE.replace("hidden: [64", f"{before}hidden: [64"), encoding="utf-8")
     config.with_name("taxi.big.yaml").write_text("model: {kind: dnn, dropout: 0.5}\n")
     model = load(config, profile="big").model
     assert model.model_dump(exclude_unset=True) == {"kind": "dnn", "dropout": 0.5}
@@ -73,7 +73,7 @@ def test_an_overlay_of_comments_changes_nothing(config: Path) -> None:
 
 
 def test_mistakes_name_the_file_that_they_stand_in(config: Path, tmp_path: Path) -> None:
-    config.write_text(BASE.replace("log", "lgo"))
+    config.write_text(BASE.replace("log", "lgo"), encoding="utf-8")
     config.with_name("taxi.big.yaml").write_text("\ntrain: {epochs: x}\n")
     with pytest.raises(ConfigError) as caught:
         load(config, profile="big", overrides=["label.kind=bin"])
@@ -181,7 +181,7 @@ def test_what_may_be_a_credential_is_not_repeated_where_it_is_refused(config: Pa
     assert place in str(caught.value)
     path, _, value = text.partition("=")
     if text.startswith(("kubeflow.image", "kubeflow.server.auth.")):  # and where it stands in the file
-        config.write_text(f"{config.read_text()}{nested(path, value)}\n")
+        config.write_text(f"{config.read_text(encoding='utf-8')}{nested(path, value)}\n", encoding="utf-8")
         with pytest.raises(ConfigError) as again:
             load(config)
         assert place in str(again.value)
@@ -220,7 +220,7 @@ def test_a_null_that_takes_nothing_away_is_told(config: Path, text: str, message
 
 
 def test_a_null_in_the_config_itself_takes_nothing_away(config: Path) -> None:
-    config.write_text(BASE.replace("epochs: 7", "epochs: null"))
+    config.write_text(BASE.replace("epochs: 7", "epochs: null"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"taxi.yaml:8: train.epochs: found nothing \(null\)"):
         load(config)
 

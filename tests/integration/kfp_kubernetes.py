@@ -84,7 +84,7 @@ class Pod:
     def read(self, path: str) -> str | None:
         """A file of its own."""
         file = Path(f"{self.root}{path}")
-        return file.read_text() if file.is_file() else None
+        return file.read_text(encoding="utf-8") if file.is_file() else None
 
 
 class Kubernetes:

@@ -89,13 +89,13 @@ def serving(binary: Path) -> Iterator[Server]:
 def started(log: Path, *command: str) -> Iterator[str]:
     """A program that prints its address, and ends when its standard input is closed; the address."""
     with (
-        log.open("w") as errors,
+        log.open("w", encoding="utf-8") as errors,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
         assert process.stdin is not None
         assert process.stdout is not None
         address = process.stdout.readline().strip()
-        assert address, log.read_text()
+        assert address, log.read_text(encoding="utf-8")
         try:
             yield address
         finally:

@@ -16,4 +16,4 @@ def write_parcels(path: Path, rows: int, *, noise: bool = False) -> None:
         late = int(hours / distance > (0.8 if carrier == "rail" else 1.1))
         more = f"{chance.random():.4f}," if noise else ""
         lines.append(f"{distance:.3f},{hours:.3f},{carrier},{more}{late}")
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")

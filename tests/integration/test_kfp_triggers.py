@@ -102,13 +102,13 @@ def starting(there: Cluster, file: Path) -> Callable[..., Night]:
 
 def alone(file: Path) -> Path:
     """The file with ExampleGen alone of the tasks under the condition."""
-    first, *more = yaml.safe_load_all(file.read_text())
+    first, *more = yaml.safe_load_all(file.read_text(encoding="utf-8"))
     group = first["components"]["comp-condition-1"]["dag"]
     group["tasks"] = {"example-gen": group["tasks"]["example-gen"]}
     tasks = (*group["tasks"].values(), *first["root"]["dag"]["tasks"].values())
     used = {task["componentRef"]["name"] for task in tasks}
     first["components"] = {name: one for name, one in first["components"].items() if name in used}
-    file.write_text(yaml.safe_dump_all([first, *more]))
+    file.write_text(yaml.safe_dump_all([first, *more]), encoding="utf-8")
     return file
 
 

@@ -60,7 +60,7 @@ def nights(new_folder: Callable[[str], Path]) -> Nights:
 def write(folder: Path, day: str, rows: int = ROWS) -> None:
     """A day's part of the taxi data."""
     (file,) = resolve("pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv")
-    header, *lines = Path(file).read_text().splitlines(keepends=True)
+    header, *lines = Path(file).read_text(encoding="utf-8").splitlines(keepends=True)
     start = ROWS * DAYS.index(day)
     (folder / "trips" / f"{day}.csv").write_text("".join([header, *lines[start : start + rows]]))
 

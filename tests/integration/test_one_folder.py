@@ -117,7 +117,7 @@ def test_failure_names_component_cause_and_log_without_the_libraries_traceback(s
     assert "no pace for ['distance', 'hours']" in done.out
     log = done.run.node("Transform").log
     assert f"whole log: {log}" in done.out
-    assert "Traceback" in Path(log or "").read_text()
+    assert "Traceback" in Path(log or "").read_text(encoding="utf-8")
     assert "Traceback" not in done.out + done.err
     assert "site-packages" not in done.out + done.err
     assert "ValueError" in first or "no pace" in first

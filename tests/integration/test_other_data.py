@@ -148,7 +148,7 @@ def test_anomalies_only_warn_where_the_config_says_so(wines: Story) -> None:
     assert {node for node, status in done.statuses().items() if status == "cached"} == {
         "ExampleGen", "StatisticsGen", "ExampleValidator",
     }  # fmt: skip
-    assert "Möhre" in Path(done.run.node("DataGate").log or "").read_text()
+    assert "Möhre" in Path(done.run.node("DataGate").log or "").read_text(encoding="utf-8")
     assert "Möhre" in (wines.folder / done.ending("report")).read_text()
 
 

@@ -107,7 +107,7 @@ def test_new_and_changed_data_is_told_by_spans_and_files(home: Home, tmp_path: P
         text = Manifest(tuple(Span(n, files[day], day) for n, (day, _) in enumerate(spans))).to_json()
         path = Path(home.uri("Spans", name), "value")
         path.parent.mkdir(parents=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         return Input("Spans", "out", text, str(path))
 
     one, two = manifest("first", ("a", 10), ("b", 20)), manifest("second", ("b", 30), ("c", 1))

@@ -122,7 +122,7 @@ def test_a_file_that_came_half_is_never_shown(
 
     def half(_: str, path: Path) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("the wh")
+        path.write_text("the wh", encoding="utf-8")
         seen.append(there(folder))
         if len(seen) == 1:
             raise OSError("connection lost")

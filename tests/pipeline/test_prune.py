@@ -253,7 +253,7 @@ features: {fare: {column: numeric}}
 
 
 def command(*arguments: str) -> tuple[int, list[str]]:
-    Path("trips.yaml").write_text(CONFIG)
+    Path("trips.yaml").write_text(CONFIG, encoding="utf-8")
     done = CliRunner().invoke(cli, ["prune", "trips.yaml", *arguments])
     return done.exit_code, done.output.splitlines()
 

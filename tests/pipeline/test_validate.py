@@ -29,7 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(text: str) -> list[str]:
-    Path("c.yaml").write_text(text)
+    Path("c.yaml").write_text(text, encoding="utf-8")
     return [str(problem) for problem in check_data(load_with_places("c.yaml"))]
 
 
@@ -39,7 +39,7 @@ def test_a_config_that_fits_the_data_has_no_problems() -> None:
 
 def test_columns_are_those_of_the_newest_span() -> None:
     for day, header in (("2026-01-01", "fare,tip"), ("2026-01-02", "fares,tip")):
-        Path(f"{day}.csv").write_text(f"{header}\n1.5,0\n")
+        Path(f"{day}.csv").write_text(f"{header}\n1.5,0\n", encoding="utf-8")
     spans = CONFIG.replace("trips.csv", "'{YYYY}-{MM}-{DD}.csv'")
     (problem,) = told(spans)
     assert problem == 'c.yaml:6: features.fare: "fare" is no column of the data; did you mean "fares"?'
@@ -49,7 +49,7 @@ def test_columns_are_those_of_the_newest_span() -> None:
 def test_spans_that_are_not_there_are_told_at_the_path() -> None:
     (problem,) = told(CONFIG.replace("trips.csv", "'in/{SPAN}.csv'"))
     assert problem.startswith("c.yaml:3: data.source.path: no file matches 'in/{SPAN}.csv'")
-    Path("2026-01-01.csv").write_text("fare,tip\n1.5,0\n")
+    Path("2026-01-01.csv").write_text("fare,tip\n1.5,0\n", encoding="utf-8")
     spans = CONFIG.replace("trips.csv", "'{YYYY}-{MM}-{DD}.csv'")
     (problem,) = told(spans.replace("label", "  spans: '2026-02-01'\nlabel", 1))
     assert problem.startswith("c.yaml:3: data.source.path: there is no span 2026-02-01")
@@ -194,7 +194,7 @@ def test_data_that_cannot_be_read_is_told_with_the_other_problems() -> None:
 
 
 def test_a_set_value_is_told_as_the_option() -> None:
-    Path("c.yaml").write_text(CONFIG)
+    Path("c.yaml").write_text(CONFIG, encoding="utf-8")
     loaded = load_with_places("c.yaml", overrides=["label.key=tap"])
     assert str(check_data(loaded)[0]).startswith("--set label.key=tap: label.key: ")
 
@@ -206,7 +206,7 @@ def test_a_set_value_is_told_as_the_option() -> None:
 def test_a_folder_that_nothing_can_be_pushed_to_is_told_before_training(
     here: Path, setting: str, line: str | None
 ) -> None:
-    Path("c.yaml").write_text(CONFIG + setting)
+    Path("c.yaml").write_text(CONFIG + setting, encoding="utf-8")
     assert check_machine(load_with_places("c.yaml")) == []
     (here / "made").write_text("a file")
     assert [str(problem) for problem in check_machine(load_with_places("c.yaml"))] == (

@@ -41,4 +41,4 @@ if len(sys.argv) > 2:
 
     trainer.fitting.Checkpoint = Killer  # type: ignore[attr-defined]
 keras.utils.disable_interactive_logging()
-run_fn(SimpleNamespace(**json.loads(Path(sys.argv[1]).read_text())))
+run_fn(SimpleNamespace(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))

@@ -23,7 +23,10 @@ from trainer.callbacks import checkpoint
 from trainer.devices.strategy import choose, look, opened
 from trainer.job import Job
 
-CHOICE = choose(Job.from_json(json.dumps(json.loads(Path(sys.argv[1]).read_text())[0]["job"])).sections.train, look())
+CHOICE = choose(
+    Job.from_json(json.dumps(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))[0]["job"])).sections.train,
+    look(),
+)
 STRATEGY = opened(CHOICE)  # one for all jobs: a process can set up a single one
 trainer.run.opened = lambda _: STRATEGY  # type: ignore[attr-defined, assignment]
 
@@ -44,7 +47,7 @@ class Ending(checkpoint.Checkpoint):
 
 trainer.fitting.Checkpoint = Ending  # type: ignore[attr-defined]
 keras.utils.disable_interactive_logging()
-for told in json.loads(Path(sys.argv[1]).read_text()):
+for told in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
     Ending.end = told["end"]
     try:
         trainer.run.train(Job.from_json(json.dumps(told["job"])), CHOICE)

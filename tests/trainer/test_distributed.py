@@ -199,4 +199,4 @@ def cluster(ports: list[int], index: int) -> str:
 
 def children(pid: int) -> list[int]:
     """The processes that a process has started."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]

@@ -257,7 +257,7 @@ def test_number_of_examples_is_exact_for_files_of_several_gzip_members(tmp_path:
 
 
 def test_free_memory_is_no_more_than_the_machine_has() -> None:
-    total = int(Path("/proc/meminfo").read_text().split()[1]) << 10
+    total = int(Path("/proc/meminfo").read_text(encoding="utf-8").split()[1]) << 10
     assert 0 < free_memory() <= total
 
 

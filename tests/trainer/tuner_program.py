@@ -67,4 +67,4 @@ if __name__ == "__main__":
 
     keras.utils.disable_interactive_logging()
     end_in(int(sys.argv[2]), int(sys.argv[3]), signal.Signals[sys.argv[4]])
-    do(**json.loads(Path(sys.argv[1]).read_text()))
+    do(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

@@ -46,11 +46,11 @@ def launch(job: Job) -> None:
     with tempfile.TemporaryDirectory() as folder:
         request, result = Path(folder, "job.json"), Path(folder, "result.json")
         job = dataclasses.replace(job, training=uuid.uuid4().hex)
-        request.write_text(job.to_json())
+        request.write_text(job.to_json(), encoding="utf-8")
         with _published(job):
             code = _run([str(request), str(result)])
         if result.is_file():
-            told = json.loads(result.read_text())
+            told = json.loads(result.read_text(encoding="utf-8"))
             stopped = told["kind"] == TrainingStoppedError.__name__
             raise (TrainingStoppedError if stopped else TrainingError)(told["message"])
     if code == -signal.SIGTERM:  # before it could heed that, or without a place for checkpoints
@@ -103,7 +103,7 @@ def _published(job: Job) -> Iterator[None]:
         return
     partial = Path(f"{place}.partial")
     partial.parent.mkdir(parents=True, exist_ok=True)
-    partial.write_text(job.to_json())
+    partial.write_text(job.to_json(), encoding="utf-8")
     partial.replace(place)
     try:
         yield
@@ -117,7 +117,7 @@ def main(arguments: list[str]) -> int:
         os.environ.setdefault(name, value)
     if arguments:
         _end_with_parent()
-        text = Path(arguments[0]).read_text()
+        text = Path(arguments[0]).read_text(encoding="utf-8")
     else:
         text = _waited_for()
     try:
@@ -129,7 +129,7 @@ def main(arguments: list[str]) -> int:
         elif not arguments:
             print(told, file=sys.stderr, flush=True)
         if arguments:
-            Path(arguments[1]).write_text(json.dumps({"kind": type(error).__name__, "message": told}))
+            Path(arguments[1]).write_text(json.dumps({"kind": type(error).__name__, "message": told}), encoding="utf-8")
         return 1
     return 0
 
@@ -171,7 +171,7 @@ def _waited_for() -> str:
     print(f"waiting for the chief's job at {place}", flush=True)
     while True:
         with contextlib.suppress(FileNotFoundError):
-            return Path(place).read_text()
+            return Path(place).read_text(encoding="utf-8")
         time.sleep(POLL_SECONDS)
 
 

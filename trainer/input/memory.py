@@ -185,7 +185,7 @@ def free_memory() -> int:
 
 def _free_on_machine() -> int:
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:  # not Linux: assume that half of it is taken
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
@@ -193,9 +193,9 @@ def _free_on_machine() -> int:
 
 def _free_in_container() -> int:
     try:
-        limit = int((_CGROUP / "memory.max").read_text())  # the word `max` where there is no limit
-        used = int((_CGROUP / "memory.current").read_text())
-        stat = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
+        limit = int((_CGROUP / "memory.max").read_text(encoding="utf-8"))  # the word `max` where there is no limit
+        used = int((_CGROUP / "memory.current").read_text(encoding="utf-8"))
+        stat = dict(line.split() for line in (_CGROUP / "memory.stat").read_text(encoding="utf-8").splitlines())
     except (OSError, ValueError):
         return 1 << 62
     return max(limit - used + int(stat.get("inactive_file", 0)), 0)

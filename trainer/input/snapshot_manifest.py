@@ -34,7 +34,7 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest | None:
         """None where there is none that can be read."""
         try:
-            told = json.loads((folder / FILE).read_text())
+            told = json.loads((folder / FILE).read_text(encoding="utf-8"))
             return cls(Key(**told["key"]), dict(told["files"]))
         except (OSError, ValueError, TypeError, KeyError):
             return None
@@ -49,7 +49,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write it; with it, the snapshot is whole."""
-        (folder / FILE).write_text(json.dumps(dataclasses.asdict(self), indent=1))
+        (folder / FILE).write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
 
     def touch(self, folder: Path) -> None:
         """Note that it is used now."""

@@ -11,7 +11,6 @@ import os
 import shutil
 import tarfile
 import tempfile
-import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path

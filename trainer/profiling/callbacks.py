@@ -71,7 +71,7 @@ def in_words(facts: ProfileFacts) -> str:
 def peak_memory() -> int:
     """Bytes, the most that this process has held at a time."""
     try:
-        found = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+        found = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"), re.MULTILINE)
     except OSError:
         found = None
     return int(found[1]) << 10 if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10

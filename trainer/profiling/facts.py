@@ -69,7 +69,7 @@ class ProfileFacts(BaseModel):
 
     def write(self, directory: Path) -> None:
         """Write `profile.json`."""
-        (directory / FILE).write_text(self.model_dump_json(indent=1))
+        (directory / FILE).write_text(self.model_dump_json(indent=1), encoding="utf-8")
 
     @classmethod
     def read(cls, directory: Path) -> ProfileFacts:

@@ -46,7 +46,7 @@ class Finished:
         search = hashlib.sha256(f"search {digest(job)}".encode()).hexdigest()
         folder = Path(place, search[:32])
         try:
-            found = [Trial(**told) for told in json.loads((folder / FILE).read_text())]
+            found = [Trial(**told) for told in json.loads((folder / FILE).read_text(encoding="utf-8"))]
         except FileNotFoundError:
             return cls(folder)
         except (OSError, ValueError, TypeError) as error:
@@ -71,7 +71,7 @@ class Finished:
         self._all.append(trial)
         self.folder.mkdir(parents=True, exist_ok=True)
         partial = self.folder / f"{FILE}.partial"
-        partial.write_text(json.dumps([dataclasses.asdict(each) for each in self._all]))
+        partial.write_text(json.dumps([dataclasses.asdict(each) for each in self._all]), encoding="utf-8")
         partial.replace(self.folder / FILE)
 
     def clear(self) -> None:

@@ -151,7 +151,7 @@ class Tuner(base_tuner.BaseTuner):
             _forget(job)
             raise
         _forget(job)
-        history = json.loads((directory / FILE).read_text())
+        history = json.loads((directory / FILE).read_text(encoding="utf-8"))
         scores = [epoch["metrics"][f"val_{self.metric}"] for epoch in history["epochs"]]
         finite = [score for score in scores if math.isfinite(score)]
         if len(finite) < len(scores) or not scores:

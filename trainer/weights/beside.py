@@ -19,12 +19,12 @@ class Beside:
         """Beside the weights."""
         file = serving_dir / self.FILE
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(dataclasses.asdict(self)))
+        file.write_text(json.dumps(dataclasses.asdict(self)), encoding="utf-8")
 
     @classmethod
     def read(cls, serving_dir: Path) -> Self | None:
         """None where a model does not say."""
         try:
-            return cls(**json.loads((serving_dir / cls.FILE).read_text()))
+            return cls(**json.loads((serving_dir / cls.FILE).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None

@@ -72,7 +72,7 @@ class Cluster:
     def __init__(self, folder: Path, root: str, told: Callable[[str], None] = lambda _: None) -> None:
         self._folder, self._root, self._told = folder, root.rstrip("/"), told
         self._remembered = folder / "cache.json"
-        known = json.loads(self._remembered.read_text()) if self._remembered.exists() else {}
+        known = json.loads(self._remembered.read_text(encoding="utf-8")) if self._remembered.exists() else {}
         self._cache = {key: TaskRun(**task) for key, task in known.items()}
         self.store_folder = folder / "store"
         self.store = Store({}, str(self.store_folder))
@@ -85,7 +85,9 @@ class Cluster:
         root = f"{self._root}/{pipeline['pipelineInfo']['name']}/{run.run_id}"
         going = _Going(pipeline, run, root, _volumes(more[0] if more else {}))
         self._group(going, None, given, {})
-        self._remembered.write_text(json.dumps({key: asdict(task) for key, task in self._cache.items()}))
+        self._remembered.write_text(
+            json.dumps({key: asdict(task) for key, task in self._cache.items()}), encoding="utf-8"
+        )
         return run
 
     def _group(

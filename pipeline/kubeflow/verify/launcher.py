@@ -48,7 +48,7 @@ class Pod:
                 env=self._environment(spec),
             )
         if done.returncode != 0:
-            last = log.read_text(errors="replace").splitlines()[-1:]
+            last = log.read_text(errors="replace", encoding="utf-8").splitlines()[-1:]
             raise RunError("\n".join([*last, f"  log: {log}"]))
         output = self._output(spec, told)
         self._upload(told)
@@ -78,7 +78,7 @@ class Pod:
     def _output(self, spec: TaskSpec, told: Json) -> Json:
         """The output file, read as strictly as Kubeflow does; every parameter must be there."""
         file = Path(f"{self.root}{told['outputs']['outputFile']}")
-        message = json_format.Parse(file.read_text(), pipeline_spec_pb2.ExecutorOutput())
+        message = json_format.Parse(file.read_text(encoding="utf-8"), pipeline_spec_pb2.ExecutorOutput())
         output: Json = json_format.MessageToDict(message)
         missing = told["outputs"]["parameters"].keys() - output.get("parameterValues", {}).keys()
         if missing:

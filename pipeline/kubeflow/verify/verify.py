@@ -78,7 +78,9 @@ def compared(
         for key, local in ran[id_].outputs.items():
             how = task.invocation.outputs[key].how
             if how == VALUE and task.invocation.id != "RecordBlessing":
-                yield compare.texts(id_, key, Path(local.uri).read_text(), unpack(str(made.parameters[key])))
+                yield compare.texts(
+                    id_, key, Path(local.uri).read_text(encoding="utf-8"), unpack(str(made.parameters[key]))
+                )
             elif how == ARTIFACT:
                 artifact = made.artifacts[key]
                 yield compare.folders(id_, key, local.type, Path(local.uri), path(str(artifact["uri"])))

@@ -102,7 +102,7 @@ EXAMPLES = [ROOT / "configs" / f"{name}.yaml" for name in ("digits", "pydoc", "t
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example_configs_hold_no_credential(path: Path) -> None:
-    check([yaml.safe_load(path.read_text())], {})
+    check([yaml.safe_load(path.read_text(encoding="utf-8"))], {})
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_example_configs_hold_no_credential(path: Path) -> None:
 )
 def test_words_of_the_docs_are_no_credential(path: Path) -> None:
     """Each word and each run of code in them, as values that a config may hold."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     for value in {*(word.strip("`,.;") for word in text.split()), *re.findall(r"`([^`\n]+)`", text)}:
         check([value], {})
 

@@ -180,7 +180,7 @@ class Run:
         return self.read(write_report(self.folder))
 
     def read(self, page: Path) -> Page:
-        return Page(page.read_text())
+        return Page(page.read_text(encoding="utf-8"))
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def main(certificate: str, key: str, file: str) -> None:
     print(port, flush=True)
     sys.stdin.read()
     server.stop(None)
-    Path(file).write_text(json.dumps(vertex.told()))
+    Path(file).write_text(json.dumps(vertex.told()), encoding="utf-8")
 
 
 if __name__ == "__main__":
