@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 from google.protobuf import text_format
@@ -47,7 +48,7 @@ def _check(schema: Schema, path: str) -> None:
         raise DataError("the schema names no column", file=path, hint=HINT)
     if "" in names:
         raise DataError("a feature of the schema has no name", file=path, hint=HINT)
-    for name in sorted({name for name in names if names.count(name) > 1}):
+    for name in sorted(name for name, count in Counter(names).items() if count > 1):
         raise DataError("the schema has this column twice", file=path, column=name, hint="Keep one of the two.")
     domains = {domain.name for domain in schema.string_domain}
     for feature in schema.feature:

@@ -98,7 +98,8 @@ def _columns(data: DataConfig) -> list[str]:
 def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Finding]:
     """Names of columns that the data does not have; of all of them one cause, if they stand in one column's name."""
     named = [*_single_names(config), *_feature_names(config.features), *_slice_names(config)]
-    absent = [(where, name, also) for where, name, also in named if name not in columns and name not in also]
+    known = frozenset(columns)
+    absent = [(where, name, also) for where, name, also in named if name not in known and name not in also]
     if absent and (other := _other_delimiter(config.data.source, columns)):
         yield (
             ("data", "source", "delimiter"),

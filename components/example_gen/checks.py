@@ -27,8 +27,9 @@ def check_rows(survey: Survey) -> None:
 
 def check_columns(data: DataConfig, columns: Collection[str]) -> None:
     """Raise DataError if a column that the config asks for is nowhere in the data."""
+    known = frozenset(columns)
     for name in data.columns if isinstance(data.columns, tuple) else ():
-        if name not in columns:
+        if name not in known:
             what = f"`data.columns` names {name!r}, which is no column"
             raise DataError(what, hint=nearest(name, tuple(columns)))
 

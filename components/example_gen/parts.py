@@ -11,6 +11,16 @@ SMALLEST_PART, LARGEST_PART = 1 << 24, 1 << 29
 
 Piece = TypeVar("Piece")
 
+OF_A_COLUMN = 2 << 10
+"""Bytes of each column that are worked on at a time: a call for a column costs as much as some hundred values."""
+
+
+def room(size: int, columns: int) -> int:
+    """Bytes to work on at a time: `size`, or more where so many columns would have few values each in it. Else the
+    calls, one for each column and each `size` bytes, would grow with the square of the columns.
+    """
+    return max(size, columns * OF_A_COLUMN)
+
 
 def part_length(size: int) -> int:
     """The bytes to aim at for each part of `size` bytes."""

@@ -13,6 +13,9 @@ from components.example_gen.wire import letters_of, offsets_of
 SHORT = 10
 """Bytes of a varied value up to which its checksum is made byte by byte, for all rows at once."""
 
+FEWEST_ROWS = 1024
+"""Rows from which on the calls for each piece cost less than to read each joined byte once more."""
+
 MOST_SIZES = 256
 """Different lengths of a piece, each of which needs a table."""
 
@@ -22,7 +25,7 @@ def states(pieces: Sequence[Piece], rows: int) -> checksum.States | None:
 
     A run of pieces of which only the first varies in length is stepped over at once.
     """
-    if not all(_is_short(piece) for piece in pieces):
+    if rows < FEWEST_ROWS or not all(_is_short(piece) for piece in pieces):
         return None
     state = np.full(rows, checksum.START, np.uint32)
     for run in _runs(pieces):

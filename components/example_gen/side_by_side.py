@@ -38,9 +38,9 @@ def side_by_side(batch: pa.RecordBatch) -> pa.RecordBatch:
         if valid is not None:
             rows[_bits(number)] |= (~valid).view(np.uint8) << np.uint8(number % 8)
     own = pa.Array.from_buffers(pa.binary(dtype.itemsize), len(rows), [None, pa.py_buffer(rows)])
-    names = [name for name in batch.schema.names if name not in {field.name for field in fields}]
-    together = [own, *(batch.column(name) for name in names)]
-    schema = pa.schema([pa.field(_ROWS, own.type), *(batch.schema.field(name) for name in names)])
+    others = [place for place, field in enumerate(batch.schema) if not _is_number(field)]
+    together = [own, *(batch.column(place) for place in others)]
+    schema = pa.schema([pa.field(_ROWS, own.type), *(batch.schema.field(place) for place in others)])
     kept = schema.with_metadata({_COLUMNS: batch.schema.remove_metadata().serialize().to_pybytes()})
     return pa.RecordBatch.from_arrays(together, schema=kept)
 
@@ -57,6 +57,14 @@ def columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
+def width(batch: pa.RecordBatch) -> int:
+    """How many columns `columns` gives."""
+    if _COLUMNS not in (batch.schema.metadata or {}):
+        return int(batch.num_columns)
+    kept = pa.ipc.read_schema(pa.py_buffer(batch.schema.metadata[_COLUMNS]))
+    return len(kept.names)
+
+
 def _column(rows: NDArray[np.void], number: int) -> pa.Array:
     missing = rows[_bits(number)] & np.uint8(1 << number % 8)
     values = np.ascontiguousarray(rows[_name(number)])
@@ -65,7 +73,11 @@ def _column(rows: NDArray[np.void], number: int) -> pa.Array:
 
 
 def _numbers(schema: pa.Schema) -> list[pa.Field]:
-    return [field for field in schema if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)]
+    return [field for field in schema if _is_number(field)]
+
+
+def _is_number(field: pa.Field) -> bool:
+    return bool(pa.types.is_integer(field.type) or pa.types.is_floating(field.type))
 
 
 def _dtype(fields: Sequence[pa.Field]) -> np.dtype[np.void]:

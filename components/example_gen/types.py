@@ -79,10 +79,11 @@ def widest(kinds: Sequence[Kind]) -> Kind:
 def declared_types(data: DataConfig, columns: Sequence[str]) -> dict[str, Kind]:
     """Types from `data.types`, and for the other columns from `data.schema`."""
     declared: dict[str, Kind] = {}
+    known = frozenset(columns)
     if data.schema_file is not None:
-        declared.update({name: kind for name, kind in _from_schema(data.schema_file).items() if name in columns})
+        declared.update({name: kind for name, kind in _from_schema(data.schema_file).items() if name in known})
     for name, kind in data.types.items():
-        if name not in columns:
+        if name not in known:
             raise DataError(
                 f"`data.types` gives a type to {name!r}, which is no column",
                 hint=f"The columns are {', '.join(columns)}",

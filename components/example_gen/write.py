@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from components.example_gen.packing import Packing
-from components.example_gen.parts import files_of_part
+from components.example_gen.parts import files_of_part, room
 from components.example_gen.rounding import Rounding, Roundings
-from components.example_gen.side_by_side import columns
+from components.example_gen.side_by_side import columns, width
 from components.example_gen.skips import Skipped
 from components.example_gen.sources.base import Spread, for_work
 from components.example_gen.spill import Spill, read_chunks, together
@@ -115,7 +115,7 @@ class Writer:
         if rows is None:
             return 0
         order = random(self.layout.seed, 1, pile.number).permutation(len(rows))
-        step = max(1, ENCODED * len(rows) // max(rows.nbytes, 1))
+        step = max(1, room(ENCODED, width(rows)) * len(rows) // max(rows.nbytes, 1))
         stream = self.packing.stream()
         with open(self._packed_path(pile.number), "wb", buffering=0) as file:
             for start in range(0, len(rows), step):

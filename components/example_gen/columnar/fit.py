@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from components.example_gen.columnar.stored import UnfitError, as_kind, unfit_rows
+from components.example_gen.parts import room
 from components.example_gen.types import Kind
 from configs.errors import DataError
 
@@ -49,11 +50,11 @@ def _check_type(name: str, column: pa.Array, kind: Kind, file: str) -> None:
 
 def cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch in slices of about BATCH bytes, none of them empty."""
-    slices = max(1, -(-batch.nbytes // BATCH))
+    slices = max(1, -(-batch.nbytes // room(BATCH, batch.num_columns)))
     step = max(1, -(-batch.num_rows // slices))
     return (batch.slice(start, step) for start in range(0, batch.num_rows, step))
 
 
-def rows_in_batch(size: int, rows: int) -> int:
-    """Rows that take about BATCH bytes, of data that takes `size` bytes for `rows`."""
-    return max(1, min(MOST_ROWS, BATCH * max(rows, 1) // max(size, 1)))
+def rows_in_batch(size: int, rows: int, columns: int = 1) -> int:
+    """Rows that take about BATCH bytes, more of very many columns, of data that takes `size` bytes for `rows`."""
+    return max(1, min(MOST_ROWS, room(BATCH, columns) * max(rows, 1) // max(size, 1)))

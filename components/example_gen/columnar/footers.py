@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from components.example_gen.columnar.stored import UnfitError, is_uint64, stored_kind
+from components.example_gen.names import first_repeated
 from components.example_gen.storage import arrow_file, is_remote, open_file, reading
 from components.example_gen.types import LIST, Kind
 from configs.errors import DataError
@@ -78,7 +79,7 @@ def column_names(path: str) -> list[str]:
 
 def _names(path: str, file: Any) -> list[str]:
     names = list(file.schema_arrow.names)
-    if twice := next((name for number, name in enumerate(names) if name in names[:number]), None):
+    if (twice := first_repeated(names)) is not None:
         raise DataError("two columns have this name", file=path, column=twice)
     return names
 
@@ -110,10 +111,12 @@ def read_footer(path: str, chosen: Callable[[list[str]], list[str]], first_path:
         names = chosen(_names(path, file))
         _same_columns(path, names, first_path, first)
         schema, metadata = file.schema_arrow, file.metadata
-        leaves = [place for place, leaf in enumerate(_leaf_columns(file)) if leaf in names]
-        groups = [_group(metadata, number, leaves) for number in range(metadata.num_row_groups)]
-        wide = {name: _wide(file, name) for name in names if is_uint64(schema.field(name).type)}
-        kinds = {name: _kind(path, name, schema.field(name).type, wide.get(name)) for name in names}
+        types = dict(zip(schema.names, schema.types, strict=True))
+        columns = _leaves(file, schema.names)
+        leaves = [place for name in names for place in columns.get(name, ())]
+        groups = [_group(metadata, number, sorted(leaves)) for number in range(metadata.num_row_groups)]
+        wide = {name: _wide(metadata, columns.get(name, ())) for name in names if is_uint64(types[name])}
+        kinds = {name: _kind(path, name, types[name], wide.get(name)) for name in names}
     return Footer(
         path, tuple(groups), kinds, frozenset(wide), frozenset(name for name, known in wide.items() if known is None)
     )
@@ -152,20 +155,20 @@ def _kind(path: str, name: str, arrow: pa.DataType, wide: bool | None) -> Kind:
         ) from None
 
 
-def _leaf_columns(file: Any) -> list[str]:
-    """For each of the file's leaves, which are its columns on disk, the column that it belongs to."""
-    names = sorted(file.schema_arrow.names, key=len, reverse=True)
-    paths = [file.schema.column(place).path for place in range(len(file.schema))]
-    return [
-        next((name for name in names if path == name or path.startswith(f"{name}.")), path.partition(".")[0])
-        for path in paths
-    ]
+def _leaves(file: Any, names: Sequence[str]) -> dict[str, list[int]]:
+    """For each of the file's columns the places of its leaves, which are its columns on disk. A name may have dots."""
+    known, found = frozenset(names), dict[str, list[int]]()
+    for place in range(len(file.schema)):
+        path = name = file.schema.column(place).path
+        while name not in known and "." in name:
+            name = name.rpartition(".")[0]
+        found.setdefault(name if name in known else path.partition(".")[0], []).append(place)
+    return found
 
 
-def _wide(file: Any, name: str) -> bool | None:
+def _wide(metadata: Any, places: Sequence[int]) -> bool | None:
     """Whether a uint64 column holds values beyond int64, as its statistics have it; None if they do not tell."""
-    places = [place for place, leaf in enumerate(_leaf_columns(file)) if leaf == name]
-    groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     found = [group.column(place).statistics for group in groups for place in places if group.num_rows]
     if any(own is None or not (own.has_min_max or own.num_values == 0) for own in found):
         return None

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.example_gen.columnar.stored import UnfitError, holds_lists
+from components.example_gen.names import first_repeated
 from configs.errors import DataError
 
 
@@ -26,7 +27,9 @@ def as_table(given: Any) -> pa.Table:
     elif isinstance(given, Mapping):
         columns = dict(_pairs([str(name) for name in given], list(given.values())))
     elif _is_pandas(given, "DataFrame"):
-        columns = dict(_pairs([str(name) for name in given.columns], [own for _, own in given.items()]))
+        columns = dict(
+            _pairs([str(name) for name in given.columns], [given.iloc[:, place] for place in range(given.shape[1])])
+        )
     else:
         raise DataError(
             f"found {_type_name(given)}; what is read is {{name: array}}, a pandas DataFrame or a pyarrow Table"
@@ -75,7 +78,7 @@ def _is_text(arrow: pa.DataType) -> bool:
 
 
 def _pairs(names: list[str], columns: list[Any]) -> list[tuple[str, Any]]:
-    if twice := next((name for number, name in enumerate(names) if name in names[:number]), None):
+    if (twice := first_repeated(names)) is not None:
         raise DataError("two columns have this name", column=twice)
     return list(zip(names, columns, strict=True))
 

@@ -46,8 +46,8 @@ class Block:
     text: bytes
 
 
-def blocks(segment: Segment, dialect: Dialect, skips: Skips | None = None) -> Iterator[Block]:
-    """The segment in blocks of about CHUNK bytes, so memory does not depend on its size. Raises DataError at a quote
+def blocks(segment: Segment, dialect: Dialect, skips: Skips | None = None, *, size: int = CHUNK) -> Iterator[Block]:
+    """The segment in blocks of about `size` bytes, so memory does not depend on its size. Raises DataError at a quote
     that is out of place.
 
     skips: takes the record that a gzip file was cut off in; None: it is an error.
@@ -55,7 +55,7 @@ def blocks(segment: Segment, dialect: Dialect, skips: Skips | None = None) -> It
     rest, offset, cut_off = b"", segment.start, False
     with opened_for(segment.path, skips) as stream:
         stream.seek(segment.start)
-        while text := read_fully(stream, _next_size(segment, offset + len(rest))):
+        while text := read_fully(stream, _next_size(segment, offset + len(rest), size)):
             text = rest + text
             found = runs(text, dialect) if dialect.quote.encode() in text else None
             if found is not None:
@@ -163,8 +163,8 @@ def _field(path: str, start: int, opening: int, dialect: Dialect) -> str:
         return f"field {fields(read_fully(stream, opening - record), dialect)}"
 
 
-def _next_size(segment: Segment, read: int) -> int:
-    return CHUNK if segment.end is None else min(CHUNK, segment.end - read)
+def _next_size(segment: Segment, read: int, size: int) -> int:
+    return size if segment.end is None else min(size, segment.end - read)
 
 
 def _too_long(path: str, offset: int) -> DataError:

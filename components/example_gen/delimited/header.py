@@ -111,13 +111,13 @@ def _names(path: str, line: int, text: bytes, dialect: Dialect) -> list[str]:
 
 
 def _check(path: str, line: int, names: list[str]) -> None:
+    first: dict[str, int] = {}
     for place, name in enumerate(names):
         if not name.strip():
             raise DataError(f"column {place + 1} of the header has no name", file=path, line=line)
-        if name in names[:place]:
-            first = names.index(name) + 1
+        if first.setdefault(name, place) < place:
             raise DataError(
-                f"the name stands in the header twice (columns {first} and {place + 1})",
+                f"the name stands in the header twice (columns {first[name] + 1} and {place + 1})",
                 file=path,
                 line=line,
                 column=name,

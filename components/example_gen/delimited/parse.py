@@ -44,8 +44,8 @@ def parse(text: bytes, how: Format, kinds: Mapping[str, Kind]) -> pa.RecordBatch
     strings = [name for name in how.chosen if kinds[name] == "string"]
     if strings and how.quotes_a_null(text):
         kept = _strings(text, how, strings)
-        for name in strings:
-            batch = batch.set_column(batch.schema.get_field_index(name), name, kept.column(name))
+        columns = {**dict(zip(how.chosen, batch.columns, strict=True)), **dict(zip(strings, kept.columns, strict=True))}
+        return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     return batch
 
 

@@ -57,7 +57,10 @@ class Reading:
 
     def chosen(self, columns: Sequence[str]) -> list[str]:
         """Those of the data's columns that are read, in the data's order."""
-        return [name for name in columns if self.columns is None or name in self.columns]
+        if self.columns is None:
+            return list(columns)
+        chosen = frozenset(self.columns)
+        return [name for name in columns if name in chosen]
 
 
 def for_work(spread: Spread, size: int) -> Spread:

@@ -166,12 +166,16 @@ class ParquetFiles:
         """
         folders = {name: value for name, value in self._partitions(piece.path).items() if name in kinds}
         with open_parquet(piece.path) as file:
-            types = {name: file.schema_arrow.field(name).type for name in kinds if name not in folders}
+            schema = file.schema_arrow  # made anew by each access
+            stored = dict(zip(schema.names, schema.types, strict=True))
+            types = {name: stored[name] for name in kinds if name not in folders}
             names = [name for name, own in types.items() if not (only_unsure and always_fits(own, kinds[name]))]
             for group in piece.groups if names or not only_unsure else ():
                 start = 0
                 for batch in _batches(file, group, names):
-                    columns = {name: batch.column(name) for name in names} | _repeated(folders, batch.num_rows)
+                    columns = dict(zip(batch.schema.names, batch.columns, strict=True)) | _repeated(
+                        folders, batch.num_rows
+                    )
                     fitted, bad = fit({name: columns[name] for name in kinds if name in columns}, kinds, piece.path)
                     yield fitted, group, start, bad
                     start += batch.num_rows
@@ -198,7 +202,7 @@ def _has_files(pattern: str) -> bool:
 
 
 def _batches(file: Any, group: Group, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    rows = rows_in_batch(group.size, group.rows)
+    rows = rows_in_batch(group.size, group.rows, len(names))
     found: Iterator[pa.RecordBatch] = file.iter_batches(
         rows, row_groups=[group.number], columns=list(names), use_threads=False
     )

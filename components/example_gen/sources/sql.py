@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from components.example_gen.database.connect import READ_ONLY, connected, label
 from components.example_gen.database.values import column_of, kind_of_postgres, kind_of_values
+from components.example_gen.names import first_repeated
 from components.example_gen.sources.base import Reading, Spread, Survey
 from components.example_gen.storage import UNKNOWN, FileState
 from components.example_gen.types import Kind, widest
@@ -116,7 +117,7 @@ class SqlRows:
             result: Any = connection.execute(select(star).select_from(self._rows).limit(0))
             names = [str(name) for name in result.keys()]  # noqa: SIM118 - no dict
             kinds = [_kind(connection, description) for description in result.cursor.description]
-        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        twice = first_repeated(names)
         if twice is not None:
             raise DataError(f"two columns are called {twice!r}", file=label(self.source), hint="Give them names by AS")
         if self.source.key is not None and self.source.key not in names:
