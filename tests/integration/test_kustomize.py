@@ -129,6 +129,40 @@ def test_flinks_containers_are_confined_too(objects: list[dict[str, Any]]) -> No
             assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
 
 
+def test_only_pods_of_runs_and_its_own_reach_the_tf_data_service(objects: list[dict[str, Any]]) -> None:
+    service = [one for one in workloads(objects) if one["metadata"]["name"].startswith("headrace-tfdata")]
+    policies = [
+        one["spec"] for one in of_kind(objects, "NetworkPolicy") if one["metadata"]["name"] == "headrace-tfdata"
+    ]
+    assert len(service) == 2 * len(policies)
+    for policy in policies:
+        ((rule),) = policy["ingress"]
+        own = {"headrace/tfdata": "service"}
+        for one in service:
+            labels = one["spec"]["template"]["metadata"]["labels"]
+            assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+            (container,) = one["spec"]["template"]["spec"]["containers"]
+            assert container["args"][-2:] == ["--listen", "0.0.0.0"]
+        assert admitted(rule, own)
+        assert admitted(rule, {"pipelines.kubeflow.org/v2_component": "true", "pipeline/runid": "1"})
+        assert admitted(rule, {"headrace/tfdata": "client"})
+        assert not admitted(rule, {"app": "ml-pipeline-ui"})
+        assert not admitted(rule, {})
+
+
+def admitted(rule: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Whether a pod of the namespace with these labels may connect."""
+    return any(selects(one["podSelector"], labels) for one in rule["from"] if "namespaceSelector" not in one)
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    one_of = selector.get("matchExpressions", ())
+    assert all(each["operator"] == "In" for each in one_of)
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        labels.get(each["key"]) in each["values"] for each in one_of
+    )
+
+
 def test_the_model_server_is_confined_too(objects: list[dict[str, Any]]) -> None:
     for one in of_kind(objects, "InferenceService"):
         assert one["spec"]["predictor"]["securityContext"]["runAsNonRoot"] is True

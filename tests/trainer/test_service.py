@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -27,9 +29,11 @@ from trainer.input.sources import Sources
 from trainer.service.client import Service
 from trainer.service.endless import endless
 from trainer.service.local import LocalService
-from trainer.service.probe import wait_for_workers
+from trainer.service.loopback import check
+from trainer.service.probe import wait_for_workers, workers
 from trainer.service.roles import free_port
 
+COMMAND = str(Path(sys.executable).with_name("headrace"))
 FILES, EACH = 60, 1100
 TOTAL = FILES * EACH
 BATCHES_EACH = 2
@@ -193,6 +197,78 @@ def test_folder_of_another_service_is_refused(tmp_path: Path) -> None:
             second.__enter__()
         assert (tmp_path / "journal").is_dir()
         assert first.pids.keys() == {"dispatcher", "worker-1"}
+
+
+def own_addresses() -> list[str]:
+    """Those of this machine by which others reach it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        try:
+            one.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            pytest.skip("this machine has no address other than the loopback's")
+        return [one.getsockname()[0]]
+
+
+def answers(host: str, port: int) -> bool:
+    try:
+        return bool(workers(f"{host}:{port}", 3.0))
+    except grpc.RpcError:
+        return False
+
+
+def ports_of(service: LocalService) -> list[int]:
+    """Of the dispatcher and its workers."""
+    return [service.port, *(int(worker.rpartition(":")[2]) for worker in workers(f"localhost:{service.port}", 10.0))]
+
+
+@pytest.mark.slow
+def test_nobody_outside_of_the_loopback_reaches_a_port_of_the_service(running: LocalService) -> None:
+    ports = ports_of(running)
+    assert len(ports) == 3
+    for port in ports:
+        for host in own_addresses():
+            with pytest.raises(OSError, match=r"timed out|refused"):
+                socket.create_connection((host, port), 1.0)
+        socket.create_connection(("127.0.0.1", port), 10.0).close()
+    assert answers("127.0.0.1", running.port)
+    assert not any(answers(host, running.port) for host in own_addresses())
+
+
+@pytest.mark.slow
+def test_service_that_is_told_to_listen_everywhere_does_and_warns_of_it(tmp_path: Path) -> None:
+    command = [COMMAND, "tfdata-service", "--workers", "1", "--work-dir", str(tmp_path)]
+    errors = tmp_path / "errors"
+    with (
+        errors.open("wb") as log,
+        subprocess.Popen(
+            [*command, "--listen", "0.0.0.0"], stdout=subprocess.PIPE, stderr=log, text=True, cwd=tmp_path
+        ) as service,
+    ):
+        try:
+            assert service.stdout is not None
+            port = int(service.stdout.readline().strip().rpartition(":")[2])
+            assert all(answers(host, port) for host in own_addresses())
+            assert re.search("warning: .*every interface.*read, change and delete", errors.read_text(encoding="utf-8"))
+        finally:
+            service.send_signal(signal.SIGTERM)
+
+
+def test_name_that_only_others_use_needs_the_consent_to_let_them_in(tmp_path: Path) -> None:
+    command = [COMMAND, "tfdata-service", "--host", "trainer-7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--listen 0.0.0.0" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_system_that_cannot_keep_a_port_to_the_loopback_is_told_with_the_way_out() -> None:
+    port = free_port()
+    with socket.socket() as other:
+        other.bind(("", port))
+        other.listen()
+        own_addresses()
+        with pytest.raises(RunError, match=rf"port {port} answers at .*--listen 0\.0\.0\.0"):
+            check(port)
 
 
 def test_taken_port_is_told(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Self
 from configs.errors import RunError
 from configs.lock import held
 from trainer.service.probe import alive_workers
-from trainer.service.roles import JOURNAL, free_ports
+from trainer.service.roles import JOURNAL, LOOPBACK, free_ports
 
 PROJECT = Path(__file__).resolve().parents[2]
 GRACE = 5.0
@@ -47,12 +47,14 @@ class _Process:
 class LocalService:
     """Starts the processes; leaving the context ends them all. One at a time has a `work_dir`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         port: int,
         workers: int,
         work_dir: Path,
+        *,
         host: str = "localhost",
+        listen: str = LOOPBACK,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
@@ -61,7 +63,7 @@ class LocalService:
         self.port = port or free
         self.work_dir = work_dir
         self._pipe = os.pipe()
-        base = ["--work-dir", str(work_dir), "--host", host]
+        base = ["--work-dir", str(work_dir), "--host", host, "--listen", listen]
         self._processes = [_Process("dispatcher", ["--role", "dispatcher", "--port", str(self.port), *base])]
         for number, own_port in enumerate(own_ports, 1):
             own = ["--port", str(own_port), "--dispatcher", f"localhost:{self.port}"]
@@ -156,5 +158,5 @@ class LocalService:
     def _raise_for_the_dead(self) -> None:
         for process in self._processes:
             if process.popen and process.popen.poll() is not None:
-                lines = self._log(process).read_text(errors="replace").strip().splitlines()
+                lines = self._log(process).read_text(errors="replace", encoding="utf-8").strip().splitlines()
                 raise RunError(f"the {process.name} did not start: {lines[-1] if lines else 'it left no word'}")

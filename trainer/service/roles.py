@@ -16,6 +16,7 @@ import threading
 from pathlib import Path
 
 from configs.errors import RunError
+from trainer.service import loopback
 
 JOURNAL = "journal"
 """In the work directory, where the dispatcher keeps what it needs to go on."""
@@ -30,16 +31,28 @@ HEARTBEAT = 1000
 """Milliseconds between the heartbeats of a worker."""
 PATIENCE = 3600000
 """Milliseconds that a worker waits for a dispatcher that is gone."""
+LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"  # noqa: S104 - only where the user asks for it
+"""Where a process may listen."""
+UNGUARDED = (
+    "every interface is listened at, and nobody is asked who they are: whoever reaches the ports can run any graph in"
+    " these processes, and read, change and delete all files that they can. Let a firewall or a network policy keep"
+    " out all but the trainers"
+)
+"""What EVERYWHERE means."""
 LOWEST_PORT, PORTS = 20000, 12768
 """Up to 32767."""
 
 
-def dispatch(port: int, work_dir: Path) -> None:
-    """Be the dispatcher until told to end. Raises RunError where it cannot start, as on a port that is taken."""
+def dispatch(port: int, work_dir: Path, listen: str) -> None:
+    """Be the dispatcher until told to end. Raises RunError where it cannot start, as on a port that is taken.
+
+    listen: LOOPBACK or EVERYWHERE.
+    """
     _heed()
     import tensorflow as tf
 
     service = tf.data.experimental.service
+    port = port or free_port()
     journal = work_dir / JOURNAL
     journal.mkdir(parents=True, exist_ok=True)
     config = service.DispatcherConfig(
@@ -50,15 +63,23 @@ def dispatch(port: int, work_dir: Path) -> None:
         job_gc_timeout_ms=UNREAD,
         worker_timeout_ms=GONE,
     )
-    try:
-        server = service.DispatchServer(config)
-    except (RuntimeError, tf.errors.OpError) as error:
-        raise RunError(f"the dispatcher cannot start at port {port}: {error}") from error
-    _serve(f"dispatcher at {server.target}")
+    with _reached_from(listen, port):
+        try:
+            server = service.DispatchServer(config)
+        except (RuntimeError, tf.errors.OpError) as error:
+            raise RunError(f"the dispatcher cannot start at port {port}: {error}") from error
+        _serve(f"dispatcher at {server.target}", listen, port)
 
 
-def work(dispatcher: str, port: int, host: str) -> None:
-    """Be a worker until told to end. dispatcher: `host:port`; host: the name by which trainers reach this machine."""
+def work(dispatcher: str, port: int, host: str, listen: str) -> None:
+    """Be a worker until told to end. Raises RunError where it cannot start.
+
+    Args:
+        dispatcher: `host:port`.
+        port: 0: a free one.
+        host: The name by which trainers reach this machine.
+        listen: LOOPBACK or EVERYWHERE.
+    """
     _heed()
     import tensorflow as tf
 
@@ -71,8 +92,13 @@ def work(dispatcher: str, port: int, host: str) -> None:
         heartbeat_interval_ms=HEARTBEAT,
         dispatcher_timeout_ms=PATIENCE,
     )
-    server = service.WorkerServer(config)
-    _serve(f"worker at {host}:{port} for {dispatcher}", server)
+    with _reached_from(listen, port):
+        server = service.WorkerServer(config)
+        _serve(f"worker at {host}:{port} for {dispatcher}", listen, port, server)
+
+
+def _reached_from(listen: str, port: int) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext() if listen == EVERYWHERE else loopback.only_loopback(port)
 
 
 def free_port() -> int:
@@ -108,7 +134,9 @@ def _follow(pipe: int) -> None:
     os._exit(0)
 
 
-def _serve(words: str, *_keep: object) -> None:
+def _serve(words: str, listen: str, port: int, *_keep: object) -> None:
+    if listen != EVERYWHERE:
+        loopback.check(port)
     print(f"{words} is ready", flush=True)
     signal.sigwait(ENDS)
     sys.stdout.flush()
