@@ -16,9 +16,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from configs.credentials import without
+
 
 class HeadraceError(Exception):
-    """The root of the tree. `str(error)` is the whole message for the user, with the way out."""
+    """The root of the tree. `str(error)` is the whole message for the user, with the way out, and never a credential:
+    it goes to the terminal, into logs, run records, reports and Kubernetes' termination messages.
+    """
+
+    def __str__(self) -> str:
+        return without(super().__str__())
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from configs import rules
 from configs.clearing import cleared
 from configs.config import PipelineConfig
+from configs.credential_rules import credentials_in
 from configs.errors import ConfigError, Problem
 from configs.explain import explain
 from configs.files import read_mapping
@@ -111,6 +112,9 @@ def _typed(tree: Tree) -> PipelineConfig | list[Mistake]:
         config, mistakes = None, explain(error, tree)
         parts = _valid_parts(plain(tree), {str(item["loc"][0]) for item in error.errors(include_url=False)})
     mistakes += [Mistake(at(tree, where), f"{dotted(where)}: {what}") for where, what in rules.check(parts)]
+    refused = {mistake.place for mistake in mistakes}
+    found = [(at(tree, where), where, what) for where, what in credentials_in(plain(tree))]
+    mistakes += [Mistake(place, f"{dotted(where)}: {what}") for place, where, what in found if place not in refused]
     return config if config is not None and not mistakes else mistakes
 
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 
-_BEFORE_HOST = re.compile(r"(://[^:/\s]*:)[^@\s]+(?=@)")
-"""As SQLAlchemy takes a URL apart: a password reaches from the first colon to an at sign."""
+_BEFORE_HOST = re.compile(
+    r"(://[^:/\s@]*:)"
+    r"(?:[^\s/?#\"'<>\\]*|[^\s\"'<>\\]*|[^@\s]+)"  # up to the last at sign before the path, else up to any
+    r"(?=@)"
+)
+"""What readers of URLs disagree on, an at sign or a slash within a password, is hidden by each of their readings."""
 _SETTING = re.compile(
-    r"([?&;][^=&;\s]*(?:pass(?!file)|pwd|secret|token)[^=&;\s]*(?:=|%3d)|(?:pwd|password)%3d)[^&;\s]+", re.IGNORECASE
+    r"([?&;][^=&;\s\"'<>\\]*"
+    r"(?:pass(?!file)|pwd|secret|token|signature|credential|(?:api|access|account)[_-]?key|(?<![^?&;_-])sig(?==|%3d))"
+    r"[^=&;\s\"'<>\\]*(?:=|%3d)|(?:pwd|password)%3d)[^&;\s\"'<>\\]+",
+    re.IGNORECASE,
 )
 
 

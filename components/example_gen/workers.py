@@ -18,7 +18,6 @@ import signal
 import sys
 import tempfile
 import threading
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe
@@ -29,6 +28,7 @@ import numpy as np
 
 from components.example_gen.sources.base import Result, Task
 from configs.errors import RunError
+from configs.tracebacks import traceback_of, write_traceback
 
 _NUMBER = 4
 """Bytes of a task's number."""
@@ -189,8 +189,8 @@ def _serve(line: Connection[Any, Any], turns: _Turns) -> NoReturn:
                 line.send_bytes(pickle.dumps(done))
                 sys.stdout.flush()
         code = 0
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        write_traceback(error)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -213,7 +213,7 @@ def _crossing(result: Any) -> Any:
     """What can be sent to another process: of an error, which leaves its traceback here, also where it was raised."""
     if not isinstance(result, _Failure):
         return result
-    where = "".join(traceback.format_exception(result.error))
+    where = traceback_of(result.error)
     result.error.add_note(f"In a worker process:\n{where}")
     try:
         pickle.loads(pickle.dumps(result))  # noqa: S301 - our own

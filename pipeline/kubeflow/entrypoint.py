@@ -16,12 +16,13 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from configs.credentials import without
+from configs.tracebacks import write_traceback
 from pipeline.environment import prepare
 from pipeline.kubeflow.argument import unpack
 from pipeline.utf8 import use_utf8
@@ -149,8 +150,8 @@ def _cause(error: Exception) -> str:
 
     if isinstance(error, HeadraceError):
         return str(error)
-    traceback.print_exc()
-    return f"{type(error).__name__}: {error}"
+    write_traceback(error)
+    return without(f"{type(error).__name__}: {error}")
 
 
 def _failed(id_: str, cause: str, status: int) -> int:

@@ -10,16 +10,18 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import selectors
 import signal
 import socket
 import sys
 import tempfile
-import traceback
 from pathlib import Path
 from typing import Any
 
+from configs.credentials import without
 from configs.lock import keep
+from configs.tracebacks import write_traceback
 from pipeline.environment import prepare
 from pipeline.local.wire import Line, Stored
 
@@ -37,7 +39,7 @@ def main(descriptor: int, at_work: int) -> None:
         request = next(_messages(line))
         server = Server(line, request)
     except BaseException as error:
-        traceback.print_exc()
+        write_traceback(error)
         line.send(event="failed", **describe(error))
         return
     server.serve()
@@ -95,11 +97,17 @@ class Server:
         self._line.send(event="ended", node=self._children.pop(pid), code=os.waitstatus_to_exitcode(status))
 
 
+_FULL = re.compile("No space left on device|Disk quota exceeded|File too large")
+"""What the system says of a disk that takes no more; TensorFlow and Arrow pass it on in their own errors' text."""
+
+
 def describe(error: BaseException) -> dict[str, Any]:
     """What the command says of an error: the message for the user, and whether it is the user's own mistake."""
     if expected := _expected(error):
         return {"error": _plain(expected), "expected": True}
     text = _plain(error)
+    if full := _FULL.search(text):
+        return {"error": f"{text}\n  {full[0]}: make room there, or set another `pipeline.root`", "expected": True}
     return {"error": f"{type(error).__name__}: {text}" if text else type(error).__name__, "expected": False}
 
 
@@ -121,12 +129,12 @@ def _write_down(error: BaseException) -> None:
     if isinstance(expected, TrainingStoppedError):
         print(_plain(expected), flush=True)
     else:
-        traceback.print_exception(error)
+        write_traceback(error)
 
 
 def _plain(error: BaseException) -> str:
     """The message, without what Beam adds to it."""
-    return str(error).strip().split(" [while running")[0]
+    return without(str(error)).strip().split(" [while running")[0]
 
 
 def _messages(line: Line) -> Any:

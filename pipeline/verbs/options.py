@@ -30,6 +30,7 @@ def told(verb: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(verb)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        from configs.credentials import without
         from configs.errors import HeadraceError
 
         try:
@@ -44,7 +45,7 @@ def told(verb: Callable[P, None]) -> Callable[P, None]:
             if isinstance(error, BrokenPipeError) and is_unread():
                 silence()
                 sys.exit(EXIT_CODE)
-            click.echo(f"{_place(error)}: {error.strerror or error}", err=True)
+            click.echo(without(f"{_place(error)}: {error.strerror or error}"), err=True)
             sys.exit(1)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)

@@ -20,14 +20,15 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from configs.credentials import without
 from configs.errors import HeadraceError, TrainingError, TrainingStoppedError
 from configs.lock import kept
+from configs.tracebacks import write_traceback
 
 if TYPE_CHECKING:
     from trainer.job import Job
@@ -125,7 +126,7 @@ def main(arguments: list[str]) -> int:
     except Exception as error:  # told to the Trainer
         told = str(error) if isinstance(error, HeadraceError) else _unexpected(error)
         if not isinstance(error, HeadraceError):
-            traceback.print_exc()
+            write_traceback(error)
         elif not arguments:
             print(told, file=sys.stderr, flush=True)
         if arguments:
@@ -147,7 +148,7 @@ def _train(text: str) -> None:
 
 
 def _unexpected(error: Exception) -> str:
-    said = f"{type(error).__name__}: {error}".strip()
+    said = without(f"{type(error).__name__}: {error}".strip())
     gone = " Is one of the workers gone?" if type(error).__name__ in ("UnavailableError", "AbortedError") else ""
     return f"distributed training failed: {said}.{gone} The Trainer's log has the traceback"
 

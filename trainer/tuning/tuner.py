@@ -9,7 +9,6 @@ import dataclasses
 import json
 import math
 import time
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from keras_tuner.engine import base_tuner
 from keras_tuner.errors import FailedTrialError, FatalError
 
 from configs.errors import TrainingError, TrainingStoppedError
+from configs.tracebacks import write_traceback
 from configs.tune import HIGHER_IS_BETTER, TuneConfig
 from configs.tune_rules import ONE_MACHINE
 from trainer.checkpointing.work import checkpoints
@@ -103,7 +103,7 @@ class Tuner(base_tuner.BaseTuner):
         except TrainingError as error:
             failure = str(error)
         except Exception as error:  # these values do not go, or the user's own code has a mistake
-            traceback.print_exc()
+            write_traceback(error)
             failure = f"{type(error).__name__}: {error}"
         seconds = time.perf_counter() - began
         self.done.append(Trial(len(self.done) + 1, chosen, epochs, seconds, score, failure))

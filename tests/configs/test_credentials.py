@@ -1,0 +1,105 @@
+"""What hides credentials: nothing of a secret in a URL stays, and nothing else goes."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from configs.credentials import HIDDEN, without
+from configs.errors import ConfigError, DataError, HeadraceError, RunError, ServerError
+from configs.loader import load
+from configs.tracebacks import write_traceback
+
+WORD = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
+PLAIN = "abcXYZ0189!$()*+,;=:%-._~"
+SECRET = st.one_of([st.text(f"{PLAIN}{more}", min_size=1, max_size=12) for more in ("@", "/?#", "'\"\\<>")]).map(
+    lambda text: f"Zq{text}9"
+)
+"""Also letters that have to be escaped there, and are not where people write a URL by hand. An at sign and a slash in
+one password could be read in several ways.
+"""
+SAFE = SECRET.map(lambda text: quote(text, safe=""))
+SCHEMES = st.sampled_from(["s3", "gs", "http", "https", "minio", "grpc", "postgresql+psycopg"])
+SETTINGS = st.one_of(
+    st.sampled_from(["sig", "Signature", "X-Amz-Signature", "X-Amz-Credential", "X-Amz-Security-Token"]),
+    st.sampled_from(["X-Goog-Signature", "access_token", "token", "api_key", "AWSAccessKeyId", "client_secret", "pwd"]),
+)
+PROSE = st.sampled_from(["", "cannot be read: ", "two urls, ", "\n  at line 3: ", '{"a": "', "GET "])
+REST = st.sampled_from(["", " - no such host", '", "b": "x"}', "\nnext line", " (tried 3 times)"])
+
+
+@given(PROSE, SCHEMES, WORD, SECRET, WORD, WORD, REST)
+def test_password_of_a_url_goes_and_nothing_else(  # noqa: PLR0917
+    before: str, scheme: str, user: str, password: str, host: str, path: str, rest: str
+) -> None:
+    told = without(f"{before}{scheme}://{user}:{password}@{host}/{path}{rest}")
+    assert password not in told
+    assert told == f"{before}{scheme}://{user}:{HIDDEN}@{host}/{path}{rest}"
+
+
+@given(PROSE, SCHEMES, WORD, SETTINGS, SAFE, REST)
+def test_signature_or_token_of_a_query_goes_and_nothing_else(  # noqa: PLR0917
+    before: str, scheme: str, host: str, setting: str, secret: str, rest: str
+) -> None:
+    told = without(f"{before}{scheme}://{host}/a?x=1&{setting}={secret}&y=2{rest}")
+    assert told == f"{before}{scheme}://{host}/a?x=1&{setting}={HIDDEN}&y=2{rest}"
+    first = without(f"{before}{scheme}://{host}/a?{setting}={secret}{rest}")
+    assert first == f"{before}{scheme}://{host}/a?{setting}={HIDDEN}{rest}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket/year=2024/*.csv",
+        "http://localhost:9000/bucket/key",
+        "postgresql://me@db:5432/trips?sslmode=require",
+        "https://example.org/a?design=3&signal=4&assignment=5&max_length=6",
+        "mail to someone@example.org: 3 of 4",
+        "grpc://headrace-tfdata:5050",
+    ],
+)
+def test_text_without_a_credential_stays_as_it_is(text: str) -> None:
+    assert without(text) == text
+
+
+@pytest.mark.parametrize("kind", [RunError, ServerError, HeadraceError])
+def test_no_message_of_an_error_repeats_a_credential(kind: type[HeadraceError]) -> None:
+    error = kind("https://me:s3cr3t@host/a?sig=abc123 cannot be read")
+    assert str(error) == "https://me:***@host/a?sig=*** cannot be read"
+    assert "s3cr3t" not in str(DataError("is gone", file="s3://k:s3cr3t@b/x.csv", hint="see http://u:s3cr3t@h"))
+
+
+def test_tracebacks_in_logs_repeat_no_credential_of_a_librarys_error() -> None:
+    log = io.StringIO()
+    try:
+        raise OSError("GET https://b.s3.amazonaws.com/k?X-Amz-Signature=0123abcd&x=1 failed")
+    except OSError as error:
+        with redirect_stderr(log):
+            write_traceback(error)
+    assert "0123abcd" not in log.getvalue()
+    assert "X-Amz-Signature=***&x=1 failed" in log.getvalue()
+    assert "Traceback" in log.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("setting", "way_out"),
+    [
+        ("data.source.path=s3://AKID:SECRETq8@bucket/data/*.csv", "AWS_ACCESS_KEY_ID"),
+        ("data.source.path=[a.csv, 'gs://u:SECRETq8@b/*.csv']", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("data.source.path=http://u:SECRETq8@host/x.csv", "without it"),
+        ("pipeline.root=s3://AKID:SECRETq8@bucket/r", "is a URI"),
+    ],
+)
+def test_config_with_a_credential_in_a_url_is_refused_before_anything_keeps_it(setting: str, way_out: str) -> None:
+    taxi = Path(__file__).parents[2] / "configs" / "taxi.yaml"
+    with pytest.raises(ConfigError) as caught:
+        load(taxi, overrides=[setting])
+    assert "SECRETq8" not in str(caught.value)
+    assert way_out in str(caught.value)
+    assert str(caught.value).count("\n") == 0
