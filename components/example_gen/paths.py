@@ -75,6 +75,9 @@ def _matches(pattern: str) -> list[str]:
         found = [local] if Path(local).exists() else list(_globbed(local))
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", file=pattern) from error
+    dangling = [file for file in found or [local] if Path(file).is_symlink() and not Path(file).exists()]
+    if dangling:
+        raise _dangling(dangling[0])
     files = [file for file in found if not file.endswith("/") and Path(file).is_file()]
     if files:
         return files
@@ -117,6 +120,15 @@ def _folders(folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
         return
     for path in filter(os.path.isdir, inside):
         yield from _folders(path, (*above, identity))
+
+
+def _dangling(link: str) -> DataError:
+    """A file among those that a pattern matches is never left out in silence."""
+    return DataError(
+        f"is a link to {Path(link).readlink()}, where there is nothing",
+        file=link,
+        hint="Put the file there, or remove the link",
+    )
 
 
 def inside_package(pattern: str) -> str:

@@ -5,6 +5,7 @@ The same store answers what the cache asks: which finished execution had this ca
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -29,9 +30,14 @@ PUSHED_TO = "pushed_destination"
 """Custom property of a pushed model: the folder outside the pipeline that it was copied to."""
 
 
+FULL = "no space is left on the disk"
+
+
 def cause(error: Exception) -> str:
-    """What the store says, without the statement that failed."""
-    return str(error).removeprefix("Error when executing query: ").split(" query:")[0]
+    """What the store says, without the statement that failed and the message that it was to keep."""
+    said = re.search(r"Error when executing query: (.*?)(?: query:|$)", str(error), re.DOTALL)
+    text = said[1] if said else str(error).split(" query:")[0]
+    return FULL if "disk is full" in text else text
 
 
 class Metadata:
@@ -43,6 +49,10 @@ class Metadata:
         try:
             self._store = metadata_store.MetadataStore(connection)
         except (errors.StatusError, RuntimeError) as error:
+            if cause(error) == FULL:
+                raise RunError(
+                    f"{path} cannot be written: {FULL}.\n  Make room there, or set another `pipeline.root`."
+                ) from error
             raise RunError(
                 f"{path} cannot be used: {cause(error)}.\n  Move it away: the next run then makes a new one, computes"
                 " everything once more, and leaves older artifacts where they are."

@@ -78,13 +78,16 @@ def _writable(folders: Folders) -> Iterator[None]:
         folders.artifacts.mkdir(parents=True, exist_ok=True)
         yield
     except StatusError as error:
-        raise RunError(f"{folders.metadata} cannot be read or written: {cause(error)}") from error
+        raise _unwritable(folders, folders.metadata, cause(error)) from error
     except OSError as error:
-        place = error.filename or folders.home
-        raise RunError(
-            f"{place}: {error.strerror or error}.\n  The run keeps its things in {folders.home} (`pipeline.root`):"
-            " make room or give access there, or set another folder."
-        ) from error
+        raise _unwritable(folders, error.filename or folders.home, error.strerror or str(error)) from error
+
+
+def _unwritable(folders: Folders, place: str | Path, why: str) -> RunError:
+    return RunError(
+        f"{place}: {why}.\n  The run keeps its things in {folders.home} (`pipeline.root`): make room or give access"
+        " there, or set another folder. The next run takes what is finished from this one."
+    )
 
 
 def _new_run(folders: Folders) -> tuple[str, Path]:
@@ -262,7 +265,8 @@ class _Run:
         self._warm.kill()
         for id_, execution in self._running.items():
             abandoned.remove_outputs(self._folders, id_, self._record.run_id)
-            with contextlib.suppress(RunError):
+            # After a statement that failed, as on a full disk, the store takes no other; the next run marks these.
+            with contextlib.suppress(RunError, StatusError):
                 self._metadata.fail(execution.id, canceled=True)
             shutil.rmtree(execution.scratch, ignore_errors=True)
         self._running.clear()

@@ -1,6 +1,10 @@
 """Arrays from Python: NumPy, pandas and pyarrow objects of a function, and .npz files."""
 
+import io
+import math
+import struct
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -264,5 +268,42 @@ def test_a_changed_byte_in_an_npz_file_is_noticed(tmp_path: Path) -> None:
 
 def test_a_npy_file_is_told_from_an_npz_file(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", np.arange(3))
+    with pytest.raises(DataError, match="one array without a name"):
+        read(ArraysSource(kind="arrays", path=str(tmp_path / "f.npy")))
+
+
+def write_header(path: Path, shape: tuple[int, ...], held: bytes, compression: int) -> None:
+    """An array "a" whose header promises a shape of float64, and what is there of it."""
+    head = io.BytesIO()
+    np.lib.format.write_array_header_1_0(head, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("a.npy", head.getvalue() + held)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED], ids=["stored", "deflated"])
+@pytest.mark.parametrize("shape", [(1 << 58,), (1 << 30, 1 << 30), (3,)], ids=str)
+def test_array_whose_header_promises_more_than_is_there_is_named_before_memory_is_asked_for(
+    tmp_path: Path, shape: tuple[int, ...], compression: int
+) -> None:
+    write_header(tmp_path / "f.npz", shape, bytes(16), compression)
+    with pytest.raises(DataError, match=f"'a': claims {8 * math.prod(shape):,} bytes.* 16 are there") as caught:
+        read(ArraysSource(kind="arrays", path=str(tmp_path / "f.npz")))
+    assert caught.value.file == str(tmp_path / "f.npz")
+
+
+def test_array_that_the_archive_itself_makes_larger_than_the_file_is_named(tmp_path: Path) -> None:
+    write_header(tmp_path / "f.npz", (1 << 40,), bytes(16), zipfile.ZIP_STORED)
+    content = bytearray((tmp_path / "f.npz").read_bytes())
+    entry = content.index(b"PK\x01\x02")
+    content[entry + 24 : entry + 28] = struct.pack("<I", (1 << 32) - 2)  # the size that the central directory gives
+    (tmp_path / "f.npz").write_bytes(content)
+    with pytest.raises(DataError, match="'a': claims 4,294,967,294 bytes, of which the file has room for") as caught:
+        read(ArraysSource(kind="arrays", path=str(tmp_path / "f.npz")))
+    assert caught.value.file == str(tmp_path / "f.npz")
+
+
+def test_huge_npy_file_is_not_read_to_say_that_it_is_none(tmp_path: Path) -> None:
+    with open(tmp_path / "f.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (1 << 58,)})
     with pytest.raises(DataError, match="one array without a name"):
         read(ArraysSource(kind="arrays", path=str(tmp_path / "f.npy")))

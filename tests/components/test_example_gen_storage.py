@@ -28,6 +28,7 @@ from components.example_gen.storage import (
     stat,
     stats,
 )
+from configs.errors import DataError
 
 TREE = [
     "a.csv",
@@ -214,3 +215,20 @@ def _python(program: str, *arguments: str) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("pattern", ["day.csv", "*.csv"])
+def test_link_to_nothing_is_named_with_what_it_means(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "other.csv").write_text("a\n1\n", encoding="utf-8")
+    (tmp_path / "day.csv").symlink_to("../gone/day.csv")
+    with pytest.raises(DataError, match=r"is a link to \.\./gone/day\.csv, where there is nothing") as caught:
+        resolve(str(tmp_path / pattern))
+    assert caught.value.file == str(tmp_path / "day.csv")
+
+
+def test_pipe_is_told_from_a_link_to_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "day.csv")
+    (tmp_path / "link.csv").symlink_to("day.csv")
+    for name in ("day.csv", "link.csv"):
+        with pytest.raises(DataError, match="is no regular file, but a pipe or a device"):
+            resolve(str(tmp_path / name))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from components.example_gen.columnar.fit import BATCH, MOST_ROWS, cut, fit
+from components.example_gen.columnar.fit import cut, fit, rows_in_batch
+from components.example_gen.columnar.npz import check_sizes
 from components.example_gen.columnar.stored import UnfitError, as_text_kind, beyond_int64, is_uint64, stored_kind
 from components.example_gen.columnar.tables import as_table, digest
 from components.example_gen.parts import LARGEST_PART, MOST_PARTS
@@ -128,7 +130,7 @@ class Arrays:
     def _read(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[tuple[int, pa.RecordBatch, Any]]:
         """Batches with their first row, and their rows that did not fit."""
         table = self._table().select(list(kinds))
-        step = max(1, min(MOST_ROWS, BATCH * max(table.num_rows, 1) // max(table.nbytes, 1)))
+        step = rows_in_batch(table.nbytes, table.num_rows, table.num_columns)
         for start in range(part[0], part[1], step):
             rows = table.slice(start, min(step, part[1] - start))
             columns = {name: rows[name].combine_chunks() for name in kinds}
@@ -159,9 +161,12 @@ def _npz(path: str) -> pa.Table:
 
     try:
         with open_file(path) as stream:
-            arrays = np.load(stream, allow_pickle=False)
-            if isinstance(arrays, np.ndarray):
+            if stream.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
                 raise DataError("holds one array without a name", hint="Write it with `numpy.savez`")
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(0)
+            arrays = np.load(stream, allow_pickle=False)
+            check_sizes(arrays.zip, size)
             return as_table({name: _member(arrays, name) for name in arrays.files})
     except DataError as error:
         raise DataError(error.what, file=path, column=error.column, hint=error.hint) from None

@@ -1,0 +1,104 @@
+"""Runs on a disk that is really full: a file system in memory, which is then made larger."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command import Finished, headrace
+from ml_metadata.errors import StatusError
+from parcels import write_parcels
+
+from configs.errors import RunError
+from pipeline.local.metadata import FULL, Metadata, cause
+
+CONFIG = """\
+pipeline: {name: parcels, root: disk}
+data: {source: {kind: csv, path: parcels.csv}}
+label: {key: late, kind: binary}
+features:
+  distance: {column: numeric}
+model: {kind: dnn, hidden: [4]}
+train: {epochs: 1, batch_size: 64}
+deploy: {push: serving}
+"""
+
+
+class Disk:
+    """A file system of a given size."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def resize(self, size: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(self.folder)], check=True)
+
+    def fill(self) -> Path:
+        """Until nothing more goes in; the file that did it."""
+        file = self.folder / "filling"
+        with file.open("wb", buffering=0) as stream:
+            try:
+                while True:
+                    stream.write(bytes(4096))
+            except OSError:
+                return file
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("only root may mount a file system, and not in every container")
+    try:
+        yield Disk(folder)
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_metadata_on_a_full_disk_says_so_and_is_whole_when_there_is_room_again(disk: Disk) -> None:
+    path = disk.folder / "metadata.sqlite"
+    metadata = Metadata(path, "parcels", "first")
+    metadata.begin("Spans", "Spans", {})
+    filling = disk.fill()
+    with pytest.raises(StatusError) as caught:
+        metadata.begin("Trainer", "Trainer", {"config": "x" * 30000})
+    assert cause(caught.value) == FULL
+    filling.unlink()
+    again = Metadata(path, "parcels", "second")
+    assert ("Spans", "first") in [(node, run) for _, node, run in again.abandoned()]
+    again.begin("Trainer", "Trainer", {"config": "x" * 30000})
+
+
+def test_new_metadata_on_a_full_disk_is_not_called_damaged(disk: Disk) -> None:
+    disk.fill()
+    with pytest.raises((RunError, StatusError)) as caught:
+        Metadata(disk.folder / "metadata.sqlite", "parcels", "first")
+    assert FULL in (str(caught.value) if isinstance(caught.value, RunError) else cause(caught.value))
+
+
+def run(folder: Path) -> Finished:
+    return headrace(folder, "run", "config.yaml")
+
+
+@pytest.mark.slow
+def test_run_that_fills_the_disk_says_where_and_the_next_one_goes_on(disk: Disk, tmp_path: Path) -> None:
+    write_parcels(tmp_path / "parcels.csv", 400)
+    (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
+    for size in ("64k", "400k", "700k"):
+        disk.resize(size)
+        full = run(tmp_path)
+        said = full.out + full.err
+        assert full.code == 1, said
+        assert "Traceback" not in said
+        assert "already open" not in said
+        assert FULL in said.lower() or "No space left on device" in said, said
+        assert "pipeline.root" in said
+    disk.resize("100m")
+    done = run(tmp_path)
+    assert done.code == 0, done.out + done.err
+    assert list(tmp_path.glob("serving/**/saved_model.pb"))
