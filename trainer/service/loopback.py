@@ -54,7 +54,7 @@ def only_loopback(port: int) -> Iterator[None]:
             ours.listen(1)
         except (OSError, AttributeError) as error:
             if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-                raise RunError(f"nothing can start at port {port}: {error.strerror}") from error
+                raise RunError(f"it cannot start at port {port}: {error.strerror}") from error
             raise RunError(f"{_CANNOT}: {error}. {_WAY_OUT}") from error
         yield
 
