@@ -11,15 +11,17 @@ SMALLEST_PART, LARGEST_PART = 1 << 24, 1 << 29
 
 Piece = TypeVar("Piece")
 
-OF_A_COLUMN = 2 << 10
-"""Bytes of each column that are worked on at a time: a call for a column costs as much as some hundred values."""
+MANY_COLUMNS, OF_A_COLUMN = 1000, 2 << 10
+"""Bytes of each of so many columns that are worked on at a time: a call for a column costs as much as some hundred
+values.
+"""
 
 
 def room(size: int, columns: int) -> int:
     """Bytes to work on at a time: `size`, or more where so many columns would have few values each in it. Else the
     calls, one for each column and each `size` bytes, would grow with the square of the columns.
     """
-    return max(size, columns * OF_A_COLUMN)
+    return size if columns < MANY_COLUMNS else max(size, columns * OF_A_COLUMN)
 
 
 def part_length(size: int) -> int:

@@ -134,7 +134,6 @@ def test_any_arrays_come_back(
         for name in ("SMALLEST_PART", "LARGEST_PART"):
             patch.setattr(arrays_module, name, part)
         patch.setattr("components.example_gen.columnar.fit.BATCH", part)
-        patch.setattr("components.example_gen.parts.OF_A_COLUMN", 0)
         kinds, found = read(ArraysSource(kind="arrays", path=str(path)))
     assert kinds == {name: name for name in arrays}
     text = np.vectorize(str.encode, otypes=[object])

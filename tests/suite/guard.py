@@ -60,7 +60,7 @@ def limit() -> int:
     room = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in ("memory.max", "memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):  # no such file, or the word `max`
-            room = min(room, int(Path("/sys/fs/cgroup", file).read_text()))
+            room = min(room, int(Path("/sys/fs/cgroup", file).read_text(encoding="utf-8")))
     return min(LIMIT, int(SHARE * room))
 
 

@@ -243,7 +243,11 @@ def test_rows_of_a_table_that_come_up_twice_are_added_before_they_are_squared() 
 def room_for(more: int) -> Iterator[None]:
     """Let this process map no more than so many further bytes, whatever the machine has and however it overcommits."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData:")]
+    (line,) = [
+        line
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        if line.startswith("VmData:")
+    ]
     resource.setrlimit(resource.RLIMIT_DATA, (int(line.split()[1]) * 1024 + more, before[1]))
     try:
         yield

@@ -17,6 +17,7 @@ from components.example_gen.delimited.quotes import (
     record_ends,
     runs,
 )
+from components.example_gen.parts import room
 from components.example_gen.skips import Skips
 from configs.errors import DataError
 
@@ -46,12 +47,13 @@ class Block:
     text: bytes
 
 
-def blocks(segment: Segment, dialect: Dialect, skips: Skips | None = None, *, size: int = CHUNK) -> Iterator[Block]:
-    """The segment in blocks of about `size` bytes, so memory does not depend on its size. Raises DataError at a quote
-    that is out of place.
+def blocks(segment: Segment, dialect: Dialect, skips: Skips | None = None, *, columns: int = 1) -> Iterator[Block]:
+    """The segment in blocks of about CHUNK bytes, more of very many columns, so memory does not depend on its size.
+    Raises DataError at a quote that is out of place.
 
     skips: takes the record that a gzip file was cut off in; None: it is an error.
     """
+    size = room(CHUNK, columns)
     rest, offset, cut_off = b"", segment.start, False
     with opened_for(segment.path, skips) as stream:
         stream.seek(segment.start)

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from components.example_gen.delimited.align import Range, look, ranges, segments
 from components.example_gen.delimited.blocks import Block, Segment, blocks
-from components.example_gen.delimited.files import CHUNK, is_gzip
+from components.example_gen.delimited.files import is_gzip
 from components.example_gen.delimited.header import Header, nearest, read_header, rows_start, same_header
 from components.example_gen.delimited.locate import located, without_bad
 from components.example_gen.delimited.parse import Format, infer, parse
 from components.example_gen.delimited.quotes import Dialect
-from components.example_gen.parts import grouped, part_length, room
+from components.example_gen.parts import grouped, part_length
 from components.example_gen.skips import Skips
 from components.example_gen.sources.base import Reading, Result, Spread, Survey, for_work
 from components.example_gen.storage import at_once, resolve, stat
@@ -119,8 +119,8 @@ class CsvFiles:
 
     def _blocks(self, part: Part, skips: Skips) -> Iterator[Block]:
         to_skip = skips if self.reading.skip_bad else None
-        size = room(CHUNK, len(self._first.columns))
-        found = (block for segment in part for block in blocks(segment, self._dialect, to_skip, size=size))
+        columns = len(self._first.columns)
+        found = (block for segment in part for block in blocks(segment, self._dialect, to_skip, columns=columns))
         return (block for block in found if block.text.strip(b"\r\n"))
 
     def _read(self, block: Block, read: Callable[[bytes], Result], skips: Skips) -> Iterator[Result]:
