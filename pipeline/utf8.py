@@ -7,6 +7,7 @@ TensorFlow, Arrow and SQLite take names and texts as UTF-8 anyhow. Where Python 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import locale
 import os
@@ -30,9 +31,10 @@ def use_utf8() -> None:
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, io.TextIOWrapper):
             continue
-        if stream.isatty() and own not in (UTF8, ASCII):
-            stream.reconfigure(encoding=own)
-        stream.reconfigure(errors="backslashreplace")
+        with contextlib.suppress(OSError):  # a file that became a pipe after Python had opened it
+            if stream.isatty() and own not in (UTF8, ASCII):
+                stream.reconfigure(encoding=own)
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _own_encoding() -> str:

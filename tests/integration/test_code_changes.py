@@ -77,9 +77,9 @@ def write(folder: Path, source: str) -> Path:
 
 
 def edit(file: Path, old: str, new: str) -> None:
-    text = file.read_text()
+    text = file.read_text(encoding="utf-8")
     assert old in text
-    file.write_text(text.replace(old, new))
+    file.write_text(text.replace(old, new), encoding="utf-8")
 
 
 @dataclass
