@@ -145,7 +145,7 @@ def test_schema_that_lies_elsewhere_keeps_the_spans_and_one_of_other_types_does_
         name: f'feature {{ name: "id" type: {kind} }}' for name, kind in (("a", "INT"), ("b", "INT"), ("c", "FLOAT"))
     }
     for name, text in texts.items():
-        Path(f"{name}.pbtxt").write_text(text)
+        Path(f"{name}.pbtxt").write_text(text, encoding="utf-8")
     generate(folder, config(DAYS, window=2, schema="a.pbtxt"))
     reads.clear()
     generate(folder, config(DAYS, window=2, schema="b.pbtxt"))
