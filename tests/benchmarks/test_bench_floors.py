@@ -81,17 +81,21 @@ def test_floors_are_well_below_what_was_measured() -> None:
         assert 0.35 * floor.measured < floor.least < 0.75 * floor.measured, floor.what
 
 
-def test_what_was_measured_is_what_the_document_says() -> None:
-    told = {floor.what: floor.measured for floor in FLOORS}
-    by_stock = [float(number) for number in re.findall(r"Rows per CPU second, Headrace by stock: ([\d.]+)\.", DOCUMENT)]
-    assert by_stock == [floor.measured for floor in FLOORS if floor.benchmark in {"ingest_parquet", "statistics_gen"}]
+def test_floors_are_well_below_what_the_document_reports() -> None:
+    floors = {(floor.benchmark, floor.what): floor.least for floor in FLOORS}
+    parquet, statistics = re.findall(r"Rows per CPU second, Headrace by stock: ([\d.]+)\.", DOCUMENT)
     (sizes,) = re.findall(r"Headrace by stock, gzip: (.*)\.", DOCUMENT)
-    assert {int(n): float(ratio) for ratio, n in re.findall(r"([\d.]+) \((\d+) x\)", sizes)}.items() >= {
-        4: told["rows of CSV a CPU second at 4 times the data, ours by stock"],
-        16: told["rows of CSV a CPU second at 16 times the data, ours by stock"],
-    }.items()
+    csv = {int(copies): float(ratio) for ratio, copies in re.findall(r"([\d.]+) \((\d+) x\)", sizes)}
     (memory,) = re.findall(r"cache: memory\) \| [\d,]+ \| ([\d.]+) \|", DOCUMENT)
-    assert float(memory) == pytest.approx(told["examples a second from memory, by TFX's factory"], abs=0.5)
+    told = {
+        ("ingest_parquet", "rows a CPU second, ours by stock"): float(parquet),
+        ("statistics_gen", "rows a CPU second, ours by stock"): float(statistics),
+        ("training_input", "examples a second from memory, by TFX's factory"): float(memory),
+        ("ingest", "rows of CSV a CPU second at 4 times the data, ours by stock"): csv[4],
+        ("ingest", "rows of CSV a CPU second at 16 times the data, ours by stock"): csv[16],
+    }
+    for place, ratio in told.items():
+        assert 0.25 * ratio < floors[place] < 0.8 * ratio, place
 
 
 @pytest.mark.parametrize(("ours", "code"), [(40.0, 0), (20.0, 1)])

@@ -70,6 +70,11 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
             "train.seed: the number 99999999999999999999 does not fit in 64 bits; if it is meant as a text, put quotes "
             "around it",
         ),
+        (
+            "train: {seed: 9223372036854775808}",  # the first that int64 does not hold
+            "train.seed: the number 9223372036854775808 does not fit in 64 bits; if it is meant as a text, put quotes "
+            "around it",
+        ),
         ("train: {epoch: 3}", f'train.epoch: no such setting; train has: {TRAIN}; did you mean "epochs"?'),
         ("train: {batchSize: 3}", f'train.batchSize: no such setting; train has: {TRAIN}; did you mean "batch_size"?'),
         (
