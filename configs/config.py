@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from configs.beam import BeamConfig
 from configs.data import DataConfig
 from configs.deploy import DeployConfig
 from configs.evaluate import EvaluateConfig
@@ -26,16 +27,6 @@ class PipelineSection(Section):
     """Lower-case letters, digits and dashes."""
     root: Name = "runs"
     """Directory for artifacts, metadata, logs and reports; the pipeline gets a folder of its own name in it."""
-
-
-class BeamConfig(Section):
-    """How the Beam components (ExampleGen, StatisticsGen, Transform, Evaluator) run."""
-
-    workers: Annotated[int, Field(gt=0)] = 1
-    """Threads of the in-process runner. ExampleGen forks processes instead where a span of local CSV, JSON Lines,
-    Parquet or text files has 16 MB or more."""
-    args: tuple[str, ...] = ()
-    """Further Beam options, such as `--runner=FlinkRunner`; they win over the ones above."""
 
 
 class PipelineConfig(Section):

@@ -9,10 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from configs import hints
+from configs.beam_rules import moved_args
 from configs.credentials import may_be_secret
 from configs.json_schema import Schema, branches, json_schema, resolved, tags
 from configs.suggest import did_you_mean, listed, nearest
-from configs.tree import Mistake, Tree, Where, at, descend, dotted
+from configs.tree import Mistake, Tree, Where, at, descend, dotted, plain
 from configs.words import allowed, either, found
 
 
@@ -118,7 +119,7 @@ def _what(refusal: Refusal, tree: Tree) -> str:
     if refusal.reason:
         return refusal.reason
     if refusal.kind == "extra_forbidden":
-        return _unknown(refusal)
+        return _moved(refusal, tree) or _unknown(refusal)
     if refusal.kind == "missing":
         needed = allowed(refusal.schema)
         if "const" in refusal.schema:
@@ -130,6 +131,15 @@ def _what(refusal: Refusal, tree: Tree) -> str:
     secret = may_be_secret(refusal.where) and isinstance(value.value, str | int | float)
     told = "a value that is not shown, as it may be secret" if secret else found(value)
     return f"found {told}; allowed: {allowed(refusal.schema)}{'' if secret else hints.for_value(value, refusal.schema)}"
+
+
+def _moved(refusal: Refusal, tree: Tree) -> str:
+    """For a setting of earlier versions: how it is written now."""
+    if refusal.where != ("beam", "args"):
+        return ""
+    given = plain(descend(tree, refusal.where))
+    now = moved_args([str(arg) for arg in given]) if isinstance(given, list) else ""
+    return f"this is beam.runner and beam.options now; write `beam: {{{now}}}`" if now else ""
 
 
 def _unknown(refusal: Refusal) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from configs import (
+    beam_rules,
     device_rules,
     feature_rules,
     kubeflow_rules,
@@ -143,6 +144,7 @@ RULES: tuple[Rule, ...] = (
     *service_rules.RULES,
     *device_rules.RULES,
     *tune_rules.RULES,
+    *beam_rules.RULES,
     *kubeflow_rules.RULES,
     *kubernetes_rules.RULES,
     *kubeflow_server_rules.RULES,

@@ -6,14 +6,12 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
 from tfx import version
 from tfx.dsl.components.base import base_beam_executor, base_executor
 from tfx.types import Artifact, standard_artifacts
 from tfx.types.value_artifact import ValueArtifact
 
-from configs.config import BeamConfig
+from components.beam_pipelines import BeamPipelines
 from configs.errors import RunError
 from pipeline.plan import Node
 
@@ -25,46 +23,41 @@ WORKERS = re.compile(r".*\bconfigs\.errors\.\w+: (.+?) \[while running '", re.DO
 """In the text of an error that comes from Beam's workers, the traceback there: the last words in it that are ours."""
 
 
-def execute(
-    node: Node, inputs: Artifacts, output_uris: Mapping[str, str], scratch: Path, settings: BeamConfig
-) -> Artifacts:
+def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipelines: BeamPipelines) -> Artifacts:
     """Run `node` on `inputs`, with its outputs at the given URIs; the output artifacts with their properties.
 
-    `scratch` is an existing folder for temporary files. Raises whatever the executor raises; RunError with the words of
-    a HeadraceError that one of Beam's workers met.
+    A Beam component prints what Beam executed. Raises whatever the executor raises; RunError with the words of a
+    HeadraceError that one of Beam's workers met.
     """
     outputs = {key: [_output(node.outputs[key], uri)] for key, uri in output_uris.items()}
     for artifacts in inputs.values():
         for artifact in artifacts:
             if isinstance(artifact, ValueArtifact):
                 artifact.read()
-    executor = node.executor(_context(node, scratch, settings))
+    executor = node.executor(_context(node, pipelines))
     try:
         executor.Do(inputs, outputs, dict(node.exec_properties))
     except RuntimeError as error:
         if said := WORKERS.match(str(error)):
             raise RunError(said[1]) from error
         raise
+    if uses_beam(node):
+        print(f"Beam: {pipelines.summary}", flush=True)
     _carry_rows(inputs, outputs)
     return outputs
 
 
-def beam_pipeline(settings: BeamConfig, scratch: Path) -> beam.Pipeline:
-    """A Beam pipeline on the in-process runner, or on the one that `beam.args` names."""
-    # Beam's DirectRunner would first try to download another runner.
-    args = ["--runner=FnApiRunner", f"--temp_location={scratch}"]
-    if settings.workers > 1:
-        args += ["--direct_running_mode=multi_threading", f"--direct_num_workers={settings.workers}"]
-    return beam.Pipeline(options=PipelineOptions([*args, *settings.args]))
+def uses_beam(node: Node) -> bool:
+    """Whether it is a Beam component."""
+    return issubclass(node.executor, base_beam_executor.BaseBeamExecutor)
 
 
-def _context(node: Node, scratch: Path, settings: BeamConfig) -> base_executor.BaseExecutor.Context:
-    place = {"tmp_dir": str(scratch), "unique_id": node.id, "stateful_working_dir": str(scratch)}
-    if not issubclass(node.executor, base_beam_executor.BaseBeamExecutor):
-        return base_executor.BaseExecutor.Context(**place)
-    return base_beam_executor.BaseBeamExecutor.Context(
-        make_beam_pipeline_fn=lambda: beam_pipeline(settings, scratch), **place
-    )
+def _context(node: Node, pipelines: BeamPipelines) -> base_executor.BaseExecutor.Context:
+    place = str(pipelines.scratch)
+    own = {"tmp_dir": place, "unique_id": node.id, "stateful_working_dir": place}
+    if not uses_beam(node):
+        return base_executor.BaseExecutor.Context(**own)
+    return base_beam_executor.BaseBeamExecutor.Context(make_beam_pipeline_fn=pipelines, **own)
 
 
 def _output(type_: type[Artifact], uri: str) -> Artifact:

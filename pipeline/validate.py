@@ -56,7 +56,14 @@ def check_machine(loaded: Loaded) -> list[Problem]:
 
     Raises TrainingError for a TF_CONFIG that makes no sense.
     """
-    return loaded.problems([*unmet(loaded.config.train), *_unwritable(loaded.config)])
+    return loaded.problems([*unmet(loaded.config.train), *_unwritable(loaded.config), *_out_of_reach(loaded.config)])
+
+
+def _out_of_reach(config: PipelineConfig) -> Iterator[Finding]:
+    """Workers that can never open the files of a local run. Those of a cluster may share its folder."""
+    if config.beam.runner == "dataflow":
+        what = f"Dataflow's workers cannot open what lies in {config.pipeline.root} on this machine; use"
+        yield ("beam", "runner"), f"{what} `direct` or `auto` for a local run (`--set beam.runner=direct`)"
 
 
 def _unwritable(config: PipelineConfig) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from tfx.dsl.components.base import base_beam_component, base_beam_executor, exe
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact, artifact_utils, channel, component_spec, standard_artifacts
 
+from components.beam_pipelines import always_beam
 from components.example_gen import shared_spans
 from components.example_gen.ingest import Ingested, ingest
 from components.example_gen.manifest import Manifest
@@ -42,16 +43,17 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         manifest = Manifest.from_json(artifact_utils.get_single_instance(input_dict["spans"]).read())
         examples = artifact_utils.get_single_instance(output_dict["examples"])
         store, shared = exec_properties.get("store"), shared_spans.current()
-        threads = threads_of(self._make_beam_pipeline)
+        always = always_beam(self)
+        threads = 0 if always else threads_of(self._make_beam_pipeline)
         with Workers(threads) as workers:
-            forked = workers if _worth_processes(data, manifest) else None
+            forked = workers if threads and _worth_processes(data, manifest) else None
             if forked is not None and shared is not None:
                 forked.start()  # an object store's client starts threads, which forks would not have
             found = ingest(
                 data,
                 manifest,
                 Path(examples.uri),
-                lambda work: BeamSpread(self._make_beam_pipeline, work, threads, forked),
+                lambda work: BeamSpread(self._make_beam_pipeline, work, threads, forked, always=always),
                 SpanStore(Path(store) if store else None, exec_properties.get("code", ""), shared),
             )
         _describe(examples, manifest, found)

@@ -19,22 +19,32 @@ from configs.errors import HeadraceError
 
 
 class BeamSpread:
-    """Calls a function on each task in a Beam pipeline. A single task needs none; and where Beam would use threads of
-    this process, `workers` are used, or else threads without Beam, which takes a quarter of a second to start.
+    """Calls a function on each task in a Beam pipeline. Unless Beam has to do `always`, a single task needs none; and
+    where Beam would use threads of this process, `workers` are used, or else threads without Beam, which takes a
+    quarter of a second to start.
 
     The results of a Beam pipeline come back through files, because it returns nothing. If tasks fail with a
     HeadraceError or an OSError, the error of the first one in order is raised as it is.
     """
 
     def __init__(
-        self, make_pipeline: Callable[[], beam.Pipeline], work: Path, threads: int, workers: Workers | None = None
+        self,
+        make_pipeline: Callable[[], beam.Pipeline],
+        work: Path,
+        threads: int,
+        workers: Workers | None = None,
+        *,
+        always: bool = False,
     ) -> None:
-        """`work`: an existing folder; `threads`: see `threads_of`; `workers`: as many processes."""
+        """`work`: an existing folder; `threads`: see `threads_of`; `workers`: as many processes; `always`: every task
+        goes through Beam, on whatever machine, and `threads` is 0.
+        """
+        self.always = always
         self._make_pipeline, self._work, self._threads, self._workers = make_pipeline, work, threads, workers
 
     def __call__(self, label: str, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> list[Result]:
         """The results in the order of the tasks."""
-        if len(tasks) <= 1:
+        if not tasks or (len(tasks) == 1 and not self.always):
             return [function(task) for task in tasks]
         if self._threads > 1 and self._workers is not None and can_fork():
             return self._workers(function, tasks)
@@ -47,9 +57,9 @@ class BeamSpread:
         return [_result(results / str(number)) for number in range(len(tasks))]
 
     @property
-    def is_quick(self) -> bool:
-        """Whether it takes no time to start."""
-        return bool(self._threads)
+    def takes_small_work(self) -> bool:
+        """Whether work is given to it that is done sooner than a Beam pipeline starts."""
+        return self.always or bool(self._threads)
 
 
 def threads_of(make_pipeline: Callable[[], beam.Pipeline]) -> int:

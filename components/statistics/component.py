@@ -21,6 +21,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
+from components.beam_pipelines import always_beam
 from components.example_gen import shared_spans
 from components.statistics.combine import AddUp, Shards, Statistics, Write, add_up, to_files
 from components.statistics.spans import KeptSums, by_span
@@ -59,7 +60,7 @@ class Executor(stock.Executor):
             self._add_up(shards, Statistics(), to_files(targets))
 
     def _add_up(self, shards: Shards, statistics: Statistics, write: Write) -> None:
-        if _size(shards) <= SMALL:
+        if _size(shards) <= SMALL and not always_beam(self):
             add_up(shards, statistics, write)
             return
         with self._make_beam_pipeline() as pipeline:

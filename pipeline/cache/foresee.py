@@ -17,6 +17,7 @@ from tfx.types import artifact_utils
 from tfx.types.value_artifact import ValueArtifact
 
 from components.baseline import RecordBlessing
+from components.beam_pipelines import BeamPipelines
 from components.trigger.component import Drift, RecordTraining
 from components.trigger.look import GO, NO, WHY
 from configs.config import PipelineConfig
@@ -110,7 +111,7 @@ class _Foresight:
         folder.mkdir()
         inputs = {key: [_artifact(self._outputs[producer][out])] for key, ((producer, out),) in node.inputs.items()}
         with contextlib.redirect_stdout(io.StringIO()):
-            made = execute(node, inputs, uris, folder, self._config.beam)
+            made = execute(node, inputs, uris, BeamPipelines(self._config.beam, folder))
         self._outputs[node.id] = {
             key: Stored(artifact.mlmd_artifact, artifact.artifact_type) for key, (artifact,) in made.items()
         }

@@ -85,7 +85,8 @@ def _looked(invocation: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
 
 
 def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
-    from configs.config import BeamConfig
+    from components.beam_pipelines import BeamPipelines
+    from configs.beam import BeamConfig
     from pipeline.execute import execute
     from pipeline.kubeflow.aside import put_back
     from pipeline.kubeflow.carried import with_paths
@@ -103,14 +104,14 @@ def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
     with contextlib.ExitStack() as stack:
         scratch = stack.enter_context(_scratch())
         exchange = Exchange(invocation, told, places, scratch)
-        seen = stack.enter_context(_seen_by_workers(exchange)) if places.mount and beam.args else scratch
+        seen = stack.enter_context(_seen_by_workers(exchange)) if places.mount and beam.is_remote else scratch
         files = _files(invocation.files, seen)
         told_aside = put_back(invocation.exec_properties, os.environ)
         properties = with_parameters(invocation.id, told_aside, exchange.parameters)
         properties = with_paths(properties, exchange.home, files)
         inputs = exchange.inputs(store)
         with present(properties, places, store, exchange.user):
-            outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), seen, beam)
+            outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), BeamPipelines(beam, seen))
         exchange.write(outputs)
 
 

@@ -54,6 +54,7 @@ class NodeRecord:
     log: str | None = None
     error: str | None = None
     expected: bool = False  # the error is the user's to mend, and says how: no log is needed to understand it
+    beam: str = ""  # of a Beam component that ran: the runner, and what it executed
     outputs: dict[str, ArtifactRecord] = field(default_factory=dict)
 
     def seconds(self, now: float) -> float | None:

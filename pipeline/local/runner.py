@@ -242,6 +242,7 @@ class _Run:
         if "outputs" in result:
             made = {name: [Stored.from_json(parts)] for name, parts in result["outputs"].items()}
             stored = self._metadata.complete(execution.id, execution.key, execution.inputs, made)
+            node.beam = result["beam"]
             self._finish(node, Status.DONE, stored)
             if self._heed and self._nodes[id_]["decides"] and _text(stored[GO]) == NO:
                 self._stopped[id_] = self._record.ended = _text(stored[WHY])

@@ -215,7 +215,8 @@ def _redirect(log: Path) -> None:
 def _execute(node: Any, request: dict[str, Any], config: Any) -> dict[str, Any]:
     from tfx.types import artifact_utils
 
-    from pipeline.execute import execute
+    from components.beam_pipelines import BeamPipelines
+    from pipeline.execute import execute, uses_beam
 
     inputs = {
         key: [
@@ -223,11 +224,12 @@ def _execute(node: Any, request: dict[str, Any], config: Any) -> dict[str, Any]:
         ]
         for key, parts in request["inputs"].items()
     }
-    outputs = execute(node, inputs, request["outputs"], Path(request["scratch"]), config.beam)
+    pipelines = BeamPipelines(config.beam, Path(request["scratch"]))
+    outputs = execute(node, inputs, request["outputs"], pipelines)
     stored = {
         key: Stored(artifact.mlmd_artifact, artifact.artifact_type).to_json() for key, (artifact,) in outputs.items()
     }
-    return {"outputs": stored}
+    return {"outputs": stored, "beam": pipelines.summary if uses_beam(node) else ""}
 
 
 if __name__ == "__main__":

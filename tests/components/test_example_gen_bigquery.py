@@ -17,6 +17,7 @@ from typing import Any
 import grpc
 import pyarrow as pa
 import pytest
+from beam_runs import same_with_beam
 from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.bigquery import Client
@@ -253,6 +254,11 @@ def test_examples_are_written_of_all_rows(google: Google, tmp_path: Path) -> Non
     ingested = ingest(data, find_spans(data), tmp_path / "out", lambda _work: in_place)
     assert sum(ingested.rows.values()) == 120
     assert len(google.sessions) == 1
+
+
+def test_a_table_gives_the_same_with_beam_and_without(google: Google, tmp_path: Path) -> None:
+    same_with_beam(config(table="d.t"), tmp_path)
+    assert len(google.sessions) == 2
 
 
 def test_a_stream_that_breaks_off_goes_on_where_it_was(google: Google) -> None:

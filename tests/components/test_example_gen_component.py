@@ -302,7 +302,7 @@ def spread_of(work: Path, *args: str) -> BeamSpread:
 def test_tasks_give_their_results_in_order_through_threads_and_through_beam(tmp_path: Path, runner: str) -> None:
     args = [f"--runner={runner}", "--direct_num_workers=3", "--direct_running_mode=multi_threading"]
     spread = spread_of(tmp_path, *args)
-    assert spread.is_quick == (runner == "FnApiRunner")
+    assert spread.takes_small_work == (runner == "FnApiRunner")
     assert spread("Squares", lambda number: number**2, range(20)) == [number**2 for number in range(20)]
 
 

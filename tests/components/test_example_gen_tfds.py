@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from beam_runs import same_with_beam
 from decoded_examples import decoded
 
 from components.example_gen.encode import encode
@@ -278,3 +279,7 @@ def test_example_gen_writes_all_examples(prepared: Path, tmp_path: Path) -> None
     assert sorted(row["id"][0] for row in rows) == sorted([*range(40), *range(10)])
     assert {json.dumps(sorted(row)) for row in rows} == {json.dumps(sorted(PLAIN))}
     assert io.BytesIO(rows[0]["image"][0]).read(4) == b"\x89PNG"
+
+
+def test_a_dataset_gives_the_same_with_beam_and_without(prepared: Path, tmp_path: Path) -> None:
+    same_with_beam(DataConfig(source=source(prepared, "tiny_headrace:1.*.*"), columns=PLAIN, shards=2), tmp_path)

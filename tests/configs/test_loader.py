@@ -248,6 +248,15 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
             "evaluate.thresholds.auc: found the number 0.8; allowed: settings (min, max, not_worse_than_baseline_by); "
             "did you mean {min: 0.8}?",
         ),
+        (
+            "beam: {args: [--runner=PortableRunner, --job_endpoint, 'jobs:8099', --no_auth, --parallelism=2]}",
+            "beam.args: this is beam.runner and beam.options now; write `beam: {runner: portable, workers: 2, "
+            "options: {job_endpoint: jobs:8099, no_auth: true}}`",
+        ),
+        (
+            "beam: {args: [--s3_secret_access_key=abc]}",
+            "beam.args: this is beam.runner and beam.options now; write `beam: {options: {s3_secret_access_key: ...}}`",
+        ),
         ("deploy: {push: ''}", 'deploy.push: found the text ""; allowed: a non-empty text, or null'),
     ],
 )

@@ -1,7 +1,7 @@
 """Beam on Flink, on this machine: Beam's job server with a Flink in it, and a pool of Python workers.
 
 with job_server(jars(folder), folder) as jobs, workers(folder, hidden) as pool:
-    beam.Pipeline(options=PipelineOptions(beam_args(jobs, pool)))
+    BeamPipelines(beam_section(jobs, pool), folder)
 
 The workers are in a mount namespace of their own, with an empty `/tmp` and without the `/tmp` of a `PodApart`: as in a
 cluster, where a component's pod and theirs share volumes alone.
@@ -21,9 +21,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc
 import yaml
+from apache_beam.portability.api import beam_job_api_pb2_grpc
+from apache_beam.portability.api.beam_job_api_pb2 import DescribePipelineOptionsRequest
 from command import ROOT, wait_until
 
+from configs.beam import BeamConfig, OptionValue
 from pipeline.kubeflow.verify.driver import Json
 from pipeline.kubeflow.verify.launcher import Pod
 from trainer.service.roles import free_port
@@ -111,16 +115,22 @@ def workers(folder: Path, hidden: Path) -> Iterator[str]:
         yield f"localhost:{port}"
 
 
-def beam_args(jobs: JobServer, pool: str) -> list[str]:
-    """What docs/kubeflow.md lets a config say; and that workers are kept within a job, for they take long to start."""
-    return [
-        "--runner=PortableRunner",
-        f"--job_endpoint={jobs.address}",
-        "--environment_type=EXTERNAL",
-        f"--environment_config={pool}",
-        "--parallelism=2",
-        "--environment_cache_millis=10000",
-    ]
+def beam_section(jobs: JobServer, pool: str) -> BeamConfig:
+    """What docs/beam.md lets a config say; and that workers are kept within a job, for they take long to start."""
+    options: dict[str, OptionValue] = {
+        "job_endpoint": jobs.address,
+        "environment_type": "EXTERNAL",
+        "environment_config": pool,
+        "environment_cache_millis": 10000,
+    }
+    return BeamConfig(runner="flink", workers=2, options=options)
+
+
+def described(jobs: JobServer) -> set[str]:
+    """The names of the options that the job server knows."""
+    with grpc.insecure_channel(jobs.address) as channel:
+        stub = beam_job_api_pb2_grpc.JobServiceStub(channel)
+        return {one.name for one in stub.DescribePipelineOptions(DescribePipelineOptionsRequest()).options}
 
 
 class PodApart(Pod):

@@ -166,7 +166,7 @@ def test_workers_are_found_where_docs_and_configs_say() -> None:
     assert all(address in docs for address in addresses)
     (pool,) = custom("FlinkDeployment")["spec"]["taskManager"]["podTemplate"]["spec"]["containers"]
     assert pool["args"] == ["--service_port=50000"]
-    assert "--environment_config=localhost:50000" in docs
+    assert "environment_config: localhost:50000" in docs
 
 
 def test_job_server_is_of_the_locked_beam_and_of_flinks_release() -> None:

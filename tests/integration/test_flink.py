@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,15 +10,16 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 from command import ROOT, headrace
-from flink import HIDDEN, JobServer, MissingError, PodApart, beam_args, jars, job_server, workers
+from flink import HIDDEN, JobServer, MissingError, PodApart, beam_section, described, jars, job_server, workers
 from forks import Forked
 from kfp_kubernetes import pods_work
 
-from components.statistics.combine import AddUp, Statistics, to_files
-from configs.config import BeamConfig
+from components.beam_pipelines import BeamPipelines
+from configs.beam import BeamConfig
+from configs.beam_options import JOB_SERVER_OPTIONS
 from configs.errors import TrainingError
 from configs.loader import load
-from pipeline.execute import WORKERS, beam_pipeline
+from pipeline.execute import WORKERS
 from pipeline.kubeflow.compile import compile_pipeline
 from pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
 from pipeline.kubeflow.verify.compare import Line
@@ -36,7 +36,7 @@ class Story:
     """A run in pods with Flink, and how it compares with a local run without. `volume`: what pods and workers share."""
 
     jobs: JobServer
-    args: list[str]
+    beam: BeamConfig
     volume: Path
     run: ClusterRun
     finished: int
@@ -61,8 +61,9 @@ def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     overrides = ["train.epochs=1", *payments]
     local = headrace(folder, "run", str(TAXI), *(word for one in overrides for word in ("--set", one))).run
     with job_server(parts, new_folder("jobs")) as jobs, workers(new_folder("workers"), hidden) as pool:
-        args = beam_args(jobs, pool)
-        on_flink = [f"beam.args={json.dumps(args)}", "kubeflow.storage=reference", "kubeflow.volume={claim: artifacts}"]
+        section = beam_section(jobs, pool)
+        shared = ("kubeflow.storage=reference", "kubeflow.volume={claim: artifacts}")
+        on_flink = [f"beam={section.model_dump_json()}", *shared]
         config = as_compiled(load(TAXI, overrides=[*overrides, *on_flink]))
         cluster = Cluster(kept, config.kubeflow.pipeline_root)
         with pytest.MonkeyPatch.context() as patch:
@@ -76,7 +77,7 @@ def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
             for name, task in run.tasks.items()
             for key, one in task.artifacts.items()
         }
-        yield Story(jobs, args, kept / "volumes" / "artifacts", run, jobs.finished, found, folders)
+        yield Story(jobs, section, kept / "volumes" / "artifacts", run, jobs.finished, found, folders)
 
 
 def test_pods_and_workers_that_share_only_the_volume_make_what_a_local_run_makes(story: Story) -> None:
@@ -88,24 +89,18 @@ def test_pods_and_workers_that_share_only_the_volume_make_what_a_local_run_makes
     assert "4 metrics in 30 slices" in story.lines["Evaluator.evaluation"].what
 
 
-def test_flink_has_run_example_gen_both_halves_of_transform_and_evaluator_in_parallel(story: Story) -> None:
-    assert story.finished == 4
+def test_flink_has_run_every_beam_component_in_parallel(story: Story) -> None:
+    """ExampleGen's three passes, StatisticsGen, both halves of Transform, Evaluator."""
+    assert story.finished == 7
     assert "(2/2)" in story.jobs.log.read_text()
+
+
+def test_the_options_of_the_job_server_are_in_the_table(story: Story) -> None:
+    assert described(story.jobs) >= JOB_SERVER_OPTIONS["flink"]
 
 
 def test_nothing_that_was_only_for_the_workers_stays_on_the_volume(story: Story) -> None:
     assert list(story.volume.rglob(".scratch")) == []
-
-
-def test_statistics_added_up_on_flink_are_those_of_the_run(story: Story, tmp_path: Path) -> None:
-    examples, made = story.folders["example-gen.examples"], story.folders["statistics-gen.statistics"]
-    splits = ("train", "eval", "test")
-    shards = {split: sorted(map(str, examples.glob(f"Split-{split}/*"))) for split in splits}
-    targets = {split: str(story.volume / "again" / split / "FeatureStats.pb") for split in splits}
-    with beam_pipeline(BeamConfig(args=tuple(story.args)), tmp_path) as pipeline:
-        _ = pipeline | AddUp(shards, Statistics(), to_files(targets))
-    for split in splits:
-        assert Path(targets[split]).read_bytes() == (made / f"Split-{split}" / "FeatureStats.pb").read_bytes()
 
 
 def test_what_a_worker_says_to_the_user_is_found_in_what_comes_back(story: Story, tmp_path: Path) -> None:
@@ -114,7 +109,7 @@ def test_what_a_worker_says_to_the_user_is_found_in_what_comes_back(story: Story
 
     with (
         pytest.raises(RuntimeError) as raised,
-        beam_pipeline(BeamConfig(args=tuple(story.args)), tmp_path) as pipeline,
+        BeamPipelines(story.beam, tmp_path)() as pipeline,
     ):
         _ = pipeline | beam.Create([7]) | beam.Map(refuse)
     said = WORKERS.match(str(raised.value))

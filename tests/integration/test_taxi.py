@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,9 @@ from ml_metadata.proto import metadata_store_pb2 as mlmd
 from tfx.orchestration import metadata as tfx_metadata
 from tfx.orchestration.portable.mlmd import execution_lib
 
+from pipeline.kubeflow.verify.compare import folders
+from pipeline.local.record import RunRecord
+
 pytestmark = pytest.mark.slow
 
 ROWS = 15_002
@@ -26,6 +32,15 @@ NODES = [
     "Spans", "ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate", "Transform", "Trainer",
     "Baseline", "Evaluator", "Pusher", "RecordBlessing",
 ]  # fmt: skip
+
+
+BEAM = {
+    "ExampleGen": "3 pipelines",
+    "StatisticsGen": "1 pipeline",
+    "Transform": "2 pipelines",
+    "Evaluator": "1 pipeline",
+}
+"""The Beam components, and in how many pipelines each does the work of the taxi example."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,44 @@ def test_nothing_lies_beside_the_outputs(taxi: Story) -> None:
     assert left == {"metadata.sqlite", "artifacts", "runs", "spans", "blessed.json", ".lock", ".at-work"}
     assert not list(taxi.home.glob("tmp/*"))
     assert {path.name for path in taxi.folder.iterdir()} == {"runs", "serving"}
+
+
+# The same run, with every Beam graph executed
+
+
+@pytest.fixture(scope="session")
+def direct(new_folder: Callable[[str], Path]) -> RunRecord:
+    """By the installed script, with nothing but it in the environment."""
+    folder, script = new_folder("direct"), Path(sys.executable).with_name("headrace")
+    command = [str(script), "run", str(ROOT / "configs" / "taxi.yaml"), "--set", "beam.runner=direct"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    (run_dir,) = (folder / "runs" / "chicago-taxi" / "runs").iterdir()
+    return RunRecord.read(run_dir)
+
+
+def test_direct_runner_makes_what_auto_makes(taxi: Story, direct: RunRecord) -> None:
+    made = {
+        f"{id_}.{key}": folders(id_, key, one.type, Path(one.uri), Path(direct.node(id_).outputs[key].uri))
+        for id_ in (*BEAM, "SchemaGen", "ExampleValidator")
+        for key, one in taxi.first.run.node(id_).outputs.items()
+    }
+    assert [str(line) for line in made.values() if not line.same] == []
+    for output in ("ExampleGen.examples", "StatisticsGen.statistics", "Transform.transformed_examples"):
+        assert made[output].what.endswith("byte for byte")
+    assert made["Transform.transform_graph"].what.endswith("byte for byte; the graph node for node")
+    assert "4 metrics in 30 slices" in made["Evaluator.evaluation"].what
+
+
+def test_direct_runner_has_executed_the_graph_of_each_beam_component(taxi: Story, direct: RunRecord) -> None:
+    executed = {node.id: node.beam.split(",")[:2] for node in direct.nodes if node.beam}
+    assert executed == {id_: ["direct", f" {pipelines}"] for id_, pipelines in BEAM.items()}
+    for id_ in BEAM:
+        record = direct.node(id_)
+        assert f"Beam: {record.beam}" in Path(record.log or "").read_text().splitlines()
+    assert taxi.first.run.node("ExampleGen").beam.startswith("auto, no pipeline")
+    assert taxi.first.run.node("StatisticsGen").beam.startswith("auto, no pipeline")
 
 
 # The second run

@@ -122,6 +122,7 @@ def test_same_config_gives_the_same_digests() -> None:
         ("deploy.push=elsewhere", {"Pusher"}),
         ("pipeline.root=other", {"Baseline", "RecordBlessing"}),
         ("beam.workers=2", set()),
+        ("beam.runner=direct", set()),
     ],
 )
 def test_setting_changes_the_components_that_it_concerns_and_no_others(override: str, ids: set[str]) -> None:

@@ -64,8 +64,10 @@ class Reading:
 
 
 def for_work(spread: Spread, size: int) -> Spread:
-    """`spread`, or `in_place` where it takes longer to start than to copy or look through `size` bytes."""
-    return spread if size > LIGHT or getattr(spread, "is_quick", False) else in_place
+    """`spread`, or `in_place` where it takes longer to start than to copy or look through `size` bytes, or where there
+    are none.
+    """
+    return spread if size > LIGHT or (size and getattr(spread, "takes_small_work", False)) else in_place
 
 
 @dataclass(frozen=True)

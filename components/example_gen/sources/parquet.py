@@ -75,7 +75,7 @@ class ParquetFiles:
 
     def parts(self, spread: Spread) -> list[Part]:
         """The row groups of all files, grouped into parts of about the same size."""
-        many = spread if len(self.files) > MANY else in_place
+        many = spread if len(self.files) > MANY or getattr(spread, "always", False) else in_place
         footers = many("ReadFooters", self._footer, self.files)
         pieces = self._pieces(footers)
         sizes = [sum(group.size for group in piece.groups) for piece in pieces]

@@ -183,9 +183,8 @@ def test_a_short_value_within_another_word_is_not_that_value() -> None:
     ("override", "what"),
     [
         ("data.source.path='https://reader:hunter2@example.com/trips-{SPAN}.csv'", "a URL with a password"),
-        ("beam.args=['--s3_secret_access_key=wJalrXUtnFEMI']", "an option with a credential"),
-        ("beam.args=['--s3_secret_access_key', wJalrXUtnFEMI]", "an option and a credential"),
-        ("beam.args=['--key=AKIAIOSFODNN7EXAMPLE']", "an access key of AWS"),
+        ("beam.options={s3_secret_access_key: wJalrXUtnFEMI}", "a credential does not go into a config"),
+        ("beam.options={experiments: ['key=AKIAIOSFODNN7EXAMPLE']}", "a credential does not go into a config"),
     ],
 )
 def test_a_credential_in_the_config_is_refused(override: str, what: str) -> None:
@@ -193,13 +192,29 @@ def test_a_credential_in_the_config_is_refused(override: str, what: str) -> None
         compile_pipeline(trips(override), {})
 
 
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        (["--s3_secret_access_key=wJalrXUtnFEMI"], "an option with a credential"),
+        (["--s3_secret_access_key", "wJalrXUtnFEMI"], "an option and a credential"),
+        (["--key=AKIAIOSFODNN7EXAMPLE"], "an access key of AWS"),
+    ],
+)
+def test_a_credential_among_arguments_is_refused(args: list[str], what: str) -> None:
+    with pytest.raises(RunError, match=what):
+        check([{"args": args}], {})
+
+
 def test_the_value_of_a_secret_variable_is_found_wherever_it_stands() -> None:
-    config = trips("beam.args=['--experiments=opensesame42']")
+    config = trips("beam.options={experiments: [opensesame42]}")
     with pytest.raises(RunError, match="the value of the environment variable DB_PASSWORD"):
         compile_pipeline(config, {"DB_PASSWORD": "opensesame42"})
     compile_pipeline(config, {"EXPERIMENT": "opensesame42", "API_TOKEN": "short"})
     odd = 'open "sésame\\" now'  # in YAML and JSON such letters are written otherwise
-    for told in (f"beam.args={json.dumps([odd])}", f"kubeflow.defaults.env={json.dumps({'GREETING': odd})}"):
+    for told in (
+        f"beam.options={json.dumps({'experiments': [odd]})}",
+        f"kubeflow.defaults.env={json.dumps({'GREETING': odd})}",
+    ):
         with pytest.raises(RunError, match="the value of the environment variable MYSQL_PWD"):
             compile_pipeline(trips(told), {"MYSQL_PWD": odd})
 

@@ -1,0 +1,141 @@
+"""`beam: {runner: direct}`: the graphs of a cluster, executed here, make the bytes that the ways without Beam make."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import postgres
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from beam_runs import DIRECT, make, same_with_beam, transforms
+from databases import source_of, sqlite_of_trips
+
+from components.example_gen import parts
+from components.example_gen.sources import parquet
+from configs.beam import BeamConfig, OptionValue
+from configs.data import DataConfig
+
+ROWS = 3000
+
+
+def columns() -> dict[str, list[Any]]:
+    random = np.random.default_rng(3)
+    return {
+        "id": list(range(ROWS)),
+        "fare": [None if number % 11 == 0 else float(value) for number, value in enumerate(random.gamma(2, 9, ROWS))],
+        "company": [f"company {value}" for value in random.zipf(1.5, ROWS) % 97],
+    }
+
+
+def rows() -> list[dict[str, Any]]:
+    return [dict(zip(columns(), values, strict=True)) for values in zip(*columns().values(), strict=True)]
+
+
+def csv(folder: Path) -> dict[str, Any]:
+    for number in range(2):
+        lines = [f'{row["id"]},{"" if row["fare"] is None else row["fare"]},"{row["company"]}"' for row in rows()]
+        (folder / f"{number}.csv").write_text("id,fare,company\n" + "\n".join(lines) + "\n")
+    return {"kind": "csv", "path": str(folder / "*.csv")}
+
+
+def parquet_files(folder: Path) -> dict[str, Any]:
+    for number in range(2):
+        pq.write_table(pa.table(columns()), folder / f"{number}.parquet", row_group_size=700)
+    return {"kind": "parquet", "path": str(folder)}
+
+
+def jsonl(folder: Path) -> dict[str, Any]:
+    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, rows())))
+    return {"kind": "jsonl", "path": str(folder / "a.jsonl")}
+
+
+def tfrecord(folder: Path) -> dict[str, Any]:
+    with tf.io.TFRecordWriter(str(folder / "a.tfrecord")) as writer:
+        for row in rows():
+            feature = {
+                "id": tf.train.Feature(int64_list=tf.train.Int64List(value=[row["id"]])),
+                "company": tf.train.Feature(bytes_list=tf.train.BytesList(value=[row["company"].encode()])),
+            }
+            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+    return {"kind": "tfrecord", "path": str(folder / "a.tfrecord")}
+
+
+def images(folder: Path) -> dict[str, Any]:
+    random = np.random.default_rng(4)
+    for number in range(60):
+        path = folder / f"class {number % 3}" / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(tf.io.encode_png(random.integers(0, 256, (8, 8, 1), np.uint8)).numpy())
+    return {"kind": "images", "path": str(folder)}
+
+
+def text(folder: Path) -> dict[str, Any]:
+    lines = (f"the {number} rides with {number % 7} of them\n" for number in range(ROWS))
+    (folder / "a.txt").write_text("".join(lines))
+    return {"kind": "text", "path": str(folder / "a.txt"), "unit": "line"}
+
+
+def sqlite(folder: Path) -> dict[str, Any]:
+    return {"kind": "sql", "url": f"sqlite:///{sqlite_of_trips(folder)}", "table": "trips", "key": "id", "ranges": 3}
+
+
+def arrays(folder: Path) -> dict[str, Any]:
+    np.savez(folder / "a.npz", id=np.arange(ROWS), vector=np.random.default_rng(5).normal(size=(ROWS, 4)))
+    return {"kind": "arrays", "path": str(folder / "a.npz")}
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of 32 kB, so that each source has several."""
+    for module, name in ((parts, "SMALLEST_PART"), (parts, "LARGEST_PART"), (parquet, "SMALLEST_PART")):
+        monkeypatch.setattr(module, name, 1 << 15)
+    monkeypatch.setattr(parquet, "LARGEST_PART", 1 << 15)
+
+
+def config(source: dict[str, Any], **more: Any) -> DataConfig:
+    return DataConfig.model_validate({"source": source, "splits": {"train": 3, "eval": 1}, "shards": 2, **more})
+
+
+@pytest.mark.parametrize(
+    ("source", "pipelines"),
+    [(csv, 4), (parquet_files, 4), (jsonl, 3), (tfrecord, 3), (images, 3), (text, 3), (sqlite, 3), (arrays, 3)],
+)
+@pytest.mark.usefixtures("small_parts")
+def test_a_source_gives_the_same_shards_and_statistics_with_beam_and_without(
+    tmp_path: Path, source: Callable[[Path], dict[str, Any]], pipelines: int
+) -> None:
+    (tmp_path / "data").mkdir()
+    same_with_beam(config(source(tmp_path / "data")), tmp_path, pipelines)
+
+
+def test_a_postgresql_table_gives_the_same_with_beam_and_without(server: postgres.Server, tmp_path: Path) -> None:
+    source = source_of(server, table="trips", key="id", ranges=3).model_dump()
+    same_with_beam(config(source), tmp_path)
+
+
+def test_the_smallest_piece_of_work_goes_through_beam_too(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n" + "\n".join(map(str, range(40))) + "\n")
+    made = make(config({"kind": "csv", "path": str(tmp_path / "a.csv")}, shards=1), tmp_path / "direct", DIRECT)
+    assert transforms(made.ingest, 3) >= 9
+    assert transforms(made.statistics, 1) >= 4
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_job_service_of_beam_gives_the_same(tmp_path: Path) -> None:
+    """The one within Beam takes the jobs over gRPC, as that of a cluster does, and calls back for the Python code."""
+    options: dict[str, OptionValue] = {"job_endpoint": "embed", "environment_type": "LOOPBACK"}
+    (tmp_path / "data").mkdir()
+    same_with_beam(config(jsonl(tmp_path / "data")), tmp_path, 3, BeamConfig(runner="portable", options=options))
+
+
+@pytest.mark.slow
+def test_workers_in_processes_of_their_own_give_the_same(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    processes = BeamConfig(runner="direct", direct_running_mode="multi_processing", workers=2)
+    same_with_beam(config(jsonl(tmp_path / "data")), tmp_path, 3, processes)
