@@ -30,7 +30,8 @@ class InputConfig(Section):
     """Threads of the input pipeline's own. auto: one with the cache in memory, or for images one less than there are
     cores; else it shares TensorFlow's."""
     prefetch: Auto | Annotated[int, Field(ge=0)] = "auto"
-    """Batches that are made ready ahead of the step. auto: 16, or as many as take 64 MB, but two at least."""
+    """Batches that are made ready ahead of the step. auto: 16, or as many as take 64 MB, but two at least; with
+    `autotune`, as many as it chooses."""
     length_buckets: Auto | tuple[PositiveInt, ...] | None = "auto"
     """Batches of examples of similar length, for features with many values, so that little is padding. A list: lengths
     at which one bucket ends and the next begins; null: batches of whatever comes; auto: by length if more than a
@@ -39,6 +40,10 @@ class InputConfig(Section):
     """Examples that are read and parsed at a time."""
     open_files: PositiveInt = 16
     """Files that are read at the same time, at most."""
+    autotune: bool = False
+    """Whether tf.data's autotuning chooses, while it runs, how many batches are parsed or loaded at the same time and
+    made ready ahead, where `threads` and `prefetch` are `auto`. Off, because the end of an iterator waits for its
+    thread, for up to a minute, and reading was no faster with it (docs/training.md)."""
     snapshot: Name | None = None
     """A folder on a disk where parsed examples are stored, and read back by later runs of the same transform graph,
     examples and code. Of each split the three snapshots used last are kept."""

@@ -1,4 +1,6 @@
-"""No iterator of a training has tf.data's autotuning, for whose thread its deletion would wait, for up to a minute."""
+"""No iterator of a training has tf.data's autotuning, for whose thread its deletion would wait, for up to a minute,
+unless the config asks for it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 from numbered_shards import SPEC, write_shards
 
 from configs.input import InputConfig
@@ -27,6 +30,38 @@ def test_nothing_that_is_read_is_tuned_while_it_is_read(
     for dataset in read:
         assert dataset.options().autotune.enabled is False
         assert dataset.take(1).repeat(2).prefetch(1).options().autotune.enabled is False
+
+
+@pytest.mark.parametrize("cache", ["memory", "disk", "none"])
+def test_what_is_read_is_tuned_where_the_config_asks_for_it(tmp_path: Path, cache: Any) -> None:
+    files = write_shards(tmp_path, [9, 4])
+    buffers = {}
+    for autotune in (False, True):
+        reading = Reading.of(InputConfig(autotune=autotune))
+        pipeline = InputPipeline(
+            feature_spec=SPEC, label_key="label", batch_size=4, cache=cache, shuffle=8, reading=reading
+        )
+        split = pipeline.open("train", files)
+        assert split.dataset.options().autotune.enabled is autotune
+        (buffers[autotune],) = prefetched(split.dataset)
+    assert buffers == {False: AHEAD, True: tf.data.AUTOTUNE}
+    assert sum(len(label) for _, label in split.dataset) == 13
+
+
+def prefetched(dataset: tf.data.Dataset) -> list[int]:
+    """The batches that the graph of a dataset makes ready ahead, at its end."""
+    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    nodes = {node.name: node for node in graph.node}
+    (last,) = (node for node in graph.node if node.op.startswith("PrefetchDataset"))
+    return [int(tf.make_ndarray(nodes[last.input[1]].attr["value"].tensor))]
+
+
+def test_settings_of_the_config_are_not_tuned() -> None:
+    tuned = Reading.of(InputConfig(autotune=True))
+    assert (tuned.prefetch, tuned.calls, tuned.autotune) == (tf.data.AUTOTUNE, tf.data.AUTOTUNE, True)
+    given = Reading.of(InputConfig(autotune=True, prefetch=3, threads=2))
+    assert (given.prefetch, given.calls) == (3, 2)
+    assert Reading.of(InputConfig()).autotune is False
 
 
 @pytest.mark.parametrize(("batch_bytes", "ahead"), [(0, AHEAD), (1 << 20, AHEAD), (10 << 20, 6), (1 << 30, 2)])

@@ -46,7 +46,9 @@ class Reading:
     threads: int | None = None
     """Threads of its own; None: it shares TensorFlow's."""
     prefetch: int = AHEAD
-    """Batches made ready ahead."""
+    """Batches made ready ahead; -1: as many as autotuning chooses."""
+    autotune: bool = False
+    """Whether tf.data's autotuning chooses what is left to it, while it runs."""
     device: str | None = None
     """Where batches are wanted, such as `GPU:0`; None: on the CPU, or wherever Keras takes them."""
 
@@ -55,13 +57,22 @@ class Reading:
         """As the config says. batch_bytes: that a batch takes, about."""
         threads = None if config.threads == "auto" else config.threads
         fitting = min(max(AHEAD_BYTES // max(batch_bytes, 1), 2), AHEAD)
-        prefetch = fitting if config.prefetch == "auto" else config.prefetch
-        return cls(config.read_batch, config.open_files, config.deterministic, threads, prefetch, device)
+        ahead = tf.data.AUTOTUNE if config.autotune else fitting
+        prefetch = ahead if config.prefetch == "auto" else config.prefetch
+        return cls(
+            read_batch=config.read_batch,
+            open_files=config.open_files,
+            deterministic=config.deterministic,
+            threads=threads,
+            prefetch=prefetch,
+            autotune=config.autotune,
+            device=device,
+        )
 
     @property
     def calls(self) -> int:
         """Batches that are parsed, or loaded, at the same time: where nobody tunes, tf.data itself stops at 16."""
-        return self.threads or CORES
+        return self.threads or (tf.data.AUTOTUNE if self.autotune else CORES)
 
     def from_memory(self, loaded: bool) -> Reading:
         """For examples in memory: threads of its own keep the fetching away from the training step. One is enough,
@@ -86,12 +97,14 @@ class Reading:
         options.deterministic = self.deterministic
         if self.threads is not None:
             options.threading.private_threadpool_size = self.threads
-        batches = untuned(batches.with_options(options))
+        options.autotune.enabled = self.autotune
+        batches = batches.with_options(options)
         ahead = self.prefetch
         batches = batches.prefetch(ahead) if ahead else batches
         if self.device is None or not all(map(_fits_device, tf.nest.flatten(batches.element_spec))):
             return batches
-        return batches.apply(tf.data.experimental.prefetch_to_device(self.device, max(ahead, 1)))
+        buffer = None if ahead == tf.data.AUTOTUNE else max(ahead, 1)
+        return batches.apply(tf.data.experimental.prefetch_to_device(self.device, buffer))
 
 
 def _fits_device(spec: tf.TypeSpec) -> bool:
