@@ -23,8 +23,7 @@ from pathlib import Path
 
 import grpc
 import yaml
-from apache_beam.portability.api import beam_job_api_pb2_grpc
-from apache_beam.portability.api.beam_job_api_pb2 import DescribePipelineOptionsRequest
+from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from command import ROOT, wait_until
 
 from configs.beam import BeamConfig, OptionValue
@@ -130,7 +129,9 @@ def described(jobs: JobServer) -> set[str]:
     """The names of the options that the job server knows."""
     with grpc.insecure_channel(jobs.address) as channel:
         stub = beam_job_api_pb2_grpc.JobServiceStub(channel)
-        return {one.name for one in stub.DescribePipelineOptions(DescribePipelineOptionsRequest()).options}
+        return {
+            one.name for one in stub.DescribePipelineOptions(beam_job_api_pb2.DescribePipelineOptionsRequest()).options
+        }
 
 
 class PodApart(Pod):
