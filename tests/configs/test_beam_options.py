@@ -139,7 +139,17 @@ def test_temporary_files_lie_in_the_run_but_for_those_of_dataflow() -> None:
     ("settings", "said"),
     [
         (of(options={"sdk_harness_log_level_overrides": "no JSON"}), "argument --sdk_harness_log_level_overrides"),
-        (of(runner="dataflow", options={**CLOUD, "project": "My Project"}), "My Project"),
+        (
+            of(
+                runner="portable",
+                options={
+                    "job_endpoint": "embed",
+                    "environment_type": "DOCKER",
+                    "environment_options": ("process_command=boot",),
+                },
+            ),
+            "process_command",
+        ),
     ],
 )
 def test_what_only_beam_knows_to_be_wrong_is_the_users_mistake(settings: BeamConfig, said: str, tmp_path: Path) -> None:
