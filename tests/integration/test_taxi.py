@@ -157,7 +157,7 @@ def test_direct_runner_has_executed_the_graph_of_each_beam_component(taxi: Story
     assert executed == {id_: ["direct", f" {pipelines}"] for id_, pipelines in BEAM.items()}
     for id_ in BEAM:
         record = direct.node(id_)
-        assert f"Beam: {record.beam}" in Path(record.log or "").read_text().splitlines()
+        assert f"Beam: {record.beam}" in Path(record.log or "").read_text(encoding="utf-8").splitlines()
     assert taxi.first.run.node("ExampleGen").beam.startswith("auto, no pipeline")
     assert taxi.first.run.node("StatisticsGen").beam.startswith("auto, no pipeline")
 
