@@ -27,6 +27,7 @@ from tfx_bsl.tfxio import tf_example_record
 
 from components.example_gen.shard_names import by_span
 from components.example_gen.shared_spans import SharedSpans
+from configs.durable import replacing
 
 MADE_BY = ("tensorflow", "tensorflow-transform", "tfx-bsl", "numpy", "pyarrow")
 KEPT = DatasetKey("kept", is_cached=False)
@@ -194,10 +195,7 @@ def read_entry(file: Path, start: int) -> Iterator[bytes]:
 def write_entry(place: Place, encoded: Iterable[bytes | None]) -> None:
     """Write an entry, whole or not at all."""
     file, entry = Path(place[0]), place[1]
-    file.parent.mkdir(parents=True, exist_ok=True)
-    half = file.with_suffix(".half")
-    with tf.io.TFRecordWriter(str(half)) as records:
+    with replacing(file) as partial, tf.io.TFRecordWriter(str(partial)) as records:
         for record in (entry, *encoded):
             if record is not None:
                 records.write(record)
-    half.replace(file)

@@ -22,13 +22,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import google_crc32c
 from pydantic import TypeAdapter
 
 from components.example_gen.rounding import Rounding
 from components.example_gen.shared_spans import SharedSpans
 from components.example_gen.sources import Skipped, Survey
 from components.example_gen.storage import UNKNOWN, FileState
+from configs.checksums import file_checksum
+from configs.durable import sync_folder, sync_tree, write_text
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,6 @@ SEEN = "seen.json"
 """In the store: what was read, as it was then."""
 COLUMNS, SURVEY, WRITTEN = "columns", "survey", "shards"
 """The parts of a span that machines share (see `shared_spans`)."""
-_BLOCK = 1 << 20
 _Form = TypeVar("_Form")
 _COLUMNS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 _SURVEY: TypeAdapter[Survey] = TypeAdapter(Survey)
@@ -119,7 +119,7 @@ class SpanStore:
         if {name: state[:2] for name, state in told.files.items()} != _states(folder):
             return None
         for name, (*_, checksum) in told.files.items():
-            if _checksum(folder / name) != checksum:
+            if file_checksum(folder / name) != checksum:
                 print(
                     f"{folder / name} is not as it was written, though nothing wrote to it since: the disk may be bad"
                 )
@@ -136,9 +136,10 @@ class SpanStore:
         target = self._folder / key
         shutil.rmtree(target, ignore_errors=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        _to_disk(written.folder)
+        sync_tree(written.folder)
         written.folder.rename(target)
-        files = {name: (*state, _checksum(target / name)) for name, state in _states(target).items()}
+        sync_folder(target.parent)
+        files = {name: (*state, file_checksum(target / name)) for name, state in _states(target).items()}
         told = _Shards(dict(written.rows), written.plan, files, tuple(seen), dict(written.roundings), written.skipped)
         self._write(key, SHARDS, asdict(told))
         self._publish(key, WRITTEN, SHARDS, *files)
@@ -192,10 +193,7 @@ class SpanStore:
     @staticmethod
     def _put(path: Path, told: object) -> None:
         """Whole or not at all."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_suffix(".half")
-        half.write_text(json.dumps(told), encoding="utf-8")
-        half.replace(path)
+        write_text(path, json.dumps(told))
 
 
 def kept_with(folder: Path, key: str) -> tuple[str, ...]:
@@ -220,25 +218,6 @@ def _states(folder: Path) -> dict[str, tuple[int, int]]:
     """The bytes of each shard, and when they were written."""
     found = {str(path.relative_to(folder)): path.stat() for path in _shards(folder)}
     return {name: (state.st_size, state.st_mtime_ns) for name, state in found.items()}
-
-
-def _checksum(path: Path) -> int:
-    """CRC32C, which processors have an instruction for: 3 to 9 GB a second."""
-    value = 0
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            value = google_crc32c.extend(value, block)
-    return value
-
-
-def _to_disk(folder: Path) -> None:
-    """So that a power loss takes nothing of the shards that are then said to be there."""
-    for path in [*_shards(folder), *folder.glob("Split-*"), folder]:
-        opened = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
 
 
 def link(source: Path, target: Path) -> None:

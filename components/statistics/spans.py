@@ -20,6 +20,7 @@ from typing import Any
 from components.example_gen import shard_names
 from components.example_gen.shared_spans import SharedSpans
 from components.statistics.combine import Shards, Statistics, Sums, Write
+from configs.durable import write_bytes
 from configs.errors import DataError
 
 _TFDV = "tensorflow_data_validation"
@@ -115,10 +116,7 @@ def load(file: Path) -> list[Any]:
 def save(file: Path, sums: list[Any]) -> None:
     """Write a file of sums, whole or not at all."""
     text = pickle.dumps(sums, protocol=4)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    half = file.with_suffix(".half")
-    half.write_bytes(hashlib.sha256(text).digest() + text)
-    half.replace(file)
+    write_bytes(file, hashlib.sha256(text).digest() + text)
 
 
 class _Reader(pickle.Unpickler):  # noqa: S301 - it takes nothing but what is listed

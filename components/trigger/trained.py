@@ -5,12 +5,12 @@ Paths below the folder of the file are written relative to it, so that the pipel
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from configs.durable import write_text
 from configs.errors import RunError
 
 
@@ -63,11 +63,8 @@ class Trained(BaseModel):
 
     def write(self, path: Path) -> None:
         """Replace the file in one step."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
         written = self._spelled(lambda uri: _inside(path.parent, uri))
-        partial.write_text(written.model_dump_json(indent=1, exclude_none=True) + "\n", encoding="utf-8")
-        partial.replace(path)
+        write_text(path, written.model_dump_json(indent=1, exclude_none=True) + "\n")
 
     def with_judged(self, data: TrainedOn, *, blessed: bool) -> Trained:
         """After a further training. One of older spans leaves what is known of the newest data as it is, unless its

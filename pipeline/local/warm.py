@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.credentials import without
+from configs.durable import write_text
 from configs.lock import keep
 from configs.tracebacks import write_traceback
 from pipeline.environment import prepare
@@ -196,9 +197,7 @@ def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
         except BaseException as error:
             _write_down(error)
             result = describe(error)
-        partial = Path(request["result"] + ".partial")
-        partial.write_text(json.dumps(result), encoding="utf-8")
-        partial.rename(request["result"])
+        write_text(Path(request["result"]), json.dumps(result))
         sys.stdout.flush()
         sys.stderr.flush()
     finally:

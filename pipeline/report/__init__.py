@@ -5,8 +5,9 @@ path = write_report(Path("runs/chicago-taxi/runs/20260730-120304"))
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from configs.durable import write_text
 
 FILE_NAME = "report.html"
 
@@ -17,7 +18,5 @@ def write_report(run_dir: Path) -> Path:
     from pipeline.report.run_folder import RunFolder
 
     page = render_page(RunFolder.read(run_dir))
-    partial = run_dir / f".{FILE_NAME}.{os.getpid()}"
-    partial.write_text(page, encoding="utf-8")
-    partial.replace(run_dir / FILE_NAME)
+    write_text(run_dir / FILE_NAME, page)
     return run_dir / FILE_NAME

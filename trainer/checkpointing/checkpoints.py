@@ -11,7 +11,6 @@ the disk, and then renamed, so that a process that is killed at any moment leave
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import zipfile
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from configs.durable import replacing
 from trainer.checkpointing.finite import finite
 
 _ARRAY, _TYPE = "\u0000array", "type"
@@ -76,16 +76,11 @@ class Checkpoints:
         """Add one, and remove what is older than the latest `keep`; also later ones, which training did not go on from
         because they were of no use.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
         arrays: dict[str, np.ndarray] = {}
         text = json.dumps({"position": asdict(position), "tree": _without_arrays(tree, arrays)})
         file = self.folder / position.file
-        partial = file.with_suffix(".partial")
-        with partial.open("wb") as stream:
+        with replacing(file) as partial, partial.open("wb") as stream:
             np.savez(stream, allow_pickle=False, **{_TREE: np.frombuffer(text.encode(), np.uint8)}, **arrays)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(file)
         later = [other for other in self.files() if other > file]
         older = [other for other in self.files() if other <= file]
         for other in (*later, *older[self.keep :]):
@@ -101,7 +96,7 @@ class Checkpoints:
         for file in self.files():
             try:
                 saved = _read(file)
-            except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
                 print(f"checkpoint: {file} cannot be read ({error}); an older one is tried", flush=True)
                 continue
             if finite(saved.tree):

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from configs.credentials import without
+from configs.durable import write_text
 from configs.errors import HeadraceError, TrainingError, TrainingStoppedError
 from configs.lock import kept
 from configs.tracebacks import write_traceback
@@ -102,10 +103,7 @@ def _published(job: Job) -> Iterator[None]:
     if not place:
         yield
         return
-    partial = Path(f"{place}.partial")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    partial.write_text(job.to_json(), encoding="utf-8")
-    partial.replace(place)
+    write_text(Path(place), job.to_json())
     try:
         yield
     finally:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from configs.durable import sync_folder, sync_tree
 from configs.errors import TrainingError
 from trainer.input.packing import Packing, plain
 from trainer.input.pipeline import Stream
@@ -90,8 +91,10 @@ class Snapshots:
             )
             manifest = Manifest.of(partial, key)
             manifest.write(partial)
+            sync_tree(partial)
             try:
                 partial.rename(place)
+                sync_folder(self.folder)
             except OSError:
                 if not place.exists():
                     raise  # else another run was faster, and wrote the same

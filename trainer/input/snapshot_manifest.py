@@ -7,14 +7,11 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import google_crc32c
-
+from configs.checksums import file_checksum
 from trainer.input.snapshot_key import Key
 
 FILE = "snapshot.json"
-BLOCK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -65,12 +62,4 @@ class Manifest:
 
 def _files(folder: Path) -> dict[str, str]:
     inside = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != FILE)
-    return {str(path.relative_to(folder)): _sum(path) for path in inside}
-
-
-def _sum(path: Path) -> str:
-    checksum: Any = google_crc32c.Checksum()  # type: ignore[no-untyped-call]
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            checksum.update(block)
-    return f"{path.stat().st_size} {checksum.hexdigest().decode()}"
+    return {str(path.relative_to(folder)): f"{path.stat().st_size} {file_checksum(path):08x}" for path in inside}

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from configs.checkpoint import KEPT_IN
+from configs.durable import write_text
 from trainer.checkpointing.checkpoints import Checkpoints
 from trainer.checkpointing.work import digest
 from trainer.tuning.trials import Trial
@@ -69,10 +70,7 @@ class Finished:
         if self.folder is None or trial.score is None:
             return
         self._all.append(trial)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        partial = self.folder / f"{FILE}.partial"
-        partial.write_text(json.dumps([dataclasses.asdict(each) for each in self._all]), encoding="utf-8")
-        partial.replace(self.folder / FILE)
+        write_text(self.folder / FILE, json.dumps([dataclasses.asdict(each) for each in self._all]))
 
     def clear(self) -> None:
         """Remove them."""

@@ -1,0 +1,47 @@
+"""Checksums of files: whether they are as they were written.
+
+contents = checksum(Path("artifacts/Trainer/model/20261121-024752"))     # "crc32c:0f3a…"
+
+CRC32C, which processors have an instruction for: 2 to 4 GB a second and core, reading included. It detects damage: bit
+rot, a part that was never written, a file that was edited or replaced. It is no defence against an attacker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+BLOCK = 1 << 18
+"""Bytes read at once: what stays in a processor's cache is summed fastest."""
+MARK = "crc32c:"
+"""What every checksum of a folder begins with, so that a later kind can be told from it."""
+_DIGITS = 32
+
+
+def file_checksum(path: Path) -> int:
+    """CRC32C of a file's bytes. Raises OSError."""
+    import google_crc32c
+
+    value = 0
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(BLOCK):
+            value = google_crc32c.extend(value, block)
+    return int(value)
+
+
+def checksum(path: Path, of_file: Callable[[Path], int] = file_checksum) -> str:
+    """One text for a file, or for all files below a folder with their names and sizes.
+
+    of_file: how a file's CRC32C is found; files are read in parallel. Raises OSError.
+    """
+    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as threads:
+        values = list(threads.map(of_file, files))
+    total = hashlib.sha256()
+    for file, value in zip(files, values, strict=True):
+        name = "" if file == path else str(file.relative_to(path))
+        total.update(f"{name}\0{file.stat().st_size}\0{value:08x}\n".encode(errors="surrogateescape"))
+    return MARK + total.hexdigest()[:_DIGITS]
