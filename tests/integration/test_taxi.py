@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import filecmp
 import json
 import os
 import subprocess
@@ -18,8 +20,13 @@ import tensorflow_transform as tft
 from command import ROOT, Finished, Going, outputs_on_disk, versions
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2  # type: ignore[import-untyped]
+from tfx.components import BulkInferrer
+from tfx.dsl.components.base import base_beam_executor
 from tfx.orchestration import metadata as tfx_metadata
 from tfx.orchestration.portable.mlmd import execution_lib
+from tfx.types import standard_artifacts
 
 from pipeline.kubeflow.verify.compare import folders
 from pipeline.local.record import RunRecord
@@ -28,9 +35,10 @@ pytestmark = pytest.mark.slow
 
 ROWS = 15_002
 BATCH = 4096
+SERVED = 200
 NODES = [
     "Spans", "ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate", "Transform", "Trainer",
-    "Baseline", "Evaluator", "Pusher", "RecordBlessing",
+    "Baseline", "Evaluator", "RecordBlessing", "Pusher",
 ]  # fmt: skip
 
 
@@ -119,7 +127,17 @@ def test_record_says_what_each_component_did(taxi: Story) -> None:
 
 def test_nothing_lies_beside_the_outputs(taxi: Story) -> None:
     left = {path.name for path in taxi.home.iterdir()} - {"tmp"}
-    assert left == {"metadata.sqlite", "artifacts", "runs", "spans", "blessed.json", ".lock", ".at-work"}
+    assert left == {
+        "metadata.sqlite",
+        "artifacts",
+        "runs",
+        "spans",
+        "blessed.json",
+        ".blessed.json.lock",
+        "pushed.json",
+        ".lock",
+        ".at-work",
+    }
     assert not list(taxi.home.glob("tmp/*"))
     assert {path.name for path in taxi.folder.iterdir()} == {"runs", "serving"}
 
@@ -293,6 +311,95 @@ def test_v1_loader_serves_the_pushed_model_as_tensorflow_two_does(taxi: Story, r
         fed = {signature.inputs["examples"].name: examples}
         found = session.run(signature.outputs["predictions"].name, fed)
     np.testing.assert_allclose(found, expected["predictions"], rtol=1e-5, atol=1e-7)
+
+
+@pytest.fixture(scope="session")
+def inputs(taxi: Story, rows: Rows) -> dict[str, dict[str, tf.Tensor]]:
+    """For each signature of the pushed model: the same rows as it takes them."""
+    signatures = tf.saved_model.load(taxi.pushed).signatures
+    examples = tf.constant(rows.raw[:SERVED])
+    features = {name: tf.constant(x[:SERVED]) for name, x in rows.written.items() if name != "big_tipper"}
+    made = {
+        "serving_default": {"examples": examples},
+        "serving_raw": _dense(examples, signatures["serving_raw"].structured_input_signature[1]),
+        "serving_transformed": features,
+        "transform_features": {"examples": examples},
+    }
+    assert set(made) == set(signatures)
+    return made
+
+
+def test_cpp_loader_of_model_servers_gives_what_python_gives(
+    taxi: Story, inputs: dict[str, dict[str, tf.Tensor]], tmp_path: Path
+) -> None:
+    """A process without TensorFlow's Python: the C++ loader and runtime alone, as in TensorFlow Serving."""
+    saved = saved_model_pb2.SavedModel()
+    saved.ParseFromString(Path(taxi.pushed, "saved_model.pb").read_bytes())
+    definitions = saved.meta_graphs[0].signature_def
+    calls = [
+        {"feeds": {definitions[name].inputs[key].name: _told(x) for key, x in given.items()}, "fetch": output.name}
+        for name, given in inputs.items()
+        for _, output in sorted(definitions[name].outputs.items())
+    ]
+    (tmp_path / "calls.json").write_text(json.dumps(calls))
+    library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
+    program = Path(__file__).with_name("cpp_loader.py")
+    arguments = (library, taxi.pushed, tmp_path / "calls.json", tmp_path / "results.npz")
+    done = subprocess.run([sys.executable, program, *arguments], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    signatures = tf.saved_model.load(taxi.pushed).signatures
+    expected = [
+        np.asarray(value) for name, given in inputs.items() for _, value in sorted(signatures[name](**given).items())
+    ]
+    with np.load(tmp_path / "results.npz") as results:
+        found = [results[f"arr_{number}"] for number in range(len(calls))]
+    assert len(found) == 3 + 16  # predictions three times, and each feature
+    for call, ours, theirs in zip(calls, found, expected, strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7, err_msg=str(call["fetch"]))
+    assert len(np.unique(found[0])) > SERVED / 10
+
+
+def _told(tensor: tf.Tensor) -> dict[str, Any]:
+    values = tensor.numpy().reshape(-1).tolist()
+    texts = tensor.dtype == tf.string
+    values = [base64.b64encode(value).decode() for value in values] if texts else values
+    return {"dtype": tensor.dtype.name, "shape": tensor.shape.as_list(), "values": values}
+
+
+def test_bulk_inferrer_of_tfx_predicts_with_the_pushed_model(taxi: Story, rows: Rows, tmp_path: Path) -> None:
+    model, examples = standard_artifacts.Model(), standard_artifacts.Examples()
+    result = standard_artifacts.InferenceResult()
+    model.uri, result.uri = str(taxi.first.uri("Trainer", "model")), str(tmp_path / "result")
+    examples.uri = str(taxi.first.uri("ExampleGen", "examples"))
+    examples.split_names = '["train", "eval", "test"]'
+    pushed = Path(taxi.pushed)
+    serving = Path(model.uri, "Format-Serving")
+    assert filecmp.cmp(pushed / "saved_model.pb", serving / "saved_model.pb", shallow=False)
+    executor = BulkInferrer.EXECUTOR_SPEC.executor_class(
+        base_beam_executor.BaseBeamExecutor.Context(
+            beam_pipeline_args=["--runner=FnApiRunner"], tmp_dir=str(tmp_path), unique_id="1"
+        )
+    )
+    properties = {
+        "data_spec": '{"example_splits": ["test"]}',
+        "model_spec": '{"model_signature_name": ["serving_default"]}',
+        "output_example_spec": None,
+    }
+    executor.Do({"model": [model], "examples": [examples]}, {"inference_result": [result]}, properties)
+    files = [str(path) for path in Path(result.uri).rglob("*.gz")]
+    logs = [
+        prediction_log_pb2.PredictionLog.FromString(log).predict_log
+        for log in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator()
+    ]
+    read = np.array([log.request.inputs["examples"].string_val[0] for log in logs], object)
+    found = np.array([log.response.outputs["predictions"].float_val[0] for log in logs])
+    predict = tf.saved_model.load(taxi.pushed).signatures["serving_default"]
+    expected = predict(examples=tf.constant(list(read)))["predictions"][:, 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    records = _records(taxi.first.uri("ExampleGen", "examples") / "Split-test")  # it encodes them in another order
+    expected = predict(examples=tf.constant(records))["predictions"][:, 0]
+    np.testing.assert_allclose(np.sort(found), np.sort(expected), rtol=1e-5, atol=1e-7)
 
 
 # ML Metadata, read with the stock libraries
