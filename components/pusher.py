@@ -1,52 +1,103 @@
-"""Copying a blessed model to where a model server looks for new versions."""
+"""Copying a blessed model to where a model server looks for new versions.
 
-from __future__ import annotations
+The order is: the model is listed as blessed (RecordBlessing), pushed, noted as pushed. Whatever is killed, or finds the
+disk full, the model in service is in the list; and a model that is listed and not noted is pushed by the next run,
+though the candidate of that one may not be blessed.
+"""
 
 import contextlib
 import fcntl
-import filecmp
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from tfx import types
-from tfx.components import Pusher as StockPusher
-from tfx.components.pusher import executor
-from tfx.dsl.components.base import executor_spec
-from tfx.proto import pusher_pb2
-from tfx.types import artifact_utils
-from tfx.utils import proto_utils
+from tfx.components.util.model_utils import is_model_blessed
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.decorators import component
+from tfx.types import standard_artifacts
+from tfx.utils import path_utils
 
+from components.pushed import Pushed
+from components.registry import Entry
+from configs.checksums import checksum
+from configs.durable import sync_folder, sync_tree
 from configs.errors import RunError
 
+KEEP_ALL = 0
+_PUSHING, _REMOVING = ".pushing-", ".removing-"
+"""Beginnings of names of folders that are no versions yet, or no longer: none has a number for a name."""
 
-def push(model: Path, destination: Path, clock: Callable[[], float] = time.time) -> Path:
+
+@component
+def Pusher(  # noqa: N802, PLR0913, PLR0917
+    model: InputArtifact[standard_artifacts.Model],
+    model_blessing: InputArtifact[standard_artifacts.ModelBlessing],
+    entry: InputArtifact[standard_artifacts.String],
+    pushed_model: OutputArtifact[standard_artifacts.PushedModel],
+    destination: Parameter[str],
+    keep: Parameter[int],
+    push_record: Parameter[str],
+) -> None:
+    """Push the newest blessed model, if this run blessed it or the run that did was stopped before it was pushed.
+
+    The output has the properties of TFX's Pusher: `pushed`, `pushed_destination`, `pushed_version`.
+
+    Args:
+        model: the newest blessed model, as RecordBlessing gives it; an empty folder if there is none.
+        model_blessing: whether this run's model is blessed.
+        entry: the model's entry in the list of blessed models, as JSON; {} if there is none.
+        pushed_model: a copy of what was pushed.
+        destination: the folder that a model server watches.
+        keep: how many versions stay there; KEEP_ALL for all.
+        push_record: path of `pushed.json`.
+    """
+    newest = Entry.model_validate_json(entry.value) if entry.value != "{}" else None
+    place, path = Path(destination), Path(push_record)
+    blessed, noted = is_model_blessed(model_blessing), Pushed.read(path)
+    if newest is None or (not blessed and noted.has(path, newest, place)):
+        print("not blessed, so not pushed")
+        pushed_model.set_int_custom_property("pushed", 0)
+        return
+    if not blessed:
+        print(f"{newest.uri}, blessed at {newest.blessed_at}, was never pushed: its run was killed or failed")
+    serving = Path(path_utils.serving_model_path(model.uri))
+    before = noted.version_of(path, newest, place)
+    newest_there = max(versions(place), default=0) if place.is_dir() else 0
+    version = push(serving, place, keep=keep)
+    if str(newest_there) == before != version.name:
+        print(f"{place / before} is damaged: its files are not those that were pushed; {version.name} takes its place")
+    archive(serving, Path(pushed_model.uri))
+    noted.write(path, newest, version)
+    pushed_model.set_int_custom_property("pushed", 1)
+    pushed_model.set_string_custom_property("pushed_destination", str(version))
+    pushed_model.set_string_custom_property("pushed_version", version.name)
+    print(f"pushed to {version}")
+
+
+def push(model: Path, destination: Path, clock: Callable[[], float] = time.time, keep: int = KEEP_ALL) -> Path:
     """Make `destination/<version>` a copy of `model`, in one step: a server sees the whole version or none of it.
 
     The version is the Unix time in seconds, or one more than the greatest there; or the greatest itself where that is
     this very model, so that a run which was killed before it wrote down what it had pushed does not push it twice.
     Whatever is left of a push that was killed has no number for a name, and is cleared away by the next. Pushes to one
-    place wait for each other. RunError if it cannot be written to.
+    place wait for each other. Of the versions there the newest `keep` stay. RunError if it cannot be written to.
     """
     try:
         destination.mkdir(parents=True, exist_ok=True)
         with _alone(destination):
-            for left_over in destination.glob(".pushing-*"):
-                shutil.rmtree(left_over)
-            there = {int(path.name): path for path in destination.iterdir() if path.name.isdecimal()}
+            for beginning in (_PUSHING, _REMOVING):
+                for left_over in destination.glob(f"{beginning}*"):
+                    shutil.rmtree(left_over)
+            there = versions(destination)
             if there and _same(model, there[max(there)]):
-                return there[max(there)]
-            version = max([int(clock()), *(number + 1 for number in there)])
-            partial = destination / f".pushing-{version}-{os.getpid()}"
-            try:
-                shutil.copytree(model, partial)
-            except OSError:
-                shutil.rmtree(partial, ignore_errors=True)  # a full disk should not stay full
-                raise
-            return partial.rename(destination / str(version))
+                version = there[max(there)]
+            else:
+                number = max([int(clock()), *(number + 1 for number in there)])
+                version = _copied(model, destination / str(number))
+            remove_old(destination, keep)
+            return version
     except OSError as error:
         raise RunError(
             f"deploy.push: cannot push to {destination}: {error}\n"
@@ -54,18 +105,42 @@ def push(model: Path, destination: Path, clock: Callable[[], float] = time.time)
         ) from error
 
 
+def versions(destination: Path) -> dict[int, Path]:
+    """The versions in a folder, by number."""
+    return {int(path.name): path for path in destination.iterdir() if path.name.isdecimal()}
+
+
+def remove_old(destination: Path, keep: int) -> None:
+    """Remove all versions but the newest `keep`, each in one step. The newest is what servers load."""
+    there = versions(destination)
+    for number in sorted(there)[:-keep] if keep else ():
+        doomed = there[number].rename(destination / f"{_REMOVING}{number}")
+        shutil.rmtree(doomed)
+
+
+def _copied(model: Path, version: Path) -> Path:
+    """A copy under its final name, once all of it is on the disk, byte for byte."""
+    partial = version.with_name(f"{_PUSHING}{version.name}-{os.getpid()}")
+    try:
+        shutil.copytree(model, partial)
+        sync_tree(partial)
+        if checksum(partial) != checksum(model):
+            raise OSError(f"what was written to {partial} is not what {model} holds")
+    except OSError:
+        shutil.rmtree(partial, ignore_errors=True)  # a full disk should not stay full
+        raise
+    partial.rename(version)
+    sync_folder(version.parent)
+    return version
+
+
 def _same(model: Path, version: Path) -> bool:
-    """Whether two folders hold the same files, byte for byte; a different size is seen before any is read."""
-    own, there = _files(model), _files(version)
-    return _sizes(own) == _sizes(there) and all(filecmp.cmp(own[name], there[name], shallow=False) for name in own)
+    """Whether two folders hold the same files; a different size is seen before any is read."""
+    return _sizes(model) == _sizes(version) and checksum(model) == checksum(version)
 
 
-def _files(folder: Path) -> dict[str, Path]:
-    return {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
-
-
-def _sizes(files: Mapping[str, Path]) -> dict[str, int]:
-    return {name: path.stat().st_size for name, path in files.items()}
+def _sizes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
 
 
 @contextlib.contextmanager
@@ -90,38 +165,3 @@ def _link(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
-
-
-class Executor(executor.Executor):
-    """TFX's, with the copy made in one step and versions that always rise."""
-
-    def Do(  # noqa: N802
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
-        """Push the model if it is blessed, and set the properties `pushed`, `pushed_destination`, `pushed_version`."""
-        pushed_model = artifact_utils.get_single_instance(output_dict["pushed_model"])
-        if not self.CheckBlessing(input_dict):
-            print("not blessed, so not pushed")
-            self._MarkNotPushed(pushed_model)
-            return
-        to = proto_utils.json_to_proto(exec_properties["push_destination"], pusher_pb2.PushDestination())
-        model = Path(self.GetModelPath(input_dict))
-        version = push(model, Path(to.filesystem.base_directory))
-        archive(model, Path(pushed_model.uri))
-        self._MarkPushed(pushed_model, pushed_destination=str(version), pushed_version=version.name)
-        print(f"pushed to {version}")
-
-
-class Pusher(StockPusher):
-    """TFX's Pusher with the executor above."""
-
-    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
-
-
-def pusher(model: types.BaseChannel, blessing: types.BaseChannel, destination: Path) -> Pusher:
-    """The component that pushes `model` to `destination` if `blessing` allows it."""
-    filesystem = pusher_pb2.PushDestination.Filesystem(base_directory=str(destination))
-    return Pusher(model, blessing, push_destination=pusher_pb2.PushDestination(filesystem=filesystem))

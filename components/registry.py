@@ -2,17 +2,21 @@
 
 A model below the folder of the file is written relative to it, so that the pipeline's folder can be moved. Here, and in
 every Entry, URIs are whole.
+
+A model is listed here before it is pushed (docs/design.md, "From the blessing to the push"). In an object store, where
+two runs that change one file lose what the other wrote, each blessing is an object of its own
+(pipeline/kubeflow/blessings.py).
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from configs.durable import write_text
 from configs.errors import RunError
 
 WHY = "why.txt"
@@ -41,7 +45,8 @@ class Entry(BaseModel):
 
     uri: of its Model artifact; blessed_at: ISO 8601, UTC; compared_with: the URI of the model that was the newest when
     this one was judged, and so was its baseline if it was still there and made for the same columns and label;
-    made_for: the label it predicts and the columns it reads, None in entries of old.
+    made_for: the label it predicts and the columns it reads; contents: the checksum of its files when it was blessed.
+    Both are None in entries of old.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -50,6 +55,7 @@ class Entry(BaseModel):
     blessed_at: str
     compared_with: str | None = None
     made_for: MadeFor | None = None
+    contents: str | None = None
 
     def with_paths(self, change: Callable[[str], str]) -> Entry:
         """The same with other spellings of its URIs."""
@@ -80,13 +86,22 @@ class Registry(BaseModel):
 
     def write(self, path: Path) -> None:
         """Replace the file in one step."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         written = Registry(
-            models=tuple(entry.with_paths(lambda uri: _inside(path.parent, uri)) for entry in self.models)
+            models=tuple(entry.with_paths(lambda uri: inside(path.parent, uri)) for entry in self.models)
         )
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        partial.write_text(written.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        partial.replace(path)
+        write_text(path, written.model_dump_json(indent=1) + "\n")
+
+    @property
+    def newest(self) -> Entry | None:
+        """The model that was blessed last."""
+        return self.models[-1] if self.models else None
+
+    def merged(self, others: Iterable[Entry]) -> Registry:
+        """These and others by the time of their blessings; of one model's, the latest."""
+        merged = Registry()
+        for entry in sorted((*self.models, *others), key=lambda entry: entry.blessed_at):
+            merged = merged.with_newest(entry)
+        return merged
 
     def find(self, uri: str) -> Entry | None:
         """The entry of a model."""
@@ -110,7 +125,7 @@ class Registry(BaseModel):
         return Registry(models=(*(each for each in self.models if each.uri != entry.uri), entry))
 
 
-def _inside(folder: Path, uri: str) -> str:
+def inside(folder: Path, uri: str) -> str:
     """Relative to the folder if it lies below it."""
     path = Path(uri)
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else uri

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
 from configs.section import Name, Section
 
 
@@ -12,3 +16,6 @@ class DeployConfig(Section):
     """Directory that a model server watches: each push makes a new version in it, a number that rises. A model that is
     the newest version already, byte for byte, is not pushed again. `{name}` stands for the pipeline's name. null: never
     push."""
+    keep: Annotated[int, Field(ge=2)] | None = None
+    """Number of pushed versions that stay, at least 2: the newest, which model servers load, and the one before, which
+    they serve until then. Each push removes older ones. null: all stay."""

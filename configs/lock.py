@@ -28,6 +28,15 @@ def held(file: Path, refusal: str) -> Iterator[TextIO]:
         yield opened
 
 
+@contextlib.contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """Wait until no other process holds it, and hold it. Without effect on file systems that have no locks."""
+    with file.open("a") as opened:
+        with contextlib.suppress(OSError):
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+
+
 def free(file: Path, seconds: float) -> bool:
     """Wait until nobody holds it, at most that long; whether nobody does."""
     deadline = time.monotonic() + seconds

@@ -19,7 +19,7 @@ from components.example_gen.component import ExampleGen
 from components.example_gen.spans import Spans
 from components.profile_verdict.component import ProfileVerdict
 from components.profile_verdict.gate import ProfileGate
-from components.pusher import pusher
+from components.pusher import KEEP_ALL, Pusher
 from components.schema import read_schema
 from components.schema_gen import SchemaGen
 from components.statistics.component import StatisticsGen
@@ -297,7 +297,15 @@ def _judge_and_push(
     )
     nodes = [baseline, judge, recorded]
     if config.push_directory is not None:
-        nodes.append(pusher(model, blessing, folders.pushed(config.push_directory)))
+        pushed = Pusher(
+            model=recorded.outputs["newest"],
+            model_blessing=blessing,
+            entry=recorded.outputs["entry"],
+            destination=str(folders.pushed(config.push_directory)),
+            keep=config.deploy.keep or KEEP_ALL,
+            push_record=str(folders.push_record),
+        )
+        nodes.append(pushed)
     return nodes
 
 

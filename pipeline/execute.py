@@ -12,6 +12,7 @@ from tfx.types import Artifact, standard_artifacts
 from tfx.types.value_artifact import ValueArtifact
 
 from components.beam_pipelines import BeamPipelines
+from components.contents import check_whole, seal
 from configs.errors import RunError
 from pipeline.plan import Node
 
@@ -26,12 +27,14 @@ WORKERS = re.compile(r".*\bconfigs\.errors\.\w+: (.+?) \[while running '", re.DO
 def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipelines: BeamPipelines) -> Artifacts:
     """Run `node` on `inputs`, with its outputs at the given URIs; the output artifacts with their properties.
 
-    A Beam component prints what Beam executed. Raises whatever the executor raises; RunError with the words of a
-    HeadraceError that one of Beam's workers met.
+    A Beam component prints what Beam executed. The outputs carry the checksums of their files. Raises whatever the
+    executor raises; RunError if an input is damaged, or with the words of a HeadraceError that one of Beam's workers met.
     """
     outputs = {key: [_output(node.outputs[key], uri)] for key, uri in output_uris.items()}
     for artifacts in inputs.values():
         for artifact in artifacts:
+            if not isinstance(artifact, standard_artifacts.Examples):  # their records have checksums of their own
+                check_whole(artifact)
             if isinstance(artifact, ValueArtifact):
                 artifact.read()
     executor = node.executor(_context(node, pipelines))
@@ -44,6 +47,9 @@ def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipel
     if uses_beam(node):
         print(f"Beam: {pipelines.summary}", flush=True)
     _carry_rows(inputs, outputs)
+    for key, (artifact,) in outputs.items():
+        if artifact.uri == output_uris[key]:  # else it is a model that was made, and sealed, before
+            seal(artifact)
     return outputs
 
 

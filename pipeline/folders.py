@@ -33,6 +33,11 @@ class Folders:
         return self.home / "blessed.json"
 
     @property
+    def push_record(self) -> Path:
+        """Which blessed model was pushed last."""
+        return self.home / "pushed.json"
+
+    @property
     def trained(self) -> Path:
         """What the last models learned from; of pipelines that train only where there is a reason to."""
         return self.home / "trained.json"

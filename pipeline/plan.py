@@ -37,7 +37,7 @@ UNCACHED = frozenset(
 """Executors that look at the world outside the pipeline, so that only running them tells what they give."""
 
 
-UNKEYED = frozenset({"store", KEPT_IN, KEPT_HOW})
+UNKEYED = frozenset({"store", "push_record", KEPT_IN, KEPT_HOW})
 """Properties, and entries of `custom_config`, that say where something is kept between runs, and how often; nothing of
 what comes out."""
 

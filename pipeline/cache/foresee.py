@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tfx.components.util.model_utils import is_model_blessed
 from tfx.types import artifact_utils
 from tfx.types.value_artifact import ValueArtifact
 
 from components.baseline import RecordBlessing
 from components.beam_pipelines import BeamPipelines
+from components.registry import Registry
 from components.trigger.component import Drift, RecordTraining
 from components.trigger.look import GO, NO, WHY
 from configs.config import PipelineConfig
@@ -101,7 +103,7 @@ class _Foresight:
         return Explained(node.id, "would run", similar.run.record.run_id if own and similar else "", reasons)
 
     def _look(self, node: Node) -> Explained:
-        if node.executor in WRITES:
+        if node.executor in WRITES and not self._changes_nothing(node):
             return Explained(node.id, "always runs", reasons=["it writes down what it finds, so it is not asked"])
         folder = self._scratch / node.id
         uris = {
@@ -118,6 +120,14 @@ class _Foresight:
         if node.decides and _text(self._outputs[node.id][GO]) == NO:
             self._stopped[node.id] = _text(self._outputs[node.id][WHY])
         return Explained(node.id, "always runs", reasons=[LOOKS])
+
+    def _changes_nothing(self, node: Node) -> bool:
+        """Whether it is a blessing that is recorded already, or none at all."""
+        if node.executor is not RecordBlessing.EXECUTOR_SPEC.executor_class:
+            return False
+        inputs = {key: _artifact(self._outputs[producer][out]) for key, ((producer, out),) in node.inputs.items()}
+        newest = Registry.read(self._folders.registry).newest
+        return not is_model_blessed(inputs["blessing"]) or (newest is not None and newest.uri == inputs["model"].uri)
 
     def _parts(self, node: Node) -> KeyParts:
         inputs = {

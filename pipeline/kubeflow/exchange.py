@@ -11,6 +11,7 @@ from typing import Any
 from tfx.types import Artifact
 
 from components.baseline import EXISTS
+from components.contents import CONTENTS, known_contents
 from components.registry import WHY
 from configs.errors import RunError
 from pipeline.execute import Artifacts
@@ -106,8 +107,10 @@ class Exchange:
         return artifact
 
     def _refer(self, artifact: Artifact, told: Mapping[str, str], folder: Path, store: Store) -> None:
-        """Fetch the baseline; an empty folder where there is none."""
+        """Fetch a blessed model; an empty folder where there is none."""
         artifact.set_int_custom_property(EXISTS, int(bool(told["uri"])))
+        if told.get("contents"):
+            artifact.set_string_custom_property(CONTENTS, told["contents"])
         artifact.uri = str(folder)
         if not told["uri"]:
             if told["why"]:
@@ -115,7 +118,7 @@ class Exchange:
             return
         path = self._places.local(told["uri"])
         if not self._places.mount and not store.get_all(told["uri"], path):
-            raise RunError(f"the baseline {told['uri']} is gone; run again to choose another")
+            raise RunError(f"the blessed model {told['uri']} is gone; run again to choose another")
         artifact.uri = str(path)
 
     def _text(self, key: str, artifact: Artifact) -> str:
@@ -124,6 +127,7 @@ class Exchange:
             exists = artifact.get_int_custom_property(EXISTS)
             told = {
                 "uri": self._places.remote(artifact.uri) if exists else "",
+                "contents": known_contents(artifact),
                 "why": why.read_text(encoding="utf-8") if not exists and why.exists() else "",
             }
             return json.dumps(told, sort_keys=True)

@@ -23,6 +23,8 @@ class Kept(NamedTuple):
     """`trained.json`."""
     pushed: Path | None = None
     """The folder of pushed models."""
+    push_record: Path | None = None
+    """`pushed.json`."""
     checkpoints: Path | None = None
     """The folder of the checkpoints of a training or a search."""
     spans: Path | None = None
@@ -31,12 +33,12 @@ class Kept(NamedTuple):
 
 def kept(properties: Mapping[str, Any]) -> Kept:
     """What the properties name."""
-    push = json.loads(properties.get("push_destination") or "null")
     checkpoints = (json.loads(properties.get("custom_config") or "null") or {}).get(KEPT_IN)
     return Kept(
         registry=Path(properties["registry"]) if "registry" in properties else None,
         trained=Path(properties["trained"]) if "trained" in properties else None,
-        pushed=Path(push["filesystem"]["base_directory"]) if push else None,
+        pushed=Path(properties["destination"]) if "destination" in properties else None,
+        push_record=Path(properties["push_record"]) if "push_record" in properties else None,
         checkpoints=Path(checkpoints) if checkpoints else None,
         spans=Path(properties["store"]) if properties.get("store") else None,
     )

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from components.example_gen.shared_spans import sharing
-from components.registry import Registry
 from components.trigger.trained import Trained
+from configs.errors import RunError
+from pipeline.kubeflow import blessings
 from pipeline.kubeflow.checkpoints import mirrored
 from pipeline.kubeflow.kept import kept
 from pipeline.kubeflow.places import Places
@@ -23,6 +24,8 @@ from pipeline.kubeflow.span_objects import SpanObjects
 from pipeline.kubeflow.store import Store
 from trainer.weights.origin import Origin
 
+GRAPH = "saved_model.pb"
+"""Without it a folder is no model to a server: so it is the last file of a version to come, and the first to go."""
 ORIGIN = f"Format-Serving/{Origin.FILE}"
 """In a model: what the component that looks for a model to begin with reads of it."""
 
@@ -36,6 +39,8 @@ def present(properties: Mapping[str, Any], places: Places, store: Store, user: s
             stack.enter_context(_registry(named.registry, places, store))
         if named.trained is not None:
             stack.enter_context(_trained(named.trained, "columns" in properties, places, store))
+        if named.push_record is not None:  # before the next, so that it goes back after it: pushed first, then noted
+            stack.enter_context(_copied(named.push_record, places, store))
         if named.pushed is not None:
             stack.enter_context(_pushed(named.pushed, places, store))
         if named.checkpoints is not None:
@@ -51,16 +56,14 @@ def _registry(path: Path, places: Places, store: Store) -> Iterator[None]:
     if uri is None or places.mount:
         yield
         return
-    store.get(uri, path)
-    for entry in Registry.read(path).models:
+    known = blessings.fetch(uri, path, store)
+    for entry in known.models:
         model = places.remote(entry.uri)
         if model is not None and store.exists(model):
             Path(entry.uri).mkdir(parents=True, exist_ok=True)
             store.get(f"{model}/{ORIGIN}", Path(entry.uri, ORIGIN))
-    before = path.read_bytes() if path.exists() else None
     yield
-    if path.exists() and path.read_bytes() != before:
-        store.put(path, uri)
+    blessings.publish(uri, path, store, known)
 
 
 def _checkpoints(folder: Path, places: Places, store: Store) -> contextlib.AbstractContextManager[None]:
@@ -100,7 +103,27 @@ def _pushed(folder: Path, places: Places, store: Store) -> Iterator[None]:
     yield
     for path in folder.iterdir() if folder.exists() else ():
         if path.name not in there:
-            store.put_all(path, f"{uri}/{path.name}")
+            if store.exists(f"{uri}/{path.name}"):
+                raise RunError(f"{uri}/{path.name}: another run pushed a version of that number meanwhile; run again")
+            store.put_all(path, f"{uri}/{path.name}", last=GRAPH)
+    for name in there:
+        if name.isdecimal() and not (folder / name).exists():  # what `deploy.keep` lets go
+            for inside in sorted(store.files(f"{uri}/{name}"), key=GRAPH.__ne__):
+                store.remove(f"{uri}/{name}/{inside}")
+
+
+@contextlib.contextmanager
+def _copied(path: Path, places: Places, store: Store) -> Iterator[None]:
+    """A file that a component reads, and may write."""
+    uri = places.remote(path)
+    if uri is None or places.mount:
+        yield
+        return
+    store.get(uri, path)
+    before = path.read_bytes() if path.exists() else None
+    yield
+    if path.exists() and path.read_bytes() != before:
+        store.put(path, uri)
 
 
 @contextlib.contextmanager

@@ -100,9 +100,9 @@ class Store:
             with system.open_output_stream(target, compression=None) as stream:
                 stream.write(text.encode())
 
-    def put_all(self, folder: Path, uri: str) -> None:
-        """Copy the files below a folder there."""
-        for path in sorted(folder.rglob("*")):
+    def put_all(self, folder: Path, uri: str, last: str = "") -> None:
+        """Copy the files below a folder there; `last`: the name of the one that comes after all others."""
+        for path in sorted(folder.rglob("*"), key=lambda path: (path == folder / last, path)):
             if path.is_file():
                 self.put(path, f"{uri}/{path.relative_to(folder)}")
 

@@ -10,7 +10,7 @@ from typing import Any
 from tfx.components.schema_gen.import_schema_gen import executor as import_schema_gen
 from tfx.types import standard_artifacts
 
-from components.baseline import Baseline
+from components.baseline import Baseline, RecordBlessing
 from components.warm_start import WarmStart
 from configs.config import PipelineConfig
 from configs.sources import FileSource
@@ -31,8 +31,8 @@ SYSTEM_TYPES = {
 }
 """Kubeflow's names for what its interface shows in a way of its own; the others are `system.Artifact`."""
 
-_POINTERS = (Baseline.EXECUTOR_SPEC.executor_class, WarmStart.EXECUTOR_SPEC.executor_class)
-"""Executors whose output is a model that was made before."""
+_POINTERS = tuple(one.EXECUTOR_SPEC.executor_class for one in (Baseline, WarmStart, RecordBlessing))
+"""Executors whose output, but for texts, is a model that was made before."""
 
 
 @dataclass(frozen=True)

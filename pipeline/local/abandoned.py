@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 
+from configs.durable import SUFFIX, remove_left
 from pipeline.folders import Folders
 from pipeline.local.metadata import Metadata
 from pipeline.local.record import RunRecord, Status
+
+PARTIAL = (".", "runs/*", "spans", "spans/*", "spans/*/*", "checkpoints/*")
+"""Folders of the pipeline in which a kill may leave a file that was being written."""
 
 
 def clear(folders: Folders, metadata: Metadata) -> None:
@@ -16,6 +20,9 @@ def clear(folders: Folders, metadata: Metadata) -> None:
         remove_outputs(folders, node, run_id)
         metadata.fail(execution_id, canceled=True)
     shutil.rmtree(folders.scratch, ignore_errors=True)
+    for pattern in PARTIAL:
+        for path in folders.home.glob(f"{pattern}/.*{SUFFIX}"):
+            remove_left(path)
     for path in folders.runs.glob("*/run.json"):
         with contextlib.suppress(ValueError, TypeError, KeyError):  # damaged, or another version's: left as it is
             record = RunRecord.read(path.parent)

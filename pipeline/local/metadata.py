@@ -13,8 +13,10 @@ from ml_metadata import errors
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
+from components.contents import CONTENTS
+from configs.checksums import MARK, checksum
 from configs.errors import RunError
-from pipeline.local.contents import listing
+from pipeline.local.contents import signature
 from pipeline.local.wire import Stored
 
 Artifacts = Mapping[str, list[Stored]]
@@ -24,8 +26,8 @@ NODE = "headrace_node"
 """Custom property of executions: the node's id. Their others are the component's parameters, as in TFX."""
 RUN = "headrace_run"
 """Custom property of executions: the id of the run."""
-CONTENTS = "headrace_contents"
-"""Custom property of artifacts: a digest of the names and sizes of their files."""
+SIGNATURE = "headrace_signature"
+"""Custom property of artifacts: the state of their files when the checksum was last compared (`signature`)."""
 PUSHED_TO = "pushed_destination"
 """Custom property of a pushed model: the folder outside the pipeline that it was copied to."""
 
@@ -62,6 +64,7 @@ class Metadata:
             for name in ("pipeline", "pipeline_run", "node", CACHE_KEY)
         }
         self._pipeline, self._run_id = pipeline, run_id
+        self._damages: list[str] = []
 
     def begin(self, node: str, kind: str, parameters: Mapping[str, str | int | float]) -> int:
         """A new running execution of a node, with the parameters that it runs with; its id.
@@ -103,9 +106,20 @@ class Metadata:
         complete = [item.id for item in executions if item.last_known_state == mlmd.Execution.COMPLETE]
         for execution_id in sorted(complete, reverse=True):
             outputs = self._outputs(execution_id)
-            if all(map(_is_there, outputs.values())):
+            if all(self._is_whole(stored) for stored in outputs.values()):
                 return outputs
         return None
+
+    def take_damages(self) -> list[str]:
+        """A line about each artifact that `find` could not take since the last call, as its files have changed."""
+        told, self._damages = self._damages, []
+        return told
+
+    def distrust(self, inputs: Artifacts) -> None:
+        """Let the next `find` read the files of these again, as a component failed that was given them."""
+        for _, _, stored in _each(inputs):
+            stored.artifact.custom_properties[SIGNATURE].string_value = ""
+        self._store.put_artifacts([stored.artifact for _, _, stored in _each(inputs)])
 
     def abandoned(self) -> Iterator[tuple[int, str, str]]:
         """Id, node and run of every execution that a killed run left unfinished."""
@@ -127,10 +141,35 @@ class Metadata:
         artifact = mlmd.Artifact()
         artifact.CopyFrom(stored.artifact)
         artifact.state = mlmd.Artifact.LIVE
+        path = Path(artifact.uri)
         if CONTENTS not in artifact.custom_properties:
-            artifact.custom_properties[CONTENTS].string_value = listing(Path(artifact.uri))
+            artifact.custom_properties[CONTENTS].string_value = checksum(path)
+        artifact.custom_properties[SIGNATURE].string_value = signature(path)
         artifact.type_id = self._store.put_artifact_type(stored.type, can_add_fields=True, can_omit_fields=True)
         return artifact
+
+    def _is_whole(self, stored: Stored) -> bool:
+        """Whether an output can be used again: its files are as they were, and a pushed model is the newest version."""
+        path, pushed_to = Path(stored.uri), str(stored.properties.get(PUSHED_TO) or "")
+        contents = str(stored.properties.get(CONTENTS, ""))
+        if not path.exists() or not contents.startswith(MARK):  # gone, or of an earlier version of this program
+            return False
+        now = signature(path)
+        if now != stored.properties.get(SIGNATURE):
+            if checksum(path) != contents:
+                self._damages.append(f"{path} is damaged: its files are not as they were when they were written")
+                return False
+            stored.artifact.custom_properties[SIGNATURE].string_value = now
+            self._store.put_artifacts([stored.artifact])
+        if not pushed_to:
+            return True
+        version = Path(pushed_to)
+        if not _is_newest(version):
+            return False
+        if checksum(version) != contents:
+            self._damages.append(f"{version} is damaged: its files are not those that were pushed")
+            return False
+        return True
 
     def _outputs(self, execution_id: int) -> dict[str, Stored]:
         events = self._store.get_events_by_execution_ids([execution_id])
@@ -142,13 +181,6 @@ class Metadata:
     def _contexts(self, node: str) -> list[mlmd.Context]:
         names = {"pipeline": self._pipeline, "pipeline_run": self._run_id, "node": f"{self._pipeline}.{node}"}
         return [mlmd.Context(type_id=self._types[type_], name=name) for type_, name in names.items()]
-
-
-def _is_there(stored: Stored) -> bool:
-    """Whether an output can still be used: its files are all there, and what was pushed is still the newest version."""
-    pushed_to, path = stored.properties.get(PUSHED_TO), Path(stored.uri)
-    whole = path.exists() and listing(path) == stored.properties.get(CONTENTS)
-    return whole and (not pushed_to or _is_newest(Path(str(pushed_to))))
 
 
 def _is_newest(version: Path) -> bool:

@@ -6,11 +6,12 @@ The runner writes it, the terminal shows it, the report is made from it. Times a
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from configs.durable import write_text
 
 FILE_NAME = "run.json"
 
@@ -55,6 +56,7 @@ class NodeRecord:
     error: str | None = None
     expected: bool = False  # the error is the user's to mend, and says how: no log is needed to understand it
     beam: str = ""  # of a Beam component that ran: the runner, and what it executed
+    damaged: list[str] = field(default_factory=list)  # what could not be reused, as its files have changed
     outputs: dict[str, ArtifactRecord] = field(default_factory=dict)
 
     def seconds(self, now: float) -> float | None:
@@ -87,9 +89,7 @@ class RunRecord:
 
     def write(self, run_dir: Path) -> None:
         """Write `run.json` so that a reader sees the old text or the new, never a part."""
-        partial = run_dir / f".{FILE_NAME}.{os.getpid()}"
-        partial.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        partial.replace(run_dir / FILE_NAME)
+        write_text(run_dir / FILE_NAME, json.dumps(asdict(self), indent=1))
 
     @classmethod
     def read(cls, run_dir: Path) -> RunRecord:

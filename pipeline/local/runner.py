@@ -203,6 +203,7 @@ class _Run:
         self._keep_parts(spec, key, known)
         node.started, node.rows_in = time.time(), rows_in(inputs, spec["splits"])
         found = self._metadata.find(key) if self._reuse and spec["cacheable"] else None
+        node.damaged = self._metadata.take_damages()
         if found is not None:
             execution_id = self._metadata.begin(node.id, spec["kind"], spec["parameters"])
             self._metadata.reuse(execution_id, key, inputs, {name: [item] for name, item in found.items()})
@@ -249,6 +250,7 @@ class _Run:
         else:
             abandoned.remove_outputs(self._folders, id_, self._record.run_id)
             self._metadata.fail(execution.id)
+            self._metadata.distrust(execution.inputs)
             node.error, node.expected = result["error"], result.get("expected", False)
             self._finish(node, Status.FAILED, {})
         self._tell()

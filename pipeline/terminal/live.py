@@ -63,7 +63,8 @@ def render(record: RunRecord, now: float, console: Console) -> RenderableType:
     """The headline and the table of components, as they stand at `now` (Unix seconds)."""
     if not record.nodes:
         return Group(_headline(record, now), Text(LOADING if not record.status.ended else "", "dim"))
-    return Group(_headline(record, now), _table(record, now, console))
+    damages = [Text(f"{node.id}: {what}; computed again", "yellow") for node in record.nodes for what in node.damaged]
+    return Group(_headline(record, now), _table(record, now, console), *damages)
 
 
 def _headline(record: RunRecord, now: float) -> Text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
@@ -30,11 +30,17 @@ class PlainDisplay:
         width = max((len(node.id) for node in record.nodes), default=0)
         for node in record.nodes:
             if self._shown.get(node.id, Status.WAITING) is not node.status:
+                if node.id not in self._shown:
+                    self._write_all(f"{node.id:<{width}}  {what}; computed again" for what in node.damaged)
                 self._shown[node.id] = node.status
                 self._write(line(node, width, self._clock()))
 
     def close(self) -> None:
         """Nothing is left to do: every line stands already."""
+
+    def _write_all(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._write(text)
 
     def _write(self, text: str) -> None:
         stamp = time.strftime("%H:%M:%S", time.localtime(self._clock()))

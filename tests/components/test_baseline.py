@@ -1,6 +1,7 @@
 """The history of blessed models: what a candidate is compared with."""
 
 import json
+import multiprocessing
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tfx.types import standard_artifacts
 
 from components.baseline import Baseline, RecordBlessing, choose, record
-from components.registry import WHY, MadeFor, Registry
+from components.registry import WHY, Entry, MadeFor, Registry
 from configs.errors import RunError
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -31,10 +32,9 @@ def test_without_a_file_there_is_no_baseline_and_the_first_blessing_makes_it(tmp
     path = tmp_path / "runs" / "blessed.json"
     assert _baseline(path, "/a") is None
     record(path, "/a", NOW)
-    assert json.loads(path.read_text()) == {
-        "models": [{"uri": "/a", "blessed_at": "2026-03-01T12:00:00+00:00", "compared_with": None, "made_for": None}]
-    }
-    assert [each.name for each in path.parent.iterdir()] == ["blessed.json"]
+    (entry,) = json.loads(path.read_text())["models"]
+    assert (entry["uri"], entry["blessed_at"], entry["compared_with"]) == ("/a", "2026-03-01T12:00:00+00:00", None)
+    assert {each.name for each in path.parent.iterdir()} == {"blessed.json", ".blessed.json.lock"}
 
 
 def test_a_new_candidate_is_compared_with_the_newest_that_is_still_there(
@@ -146,19 +146,17 @@ def _run_baseline(tmp_path: Path, model: str) -> standard_artifacts.Model:
     return outputs["baseline"][0]
 
 
-def _run_record(tmp_path: Path, model: str, *, blessed: bool) -> str:
-    candidate, blessing, entry = (
-        standard_artifacts.Model(),
-        standard_artifacts.ModelBlessing(),
-        standard_artifacts.String(),
-    )
-    candidate.uri, entry.uri = model, str(tmp_path / "value")
+def _run_record(tmp_path: Path, model: str, *, blessed: bool) -> tuple[Entry, standard_artifacts.Model]:
+    candidate, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
+    entry, newest = standard_artifacts.String(), standard_artifacts.Model()
+    candidate.uri, entry.uri, newest.uri = model, str(tmp_path / "value"), str(tmp_path / "artifacts" / "newest")
     blessing.set_int_custom_property("blessed", int(blessed))
     executor = RecordBlessing.EXECUTOR_SPEC.executor_class()
     inputs = {"model": [candidate], "blessing": [blessing], "schema": [_schema(tmp_path)]}
     properties = {"registry": str(tmp_path / "blessed.json"), "label": "{}", "columns": '["fare"]'}
-    executor.Do(inputs, {"entry": [entry]}, properties)
-    return json.loads(Path(entry.uri).read_text(encoding="utf-8")).get("compared_with", "not blessed")
+    outputs = {"entry": [entry], "newest": [newest]}
+    executor.Do(inputs, outputs, properties)
+    return Entry.model_validate_json(Path(entry.uri).read_text()), outputs["newest"][0]
 
 
 def test_the_components_pass_the_baseline_on_from_run_to_run(tmp_path: Path) -> None:
@@ -166,11 +164,42 @@ def test_the_components_pass_the_baseline_on_from_run_to_run(tmp_path: Path) -> 
     none = _run_baseline(tmp_path, first)
     assert none.get_int_custom_property("exists") == 0
     assert not list(Path(none.uri).iterdir())
-    assert _run_record(tmp_path, first, blessed=True) is None
-    assert _run_record(tmp_path, second, blessed=False) == "not blessed"
+    entry, newest = _run_record(tmp_path, first, blessed=True)
+    assert (entry.uri, entry.compared_with, newest.uri) == (first, None, first)
+    assert _run_record(tmp_path, second, blessed=False)[0] == entry
     found = _run_baseline(tmp_path, third)
     assert (found.uri, found.get_int_custom_property("exists")) == (first, 1)
-    assert _run_record(tmp_path, third, blessed=True) == first
+    entry, newest = _run_record(tmp_path, third, blessed=True)
+    assert (entry.uri, entry.compared_with, newest.uri) == (third, first, third)
+
+
+def test_damaged_model_is_no_baseline(tmp_path: Path) -> None:
+    older, newer = _model(tmp_path, "older"), _model(tmp_path, "newer")
+    variables = Path(newer, "Format-Serving", "variables")
+    variables.mkdir(parents=True)
+    (variables.parent / "saved_model.pb").write_bytes(b"graph")
+    (variables / "data").write_bytes(b"weights")
+    _run_record(tmp_path, older, blessed=True)
+    _run_record(tmp_path, newer, blessed=True)
+    assert _run_baseline(tmp_path, "/candidate").uri == newer
+    (variables / "data").write_bytes(bytes(7))
+    assert _run_baseline(tmp_path, "/candidate").uri == older
+
+
+def _record_many(path: Path, name: str) -> None:
+    for number in range(20):
+        record(path, f"/{name}{number}", NOW)
+
+
+def test_no_blessing_is_lost_when_two_runs_share_the_folder(tmp_path: Path) -> None:
+    path = tmp_path / "blessed.json"
+    fork = multiprocessing.get_context("fork")
+    runs = [fork.Process(target=_record_many, args=(path, name)) for name in "ab"]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert {entry.uri for entry in Registry.read(path).models} == {f"/{name}{n}" for name in "ab" for n in range(20)}
 
 
 def test_that_all_blessed_models_are_gone_is_written_for_the_evaluator_each_time(tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def test_shards_are_on_disk_before_they_are_said_to_be_kept(folder: Path, monkey
     plain = os.fsync
 
     def fsync(opened: int) -> None:
-        assert not list((folder / "store").glob("*/ingested.json"))
-        synced.add(os.fstat(opened).st_ino)
+        if not list((folder / "store").glob("*/ingested.json")):
+            synced.add(os.fstat(opened).st_ino)
         plain(opened)
 
     monkeypatch.setattr(os, "fsync", fsync)

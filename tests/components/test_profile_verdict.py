@@ -20,9 +20,9 @@ from components.profile_verdict.gate import ProfileGate
 from components.profile_verdict.result import Verdict
 from components.profile_verdict.trace import read_trace
 from components.profile_verdict.verdict import judge
+from configs.checksums import checksum
 from configs.errors import GateError
 from configs.train import TrainConfig
-from pipeline.local.contents import listing
 from trainer.callbacks.profile import Asked, Profile
 from trainer.checkpointing.checkpoints import Position
 from trainer.input.inputs import Inputs
@@ -218,9 +218,9 @@ def test_an_epochs_short_last_execution_before_the_range_is_no_part_of_it(tmp_pa
 
 
 def test_judging_leaves_the_files_of_the_artifact_as_they_are(fed: Profiled) -> None:
-    before = listing(fed.model_run)
+    before = checksum(fed.model_run)
     judge(fed.model_run)
-    assert listing(fed.model_run) == before
+    assert checksum(fed.model_run) == before
 
 
 def execute(profiled: Profiled, folder: Path) -> standard_artifacts.String:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfx.proto import pusher_pb2
 from tfx.types import standard_artifacts
-from tfx.utils import proto_utils
 
 from components import pusher
 from components.pusher import push
+from components.registry import Entry
 from configs.errors import RunError
 
 
@@ -173,16 +172,25 @@ def test_a_push_that_finds_the_disk_full_leaves_nothing_behind(
     assert list((tmp_path / "serving").iterdir()) == []
 
 
-def _execute(model: Path, serving: Path, artifact: Path, *, blessed: bool) -> standard_artifacts.PushedModel:
-    candidate, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
+def _execute(
+    model: Path, serving: Path, artifact: Path, *, blessed: bool, listed: bool = True, keep: int = 0
+) -> standard_artifacts.PushedModel:
+    candidate, blessing, entry = (
+        standard_artifacts.Model(),
+        standard_artifacts.ModelBlessing(),
+        standard_artifacts.String(),
+    )
     candidate.uri = str(model.parent)
     blessing.set_int_custom_property("blessed", int(blessed))
+    entry.uri = str(artifact.with_name("entry"))
+    text = Entry(uri=str(model.parent), blessed_at="2026-03-01").model_dump_json() if listed else "{}"
+    Path(entry.uri).write_text(text)
+    entry.read()
     pushed = standard_artifacts.PushedModel()
     pushed.uri = str(artifact)
-    filesystem = pusher_pb2.PushDestination.Filesystem(base_directory=str(serving))
-    to = proto_utils.proto_to_json(pusher_pb2.PushDestination(filesystem=filesystem))
-    inputs = {"model": [candidate], "model_blessing": [blessing]}
-    pusher.Executor().Do(inputs, {"pushed_model": [pushed]}, {"push_destination": to})
+    inputs = {"model": [candidate], "model_blessing": [blessing], "entry": [entry]}
+    properties = {"destination": str(serving), "keep": keep, "push_record": str(artifact.with_name("pushed.json"))}
+    pusher.Pusher.EXECUTOR_SPEC.executor_class().Do(inputs, {"pushed_model": [pushed]}, properties)
     return pushed
 
 
@@ -197,17 +205,65 @@ def test_a_blessed_model_is_pushed_and_kept_in_the_artifact(model: Path, tmp_pat
     assert (model / "saved_model.pb").read_bytes() == b"graph"
 
 
-def test_a_model_that_is_not_blessed_leaves_the_directory_as_it_is(model: Path, tmp_path: Path) -> None:
-    pushed = _execute(model, tmp_path / "serving", tmp_path / "pushed", blessed=False)
+def test_where_no_model_was_ever_blessed_nothing_is_pushed(model: Path, tmp_path: Path) -> None:
+    pushed = _execute(model, tmp_path / "serving", tmp_path / "pushed", blessed=False, listed=False)
     assert pushed.get_int_custom_property("pushed") == 0
     assert not pushed.has_custom_property("pushed_version")
     assert not (tmp_path / "serving").exists()
 
 
+def test_a_model_that_was_taken_back_stays_away_until_another_is_blessed(model: Path, tmp_path: Path) -> None:
+    _execute(model, tmp_path / "serving", tmp_path / "pushed", blessed=True)
+    (version,) = (tmp_path / "serving").iterdir()
+    shutil.rmtree(version)
+    _execute(model, tmp_path / "serving", tmp_path / "pushed-2", blessed=False)
+    assert list((tmp_path / "serving").iterdir()) == []
+
+
 def test_a_push_that_was_killed_before_it_was_written_down_is_found_by_the_next(model: Path, tmp_path: Path) -> None:
     serving = tmp_path / "serving"
     version = push(model, serving, clock=lambda: 1700000000.0)
-    pushed = _execute(model, serving, tmp_path / "pushed", blessed=True)
+    pushed = _execute(model, serving, tmp_path / "pushed", blessed=False)
     assert pushed.get_string_custom_property("pushed_destination") == str(version)
     assert list(serving.iterdir()) == [version]
     assert _files(tmp_path / "pushed") == _files(model)
+
+
+def test_a_damaged_version_is_told_and_another_takes_its_place(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serving = tmp_path / "serving"
+    _execute(model, serving, tmp_path / "pushed", blessed=True)
+    (version,) = serving.iterdir()
+    (version / "variables" / "variables.index").write_bytes(bytes(7))
+    pushed = _execute(model, serving, tmp_path / "pushed-2", blessed=True)
+    assert f"{version} is damaged" in capsys.readouterr().out
+    assert _files(Path(pushed.get_string_custom_property("pushed_destination"))) == _files(model)
+
+
+def test_a_copy_that_is_not_what_was_copied_becomes_no_version(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = shutil.copytree
+
+    def copy(source: Path, target: Path, *rest: Any, **named: Any) -> None:
+        original(source, target, *rest, **named)
+        if (index := Path(target, "variables", "variables.index")).exists():
+            index.write_bytes(bytes(7))
+
+    monkeypatch.setattr(shutil, "copytree", copy)
+    with pytest.raises(RunError, match="is not what"):
+        push(model, tmp_path / "serving")
+    assert list((tmp_path / "serving").iterdir()) == []
+
+
+def test_the_newest_versions_stay(model: Path, tmp_path: Path) -> None:
+    serving = tmp_path / "serving"
+    (serving / "notes").mkdir(parents=True)
+    for step in range(4):
+        (model / "saved_model.pb").write_bytes(b"graph %d" % step)
+        push(model, serving, clock=lambda: 1700000000.0, keep=2)
+    assert {path.name for path in serving.iterdir()} == {"notes", "1700000002", "1700000003"}
+    assert (serving / "1700000003" / "saved_model.pb").read_bytes() == b"graph 3"
+    push(model, serving, keep=3)
+    assert len(list(serving.iterdir())) == 3

@@ -16,10 +16,10 @@ import tensorflow as tf
 from browsing import PATIENCE, watched
 from command import Going, headrace
 
+from configs.checksums import checksum
 from configs.errors import RunError
 from configs.train import TrainConfig
 from pipeline.folders import Folders
-from pipeline.local.contents import listing
 from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from pipeline.tensorboard.offline import LOADER, profile_page
 from pipeline.tensorboard.view import link, trainings
@@ -78,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
-    before = listing(folder / "runs")
+    before = checksum(folder / "runs")
     going = Going(folder, "tensorboard", "trips.yaml", "--port", "0")
     try:
         going.wait_for(r"^http://localhost:\d+/ ")
@@ -87,7 +87,7 @@ def address(folder: Path) -> Iterator[str]:
         going.signal(signal.SIGINT)
         ended = going.finish()
     assert (ended.code, ended.err) == (130, "interrupted\n")
-    assert listing(folder / "runs") == before  # xprof's own files lie elsewhere
+    assert checksum(folder / "runs") == before  # xprof's own files lie elsewhere
 
 
 def open_tool(page: Watched, address: str, folder: Path, tool: str) -> Frame:

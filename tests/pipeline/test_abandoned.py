@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from configs.durable import replacing
 from pipeline.folders import Folders
 from pipeline.local.abandoned import clear
 from pipeline.local.metadata import Metadata
@@ -42,3 +43,19 @@ def test_record_of_a_killed_run_says_interrupted_and_a_damaged_one_is_left(folde
     assert record.status is Status.INTERRUPTED
     assert [node.status for node in record.nodes] == [Status.DONE, Status.INTERRUPTED]
     assert (folders.runs / "r-2" / "run.json").read_text() == "{"
+
+
+def test_files_that_were_being_written_go_unless_a_process_still_writes_them(folders: Folders) -> None:
+    (folders.runs / "r-1").mkdir()
+    (folders.spans / "key" / "statistics").mkdir(parents=True)
+    left = [
+        folders.home / ".blessed.json.x.partial",
+        folders.runs / "r-1" / ".report.html.x.partial",
+        folders.spans / "key" / "statistics" / ".train.sums.x.partial",
+    ]
+    for path in left:
+        path.touch()
+    with replacing(folders.runs / "r-1" / "report.html") as partial:
+        clear(folders, Metadata(folders.metadata, "p", "r-3"))
+        assert partial.exists()
+    assert not any(path.exists() for path in left)

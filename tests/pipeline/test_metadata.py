@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -68,7 +70,7 @@ def test_outputs_that_are_gone_are_not_found(store: Metadata, tmp_path: Path) ->
     assert store.find("key") is None
 
 
-@pytest.mark.parametrize("damage", ["removed", "shortened", "added"])
+@pytest.mark.parametrize("damage", ["removed", "shortened", "added", "zeroed", "zeroed, with its times put back"])
 def test_output_that_is_no_longer_whole_is_not_found(store: Metadata, tmp_path: Path, damage: str) -> None:
     made = artifact(tmp_path / "a")
     shard = tmp_path / "a" / "Split-train" / "data-00000-of-00002.gz"
@@ -80,8 +82,41 @@ def test_output_that_is_no_longer_whole_is_not_found(store: Metadata, tmp_path: 
         shard.unlink()
     elif damage == "shortened":
         shard.write_bytes(b"123")
+    elif damage.startswith("zeroed"):
+        before = shard.stat()
+        shard.write_bytes(bytes(5))
+        if "times" in damage:
+            os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
     else:
         shard.with_name("data-00001-of-00002.gz").write_bytes(b"")
+    assert store.find("key") is None
+    (line,) = store.take_damages()
+    assert line.startswith(f"{tmp_path / 'a'} is damaged")
+    assert store.take_damages() == []
+
+
+def test_output_whose_files_were_touched_or_copied_is_found_and_read_once(
+    store: Metadata, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = artifact(tmp_path / "a")
+    (tmp_path / "a" / "weights").write_bytes(b"12345")
+    store.complete(store.begin("Trainer", KIND, {}), "key", {}, {"model": [made]})
+    (tmp_path / "a").rename(tmp_path / "b")
+    shutil.copytree(tmp_path / "b", tmp_path / "a")
+    assert store.find("key") is not None
+    monkeypatch.setattr("pipeline.local.metadata.checksum", lambda _: pytest.fail("was read again"))
+    assert store.find("key") is not None
+
+
+def test_files_that_a_component_failed_on_are_read_again(store: Metadata, tmp_path: Path) -> None:
+    made = artifact(tmp_path / "a")
+    (tmp_path / "a" / "weights").write_bytes(b"12345")
+    stored = store.complete(store.begin("Trainer", KIND, {}), "key", {}, {"model": [made]})
+    wrong = stored["model"].artifact
+    wrong.custom_properties["headrace_contents"].string_value = "crc32c:0"  # as if bits had rotted: no time tells
+    store._store.put_artifacts([wrong])
+    assert store.find("key") is not None
+    store.distrust({"model": [stored["model"]]})
     assert store.find("key") is None
 
 

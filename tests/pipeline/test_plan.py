@@ -80,7 +80,11 @@ def test_artifacts_flow_as_the_design_says() -> None:
     assert set(found["Transform"].upstream) == {"ExampleGen", "SchemaGen", "DataGate"}
     assert found["Trainer"].inputs["examples"] == (("Transform", "transformed_examples"),)
     assert found["Evaluator"].inputs["baseline_model"] == (("Baseline", "baseline"),)
-    assert found["Pusher"].inputs["model_blessing"] == (("Evaluator", "blessing"),)
+    assert found["Pusher"].inputs == {
+        "model": (("RecordBlessing", "newest"),),
+        "model_blessing": (("Evaluator", "blessing"),),
+        "entry": (("RecordBlessing", "entry"),),
+    }
     assert found["RecordBlessing"].upstream == ("Evaluator", "SchemaGen", "Trainer")
 
 

@@ -21,7 +21,9 @@ from pipeline.local.record import ArtifactRecord, RunRecord, Status
 from pipeline.local.runner import run as run_locally
 from pipeline.terminal import Display
 
-UNTOLD = frozenset({"headrace_contents", "current_model_id", "baseline_model_id", "pushed_version"})
+UNTOLD = frozenset(
+    {"headrace_contents", "headrace_signature", "current_model_id", "baseline_model_id", "pushed_version"}
+)
 """Properties that each run has its own of."""
 
 

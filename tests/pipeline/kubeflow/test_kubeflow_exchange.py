@@ -133,7 +133,7 @@ def test_a_text_too_long_for_an_argument_is_refused() -> None:
 
 
 def test_a_baseline_that_is_gone_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"the baseline s3://bucket/trips/old/t/s/model is gone"):
+    with pytest.raises(RunError, match=r"the blessed model s3://bucket/trips/old/t/s/model is gone"):
         exchange(tmp_path, "").inputs(Store({}, str(tmp_path / "store")))
 
 
@@ -245,7 +245,7 @@ def test_pushed_versions_are_known_to_the_next_push_and_new_ones_go_out(store: S
         (tmp_path / "model").write_text(version)
         store.put(tmp_path / "model", f"{uri}/{version}/saved_model.pb")
     folder = places.local(uri)
-    properties = {"push_destination": json.dumps({"filesystem": {"base_directory": str(folder)}})}
+    properties = {"destination": str(folder)}
     with present(properties, places, store):
         assert sorted(path.name for path in folder.iterdir()) == ["10", "7"]
         assert [path.read_text() for path in folder.rglob("saved_model.pb")] == ["10"]  # to see whether it is the same

@@ -1,0 +1,74 @@
+"""The blessed models of a pipeline in an object store: one object for each blessing, written once, below `blessed/`.
+
+Two runs that end together would each read `blessed.json`, add their own model and write it, so the later one would undo
+what the earlier one wrote; not every store can make a write depend on what is there. An object of its own cannot be
+lost. The list is put together from all of them on reading. `blessed.json` beside them holds the same, for people and
+tools that look at the folder, and spares the next reader most of the objects.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from components.registry import Entry, Registry, inside
+from configs.durable import write_text
+from configs.errors import RunError
+from pipeline.kubeflow.places import BELOW_HOME
+from pipeline.kubeflow.store import Store
+
+FOLDER = "blessed"
+
+
+def fetch(uri: str, path: Path, store: Store) -> Registry:
+    """Bring the list to `path`; uri: of `blessed.json`. RunError if an object is damaged."""
+    store.get(uri, path)
+    known = Registry.read(path)
+    folder = _folder(uri)
+    here = {_name(entry) for entry in known.models}
+    found = [_read(f"{folder}/{name}", store) for name in store.children(folder) if name not in here]
+    merged = known.merged(entry.with_paths(lambda text: str(path.parent / text)) for entry in found)
+    if merged.models:
+        merged.write(path)
+    return merged
+
+
+def publish(uri: str, path: Path, store: Store, known: Registry) -> None:
+    """Write the blessings at `path` that are not among the known ones, then `blessed.json` with what others wrote."""
+    new = [entry for entry in Registry.read(path).models if entry not in known.models]
+    if not new:
+        return
+    for entry in new:
+        file = path.with_name(f".{path.name}.entry")
+        write_text(file, _relative(path, entry).model_dump_json(indent=1) + "\n")
+        store.put(file, f"{_folder(uri)}/{_name(entry)}")
+        file.unlink()
+    fetch(uri, path, store)
+    store.put(path, uri)
+
+
+def _relative(path: Path, entry: Entry) -> Entry:
+    return entry.with_paths(lambda text: inside(path.parent, text))
+
+
+def _read(uri: str, store: Store) -> Entry:
+    try:
+        return Entry.model_validate_json(store.text(uri))
+    except ValidationError as error:
+        what = error.errors(include_url=False)[0]["msg"]
+        raise RunError(
+            f"{uri}: the record of a blessing cannot be read: {what}\n"
+            "  Remove the object; its model is then no baseline any more."
+        ) from None
+
+
+def _folder(uri: str) -> str:
+    return f"{uri.rpartition('/')[0]}/{FOLDER}"
+
+
+def _name(entry: Entry) -> str:
+    """In the order of time; the same for the same blessing, whatever the pod's paths are."""
+    model = "/".join(Path(entry.uri).parts[-BELOW_HOME:])
+    return f"{entry.blessed_at}-{hashlib.sha256(model.encode()).hexdigest()[:16]}.json"

@@ -1,0 +1,84 @@
+"""From the blessing to the push: whatever is killed or finds the disk full, the model in service is a blessed one, and
+the next run brings the newest of those into service, though its own candidate may be worse.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from dying import deaths, full_disks
+from tfx.types import standard_artifacts
+
+from components.baseline import RecordBlessing
+from components.pusher import Pusher
+from components.registry import Registry
+
+
+def night(home: Path, name: str, *, blessed: bool) -> None:
+    """RecordBlessing and Pusher as a run calls them, with a candidate whose files hold `name`."""
+    run = home / "artifacts" / name
+    serving = run / "model" / "Format-Serving"
+    (serving / "variables").mkdir(parents=True, exist_ok=True)
+    (serving / "saved_model.pb").write_text(name)
+    (serving / "variables" / "variables.index").write_text(name)
+    (run / "schema.pbtxt").write_text('feature { name: "fare" type: FLOAT }')
+    model, blessing, schema = (
+        standard_artifacts.Model(),
+        standard_artifacts.ModelBlessing(),
+        standard_artifacts.Schema(),
+    )
+    model.uri, schema.uri = str(run / "model"), str(run)
+    blessing.set_int_custom_property("blessed", int(blessed))
+    entry, newest = standard_artifacts.String(), standard_artifacts.Model()
+    entry.uri, newest.uri = str(run / "entry"), str(run / "newest")
+    recorded = {"entry": [entry], "newest": [newest]}
+    RecordBlessing.EXECUTOR_SPEC.executor_class().Do(
+        {"model": [model], "blessing": [blessing], "schema": [schema]},
+        recorded,
+        {"registry": str(home / "blessed.json"), "label": "{}", "columns": '["fare"]'},
+    )
+    entry.read()
+    pushed = standard_artifacts.PushedModel()
+    pushed.uri = str(run / "pushed")
+    Pusher.EXECUTOR_SPEC.executor_class().Do(
+        {"model": recorded["newest"], "model_blessing": [blessing], "entry": [entry]},
+        {"pushed_model": [pushed]},
+        {"destination": str(home / "serving"), "keep": 2, "push_record": str(home / "pushed.json")},
+    )
+
+
+def in_service(home: Path) -> str:
+    """What the newest version holds: all of its files the same."""
+    newest = max((home / "serving").iterdir(), key=lambda path: int(path.name) if path.name.isdecimal() else -1)
+    (text,) = {path.read_text() for path in newest.rglob("*") if path.is_file()}
+    return text
+
+
+def listed(home: Path) -> list[str]:
+    return [Path(entry.uri).parent.name for entry in Registry.read(home / "blessed.json").models]
+
+
+@pytest.mark.parametrize("fault", [deaths, full_disks])
+@pytest.mark.parametrize("earlier", [1, 3])
+def test_newest_blessed_model_is_in_service_after_the_next_run(
+    tmp_path: Path, fault: Callable[[Callable[[], object], Path], Iterator[int]], earlier: int
+) -> None:
+    before, home = tmp_path / "before", tmp_path / "home"
+    for number in range(earlier):
+        night(home, f"night {number}", blessed=True)
+    shutil.copytree(home, before)
+    last, ends = f"night {earlier - 1}", []
+    for _ in fault(lambda: night(home, "tonight", blessed=True), tmp_path):
+        assert in_service(home) in listed(home)
+        ends.append((listed(home)[-1], in_service(home)))
+        night(home, "worse", blessed=False)
+        assert in_service(home) == listed(home)[-1] == ends[-1][0]
+        assert not [path.name for path in (home / "serving").iterdir() if not path.name.isdecimal()]
+        assert len(list((home / "serving").iterdir())) <= 2
+        shutil.rmtree(home)
+        shutil.copytree(before, home)
+    assert {(last, last), ("tonight", last), ("tonight", "tonight")} == set(ends)
+    print(f"{len(ends)} faults: {sum(in_list == 'tonight' != served for in_list, served in ends)} between both")

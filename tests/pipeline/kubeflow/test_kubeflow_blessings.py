@@ -1,0 +1,163 @@
+"""Blessings in an object store, of runs that end at the same time: none is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from components.registry import Entry, Registry
+from configs.errors import RunError
+from pipeline.kubeflow.places import Places
+from pipeline.kubeflow.state import present
+from pipeline.kubeflow.store import Store, open_store
+
+HOME = "minio://blessings/taxi"
+BLESSINGS = 8
+PROGRAM = """
+import sys
+from pathlib import Path
+from components.registry import Entry, Registry
+from pipeline.kubeflow.places import Places
+from pipeline.kubeflow.state import present
+from pipeline.kubeflow.store import open_store
+
+pod, name, number, home = sys.argv[1:]
+print("ready", flush=True)
+sys.stdin.readline()
+for turn in range(int(number)):
+    places = Places(f"{pod}/{turn}")
+    path = places.local(f"{home}/blessed.json")
+    with present({"registry": str(path)}, places, open_store({})):
+        model = str(places.local(f"{home}/{name}-{turn}/trainer/salt/model"))
+        Registry.read(path).with_newest(Entry(uri=model, blessed_at=f"2026-03-01T12:00:{turn:02}")).write(path)
+"""
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """On an S3 server."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
+    for name, value in {**keys, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("HEADRACE_STORE", raising=False)
+    bucket = boto3.resource("s3", endpoint_url=f"http://{host}:{port}").create_bucket(Bucket="blessings")
+    bucket.objects.delete()  # all such servers of a process share what they keep
+    yield open_store({})
+    server.stop()
+
+
+def listed(store: Store, pod: Path) -> list[Entry]:
+    """As the next pod finds them."""
+    places = Places(str(pod))
+    path = places.local(f"{HOME}/blessed.json")
+    with present({"registry": str(path)}, places, store):
+        return list(Registry.read(path).models) if path.exists() else []
+
+
+def bless(store: Store, pod: Path, name: str, at: str) -> None:
+    places = Places(str(pod))
+    path = places.local(f"{HOME}/blessed.json")
+    with present({"registry": str(path)}, places, store):
+        entry = Entry(uri=str(places.local(f"{HOME}/{name}/trainer/salt/model")), blessed_at=at)
+        Registry.read(path).with_newest(entry).write(path)
+
+
+def test_no_blessing_is_lost_when_two_processes_write_at_the_same_time(store: Store, tmp_path: Path) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(tmp_path / name), name, str(BLESSINGS), HOME],
+            cwd=Path(__file__).parents[3],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in "ab"
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.communicate("\n")
+    assert [process.returncode for process in processes] == [0, 0]
+    expected = {f"{name}-{turn}" for name in "ab" for turn in range(BLESSINGS)}
+    found = listed(store, tmp_path / "next")
+    assert {Path(entry.uri).parts[-4] for entry in found} == expected
+    assert [entry.blessed_at for entry in found] == sorted(entry.blessed_at for entry in found)
+
+
+def test_list_that_another_run_wrote_over_is_whole_again_on_reading(store: Store, tmp_path: Path) -> None:
+    bless(store, tmp_path / "1", "first", "2026-03-01")
+    old = store.text(f"{HOME}/blessed.json")
+    bless(store, tmp_path / "2", "second", "2026-03-02")
+    (tmp_path / "old").write_text(old)
+    store.put(tmp_path / "old", f"{HOME}/blessed.json")
+    bless(store, tmp_path / "3", "third", "2026-03-03")
+    names = [Path(entry.uri).parts[-4] for entry in listed(store, tmp_path / "4")]
+    assert names == ["first", "second", "third"]
+    models = json.loads(store.text(f"{HOME}/blessed.json"))["models"]
+    assert [model["uri"].split("/")[0] for model in models] == names
+
+
+def test_list_of_an_earlier_version_is_taken_over(store: Store, tmp_path: Path) -> None:
+    places = Places(str(tmp_path / "1"))
+    path = places.local(f"{HOME}/blessed.json")
+    Registry(models=(Entry(uri=str(path.parent / "old/trainer/salt/model"), blessed_at="2026-01-01"),)).write(path)
+    store.put(path, f"{HOME}/blessed.json")
+    bless(store, tmp_path / "2", "new", "2026-03-01")
+    assert [Path(entry.uri).parts[-4] for entry in listed(store, tmp_path / "3")] == ["old", "new"]
+
+
+def test_damaged_object_is_named(store: Store, tmp_path: Path) -> None:
+    bless(store, tmp_path / "1", "first", "2026-03-01")
+    store.remove(f"{HOME}/blessed.json")
+    (name,) = store.children(f"{HOME}/blessed")
+    (tmp_path / "empty").touch()
+    store.put(tmp_path / "empty", f"{HOME}/blessed/{name}")
+    with pytest.raises(RunError, match=f"{HOME}/blessed/{name}"):
+        listed(store, tmp_path / "2")
+
+
+def test_old_versions_leave_the_store_and_the_graph_of_a_new_one_comes_last(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = Places(str(tmp_path / "pod"))
+    uri = f"{HOME}/serving"
+    folder = places.local(uri)
+    for version in ("7", "10"):
+        for name in ("saved_model.pb", "variables/index"):
+            file = tmp_path / version / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(version)
+        store.put_all(tmp_path / version, f"{uri}/{version}")
+    puts: list[str] = []
+    put = Store.put
+
+    def noted(self: Store, path: Path, to: str) -> None:
+        puts.append(to)
+        put(self, path, to)
+
+    monkeypatch.setattr(Store, "put", noted)
+    with present({"destination": str(folder), "push_record": str(folder.parent / "pushed.json")}, places, store):
+        for name in ("saved_model.pb", "variables/index"):
+            (folder / "11" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "11" / name).write_text("new")
+        (folder.parent / "pushed.json").write_text("{}")
+        for old in (folder / "7").iterdir():
+            old.unlink()
+        (folder / "7").rmdir()
+    assert store.children(uri) == ["10", "11"]
+    assert [name.removeprefix(f"{HOME}/") for name in puts] == [
+        "serving/11/variables/index",
+        "serving/11/saved_model.pb",
+        "pushed.json",
+    ]
