@@ -31,7 +31,7 @@ def held(file: Path, refusal: str) -> Iterator[TextIO]:
 @contextlib.contextmanager
 def alone(file: Path) -> Iterator[None]:
     """Wait until no other process holds it, and hold it. Without effect on file systems that have no locks."""
-    with file.open("a") as opened:
+    with file.open("a", encoding="utf-8") as opened:
         with contextlib.suppress(OSError):
             fcntl.flock(opened, fcntl.LOCK_EX)
         yield

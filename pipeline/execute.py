@@ -28,7 +28,8 @@ def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipel
     """Run `node` on `inputs`, with its outputs at the given URIs; the output artifacts with their properties.
 
     A Beam component prints what Beam executed. The outputs carry the checksums of their files. Raises whatever the
-    executor raises; RunError if an input is damaged, or with the words of a HeadraceError that one of Beam's workers met.
+    executor raises; RunError if an input is damaged, or with the words of a HeadraceError that one of Beam's workers
+    met.
     """
     outputs = {key: [_output(node.outputs[key], uri)] for key, uri in output_uris.items()}
     for artifacts in inputs.values():

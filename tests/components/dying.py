@@ -31,7 +31,7 @@ def changes(call: Callable[[], object], folder: Path) -> list[str]:
     """All changes that the call makes below the folder, in order: what is done, and to which name."""
     with tempfile.NamedTemporaryFile() as told:
         assert _in_child(call, folder, lambda _, what: os.write(told.fileno(), f"{what}\n".encode())) == 0
-        return Path(told.name).read_text().splitlines()
+        return Path(told.name).read_text(encoding="utf-8").splitlines()
 
 
 def deaths(call: Callable[[], object], folder: Path) -> Iterator[int]:

@@ -156,7 +156,7 @@ def _run_record(tmp_path: Path, model: str, *, blessed: bool) -> tuple[Entry, st
     properties = {"registry": str(tmp_path / "blessed.json"), "label": "{}", "columns": '["fare"]'}
     outputs = {"entry": [entry], "newest": [newest]}
     executor.Do(inputs, outputs, properties)
-    return Entry.model_validate_json(Path(entry.uri).read_text()), outputs["newest"][0]
+    return Entry.model_validate_json(Path(entry.uri).read_text(encoding="utf-8")), outputs["newest"][0]
 
 
 def test_the_components_pass_the_baseline_on_from_run_to_run(tmp_path: Path) -> None:

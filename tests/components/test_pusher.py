@@ -184,7 +184,7 @@ def _execute(
     blessing.set_int_custom_property("blessed", int(blessed))
     entry.uri = str(artifact.with_name("entry"))
     text = Entry(uri=str(model.parent), blessed_at="2026-03-01").model_dump_json() if listed else "{}"
-    Path(entry.uri).write_text(text)
+    Path(entry.uri).write_text(text, encoding="utf-8")
     entry.read()
     pushed = standard_artifacts.PushedModel()
     pushed.uri = str(artifact)
