@@ -182,7 +182,7 @@ def test_a_short_value_within_another_word_is_not_that_value() -> None:
 @pytest.mark.parametrize(
     ("override", "what"),
     [
-        ("data.source.path='https://reader:hunter2@example.com/trips-{SPAN}.csv'", "a URL with a password"),
+        ("data.source.path='https://reader:hunter2@example.com/trips-{SPAN}.csv'", "holds a credential"),
         ("beam.options={s3_secret_access_key: wJalrXUtnFEMI}", "a credential does not go into a config"),
         ("beam.options={experiments: ['key=AKIAIOSFODNN7EXAMPLE']}", "a credential does not go into a config"),
     ],
