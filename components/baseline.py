@@ -10,7 +10,7 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
 from components.contents import CONTENTS, contents_of
-from components.registry import WHY, Entry, MadeFor, Registry
+from components.registry import WHY, Entry, MadeFor, Registry, inside
 from components.schema import column_types, read_schema
 from configs.checksums import checksum
 from configs.lock import alone
@@ -56,9 +56,9 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
 ) -> None:
     """Add `model` to the blessed ones if it is, and say which is the newest of them, whichever run made it.
 
-    entry: the newest's entry as JSON, {} if no model is blessed yet; newest: that model, an empty folder if there is
-    none; label: LabelConfig as JSON; columns: JSON list of the data columns that features read; registry: path of
-    `blessed.json`.
+    entry: the newest's entry as JSON, spelled as in the file, {} if no model is blessed yet; newest: that model, an
+    empty folder if there is none; label: LabelConfig as JSON; columns: JSON list of the data columns that features
+    read; registry: path of `blessed.json`.
     """
     path = Path(registry)
     if is_model_blessed(blessing):
@@ -67,7 +67,9 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         made_for = MadeFor(label=label, columns=types)
         record(path, model.uri, datetime.now(UTC), made_for, contents_of(model))
     found = Registry.read(path).newest
-    entry.value = found.model_dump_json() if found else json.dumps({})
+    # Whole paths are a pod's own: they would make each run look new to what goes by this text.
+    spelled = found.with_paths(lambda uri: inside(path.parent, uri)) if found else None
+    entry.value = spelled.model_dump_json() if spelled else json.dumps({})
     _point(newest, found)
 
 

@@ -61,7 +61,7 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         pushed_model.set_int_custom_property("pushed", 0)
         return
     if not blessed:
-        print(f"{newest.uri}, blessed at {newest.blessed_at}, was never pushed: its run was killed or failed")
+        print(f"{model.uri}, blessed at {newest.blessed_at}, was never pushed: its run was killed or failed")
     serving = Path(path_utils.serving_model_path(model.uri))
     before = noted.version_of(path, newest, place)
     newest_there = max(versions(place), default=0) if place.is_dir() else 0

@@ -125,12 +125,12 @@ class Exchange:
         if self._invocation.outputs[key].how == REFERENCE:
             why = Path(artifact.uri) / WHY
             exists = artifact.get_int_custom_property(EXISTS)
+            contents = known_contents(artifact) if exists else ""
             told = {
                 "uri": self._places.remote(artifact.uri) if exists else "",
-                "contents": known_contents(artifact),
                 "why": why.read_text(encoding="utf-8") if not exists and why.exists() else "",
             }
-            return json.dumps(told, sort_keys=True)
+            return json.dumps({**told, **({"contents": contents} if contents else {})}, sort_keys=True)
         return Path(artifact.uri).read_text(encoding="utf-8")
 
     def _spelled(self, text: str) -> str:

@@ -165,12 +165,12 @@ def test_the_components_pass_the_baseline_on_from_run_to_run(tmp_path: Path) -> 
     assert none.get_int_custom_property("exists") == 0
     assert not list(Path(none.uri).iterdir())
     entry, newest = _run_record(tmp_path, first, blessed=True)
-    assert (entry.uri, entry.compared_with, newest.uri) == (first, None, first)
+    assert (entry.uri, entry.compared_with, newest.uri) == ("first", None, first)
     assert _run_record(tmp_path, second, blessed=False)[0] == entry
     found = _run_baseline(tmp_path, third)
     assert (found.uri, found.get_int_custom_property("exists")) == (first, 1)
     entry, newest = _run_record(tmp_path, third, blessed=True)
-    assert (entry.uri, entry.compared_with, newest.uri) == (third, first, third)
+    assert (entry.uri, entry.compared_with, newest.uri) == ("third", "first", third)
 
 
 def test_damaged_model_is_no_baseline(tmp_path: Path) -> None:

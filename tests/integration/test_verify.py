@@ -114,7 +114,9 @@ def test_a_runs_parameter_runs_again_what_it_concerns(story: Story) -> None:
 def test_a_candidate_is_compared_with_the_model_that_the_run_before_blessed(story: Story) -> None:
     first = story.again.tasks["trainer"].artifacts["model"]["uri"]
     assert json.loads(story.again.tasks["baseline"].parameters["baseline"]) == {"uri": "", "why": ""}
-    assert json.loads(story.one_epoch.tasks["baseline"].parameters["baseline"]) == {"uri": first, "why": ""}
+    told = json.loads(story.one_epoch.tasks["baseline"].parameters["baseline"])
+    assert (told["uri"], told["why"]) == (first, "")
+    assert told["contents"] == story.again.tasks["trainer"].artifacts["model"]["metadata"]["headrace_contents"]
     assert story.registry()[0]["uri"] == first.removeprefix(f"{HOME}/")
     folder = story.cluster.path(story.one_epoch.tasks["evaluator"].artifacts["evaluation"]["uri"])
     assert json.loads((folder / "evaluation.json").read_text())["baseline"]["auc"] > 0.9
