@@ -233,7 +233,7 @@ def test_pods_that_look_at_what_was_trained_on_have_it_the_stores_keys_and_for_d
     platform = list(yaml.safe_load_all(text))[1]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     looking = {name for name, one in platform.items() if "secretAsEnv" in one}
     assert {"exec-spans", "exec-drift", "exec-record-training"} <= looking
-    assert "exec-example-gen" not in looking
+    assert not {"exec-data-gate", "exec-schema-gen", "exec-example-validator"} & looking
     store, places = Store({}, str(folder / "store")), Places(str(folder / "pod"))
     home = places.local("minio://bucket/trips")
     data = TrainedOn(fingerprint="f", spans=("a",), work="w", statistics=str(home / "run/statistics"))

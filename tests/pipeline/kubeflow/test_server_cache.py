@@ -56,6 +56,7 @@ class Fake:
             created_at=start,
             finished_at=start + dt.timedelta(minutes=9),
             state="SUCCEEDED",
+            state_history=None,
             error=None,
             run_details=SimpleNamespace(task_details=details),
             pipeline_version_reference=None,

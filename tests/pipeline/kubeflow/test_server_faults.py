@@ -143,8 +143,8 @@ def test_a_server_that_is_down_is_told() -> None:
 
 
 def test_a_run_that_is_being_cancelled_is_neither_ended_again_nor_gone_on_with(backend: Backend) -> None:
-    run = SimpleNamespace(run_id="id-0", display_name="taxi-1", state="CANCELING")
-    assert runs.cancel(connected(backend), run)
+    run = SimpleNamespace(run_id="id-0", display_name="taxi-1", state="CANCELING", state_history=None)
+    assert runs.cancel(connected(backend), run) == "asked"
     with pytest.raises(RunError, match="taxi-1 is still being cancelled; retry it when it has ended"):
         runs.retry(connected(backend), run)
     assert backend.seen == []

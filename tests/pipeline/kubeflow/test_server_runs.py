@@ -17,7 +17,6 @@ TASKS = {
     "trainer": {"taskInfo": {"name": "Trainer"}},
     "pusher": {"taskInfo": {"name": "Pusher"}, "dependentTasks": ["trainer"]},
 }
-NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)
 WORKFLOW_GONE = {
     "message": "Failed to terminate run id-0 due to error terminating its workflow: InternalServerError: Failed to"
     ' terminate workflow taxi-abc due to patching error: workflows.argoproj.io "taxi-abc" not found'
@@ -25,7 +24,7 @@ WORKFLOW_GONE = {
 
 
 def at(minutes_ago: float) -> str:
-    return (NOW - dt.timedelta(minutes=minutes_ago)).isoformat()
+    return (dt.datetime.now(dt.UTC) - dt.timedelta(minutes=minutes_ago)).isoformat()
 
 
 def run_with(backend: Backend, state: str, *history: tuple[str, float], tasks: Any = ()) -> Any:
@@ -63,7 +62,7 @@ CANCELLED = (("PENDING", 50), ("RUNNING", 49), ("CANCELING", 40), ("FAILED", 39)
 def test_the_history_of_a_run_tells_how_it_stands(
     backend: Backend, state: str, history: tuple[tuple[str, float], ...], word: str
 ) -> None:
-    assert runs.word(run_with(backend, state, *history), NOW) == word
+    assert runs.word(run_with(backend, state, *history), dt.datetime.now(dt.UTC)) == word
 
 
 def test_a_cancelled_run_is_interrupted_and_what_did_not_run_has_no_duration(backend: Backend) -> None:
