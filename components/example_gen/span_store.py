@@ -55,8 +55,8 @@ class _Shards:
     plan: str
     files: dict[str, tuple[int, int, int]]
     seen: tuple[str, ...]
-    roundings: dict[str, Rounding]
-    skipped: Skipped
+    roundings: dict[str, Rounding] = field(default_factory=dict)
+    skipped: Skipped = field(default_factory=Skipped)
 
 
 SHARDS = "ingested.json"
