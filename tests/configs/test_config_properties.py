@@ -89,7 +89,7 @@ def array(schema: dict[str, Any]) -> st.SearchStrategy[list[Any]]:
 
 def mapping(schema: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     values = schema.get("additionalProperties")
-    names = from_schema(schema.get("propertyNames", {"type": "string"}))
+    names = from_schema({"type": "string", **schema.get("propertyNames", {})})  # whose schema may leave the type out
     return st.dictionaries(
         names,
         from_schema(values) if isinstance(values, dict) else ANYTHING,
