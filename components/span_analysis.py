@@ -6,10 +6,14 @@ TFT has a cache of its own (tensorflow_transform.beam.analyzer_cache), which put
 analyzer into the pipeline, so that a night costs more than reading the whole window again. Here all spans that are kept
 are one dataset to TFT, whose entries are all of theirs: it merges them all the same, and the pipeline stays as small as
 it is for two spans.
+
+TFT keeps quantiles, which a user's own function may ask for, as pickles; loading one runs what stands in it. Here their
+sketches are kept in a form of their own, so that what comes from a disk or an object store is data and nothing else.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -21,8 +25,10 @@ import apache_beam as beam
 import pyarrow as pa
 import tensorflow as tf
 import tensorflow_transform.beam as tft_beam
+from tensorflow_transform import analyzer_nodes, analyzers
 from tensorflow_transform.beam import analysis_graph_builder
 from tensorflow_transform.beam.analyzer_cache import DatasetCache, DatasetKey
+from tfx_bsl.sketches import QuantilesSketch
 from tfx_bsl.tfxio import tf_example_record
 
 from components.example_gen.shard_names import by_span
@@ -69,7 +75,34 @@ class KeptAnalysis:
         """Those that are there."""
         folder = self._store / self.keys[span] / self._name
         files = [file for file in folder.iterdir() if not file.suffix] if folder.is_dir() else []
-        return {next(read_entry(file, 0)): file for file in files}
+        return {entry: file for file in files if (entry := _entry_of(file)) is not None}
+
+
+class SketchCoder(analyzer_nodes.CacheCoder):
+    """Sketches of quantiles as the bytes that tfx_bsl makes of them."""
+
+    def encode_cache(self, accumulator: Any) -> bytes:
+        """A sketch to bytes."""
+        state: bytes = accumulator.__getstate__()
+        return state
+
+    def decode_cache(self, encoded_accumulator: bytes) -> Any:
+        """Bytes to a sketch. Raises RuntimeError for bytes that are none."""
+        sketch = QuantilesSketch.__new__(QuantilesSketch)
+        sketch.__setstate__(encoded_accumulator)
+        return sketch
+
+
+@contextlib.contextmanager
+def _plain_quantiles() -> Iterator[None]:
+    """Let TFT keep quantiles by SketchCoder while it builds a pipeline. Workers get the coder with the pipeline."""
+    combiner = analyzers.QuantilesCombiner
+    before = combiner.accumulator_coder
+    combiner.accumulator_coder = property(lambda _: SketchCoder())
+    try:
+        yield
+    finally:
+        combiner.accumulator_coder = before
 
 
 class AnalyzeBySpan:
@@ -84,6 +117,7 @@ class AnalyzeBySpan:
     ) -> None:
         self._function, self._tfxio, self._kept, self._read = preprocessing_fn, tfxio, kept, read
 
+    @_plain_quantiles()
     def analyze(self, pipeline: beam.Pipeline, files: Sequence[str]) -> Any:
         """The transform function of all examples in the files; reads those of spans that are not kept, and keeps what
         it computes of them.
@@ -190,6 +224,16 @@ def _placed(encoded: bytes, place: Place) -> tuple[Place, bytes]:
 def read_entry(file: Path, start: int) -> Iterator[bytes]:
     """The records of an entry, from the one of that number on."""
     return islice(tf.compat.v1.io.tf_record_iterator(str(file)), start, None)
+
+
+def _entry_of(file: Path) -> bytes | None:
+    """The key of an entry; None for a file that is damaged, of which a line is said."""
+    try:
+        first, *_ = read_entry(file, 0)
+    except (tf.errors.DataLossError, ValueError) as error:
+        print(f"{file} is damaged, so its span is analyzed again: {error}", flush=True)
+        return None
+    return bytes(first)
 
 
 def write_entry(place: Place, encoded: Iterable[bytes | None]) -> None:

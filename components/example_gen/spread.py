@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import pickle
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,9 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from components.example_gen.sources.base import Result, Task
 from components.example_gen.workers import Workers, can_fork
-from configs.errors import HeadraceError
+from configs.errors import HeadraceError, RunError
+
+_CODE = hashlib.sha256().digest_size
 
 
 class BeamSpread:
@@ -23,8 +29,10 @@ class BeamSpread:
     where Beam would use threads of this process, `workers` are used, or else threads without Beam, which takes a
     quarter of a second to start.
 
-    The results of a Beam pipeline come back through files, because it returns nothing. If tasks fail with a
-    HeadraceError or an OSError, the error of the first one in order is raised as it is.
+    The results of a Beam pipeline come back through files, because it returns nothing. Workers elsewhere write them on
+    storage that others may write to as well, so a pickle is only loaded if it carries the code of a key that nobody but
+    this process and its workers has. If tasks fail with a HeadraceError or an OSError, the error of the first one in
+    order is raised as it is.
     """
 
     def __init__(
@@ -52,9 +60,10 @@ class BeamSpread:
             return in_threads(self._threads, function, tasks)
         results = self._work / label
         results.mkdir()
+        seal = Seal(secrets.token_bytes())
         with self._make_pipeline() as pipeline:
-            _ = pipeline | "Tasks" >> beam.Create(list(enumerate(tasks))) | label >> CallEach(function, results)
-        return [_result(results / str(number)) for number in range(len(tasks))]
+            _ = pipeline | "Tasks" >> beam.Create(list(enumerate(tasks))) | label >> CallEach(function, results, seal)
+        return [_result(results / str(number), seal) for number in range(len(tasks))]
 
     @property
     def takes_small_work(self) -> bool:
@@ -82,22 +91,52 @@ def in_threads(number: int, function: Callable[[Task], Result], tasks: Sequence[
             raise
 
 
+@dataclass(frozen=True)
+class Seal:
+    """Pickles in files, each with a message authentication code (HMAC-SHA-256) for its place. `key`: a secret."""
+
+    key: bytes = field(repr=False)
+
+    def write(self, path: Path, result: object) -> None:
+        """Write a result."""
+        text = pickle.dumps(result)
+        path.write_bytes(self._code(path, text) + text)
+
+    def read(self, path: Path) -> Any:
+        """The result. Raises RunError for a file that was not written so."""
+        content = path.read_bytes()
+        text = content[_CODE:]
+        if not hmac.compare_digest(content[:_CODE], self._code(path, text)):
+            raise RunError(
+                f"{path} is not as a Beam worker of this run wrote it, so it is not read.\n"
+                "  Run again; look who can write to the pipeline's folder if it recurs."
+            )
+        return pickle.loads(text)  # noqa: S301 - from a holder of the key
+
+    def _code(self, path: Path, text: bytes) -> bytes:
+        return hmac.digest(self.key, path.name.encode() + b"\0" + text, "sha256")
+
+
 class CallEach(beam.PTransform):
     """(number, task) → a file `results/number` with the pickled result, or the pickled error."""
 
-    def __init__(self, function: Callable[[Any], object], results: Path) -> None:
+    def __init__(self, function: Callable[[Any], object], results: Path, seal: Seal) -> None:
         super().__init__()
-        self._function, self._results = function, results
+        self._function, self._results, self._seal = function, results, seal
 
     def expand(self, tasks: beam.PCollection) -> beam.PCollection:
         """Spread the tasks over the workers, whatever was fused before."""
-        return tasks | "Spread" >> beam.Reshuffle() | "Call" >> beam.ParDo(_Call(self._function, self._results))
+        return (
+            tasks
+            | "Spread" >> beam.Reshuffle()
+            | "Call" >> beam.ParDo(_Call(self._function, self._results, self._seal))
+        )
 
 
 class _Call(beam.DoFn):
-    def __init__(self, function: Callable[[Any], object], results: Path) -> None:
+    def __init__(self, function: Callable[[Any], object], results: Path, seal: Seal) -> None:
         super().__init__()
-        self._function, self._results = function, results
+        self._function, self._results, self._seal = function, results, seal
 
     def process(self, element: tuple[int, object]) -> Iterable[int]:
         number, task = element
@@ -108,8 +147,7 @@ class _Call(beam.DoFn):
         except (HeadraceError, OSError) as error:
             (self._results / f"{number}.failed").touch()
             result = error
-        with open(self._results / str(number), "wb") as file:
-            pickle.dump(result, file)
+        self._seal.write(self._results / str(number), result)
         yield number
 
     def _failed_before(self, number: int) -> bool:
@@ -117,8 +155,8 @@ class _Call(beam.DoFn):
         return any(int(path.stem) < number for path in self._results.glob("*.failed"))
 
 
-def _result(path: Path) -> Any:
-    result = pickle.loads(path.read_bytes())  # noqa: S301 - written by our own task just now
+def _result(path: Path, seal: Seal) -> Any:
+    result = seal.read(path)
     if isinstance(result, HeadraceError | OSError):
         raise result
     return result

@@ -1,17 +1,14 @@
 """The sums that statistics are made of, kept for each span between runs, so that each span is read once.
 
-    <store>/<key of a span>/statistics-<digest>/<split>.sums
+    <store>/<key of a span>/statistics-<digest>/<split>.arrow
 
-A file of sums is a pickle of TFDV's and our accumulators behind its SHA-256. A damaged one counts as not there. Reading
-one makes objects of those few classes and no others.
+A file of sums is the table of `components.statistics.accumulators`, followed by its SHA-256, which readers of Arrow
+pass over. A damaged file counts as not there.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
-import io
-import pickle
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -19,32 +16,13 @@ from typing import Any
 
 from components.example_gen import shard_names
 from components.example_gen.shared_spans import SharedSpans
+from components.statistics.accumulators import are_sums, from_bytes, to_bytes
 from components.statistics.combine import Shards, Statistics, Sums, Write
 from configs.durable import write_bytes
 from configs.errors import DataError
 
-_TFDV = "tensorflow_data_validation"
-_BASIC = f"{_TFDV}.statistics.generators.basic_stats_generator"
-ALLOWED = frozenset(
-    {
-        (_BASIC, "_BasicAcctype"),
-        (_BASIC, "_PartialBasicStats"),
-        (_BASIC, "_PartialBytesStats"),
-        (_BASIC, "_PartialCommonStats"),
-        (_BASIC, "_PartialNumericStats"),
-        (_BASIC, "_PartialStringStats"),
-        (_BASIC, "_PresenceAndValencyStats"),
-        (f"{_TFDV}.utils.path", "FeaturePath"),
-        (f"{_TFDV}.utils.variance_util", "MeanVarAccumulator"),
-        ("components.statistics.categories", "Counts"),
-        ("numpy", "dtype"),
-        ("numpy._core.multiarray", "scalar"),
-        ("numpy.core.multiarray", "scalar"),
-        ("tfx_bsl.cc.tfx_bsl_extension.sketches", "QuantilesSketch"),
-    }
-)
-"""All that accumulators are made of, by module and name."""
 MADE_BY = ("tensorflow-data-validation", "tfx-bsl", "numpy", "pyarrow")
+SUFFIX = ".arrow"
 _DIGEST = hashlib.sha256().digest_size
 
 AddUp = Callable[[Shards, Statistics, Write], None]
@@ -70,12 +48,12 @@ class KeptSums:
         """Offer the sums of these spans to other machines."""
         if self._shared is not None:
             for span in spans:
-                files = sorted((self._store / self.keys[span] / self._name).glob("*.sums"))
+                files = sorted((self._store / self.keys[span] / self._name).glob(f"*{SUFFIX}"))
                 self._shared.publish(self.keys[span], self._name, files)
 
     def file(self, span: str, split: str) -> Path:
         """The file of a span's sums of a split."""
-        return self._store / self.keys[span] / self._name / f"{split}.sums"
+        return self._store / self.keys[span] / self._name / f"{split}{SUFFIX}"
 
 
 def by_span(shards: Shards, kept: KeptSums, add_up: AddUp, write: Write) -> None:
@@ -97,34 +75,25 @@ def by_span(shards: Shards, kept: KeptSums, add_up: AddUp, write: Write) -> None
 
 
 def is_whole(file: Path) -> bool:
-    """Whether there is such a file of sums, as it was written."""
+    """Whether there is such a file of sums, as it was written, and by code that wrote what is read now."""
     if not file.exists():
         return False
     content = file.read_bytes()
-    return hashlib.sha256(content[_DIGEST:]).digest() == content[:_DIGEST]
+    return hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:] and are_sums(content)
 
 
 def load(file: Path) -> list[Any]:
-    """The accumulators in a file of sums. Raises DataError if there is anything else in it."""
+    """The accumulators in a whole file of sums. Raises DataError if there is anything else in it."""
     try:
-        sums: list[Any] = _Reader(io.BytesIO(file.read_bytes()[_DIGEST:])).load()
-    except pickle.UnpicklingError as error:
+        return from_bytes(file.read_bytes())
+    except ValueError as error:
         raise DataError(f"holds no sums of statistics: {error}", file=str(file), hint="Remove it") from error
-    return sums
 
 
 def save(file: Path, sums: list[Any]) -> None:
     """Write a file of sums, whole or not at all."""
-    text = pickle.dumps(sums, protocol=4)
-    write_bytes(file, hashlib.sha256(text).digest() + text)
-
-
-class _Reader(pickle.Unpickler):  # noqa: S301 - it takes nothing but what is listed
-    def find_class(self, module: str, name: str) -> Any:
-        """One of the classes that accumulators are made of."""
-        if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"{module}.{name} is no part of an accumulator")
-        return getattr(importlib.import_module(module), name)
+    content = to_bytes(sums)
+    write_bytes(file, content + hashlib.sha256(content).digest())
 
 
 def _keep(added: tuple[str, list[Any]]) -> None:

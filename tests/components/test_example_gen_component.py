@@ -4,6 +4,8 @@ import csv
 import hashlib
 import io
 import json
+import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tfx_bsl.tfxio import tf_example_record
 from components.example_gen import component
 from components.example_gen import parts as parts_module
 from components.example_gen import shards as shards_module
+from components.example_gen import spread as spread_module
 from components.example_gen.component import ExampleGen, Executor
 from components.example_gen.find import find_spans
 from components.example_gen.ingest import ingest
@@ -27,9 +30,9 @@ from components.example_gen.manifest import Manifest, check_unchanged
 from components.example_gen.paths import resolve
 from components.example_gen.sources import in_place
 from components.example_gen.spans import Spans
-from components.example_gen.spread import BeamSpread, threads_of
+from components.example_gen.spread import BeamSpread, Seal, threads_of
 from configs.data import DataConfig
-from configs.errors import DataError
+from configs.errors import DataError, RunError
 from configs.sources import CsvSource
 
 TAXI = "pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv"
@@ -316,3 +319,33 @@ def test_the_error_of_the_first_task_in_order_is_raised(tmp_path: Path, runner: 
     spread = spread_of(tmp_path, *args)
     with pytest.raises(DataError, match="task 7"):
         spread("Fail", fail, range(20))
+
+
+def test_result_that_no_worker_of_the_run_wrote_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where workers write to a volume, others may put files into its folders."""
+    monkeypatch.chdir(tmp_path)
+
+    class Foreign:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (os.system, ("touch loaded",))
+
+    def swapped(path: Path, seal: Seal) -> object:
+        path.write_bytes(bytes(32) + pickle.dumps(Foreign()))
+        return read(path, seal)
+
+    read = spread_module._result
+    monkeypatch.setattr(spread_module, "_result", swapped)
+    spread = spread_of(tmp_path, "--runner=BundleBasedDirectRunner")
+    with pytest.raises(RunError, match=r"Squares/0 is not as a Beam worker"):
+        spread("Squares", lambda number: number**2, range(3))
+    assert not Path("loaded").exists()
+
+
+def test_results_of_two_tasks_cannot_change_places(tmp_path: Path) -> None:
+    seal = Seal(b"key")
+    for name in ("0", "1"):
+        seal.write(tmp_path / name, f"result {name}")
+    assert seal.read(tmp_path / "1") == "result 1"
+    (tmp_path / "1").write_bytes((tmp_path / "0").read_bytes())
+    with pytest.raises(RunError, match="1 is not as"):
+        seal.read(tmp_path / "1")

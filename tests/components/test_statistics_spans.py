@@ -121,7 +121,7 @@ def test_other_code_reads_all_again(tmp_path: Path, data: dict[str, Split], read
 def test_damaged_sums_are_added_up_again(tmp_path: Path, data: dict[str, Split], reads: list[str]) -> None:
     examples = spanned(tmp_path / "examples", data)
     whole = read(compute(tmp_path, examples, "one"))
-    file = next((tmp_path / "store" / "key-2026-01-02").rglob("train.sums"))
+    file = next((tmp_path / "store" / "key-2026-01-02").rglob("train.arrow"))
     file.write_bytes(file.read_bytes()[:-9])
     reads.clear()
     mended = read(compute(tmp_path, examples, "two"))
@@ -134,17 +134,33 @@ class Evil:
         return (os.system, ("touch evil",))
 
 
-@pytest.mark.parametrize("content", [Evil(), np.arange(3), [np.array([Evil()])], Path("x")])
-def test_file_that_asks_for_other_classes_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: Any
+def test_kept_file_of_another_kind_is_made_again(
+    tmp_path: Path, data: dict[str, Split], reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Such as a pickle, which stood there once and is never loaded."""
     monkeypatch.chdir(tmp_path)
-    text = pickle.dumps(content)
-    Path("a.sums").write_bytes(hashlib.sha256(text).digest() + text)
-    assert spans.is_whole(Path("a.sums"))
-    with pytest.raises(DataError, match="is no part of an accumulator"):
-        spans.load(Path("a.sums"))
+    examples = spanned(tmp_path / "examples", data)
+    whole = read(compute(tmp_path, examples, "one"))
+    file = next((tmp_path / "store" / "key-2026-01-02").rglob("train.arrow"))
+    text = pickle.dumps(Evil())
+    file.write_bytes(text + hashlib.sha256(text).digest())
+    with pytest.raises(DataError, match=r"train\.arrow: holds no sums"):
+        spans.load(file)
+    reads.clear()
+    mended = read(compute(tmp_path, examples, "two"))
+    assert {name[14:24] for name in reads} == {"2026-01-02"}
+    assert mended["train"] == whole["train"]
     assert not Path("evil").exists()
+
+
+@pytest.mark.parametrize("place", [0, 1000, -1])
+def test_sums_with_a_changed_byte_are_not_whole(tmp_path: Path, place: int) -> None:
+    spans.save(tmp_path / "a.arrow", Statistics().create_accumulator())
+    content = bytearray((tmp_path / "a.arrow").read_bytes())
+    assert spans.is_whole(tmp_path / "a.arrow")
+    content[place] ^= 1
+    (tmp_path / "a.arrow").write_bytes(content)
+    assert not spans.is_whole(tmp_path / "a.arrow")
 
 
 def test_counts_beyond_the_limit_survive_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,6 +172,6 @@ def test_counts_beyond_the_limit_survive_the_store(tmp_path: Path, monkeypatch: 
     total = statistics.create_accumulator()
     for batch in batches(str(shard)):
         total = statistics.add_input(total, batch)
-    spans.save(tmp_path / "a.sums", statistics.compact(total))
-    loaded = spans.load(tmp_path / "a.sums")
+    spans.save(tmp_path / "a.arrow", statistics.compact(total))
+    loaded = spans.load(tmp_path / "a.arrow")
     assert statistics.extract_output(loaded) == statistics.extract_output(total)

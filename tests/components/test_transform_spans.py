@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from google.protobuf import json_format, text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform import analyzers
 from test_transform import CONFIG, SCHEMA, Artifacts, contents, example, files, run
 from tfx.proto import transform_pb2
 from tfx.types import artifact_utils, standard_artifacts
@@ -26,6 +27,14 @@ import tensorflow_transform as tft
 def f(raw):
     x = tf.sparse.to_dense(raw["amount"], default_value=0.0)[:, 0]
     return tft.scale_to_0_1(x - tft.mean(x, name="mean"), name="second") + tft.quantiles(x, 3, 0.01, name="q")[0, 0]
+"""
+OWN_QUANTILES = """
+import tensorflow as tf
+import tensorflow_transform as tft
+
+def f(raw):
+    x = tf.sparse.to_dense(raw["amount"], default_value=0.0)[:, 0]
+    return tf.cast(tft.bucketize(x, 4, 0.001), tf.float32)
 """
 
 
@@ -158,3 +167,33 @@ def test_quantiles_over_spans_are_as_exact_as_those_of_one(tmp_path: Path) -> No
     buckets = np.bincount([row.features.feature["q"].int64_list.value[0] for row in rows])[:10]
     assert abs(buckets - buckets.sum() / 10).max() <= 2 * QUANTILE_ERROR * buckets.sum() + 2
     assert tft.TFTransformOutput(outputs["transform_graph"][0].uri).raw_feature_spec()
+
+
+@pytest.mark.slow
+def test_quantiles_of_a_users_function_are_kept_as_data_that_nothing_executes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TFT's own way is to pickle them."""
+    (tmp_path / "hook_own_quantiles.py").write_text(OWN_QUANTILES)
+    monkeypatch.syspath_prepend(tmp_path)
+    custom = {"column": "custom", "function": "hook_own_quantiles.f", "keys": ["amount"]}
+    config = {"label": CONFIG["label"], "features": {"quarter": custom}}
+    inputs = spanned(tmp_path / "in", [1, 2])
+    expected = run(transform.Executor, inputs, tmp_path / "at-once", config, splits_config=NIGHT)
+    for name in ("encode_cache", "decode_cache"):
+        monkeypatch.setattr(analyzers._QuantilesSketchCacheCoder, name, lambda *_: pytest.fail("pickled"))
+    analyze(tmp_path, inputs, "first", config, splits_config=NIGHT)
+    (kept,) = (tmp_path / "store" / "key-1").glob("analysis-*/*")
+    kept.write_bytes(kept.read_bytes()[:-5] + b"?????")
+    spoil(inputs, [2])
+    assert_same_rows(analyze(tmp_path, inputs, "second", config, splits_config=NIGHT), expected)
+    said = capsys.readouterr().out
+    assert f"{kept} is damaged" in said
+    assert "Analyzed now: 2026-01-01; kept: 1 spans" in said
+
+
+def assert_same_rows(left: Artifacts, right: Artifacts) -> None:
+    """Of few enough examples that the sketches are exact."""
+    ours, theirs = contents(left)["eval"], contents(right)["eval"]
+    assert [row.features for row in ours] == [row.features for row in theirs]
+    assert len({row.features.feature["quarter"].float_list.value[0] for row in ours}) == 4
