@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -9,7 +11,16 @@ from pathlib import Path
 import pytest
 from command import processes_in, wait_until
 from kfp_cluster import Bucket, s3
+from kfp_commands import Built, Kubeflow, Reachable
 from kfp_server import BuildError, Server, build, serving
+
+ENDPOINT = "HEADRACE_TEST_KFP_ENDPOINT"
+NEEDS = f"{ENDPOINT} names no Kubeflow"
+"""It wants the URL of one without users (service/ml-pipeline-ui or service/ml-pipeline, forwarded will do), of release
+2.16 or newer, with Kubeflow's own configuration of Argo. Nothing is executed there, as the image of the runs does not
+exist; so it needs no store, no data, and room for a pod or two that wait for their image.
+"""
+numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +62,20 @@ def bucket() -> Iterator[Bucket]:
     """An empty bucket on an S3 server."""
     with s3() as bucket:
         yield bucket
+
+
+@pytest.fixture(params=["built", "endpoint"])
+def kubeflow(request: pytest.FixtureRequest) -> Iterator[Kubeflow]:
+    """The server that the tests built, and any that the environment names: with an experiment and a pipeline of the
+    test's own.
+    """
+    if request.param == "built":
+        yield Built(request.getfixturevalue("server"), next(numbers))
+        return
+    if ENDPOINT not in os.environ:
+        pytest.skip(NEEDS)
+    there = Reachable(os.environ[ENDPOINT])
+    try:
+        yield there
+    finally:
+        there.remove()

@@ -22,6 +22,7 @@ import pytest
 from kfp_argo import Argo, Programs
 from kfp_kubernetes import Kubernetes, Pod, pods_work
 from kfp_server import Server, build_command, started
+from kfp_workflows import tell
 
 BUCKET = "mlpipeline"
 PIPELINE_ROOT = f"minio://{BUCKET}/v2/artifacts"
@@ -79,11 +80,12 @@ def s3() -> Iterator[Bucket]:
 
 @dataclass(frozen=True)
 class ClusterRun:
-    """A run that ended. `pods`: by the names of their nodes."""
+    """A run that ended. `pods`: the last of each task; `nodes`: Argo's, by their names after the workflow's."""
 
     run_id: str
     name: str
     pods: Mapping[str, Pod]
+    nodes: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -110,9 +112,13 @@ class Cluster:
     def run(self, chosen: Mapping[str, str], **parameters: object) -> ClusterRun:
         """Run it to its end."""
         run = self.submitted(chosen, **parameters)
-        argo = self.argo(self.server.workflow(run.run_id))
-        argo.run()
-        return ClusterRun(run.run_id, run.display_name, argo.pods)
+        argo = self.argo(self.server.executed(run.run_id))
+        try:
+            argo.run()
+        finally:
+            tell(self.server, run.run_id, argo.status)
+        nodes = {name.removeprefix(argo.name): node for name, node in argo.nodes.items()}
+        return ClusterRun(run.run_id, run.display_name, argo.pods, nodes)
 
     def submitted(self, chosen: Mapping[str, str], **parameters: object) -> Any:
         """The run, which nothing runs yet."""

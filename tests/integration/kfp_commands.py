@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 import urllib.request
 import uuid
 from collections.abc import Iterator, Mapping
@@ -18,12 +19,14 @@ from urllib.parse import quote
 
 from command import ROOT, Finished, Going, started_at_once, wait_until
 from kfp_server import Server
-from kfp_workflows import report
+from kfp_workflows import cancelled, post, report, with_pod
 
 CONFIG = "configs/taxi.yaml"
 IMAGE = "kubeflow.image=registry.example/headrace:1"
 """There is none: a cluster goes no further than to ask for it."""
 ENDED_BADLY = {"FAILED", "CANCELED"}
+A_WHILE = 300.0
+"""Seconds that a cluster may take for what it does by itself."""
 NEWEST = "page_size=200&sort_by=created_at%20desc"
 
 
@@ -66,6 +69,18 @@ class Kubeflow:
         """Have a run end otherwise than well."""
         raise NotImplementedError
 
+    def end_cancelled(self, run_id: str) -> None:
+        """Wait until the cluster has ended a run that was cancelled."""
+        raise NotImplementedError
+
+    def pod_of(self, run_id: str, task: str) -> str:
+        """The name of a task's pod, once there is one; "" where only a cluster's own clients could tell it."""
+        raise NotImplementedError
+
+    def first_run(self, schedule: Mapping[str, Any]) -> str:
+        """The id of the first run that a schedule makes."""
+        raise NotImplementedError
+
     @contextlib.contextmanager
     def made_by_hand(self, like: Mapping[str, Any]) -> Iterator[str]:
         """The id of a recurring run of the same content, but for what headrace writes down on its own."""
@@ -106,6 +121,20 @@ class Built(Kubeflow):
         """As the persistence agent reports it."""
         report(self.server, run_id, "Failed", {"a": ("spans", "Failed", 0, 9)})
 
+    def end_cancelled(self, run_id: str) -> None:
+        """As Argo ends it, and the persistence agent reports it."""
+        cancelled(self.server, run_id)
+
+    def pod_of(self, run_id: str, task: str) -> str:
+        """After a first try that ended in an error."""
+        return with_pod(self.server, self.server.workflow(run_id), run_id, task, tries=2)
+
+    def first_run(self, schedule: Mapping[str, Any]) -> str:
+        """As the scheduled-workflow controller makes it, and the persistence agent reports it."""
+        made = str(post(self.server, f"/schedules/{schedule['recurring_run_id']}/due"))
+        report(self.server, made, "Running", {"a": ("spans", "Running", 0, 0)})
+        return made
+
 
 class Reachable(Kubeflow):
     """On a Kubeflow that is there, among what others do there."""
@@ -116,7 +145,33 @@ class Reachable(Kubeflow):
     def end_badly(self, run_id: str) -> None:
         """Terminate it, and wait until the cluster has."""
         self.ask("POST", f"runs/{run_id}:terminate")
-        assert wait_until(lambda: self.ask("GET", f"runs/{run_id}")["state"] in ENDED_BADLY)
+        self.end_cancelled(run_id)
+
+    def end_cancelled(self, run_id: str) -> None:
+        """Argo's controller and the persistence agent do that."""
+        assert wait_until(lambda: self.ask("GET", f"runs/{run_id}")["state"] in ENDED_BADLY, A_WHILE)
+
+    def pod_of(self, run_id: str, task: str) -> str:  # noqa: ARG002 - the first task's is the first that there is
+        """Wait until the driver has let Argo make it: Kubernetes then asks in vain for its image."""
+        assert wait_until(lambda: self._has_executor(run_id), A_WHILE)
+        return ""
+
+    def first_run(self, schedule: Mapping[str, Any]) -> str:
+        """Wait for it."""
+        made: list[Any] = []
+
+        def there() -> bool:
+            time.sleep(1)
+            made[:] = [run for run in self.runs() if run.get("recurring_run_id") == schedule["recurring_run_id"]]
+            return bool(made) and made[-1]["state"] == "RUNNING"
+
+        assert wait_until(there, A_WHILE)
+        return str(made[-1]["run_id"])
+
+    def _has_executor(self, run_id: str) -> bool:
+        time.sleep(1)
+        details = self.ask("GET", f"runs/{run_id}").get("run_details", {}).get("task_details", [])
+        return any(one.get("display_name") == "executor" and one.get("child_tasks") for one in details)
 
     def remove(self) -> None:
         """Take away what was made here."""

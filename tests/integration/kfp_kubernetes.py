@@ -15,7 +15,9 @@ import datetime as dt
 import http.server
 import ipaddress
 import json
+import os
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
@@ -74,12 +76,13 @@ def pods_work() -> str:
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod that ended. `root`: its own files."""
+    """A pod that ended. `root`: its own files; `deleted`: somebody deleted it while it ran."""
 
     name: str
     root: Path
     code: int
     log: str
+    deleted: bool = False
 
     def read(self, path: str) -> str | None:
         """A file of its own."""
@@ -101,6 +104,8 @@ class Kubernetes:
     ) -> None:
         self._folder, self._objects, self._claims = folder, objects, claims
         self.asked: set[tuple[str, str]] = set()
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._deleted: set[str] = set()
         self._shared = [ROOT, Path(sys.prefix), Path(sys.base_prefix), *shared]
         self._certificate, key = certificate(folder)
         kubernetes = self
@@ -140,23 +145,35 @@ class Kubernetes:
         """Run a pod's one container to its end. `launcher`: what is mounted as /kfp-launcher/launch; `mounts`: paths to
         the claims of the volumes that are mounted there.
         """
-        name = f"{name}-{uuid.uuid4().hex[:8]}"
-        root = self._folder / "pods" / name
+        root = self._folder / "pods" / f"{name}-{uuid.uuid4().hex[:8]}"
         self._mount(root, launcher)
         own = {"KFP_POD_NAME": name, "KFP_POD_UID": str(uuid.uuid4())}
         known = {**self._environment(), **own, **environment}
         command = [_with(known, part) for part in command]
         enter = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", ENTER, "pod", str(root)]
         with (root / "log").open("w") as log:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [*enter, *self._seen(mounts), "--", *command],
                 env=known,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                check=False,
+                start_new_session=True,
             )
-        return Pod(name, root, done.returncode, (root / "log").read_text(errors="replace"))
+            self._running[name] = process
+            process.wait()
+        del self._running[name]
+        code = 128 - process.returncode if process.returncode < 0 else process.returncode
+        return Pod(name, root, code, (root / "log").read_text(errors="replace"), name in self._deleted)
+
+    def delete(self, name: str) -> None:
+        """Delete a pod that runs, as `kubectl delete pod --now` does: its processes are killed."""
+        self._deleted.add(name)
+        os.killpg(self._running[name].pid, signal.SIGKILL)
+
+    def running(self) -> list[str]:
+        """The names of the pods that run."""
+        return list(self._running)
 
     def secret(self, name: str, key: str) -> str:
         """A value of a Secret."""

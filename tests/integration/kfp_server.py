@@ -77,6 +77,15 @@ class Server:
         """The Argo workflow that a run became."""
         return self.get(f"/argo/{name}")
 
+    def executed(self, name: str) -> Any:
+        """The workflow as Argo runs it with Kubeflow's configuration."""
+        return self.get(f"/argo/{name}/executed")
+
+    @property
+    def interface(self) -> str:
+        """Where the web interface is."""
+        return str(self.get("/interface"))
+
 
 @contextlib.contextmanager
 def serving(binary: Path) -> Iterator[Server]:

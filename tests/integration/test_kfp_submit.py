@@ -6,14 +6,13 @@ What does not depend on reports is in test_kfp_verbs.py, for any server.
 from __future__ import annotations
 
 import itertools
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kfp_commands import Built, name_of
 from kfp_server import Server
-from kfp_workflows import put, report, with_pod
+from kfp_workflows import archived, report, with_pod
 
 pytestmark = pytest.mark.slow
 
@@ -60,19 +59,12 @@ def test_a_cancelled_run_is_ended_once(kubeflow: Built) -> None:
     assert "is still being cancelled" in kubeflow("retry", name, code=1).err
 
 
-def test_a_log_is_told_of_a_pod_that_is_there_of_an_archive_and_of_the_launchers_copy(
-    kubeflow: Built, tmp_path: Path
-) -> None:
+def test_a_log_is_told_of_an_archive_and_of_the_launchers_copy(kubeflow: Built, tmp_path: Path) -> None:
     kubeflow("submit")
     (run,) = kubeflow.runs()
     assert "trainer has no pod in the run" in kubeflow("logs", "Trainer", code=1).err
-    workflow = kubeflow.server.workflow(run["run_id"])
-    name = workflow["metadata"]["name"]
-    pod = with_pod(kubeflow.server, workflow, run["run_id"], "trainer")
-    put(kubeflow.server, f"/pods/{pod}", "epoch 1/10\n")
-    assert kubeflow("logs", "Trainer").out == "epoch 1/10\n"
-    urllib.request.urlopen(urllib.request.Request(f"{kubeflow.server.url}/pods/{pod}", method="DELETE")).close()
-    store: dict[str, Any] = {"HEADRACE_STORE": str(tmp_path)}
+    pod = with_pod(kubeflow.server, kubeflow.server.workflow(run["run_id"]), run["run_id"], "trainer")
+    store: dict[str, Any] = {"HEADRACE_STORE": str(tmp_path), "KUBECONFIG": str(tmp_path / "none")}
     gone = kubeflow("logs", "Trainer", code=1, **store).err
     folder = f"mlpipeline/v2/artifacts/{kubeflow.pipeline}/{run['run_id']}/trainer"
     assert f"kubectl logs -n kubeflow -c main {pod}" in gone
@@ -81,5 +73,5 @@ def test_a_log_is_told_of_a_pod_that_is_there_of_an_archive_and_of_the_launchers
     copy.parent.mkdir(parents=True)
     copy.write_text("epoch 3/10\n")
     assert kubeflow("logs", "Trainer", **store).out == "epoch 3/10\n"
-    put(kubeflow.server, f"/objects/logs/{name}/{pod}/main.log", "epoch 2/10\n")
+    archived(kubeflow.server, run["run_id"], pod, "epoch 2/10\n")
     assert kubeflow("logs", "Trainer", **store).out == "epoch 2/10\n"

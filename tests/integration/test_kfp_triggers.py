@@ -6,18 +6,21 @@ Its driver looks at the condition, and tells the time that a run was scheduled f
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from command import ROOT, headrace
-from kfp_cluster import BUCKET, SECRET, Bucket, Cluster, ClusterRun, cluster
+from command import ROOT, headrace, wait_until
+from kfp_cluster import BUCKET, SECRET, Bucket, Cluster, cluster
+from kfp_kubernetes import Kubernetes
 from kfp_metadata import ended_tasks
 from kfp_server import Server
-from kfp_workflows import post, stamp
 
 from components.trigger.trained import Trained, TrainedOn
 from pipeline.kubeflow.argument import unpack
@@ -41,11 +44,12 @@ DAYS = ("2025-12-31", "2026-01-01", "2026-01-02")
 
 @dataclass
 class Night:
-    """One run: what its tasks left, the names of its pods, and what it is called."""
+    """One run: what its tasks left, the names of its pods, Argo's nodes, and what it is called."""
 
     name: str
     tasks: dict[str, TaskRun]
     pods: set[str]
+    nodes: Mapping[str, Any]
 
 
 @dataclass
@@ -85,7 +89,23 @@ def nights(
         told.nights["nothing"] = start(run_date="scheduled")
         told.nights["new"] = start(run_date="2026-01-03")
         told.nights["asked"] = start(run_date="2026-01-02", retrain="always")
+        with a_pod_deleted(there.kubernetes):
+            told.nights["deleted"] = start(run_date="2026-01-01", retrain="always")
         yield told
+
+
+@contextlib.contextmanager
+def a_pod_deleted(kubernetes: Kubernetes) -> Iterator[None]:
+    """Delete the first pod of a component that runs."""
+
+    def delete() -> None:
+        assert wait_until(lambda: any("container-impl" in name for name in kubernetes.running()))
+        kubernetes.delete(next(name for name in kubernetes.running() if "container-impl" in name))
+
+    with ThreadPoolExecutor(1) as pool:
+        deleted = pool.submit(delete)
+        yield
+        deleted.result()
 
 
 def starting(there: Cluster, file: Path) -> Callable[..., Night]:
@@ -94,8 +114,7 @@ def starting(there: Cluster, file: Path) -> Callable[..., Night]:
 
     def start(**parameters: str) -> Night:
         run = there.run(chosen, **parameters)
-        report(there.server, run)
-        return Night(run.name, ended_tasks(there.database, run.run_id), set(run.pods))
+        return Night(run.name, ended_tasks(there.database, run.run_id), set(run.pods), run.nodes)
 
     return start
 
@@ -110,35 +129,6 @@ def alone(file: Path) -> Path:
     first["components"] = {name: one for name, one in first["components"].items() if name in used}
     file.write_text(yaml.safe_dump_all([first, *more]), encoding="utf-8")
     return file
-
-
-def report(server: Server, run: ClusterRun) -> None:
-    """What the persistence agent tells of a workflow that ended."""
-    workflow, run_id, number = server.workflow(run.run_id), run.run_id, int(run.name.split("-")[1])
-    workflow["metadata"].setdefault("uid", run_id)
-    workflow["metadata"].setdefault("namespace", "kubeflow")
-    workflow["metadata"]["labels"]["pipeline/runid"] = run_id
-    nodes = {
-        name: {
-            "id": name,
-            "name": f"{workflow['metadata']['name']}.root.{name}",
-            "displayName": name,
-            "type": "Pod",
-            "phase": "Succeeded",
-            "templateName": "system-container-driver",
-            "startedAt": stamp(1_800_000_000 + 100 * number),
-            "finishedAt": stamp(1_800_000_000 + 100 * number + 9),
-            "outputs": {"parameters": [{"name": "pod-spec-patch", "value": pod.read("/tmp/outputs/pod-spec-patch")}]},
-        }
-        for name, pod in run.pods.items()
-    }
-    workflow["status"] = {
-        "phase": "Succeeded",
-        "startedAt": stamp(1_800_000_000 + 100 * number),
-        "finishedAt": stamp(1_800_000_000 + 100 * number + 60),
-        "nodes": nodes,
-    }
-    post(server, "/apis/v2beta1/workflows", json.dumps(workflow))
 
 
 def _write_down(told: Nights, bucket: Bucket) -> None:
@@ -175,6 +165,19 @@ def test_a_new_span_or_a_word_lets_the_run_go_on(nights: Nights) -> None:
     assert nights.text("asked", "why") == "asked for"
     asked = nights.nights["asked"]
     assert asked.tasks["example-gen"].cached  # `retrain`, and the day, are no part of its key
+
+
+def test_a_deleted_pod_is_tried_again_and_the_log_is_that_of_the_last_try(nights: Nights) -> None:
+    night = nights.nights["deleted"]
+    node = "(0).root(0).spans(0).executor"
+    tries = [night.nodes[f"{node}({number})"] for number in range(2)]
+    assert [one["phase"] for one in tries] == ["Error", "Succeeded"]
+    assert tries[0]["message"] == "pod deleted"
+    assert f"{node}(2)" not in night.nodes
+    done = headrace(ROOT, "status", str(nights.config), night.name)
+    assert "done" in next(line for line in done.lines if "Spans" in line)
+    refused = headrace(ROOT, "logs", str(nights.config), "Spans", night.name, KUBECONFIG="/nowhere").err
+    assert refused.splitlines()[-1].endswith(tries[1]["id"].rpartition("-")[2])
 
 
 def test_explain_cache_names_the_new_span_from_what_the_server_tells(nights: Nights) -> None:

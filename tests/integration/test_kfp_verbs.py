@@ -4,35 +4,15 @@ that the tests built, and the one that HEADRACE_TEST_KFP_ENDPOINT names, if any 
 
 from __future__ import annotations
 
-import itertools
-import os
 import signal
-from collections.abc import Iterator
 
 import pytest
-from kfp_commands import Built, Kubeflow, Reachable, name_of
+from kfp_commands import Kubeflow, name_of
 
 pytestmark = pytest.mark.slow
 
-ENDPOINT = "HEADRACE_TEST_KFP_ENDPOINT"
 GOING = {"PENDING", "RUNNING"}
 """States of a run of which nobody has asked to end."""
-numbers = itertools.count()
-
-
-@pytest.fixture(params=["built", "endpoint"])
-def kubeflow(request: pytest.FixtureRequest) -> Iterator[Kubeflow]:
-    """One with an experiment and a pipeline of the test's own."""
-    if request.param == "built":
-        yield Built(request.getfixturevalue("server"), next(numbers))
-        return
-    if ENDPOINT not in os.environ:
-        pytest.skip(f"{ENDPOINT} names no Kubeflow")
-    there = Reachable(os.environ[ENDPOINT])
-    try:
-        yield there
-    finally:
-        there.remove()
 
 
 def test_a_submitted_run_has_its_parameters_root_and_version(kubeflow: Kubeflow) -> None:

@@ -1,9 +1,14 @@
 // Command kfp_backend serves the API of Kubeflow Pipelines on loopback, for tests: the release's own handlers, its
 // resource manager, its compiler to Argo and Argo's validation, over the in-memory database, object store and cluster
 // that the release's own tests use. Nothing is run: a test that wants a run to proceed reports its workflow, as the
-// persistence agent would, to /apis/v2beta1/workflows. What pods have written and what lies in the object store is put
+// persistence agent would, to /apis/v2beta1/workflows. GET /argo/{run} is the workflow of a run in the cluster, GET
+// /argo/{run}/executed the same as Argo runs it where Kubeflow configured it; DELETE /argo/{run} deletes it. POST
+// /schedules/{id}/due starts a schedule's next run. What pods have written and what lies in the object store is put
 // there with PUT /pods/{pod} and PUT /objects/{path}; DELETE /pods/{pod} ends a pod. What driver and launcher read off
 // their settings for the object store, POST /launcher-settings tells.
+//
+// As in a stock installation without users, the server may not read the logs of pods; the web interface may, at the
+// address that GET /interface tells.
 //
 // It prints the address that it serves at, and ends when its standard input is closed.
 package main
@@ -21,19 +26,15 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	apiv1 "github.com/kubeflow/pipelines/backend/api/v1beta1/go_client"
 	api "github.com/kubeflow/pipelines/backend/api/v2beta1/go_client"
-	"github.com/kubeflow/pipelines/backend/src/apiserver/client"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/common"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/config/proxy"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/resource"
 	"github.com/kubeflow/pipelines/backend/src/apiserver/server"
 	"github.com/kubeflow/pipelines/backend/src/common/util"
-	scheduledworkflow "github.com/kubeflow/pipelines/backend/src/crd/pkg/apis/scheduledworkflow/v1beta1"
-	scheduledworkflows "github.com/kubeflow/pipelines/backend/src/crd/pkg/client/clientset/versioned/typed/scheduledworkflow/v1beta1"
 	"github.com/spf13/viper"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const namespace = "kubeflow"
@@ -50,13 +51,15 @@ func main() {
 	clients, err := resource.NewFakeClientManager(util.NewRealTime(), util.NewUUIDGenerator())
 	check(err)
 	defer clients.Close()
-	resources := resource.NewResourceManager(manager{clients}, &resource.ResourceManagerOptions{})
+	there := newManager(clients)
+	resources := resource.NewResourceManager(there, &resource.ResourceManagerOptions{})
 	_, err = resources.CreateDefaultExperiment("")
 	check(err)
 
 	web, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)
-	router := routes(resources, clients, serveGRPC(resources))
+	router := routes(resources, there, serveGRPC(resources))
+	serveInterface(router)
 	go func() { check(http.Serve(web, router)) }()
 	fmt.Printf("http://%s\n", web.Addr())
 	_, _ = io.Copy(io.Discard, os.Stdin)
@@ -78,36 +81,6 @@ func serveGRPC(resources *resource.ResourceManager) string {
 	return listener.Addr().String()
 }
 
-// manager gives each schedule a name and an id of its own, as a cluster does; the release's fake gives all the same.
-type manager struct{ *resource.FakeClientManager }
-
-func (m manager) SwfClient() client.SwfClientInterface {
-	return cluster{m.FakeClientManager.SwfClient()}
-}
-
-type cluster struct{ client.SwfClientInterface }
-
-func (c cluster) ScheduledWorkflow(namespace string) scheduledworkflows.ScheduledWorkflowInterface {
-	return schedules{c.SwfClientInterface.ScheduledWorkflow(namespace)}
-}
-
-type schedules struct {
-	scheduledworkflows.ScheduledWorkflowInterface
-}
-
-func (s schedules) Create(ctx context.Context, wanted *scheduledworkflow.ScheduledWorkflow) (*scheduledworkflow.ScheduledWorkflow, error) {
-	id, err := util.NewUUIDGenerator().NewRandom()
-	if err != nil {
-		return nil, err
-	}
-	wanted.GenerateName += id.String()
-	made, err := s.ScheduledWorkflowInterface.Create(ctx, wanted)
-	if err == nil {
-		made.UID = types.UID(id.String())
-	}
-	return made, err
-}
-
 // asStatus turns the server's errors into gRPC's, as the release's own interceptor does.
 func asStatus(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	answer, err := handle(ctx, request)
@@ -117,7 +90,7 @@ func asStatus(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle 
 	return answer, nil
 }
 
-func routes(resources *resource.ResourceManager, clients *resource.FakeClientManager, services string) http.Handler {
+func routes(resources *resource.ResourceManager, there manager, services string) *mux.Router {
 	gateway := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, common.CustomMarshaler()))
 	options := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
 	for _, register := range []func(context.Context, *runtime.ServeMux, string, []grpc.DialOption) error{
@@ -135,27 +108,36 @@ func routes(resources *resource.ResourceManager, clients *resource.FakeClientMan
 	router.HandleFunc("/apis/v2beta1/pipelines/upload", uploads.UploadPipeline)
 	router.HandleFunc("/apis/v2beta1/pipelines/upload_version", uploads.UploadPipelineVersion)
 	router.HandleFunc("/apis/v2beta1/healthz", func(answer http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(answer, `{"multi_user": false, "pipeline_store": "database"}`)
+		fmt.Fprintln(answer, `{"tag_name": "2.17.0", "multi_user": false, "pipeline_store": "database"}`)
 	})
 	router.HandleFunc("/grpc", func(answer http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(answer, "%q", services)
 	})
 	router.HandleFunc("/argo/{run}", func(answer http.ResponseWriter, request *http.Request) {
-		workflows := clients.ExecClientFake.Execution(namespace)
-		for key := range clients.ExecClientFake.GetWorkflowKeys() {
-			workflow, err := workflows.Get(request.Context(), key, metav1.GetOptions{})
-			if err == nil && workflow.ExecutionObjectMeta().Labels["pipeline/runid"] == mux.Vars(request)["run"] {
-				fmt.Fprintln(answer, workflow.ToStringForStore())
-				return
-			}
+		found := there.workflows.find(request.Context(), mux.Vars(request)["run"])
+		switch {
+		case found == nil:
+			http.NotFound(answer, request)
+		case request.Method == http.MethodDelete:
+			check(there.workflows.Delete(request.Context(), found.Name, metav1.DeleteOptions{}))
+		default:
+			fmt.Fprintln(answer, util.NewWorkflow(found).ToStringForStore())
 		}
-		http.NotFound(answer, request)
 	})
+	router.HandleFunc("/argo/{run}/executed", func(answer http.ResponseWriter, request *http.Request) {
+		found := there.workflows.find(request.Context(), mux.Vars(request)["run"])
+		if found == nil {
+			http.NotFound(answer, request)
+			return
+		}
+		fmt.Fprintln(answer, util.NewWorkflow(executed(found)).ToStringForStore())
+	})
+	router.HandleFunc("/schedules/{id}/due", there.schedules.due(resources))
 	router.HandleFunc("/pods/{pod}", written.change)
-	router.HandleFunc("/objects{path:.*}", func(_ http.ResponseWriter, request *http.Request) {
+	router.HandleFunc("/objects/{path:.*}", func(_ http.ResponseWriter, request *http.Request) {
 		content, err := io.ReadAll(request.Body)
 		check(err)
-		check(clients.ObjectStore().AddFile(request.Context(), content, mux.Vars(request)["path"]))
+		check(there.ObjectStore().AddFile(request.Context(), content, mux.Vars(request)["path"]))
 	})
 	router.HandleFunc("/launcher-settings", launcherSettings)
 	logs := server.NewRunLogServer(resources)
