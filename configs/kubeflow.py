@@ -109,13 +109,13 @@ class ComponentSettings(Section):
     image_pull_secrets: tuple[Name, ...] | None = None
     """Secrets for the registry of that image; null: the pipeline's."""
     cpu: Cpu | None = None
-    """CPUs it asks for, such as 2 or 0.5."""
+    """CPUs it asks for, such as 2 or 0.5. Left out: what `kubeflow.resources` says, as for the next three."""
     cpu_limit: Cpu | None = None
-    """CPUs it gets at most; null: no limit."""
+    """CPUs it gets at most; null, if you write it: no limit."""
     memory: Bytes | None = None
     """Memory it asks for, such as `4G` or `512Mi`."""
     memory_limit: Bytes | None = None
-    """Memory at which it is ended; null: no limit."""
+    """Memory at which it is ended; null, if you write it: no limit."""
     accelerator: Accelerator | None = None
     """GPUs or TPUs; null: none."""
     node_selector: dict[str, str] = {}
@@ -197,6 +197,10 @@ class KubeflowConfig(Section):
     """Settings that each run may be given anew: `run_date`, `spans` and `window` of `data`, `epochs` and
     `steps_per_epoch` of `train`. (The pipeline root always, and `schedule.retrain` where it is not `always`.)
     `run_date` is left out where no path has a date."""
+    resources: Literal["default", "auto", "none"] = "default"
+    """What pods ask for where `cpu`, `memory` and their limits are left out. default: a table by component. auto: what
+    the component took in the last runs of `headrace run` in `pipeline.root`, with a quarter more, and twice that at
+    most; the table where it has not run. none: nothing, so that Kubernetes may put pods on nodes that are full."""
     defaults: ComponentSettings = ComponentSettings()
     """What every component's pod gets."""
     components: dict[str, ComponentSettings] = {}

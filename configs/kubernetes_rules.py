@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from configs.credentials import is_no_name
 from configs.image_names import is_image
 from configs.kubeflow import ComponentSettings, KubeflowConfig
+from configs.pod_resources import amount
 from configs.pods import folder, mounts, pods
 from configs.tree import Where
 
@@ -29,8 +30,6 @@ RESERVED = ("pipelines.kubeflow.org", "pipeline", "workflows.argoproj.io")
 _LABEL = "lower-case letters, digits and dashes, at most 63, a dash neither first nor last"
 _SUBDOMAIN = "lower-case letters, digits, dashes and dots"
 _WORD = "letters, digits, -, _ and ., at most 63, the first and the last a letter or digit"
-UNITS = {"": 1, **{unit: 1000**power for power, unit in enumerate("MGTPE", 2)}}
-UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)}
 
 
 def names_are_those_of_kubernetes(kubeflow: KubeflowConfig) -> Iterator[Finding]:
@@ -180,19 +179,13 @@ def limits_hold_requests(kubeflow: KubeflowConfig) -> Iterator[Finding]:
         for asked, limit in (("cpu", "cpu_limit"), ("memory", "memory_limit")):
             wanted, most = getattr(one, asked), getattr(one, limit)
             said = next((name for name in (limit, asked) if name in own.model_fields_set), None)
-            if said and wanted is not None and most is not None and _amount(most) < _amount(wanted):
+            if said and wanted is not None and most is not None and amount(str(most)) < amount(str(wanted)):
                 yield (*where, said), f"{asked} {wanted} is asked for, which is more than {limit} {most}"
 
 
 def _whole(kubeflow: KubeflowConfig, where: Where) -> ComponentSettings:
     """The settings at a place, with the defaults under them."""
     return kubeflow.settings(str(where[-1])) if where[1] == "components" else kubeflow.defaults
-
-
-def _amount(size: float | str) -> float:
-    """`4Gi` as a number."""
-    found = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", str(size))
-    return float(found[1]) * UNITS[found[2]] if found else 0.0
 
 
 def _qualified(name: str) -> bool:

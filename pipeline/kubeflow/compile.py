@@ -2,7 +2,7 @@
 
     Path("pipeline.yaml").write_text(compile_pipeline(load("configs/taxi.yaml")))
 
-The text depends on the config, the code and the KFP SDK alone.
+The text depends on the config, the code and the KFP SDK alone (with `kubeflow.resources: auto`, on the last runs too).
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from configs.config import PipelineConfig
 from configs.durations import seconds
 from configs.errors import ConfigError, Problem
 from configs.kubeflow import ComponentSettings, KubeflowConfig
+from configs.pod_resources import Peak, settled
 from pipeline.kubeflow import backends, credentials, within_reach
 from pipeline.kubeflow.argument import pack
 from pipeline.kubeflow.aside import VARIABLE
 from pipeline.kubeflow.invocation import Invocation
+from pipeline.kubeflow.measured import peaks
 from pipeline.kubeflow.parameters import PARAMETERS, offered
 from pipeline.kubeflow.platform import needs_platform, set_platform
 from pipeline.kubeflow.tasks import Task, tasks
@@ -78,6 +80,7 @@ def _check(config: PipelineConfig) -> None:
 def _pipeline(config: PipelineConfig, found: Sequence[Task]) -> Any:
     """The pipeline as the SDK knows it."""
     settings = config.kubeflow
+    took = peaks(config) if settings.resources == "auto" else {}
     loaded = {task.name: components.load_component_from_text(_specification(task, settings)) for task in found}
 
     def body(*values: Any) -> None:
@@ -92,7 +95,7 @@ def _pipeline(config: PipelineConfig, found: Sequence[Task]) -> Any:
                     of_run = {name: given[name] for name in task.parameters}
                     one = loaded[task.name](**wired, **of_run, **task.constants)
                     one.after(*(made[name] for name in _unconnected(task)))
-                    _set(one, task, settings)
+                    _set(one, task, settings, took)
                     made[task.name] = one
 
     body.__signature__ = _signature(config)  # type: ignore[attr-defined]
@@ -115,10 +118,12 @@ def _groups(found: Sequence[Task]) -> list[tuple[str | None, list[Task]]]:
     ]
 
 
-def _set(one: Any, task: Task, settings: KubeflowConfig) -> None:
+def _set(one: Any, task: Task, settings: KubeflowConfig, took: Mapping[str, Peak]) -> None:
     """What the task is to have beside its inputs."""
-    one.set_caching_options(task.cacheable).set_display_name(task.invocation.id)
-    _set_resources(one, settings.settings(task.invocation.id))
+    id_ = task.invocation.id
+    one.set_caching_options(task.cacheable).set_display_name(id_)
+    own = settings.settings(id_)
+    _set_resources(one, own if settings.resources == "none" else settled(id_, own, took))
     if task.aside:
         one.set_env_variable(VARIABLE, json.dumps(task.aside))
     if needs_platform(settings, task.invocation):

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -65,8 +66,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(id_, _cause(error), 1)
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is left to do takes no time
-    print(f"{id_}: done in {time.monotonic() - started:.1f} s")
+    print(f"{id_}: done in {time.monotonic() - started:.1f} s, with {_peak() >> 20:,} MiB of memory at most")
     return 0
+
+
+def _peak() -> int:
+    """Bytes of memory that the largest process has held, this one or one that it started."""
+    used = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return max(used) << 10  # Linux counts in KiB
 
 
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:

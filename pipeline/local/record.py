@@ -55,6 +55,8 @@ class NodeRecord:
     log: str | None = None
     error: str | None = None
     expected: bool = False  # the error is the user's to mend, and says how: no log is needed to understand it
+    peak_bytes: int | None = None  # memory that its largest process held at most
+    cpus: float | None = None  # that it used on average
     beam: str = ""  # of a Beam component that ran: the runner, and what it executed
     damaged: list[str] = field(default_factory=list)  # what could not be reused, as its files have changed
     outputs: dict[str, ArtifactRecord] = field(default_factory=dict)

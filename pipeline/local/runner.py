@@ -154,6 +154,7 @@ class _Run:
             self._start_ready()
             while self._running:
                 for message in self._warm.events():
+                    self._measure(message)
                     self._end(message["node"], message["code"])
                 self._start_ready()
             failed = [node for node in self._record.nodes if node.status is Status.FAILED]
@@ -234,6 +235,12 @@ class _Run:
             result=str(execution.result),
         )
         return execution
+
+    def _measure(self, message: Mapping[str, Any]) -> None:
+        """Write down what a component that has ended took."""
+        node = self._record.node(message["node"])
+        seconds = node.seconds(time.time())
+        node.peak_bytes, node.cpus = message["peak"], round(message["cpu"] / seconds, 2) if seconds else None
 
     def _end(self, id_: str, code: int) -> None:
         """Take the result of a component that has ended."""

@@ -94,8 +94,10 @@ class Server:
     def _end(self, alive: int, pid: int) -> None:
         self._selector.unregister(alive)
         os.close(alive)
-        _, status = os.waitpid(pid, 0)
-        self._line.send(event="ended", node=self._children.pop(pid), code=os.waitstatus_to_exitcode(status))
+        _, status, used = os.wait4(pid, 0)
+        code, peak = os.waitstatus_to_exitcode(status), used.ru_maxrss << 10  # Linux counts in KiB
+        cpu = used.ru_utime + used.ru_stime
+        self._line.send(event="ended", node=self._children.pop(pid), code=code, peak=peak, cpu=cpu)
 
 
 _FULL = re.compile("No space left on device|Disk quota exceeded|File too large")

@@ -25,6 +25,7 @@ def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     from pipeline.kubeflow.server import logs as server_logs
     from pipeline.kubeflow.server.record import record
     from pipeline.kubeflow.server.runs import get_run
+    from pipeline.kubeflow.server.workflow import killed_for_memory
 
     found = session.run(run)
     graph = session.tasks(found)
@@ -45,3 +46,6 @@ def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
         server_logs.follow(read, ended, lambda text: click.echo(text, nl=False))
     else:
         click.echo(read(), nl=False)
+    why = killed_for_memory(session, found).get(component) if found.state in ("FAILED", "RUNNING") else None
+    if why:
+        click.echo(why, err=True)

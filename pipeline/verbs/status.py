@@ -39,7 +39,9 @@ def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
 
     with open_display() as display:
         shown = show(session, found, display)
-    sys.exit(last_words(shown, found))
+    code = last_words(shown, found)
+    tell_kills(session, shown, found)
+    sys.exit(code)
 
 
 def watch_to_the_end(session: Session, run: Any) -> int:
@@ -53,7 +55,19 @@ def watch_to_the_end(session: Session, run: Any) -> int:
     except KeyboardInterrupt:
         click.echo(f"The run {run.display_name} goes on; `headrace cancel` ends it.", err=True)
         raise
-    return last_words(shown, run)
+    code = last_words(shown, run)
+    tell_kills(session, shown, run)
+    return code
+
+
+def tell_kills(session: Session, shown: RunRecord, run: Any) -> None:
+    """Say of a run that failed which components were killed for memory, and what to set."""
+    from pipeline.kubeflow.server.workflow import killed_for_memory
+    from pipeline.local.record import Status
+
+    if shown.status is Status.FAILED:
+        for line in killed_for_memory(session, run).values():
+            click.echo(line, err=True)
 
 
 def _early(shown: RunRecord) -> str:

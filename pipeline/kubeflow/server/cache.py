@@ -23,6 +23,7 @@ from pipeline.kubeflow.server.connection import Connection
 from pipeline.kubeflow.server.record import record
 from pipeline.kubeflow.server.session import Session
 from pipeline.kubeflow.server.versions import graph, specification_of
+from pipeline.kubeflow.server.workflow import nodes_of
 from pipeline.local.record import NodeRecord, RunRecord, Status
 
 MOST = 10
@@ -208,13 +209,7 @@ def _run_of(uri: str) -> str:
 
 def executor_inputs(server: Connection, run_id: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """By task, of those whose container ran, as far as the server kept them. Raises ServerError."""
-    answer = server.text("read the run's workflow", "/apis/v1beta1/runs/{run_id}", run_id=run_id)
-    try:
-        manifest = json.loads(json.loads(answer)["pipeline_runtime"]["workflow_manifest"])
-        nodes = manifest["status"]["nodes"].values()
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return
-    for node in nodes:
+    for node in nodes_of(server, run_id):
         outputs = {one["name"]: one.get("value", "") for one in node.get("outputs", {}).get("parameters", [])}
         found = _executor_input(outputs.get("pod-spec-patch", ""))
         name = str(node.get("displayName", ""))

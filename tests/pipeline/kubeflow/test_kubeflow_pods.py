@@ -18,6 +18,16 @@ from pipeline.kubeflow.verify.driver import task_specs
 from pipeline.kubeflow.written import tasks_in
 
 
+def test_every_container_says_what_it_asks_for_and_what_it_may_take() -> None:
+    for chosen in ("default", "auto"):
+        found = task_specs(compiled(f"kubeflow.resources={chosen}"))
+        assert found
+        for spec in found.values():
+            asked = {name for name in spec.container["resources"] if name.startswith("resource")}
+            assert asked >= {f"resource{what}{how}" for what in ("Cpu", "Memory") for how in ("Request", "Limit")}
+    assert not any("resources" in spec.container for spec in task_specs(compiled("kubeflow.resources=none")).values())
+
+
 @needs_kubernetes
 def test_the_server_can_read_every_kubernetes_setting() -> None:
     from kfp.kubernetes import kubernetes_executor_config_pb2 as kubernetes
