@@ -14,7 +14,7 @@ from tfx.types import standard_artifacts
 from components.example_gen.find import find_spans
 from components.example_gen.manifest import Manifest
 from components.trigger.look import NO, decide
-from components.trigger.trained import Trained, TrainedOn
+from components.trigger.trained import Trained, TrainedOn, update
 from configs.data import DataConfig
 from configs.schedule import DriftConfig
 
@@ -79,7 +79,7 @@ def Drift(  # noqa: N802, PLR0913, PLR0917
     print(decision.why, flush=True)
     go.value, why.value = decision.go, decision.why
     if decision.go == NO:
-        known.with_passed(manifest.fingerprint, limits).write(Path(trained))
+        update(Path(trained), lambda now: now.with_passed(manifest.fingerprint, limits))
 
 
 @component
@@ -95,6 +95,6 @@ def RecordTraining(  # noqa: N802, PLR0913, PLR0917
     manifest = Manifest.from_json(spans.value)
     names = tuple(span.name for span in manifest.spans)
     data = TrainedOn(fingerprint=manifest.fingerprint, spans=names, work=work, statistics=statistics.uri)
-    path = Path(trained)
-    Trained.read(path).with_judged(data, blessed=is_model_blessed(blessing)).write(path)
+    blessed = is_model_blessed(blessing)
+    update(Path(trained), lambda now: now.with_judged(data, blessed=blessed))
     entry.value = data.model_dump_json(exclude={"statistics"})

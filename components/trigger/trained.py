@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from configs.durable import write_text
 from configs.errors import RunError
+from configs.lock import alone
 
 
 class TrainedOn(BaseModel):
@@ -24,7 +26,7 @@ class TrainedOn(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     fingerprint: str
-    spans: tuple[str, ...]
+    spans: Annotated[tuple[str, ...], Field(min_length=1)]
     work: str
     statistics: str
 
@@ -87,6 +89,15 @@ class Trained(BaseModel):
 
         named = {"judged": self.judged, "blessed": self.blessed, "newest": self.newest}
         return self.model_copy(update={name: changed(data) for name, data in named.items()})
+
+
+def update(path: Path, change: Callable[[Trained], Trained]) -> None:
+    """Replace the file by what `change` makes of it. Runs that share the folder (pods with one volume) wait for each
+    other, so that none loses what another wrote.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with alone(path.with_name(f".{path.name}.lock")):
+        change(Trained.read(path)).write(path)
 
 
 def _inside(folder: Path, uri: str) -> str:

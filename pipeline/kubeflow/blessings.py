@@ -19,16 +19,21 @@ from configs.errors import RunError
 from pipeline.kubeflow.places import BELOW_HOME
 from pipeline.kubeflow.store import Store
 
-FOLDER = "blessed"
+FOLDER, LAST = "blessed", ".json"
 
 
 def fetch(uri: str, path: Path, store: Store) -> Registry:
-    """Bring the list to `path`; uri: of `blessed.json`. RunError if an object is damaged."""
+    """Bring the list to `path`; uri: of `blessed.json`. RunError if that or an object is damaged."""
     store.get(uri, path)
-    known = Registry.read(path)
-    folder = _folder(uri)
+    try:
+        known = Registry.read(path)
+    except RunError as error:
+        raise RunError(str(error).replace(str(path), uri)) from None
+    folder, there = _folder(uri), store.children(_folder(uri))
     here = {_name(entry) for entry in known.models}
-    found = [_read(f"{folder}/{name}", store) for name in store.children(folder) if name not in here]
+    for odd in (name for name in there if not name.endswith(LAST)):
+        print(f"{folder}/{odd} is not a record of a blessing, so it is passed over", flush=True)
+    found = [_read(f"{folder}/{name}", store) for name in there if name.endswith(LAST) and name not in here]
     merged = known.merged(entry.with_paths(lambda text: str(path.parent / text)) for entry in found)
     if merged.models:
         merged.write(path)
@@ -71,4 +76,4 @@ def _folder(uri: str) -> str:
 def _name(entry: Entry) -> str:
     """In the order of time; the same for the same blessing, whatever the pod's paths are."""
     model = "/".join(Path(entry.uri).parts[-BELOW_HOME:])
-    return f"{entry.blessed_at}-{hashlib.sha256(model.encode()).hexdigest()[:16]}.json"
+    return f"{entry.blessed_at}-{hashlib.sha256(model.encode()).hexdigest()[:16]}{LAST}"

@@ -15,6 +15,7 @@ from components.example_gen.find import find_spans
 from components.trigger.look import GO, WHY, decide
 from components.trigger.trained import Trained
 from configs.data import DataConfig
+from pipeline.kubeflow import trainings
 from pipeline.kubeflow.argument import pack
 from pipeline.kubeflow.carried import with_paths
 from pipeline.kubeflow.parameters import with_parameters
@@ -31,7 +32,7 @@ def look(invocation: Mapping[str, Any], told: Mapping[str, Any], root: str) -> N
     properties = with_paths(properties, places.local(home_of(record)), Path(os.devnull))
     trained, remote = Path(properties["trained"]), places.remote(properties["trained"])
     if remote is not None and not places.mount:
-        open_store(invocation["store"], of_pod=True).get(remote, trained)
+        trainings.fetch(remote, trained, open_store(invocation["store"], of_pod=True))
     manifest = find_spans(DataConfig.model_validate_json(properties["data"]))
     decision = decide(manifest, Trained.read(trained), properties["work"], properties["retrain"], properties["limits"])
     print(decision.why)

@@ -1,22 +1,27 @@
 """What a pipeline keeps between runs, for the components that look at it: `blessed.json`, pushed models, checkpoints,
-and what was made of spans.
+what models learned from, and what was made of spans.
 
 With staged artifacts these lie in the object store, and components work on paths. So before such a component runs, the
 pod gets the files it reads (of pushed models, the newest's), and an empty folder for each thing that it only asks
 whether it is there; afterwards, what the component wrote is copied back. On a shared volume all of it is there already.
+
+What comes from the store names paths. One that leads out of the pipeline's folder is refused: the pod would look, or
+write, where nobody meant it to.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.example_gen.shared_spans import sharing
 from components.trigger.trained import Trained
 from configs.errors import RunError
-from pipeline.kubeflow import blessings
+from pipeline.kubeflow import blessings, trainings
 from pipeline.kubeflow.checkpoints import mirrored
 from pipeline.kubeflow.kept import kept
 from pipeline.kubeflow.places import Places
@@ -30,72 +35,78 @@ ORIGIN = f"Format-Serving/{Origin.FILE}"
 """In a model: what the component that looks for a model to begin with reads of it."""
 
 
+class _Pod(NamedTuple):
+    """store: with what is kept between runs; user: `<run>/<task>`; compares: whether the component looks for drift."""
+
+    places: Places
+    store: Store
+    user: str
+    compares: bool
+
+
 @contextlib.contextmanager
 def present(properties: Mapping[str, Any], places: Places, store: Store, user: str = "") -> Iterator[None]:
     """Have what the properties name in the pod, and put back what changed if all went well. `user`: `<run>/<task>`."""
+    named, pod = kept(properties), _Pod(places, store, user, compares="columns" in properties)
+    copied: tuple[tuple[Path | None, Callable[[Path, str, _Pod], contextlib.AbstractContextManager[None]]], ...] = (
+        (named.registry, _registry),
+        (named.trained, _trained),
+        (named.push_record, _file),  # before the next, so that it goes back after it: pushed first, then noted
+        (named.pushed, _pushed),
+        (named.checkpoints, _checkpoints),
+        (named.spans, _spans),
+    )
     with contextlib.ExitStack() as stack:
-        named = kept(properties)
-        if named.registry is not None:
-            stack.enter_context(_registry(named.registry, places, store))
-        if named.trained is not None:
-            stack.enter_context(_trained(named.trained, "columns" in properties, places, store))
-        if named.push_record is not None:  # before the next, so that it goes back after it: pushed first, then noted
-            stack.enter_context(_copied(named.push_record, places, store))
-        if named.pushed is not None:
-            stack.enter_context(_pushed(named.pushed, places, store))
-        if named.checkpoints is not None:
-            stack.enter_context(_checkpoints(named.checkpoints, places, store))
-        if named.spans is not None:
-            stack.enter_context(_spans(named.spans, places, store, user))
+        for path, copy in copied:
+            uri = None if path is None or places.mount else places.remote(path)
+            if path is not None and uri is not None:
+                stack.enter_context(copy(path, uri, pod))
         yield
 
 
 @contextlib.contextmanager
-def _registry(path: Path, places: Places, store: Store) -> Iterator[None]:
-    uri = places.remote(path)
-    if uri is None or places.mount:
-        yield
-        return
-    known = blessings.fetch(uri, path, store)
+def _registry(path: Path, uri: str, pod: _Pod) -> Iterator[None]:
+    known = blessings.fetch(uri, path, pod.store)
+    _check_inside(uri, path.parent, (one for entry in known.models for one in (entry.uri, entry.compared_with)))
     for entry in known.models:
-        model = places.remote(entry.uri)
-        if model is not None and store.exists(model):
+        model = pod.places.remote(entry.uri)
+        if model is not None and pod.store.exists(model):
             Path(entry.uri).mkdir(parents=True, exist_ok=True)
-            store.get(f"{model}/{ORIGIN}", Path(entry.uri, ORIGIN))
+            pod.store.get(f"{model}/{ORIGIN}", Path(entry.uri, ORIGIN))
     yield
-    blessings.publish(uri, path, store, known)
+    blessings.publish(uri, path, pod.store, known)
 
 
-def _checkpoints(folder: Path, places: Places, store: Store) -> contextlib.AbstractContextManager[None]:
-    uri = places.remote(folder)
-    return contextlib.nullcontext() if uri is None or places.mount else mirrored(folder, uri, store)
+def _checkpoints(folder: Path, uri: str, pod: _Pod) -> contextlib.AbstractContextManager[None]:
+    return mirrored(folder, uri, pod.store)
 
 
 @contextlib.contextmanager
-def _trained(path: Path, compared: bool, places: Places, store: Store) -> Iterator[None]:
-    """`trained.json`; compared: with the statistics that it names, for the component that looks for drift."""
-    uri = places.remote(path)
-    if uri is None or places.mount:
-        yield
-        return
-    store.get(uri, path)
+def _trained(path: Path, uri: str, pod: _Pod) -> Iterator[None]:
+    """`trained.json`; with the statistics that it names, for a component that compares."""
+    known = trainings.fetch(uri, path, pod.store)
+    found = Trained.read(path)
+    named = (found.judged, found.blessed, found.newest)
+    _check_inside(uri, path.parent, (data.statistics for data in named if data is not None))
+    if found.blessed is not None and pod.compares and (statistics := pod.places.remote(found.blessed.statistics)):
+        pod.store.get_all(statistics, Path(found.blessed.statistics))
+    yield
+    trainings.publish(uri, path, pod.store, known, datetime.now(UTC))
+
+
+@contextlib.contextmanager
+def _file(path: Path, uri: str, pod: _Pod) -> Iterator[None]:
+    """A file that a component reads, and may write."""
+    pod.store.get(uri, path)
     before = path.read_bytes() if path.exists() else None
-    blessed = Trained.read(path).blessed
-    statistics = places.remote(blessed.statistics) if blessed and compared else None
-    if blessed and statistics:
-        store.get_all(statistics, Path(blessed.statistics))
     yield
     if path.exists() and path.read_bytes() != before:
-        store.put(path, uri)
+        pod.store.put(path, uri)
 
 
 @contextlib.contextmanager
-def _pushed(folder: Path, places: Places, store: Store) -> Iterator[None]:
-    uri = places.remote(folder)
-    if uri is None or places.mount:
-        yield
-        return
-    there = store.children(uri)
+def _pushed(folder: Path, uri: str, pod: _Pod) -> Iterator[None]:
+    store, there = pod.store, pod.store.children(uri)
     for name in there:
         (folder / name).mkdir(parents=True, exist_ok=True)
     if newest := max((name for name in there if name.isdecimal()), key=int, default=None):
@@ -113,25 +124,17 @@ def _pushed(folder: Path, places: Places, store: Store) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _copied(path: Path, places: Places, store: Store) -> Iterator[None]:
-    """A file that a component reads, and may write."""
-    uri = places.remote(path)
-    if uri is None or places.mount:
-        yield
-        return
-    store.get(uri, path)
-    before = path.read_bytes() if path.exists() else None
-    yield
-    if path.exists() and path.read_bytes() != before:
-        store.put(path, uri)
-
-
-@contextlib.contextmanager
-def _spans(folder: Path, places: Places, store: Store, user: str) -> Iterator[None]:
+def _spans(folder: Path, uri: str, pod: _Pod) -> Iterator[None]:
     """What is kept of spans, which the component asks for by their keys."""
-    uri = places.remote(folder)
-    if uri is None or places.mount:
+    with SpanObjects(folder, uri, pod.store, pod.user).open() as objects, sharing(objects):
         yield
-        return
-    with SpanObjects(folder, uri, store, user).open() as objects, sharing(objects):
-        yield
+
+
+def _check_inside(uri: str, home: Path, paths: Iterable[str | None]) -> None:
+    """Raise RunError for a path that leads out of the pipeline's folder. uri: of what names them."""
+    for path in paths:
+        if path is not None and not Path(os.path.normpath(path)).is_relative_to(home):
+            raise RunError(
+                f"{uri}, or a record beside it, names {path}, which is not below {home}.\n"
+                "  No run writes that: find out who did, and remove the entry."
+            )

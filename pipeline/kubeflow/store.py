@@ -35,6 +35,11 @@ REFUSED = re.compile(
 """What a store says where it knows no such keys, or they are not enough."""
 
 
+def stays_inside(name: str) -> bool:
+    """Whether a relative path is one of a file below the folder, spelled plainly."""
+    return not {"", ".", ".."} & {*name.split("/")}
+
+
 class Found(NamedTuple):
     """What a store tells of a file."""
 
@@ -115,14 +120,20 @@ class Store:
         return {inside: found.written for inside, found in self.listing(uri).items()}
 
     def listing(self, uri: str) -> dict[str, Found]:
-        """The names of the files below `uri`, in order, with what the store tells of them."""
+        """The names of the files below `uri`, in order, with what the store tells of them.
+
+        A store takes any text for a name. One that leads out of a folder as a path is passed over, and said.
+        """
         with self._asked(uri) as (system, path):
             found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
         start = len(path.rstrip("/")) + 1
+        files = [info for info in sorted(found, key=lambda info: info.path) if info.type == fs.FileType.File]
+        for odd in (info.path[start:] for info in files if not stays_inside(info.path[start:])):
+            print(f"{uri}/{odd} is passed over: a path of that name is not below {uri}", flush=True)
         return {
             info.path[start:]: Found(info.size, info.mtime.timestamp() if info.mtime else 0.0)
-            for info in sorted(found, key=lambda info: info.path)
-            if info.type == fs.FileType.File
+            for info in files
+            if stays_inside(info.path[start:])
         }
 
     def remove(self, uri: str) -> None:

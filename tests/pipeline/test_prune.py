@@ -159,9 +159,30 @@ def test_the_statistics_that_drift_is_measured_from_stay(home: Home) -> None:
     statistics = home.artifact("StatisticsGen", "r1")
     home.run(1, (statistics,))
     home.run(2)
-    data = TrainedOn(fingerprint="", spans=(), work="", statistics=str(statistics))
+    data = TrainedOn(fingerprint="", spans=("1",), work="", statistics=str(statistics))
     Trained(blessed=data).write(home.folders.trained)
     assert home.plan(keep=1).artifacts == []
+
+
+def test_what_is_known_of_models_and_pushes_stays_whatever_goes(home: Home) -> None:
+    made = [home.artifact("Trainer", name) for name in ("r1", "r2")]
+    for number, path in enumerate(made, 1):
+        home.run(number, (path,))
+    home.span("old")
+    Registry(models=(Entry(uri=str(made[1]), blessed_at=""),)).write(home.folders.registry)
+    data = TrainedOn(fingerprint="f", spans=("1",), work="w", statistics=str(made[1]))
+    Trained().with_judged(data, blessed=True).write(home.folders.trained)
+    state = [home.folders.registry, home.folders.trained, home.folders.push_record, home.folders.metadata]
+    state += [home.folders.home / name for name in ("lock", ".blessed.json.lock", "serving/1772366400/saved_model.pb")]
+    state += [home.folders.spans / "seen.json"]
+    for path in state[2:]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    before = {path: path.read_bytes() for path in state}
+    found = home.plan(keep=1)
+    assert {path.name for path in found.folders} == {"r1", "old"}
+    remove(home.folders, found)
+    assert {path: path.read_bytes() for path in state} == before
 
 
 def test_spans_of_kept_runs_stay_with_what_was_seen_in_them(home: Home) -> None:

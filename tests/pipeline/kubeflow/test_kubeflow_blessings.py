@@ -1,29 +1,28 @@
-"""Blessings in an object store, of runs that end at the same time: none is lost."""
+"""Blessings, and records of trainings, in an object store, of runs that end at the same time: none is lost."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from components.registry import Entry, Registry
+from components.trigger.trained import Trained
 from configs.errors import RunError
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.state import present
-from pipeline.kubeflow.store import Store, open_store
+from pipeline.kubeflow.store import Store
 
-HOME = "minio://blessings/taxi"
+HOME = "minio://root/taxi"
 BLESSINGS = 8
 PROGRAM = """
 import sys
 from pathlib import Path
 from components.registry import Entry, Registry
+from components.trigger.trained import TrainedOn, update
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.state import present
 from pipeline.kubeflow.store import open_store
@@ -37,23 +36,12 @@ for turn in range(int(number)):
     with present({"registry": str(path)}, places, open_store({})):
         model = str(places.local(f"{home}/{name}-{turn}/trainer/salt/model"))
         Registry.read(path).with_newest(Entry(uri=model, blessed_at=f"2026-03-01T12:00:{turn:02}")).write(path)
+    trained = path.with_name("trained.json")
+    with present({"trained": str(trained)}, places, open_store({})):
+        statistics = str(path.parent / f"{name}-{turn}/statistics")
+        data = TrainedOn(fingerprint=f"{name}-{turn}", spans=("1",), work="w", statistics=statistics)
+        update(trained, lambda now: now.with_judged(data, blessed=turn == 0))
 """
-
-
-@pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """On an S3 server."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    keys = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
-    for name, value in {**keys, "AWS_ENDPOINT_URL": f"http://{host}:{port}"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("HEADRACE_STORE", raising=False)
-    bucket = boto3.resource("s3", endpoint_url=f"http://{host}:{port}").create_bucket(Bucket="blessings")
-    bucket.objects.delete()  # all such servers of a process share what they keep
-    yield open_store({})
-    server.stop()
 
 
 def listed(store: Store, pod: Path) -> list[Entry]:
@@ -72,7 +60,7 @@ def bless(store: Store, pod: Path, name: str, at: str) -> None:
         Registry.read(path).with_newest(entry).write(path)
 
 
-def test_no_blessing_is_lost_when_two_processes_write_at_the_same_time(store: Store, tmp_path: Path) -> None:
+def test_no_blessing_or_record_is_lost_when_two_processes_write_at_the_same_time(store: Store, tmp_path: Path) -> None:
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", PROGRAM, str(tmp_path / name), name, str(BLESSINGS), HOME],
@@ -93,6 +81,16 @@ def test_no_blessing_is_lost_when_two_processes_write_at_the_same_time(store: St
     found = listed(store, tmp_path / "next")
     assert {Path(entry.uri).parts[-4] for entry in found} == expected
     assert [entry.blessed_at for entry in found] == sorted(entry.blessed_at for entry in found)
+    names = store.children(f"{HOME}/trained")
+    records = {name: json.loads(store.text(f"{HOME}/trained/{name}"))["judged"]["fingerprint"] for name in names}
+    assert sorted(records.values()) == sorted(expected)
+    places = Places(str(tmp_path / "next"))
+    path = places.local(f"{HOME}/trained.json")
+    with present({"trained": str(path)}, places, store):
+        known = Trained.read(path)
+    assert (known.judged and known.judged.fingerprint) == records[max(names)]
+    last_blessed = max(name for name in names if "-blessed-" in name)
+    assert (known.blessed and known.blessed.fingerprint) == records[last_blessed]
 
 
 def test_list_that_another_run_wrote_over_is_whole_again_on_reading(store: Store, tmp_path: Path) -> None:
@@ -125,6 +123,27 @@ def test_damaged_object_is_named(store: Store, tmp_path: Path) -> None:
     store.put(tmp_path / "empty", f"{HOME}/blessed/{name}")
     with pytest.raises(RunError, match=f"{HOME}/blessed/{name}"):
         listed(store, tmp_path / "2")
+
+
+def test_strange_object_is_passed_over_and_a_damaged_list_is_named(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bless(store, tmp_path / "1", "first", "2026-03-01")
+    store.write(f"{HOME}/blessed/folder/inside.txt", "?")
+    assert len(listed(store, tmp_path / "2")) == 1
+    assert f"{HOME}/blessed/folder is not a record" in capsys.readouterr().out
+    store.write(f"{HOME}/blessed.json", "[]")
+    with pytest.raises(RunError, match=rf"{HOME}/blessed\.json: the list of blessed models cannot be read"):
+        listed(store, tmp_path / "3")
+
+
+@pytest.mark.parametrize("field", ["uri", "compared_with"])
+def test_blessing_that_leads_out_of_the_pipelines_folder_is_refused(store: Store, tmp_path: Path, field: str) -> None:
+    entry = {"uri": "run/trainer/1/model", "blessed_at": "2026-03-01", field: "../../../../etc/model"}
+    store.write(f"{HOME}/blessed/2026-03-01-0.json", json.dumps(entry))
+    with pytest.raises(RunError, match=rf"{HOME}/blessed\.json.* not below"):
+        listed(store, tmp_path / "1")
+    assert not (tmp_path / "1").is_dir() or not list((tmp_path / "1").rglob("etc"))
 
 
 def test_old_versions_leave_the_store_and_the_graph_of_a_new_one_comes_last(

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from components.example_gen.find import find_spans
-from components.trigger.trained import Trained, TrainedOn
+from components.trigger.trained import Trained, TrainedOn, update
 from configs.config import PipelineConfig
 from configs.errors import ConfigError, RunError
 from configs.loader import load
@@ -248,8 +248,10 @@ def test_pods_that_look_at_what_was_trained_on_have_it_the_stores_keys_and_for_d
         assert not (home / "run").exists()
     with present({**properties, "columns": "[]"}, places, store):
         assert (home / "run/statistics/Split-train/FeatureStats.pb").read_text() == "sums"
-        Trained().with_judged(data, blessed=False).write(home / "trained.json")
-    assert Trained.read(there / "trained.json").blessed is None
+        later = data.model_copy(update={"spans": ("b",)})
+        update(home / "trained.json", lambda now: now.with_judged(later, blessed=False))
+    found = json.loads((there / "trained.json").read_text())
+    assert (found["judged"]["spans"], found["blessed"]["spans"]) == (["b"], ["a"])
 
 
 def test_a_condition_of_another_form_is_not_guessed_at() -> None:

@@ -1,0 +1,115 @@
+"""What models learned from, in an object store. (Of runs that end at the same time: `test_kubeflow_blessings.py`.)"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import boto3
+import pytest
+
+from components.trigger.trained import Trained, TrainedOn, update
+from configs.errors import RunError
+from pipeline.kubeflow.places import Places
+from pipeline.kubeflow.state import present
+from pipeline.kubeflow.store import Store
+
+HOME = "minio://root/trips"
+
+
+def found(store: Store, pod: Path) -> Trained:
+    """As the next pod finds it, with paths from the pipeline's folder on."""
+    places = Places(str(pod))
+    path = places.local(f"{HOME}/trained.json")
+    with present({"trained": str(path)}, places, store):
+        return Trained.model_validate_json(path.read_bytes()) if path.exists() else Trained()
+
+
+def change(store: Store, pod: Path, how: Callable[[Trained], Trained]) -> None:
+    places = Places(str(pod))
+    path = places.local(f"{HOME}/trained.json")
+    with present({"trained": str(path)}, places, store):
+        update(path, how)
+
+
+def data(span: str, work: str = "w") -> TrainedOn:
+    return TrainedOn(fingerprint=f"f{span}", spans=(span,), work=work, statistics=f"run-{span}/statistics")
+
+
+def judge(store: Store, pod: Path, span: str, *, blessed: bool = False) -> None:
+    place = Places(str(pod)).local(HOME)
+    own = data(span).model_copy(update={"statistics": str(place / f"run-{span}/statistics")})
+    change(store, pod, lambda now: now.with_judged(own, blessed=blessed))
+
+
+def test_what_is_known_is_what_the_runs_found_one_after_the_other(store: Store, tmp_path: Path) -> None:
+    expected = Trained()
+    steps = [("1", True), ("2", False), ("passed", None), ("9", True), ("10", False), ("8", False), ("passed", None)]
+    for number, (span, blessed) in enumerate(steps):
+        if blessed is None:
+            change(store, tmp_path / f"{number}", partial(Trained.with_passed, fingerprint=f"p{number}", limits="{}"))
+            expected = expected.with_passed(f"p{number}", "{}")
+        else:
+            judge(store, tmp_path / f"{number}", span, blessed=blessed)
+            expected = expected.with_judged(data(span), blessed=blessed)
+        assert found(store, tmp_path / f"next-{number}") == expected
+    assert expected.newest == data("10")  # of whose data the run of span 8 knew nothing
+    assert Trained.model_validate_json(store.text(f"{HOME}/trained.json")) == expected
+
+
+def test_record_that_another_run_wrote_over_is_whole_again_on_reading(store: Store, tmp_path: Path) -> None:
+    judge(store, tmp_path / "1", "1", blessed=True)
+    old = store.text(f"{HOME}/trained.json")
+    judge(store, tmp_path / "2", "2")
+    store.write(f"{HOME}/trained.json", old)
+    assert found(store, tmp_path / "3") == Trained().with_judged(data("1"), blessed=True).with_judged(
+        data("2"), blessed=False
+    )
+
+
+def test_record_of_an_earlier_version_is_taken_over(store: Store, tmp_path: Path) -> None:
+    before = Trained().with_judged(data("1"), blessed=True).with_passed("f", "{}")
+    store.write(f"{HOME}/trained.json", before.model_dump_json())
+    assert found(store, tmp_path / "1") == before
+    assert not store.children(f"{HOME}/trained")
+    judge(store, tmp_path / "2", "2")
+    store.remove(f"{HOME}/trained.json")
+    assert found(store, tmp_path / "3") == before.with_judged(data("2"), blessed=False)
+
+
+def test_damaged_record_is_named_and_a_strange_object_is_passed_over(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge(store, tmp_path / "1", "1")
+    store.write(f"{HOME}/trained/notes.txt", "?")
+    store.write(f"{HOME}/trained/folder/inside.json", "?")
+    assert found(store, tmp_path / "2").judged == data("1")
+    said = capsys.readouterr().out
+    assert f"{HOME}/trained/notes.txt is not a record" in said
+    assert f"{HOME}/trained/folder is not a record" in said
+    (name,) = (name for name in store.children(f"{HOME}/trained") if "-judged-" in name)
+    store.write(f"{HOME}/trained/{name}", "{")
+    with pytest.raises(RunError, match=rf"{HOME}/trained/{name.replace('+', '.')}"):
+        found(store, tmp_path / "3")
+
+
+@pytest.mark.parametrize("path", ["../../other/statistics", "/etc", "run/../../../x"])
+def test_record_that_leads_out_of_the_pipelines_folder_is_refused(store: Store, tmp_path: Path, path: str) -> None:
+    odd = data("1").model_copy(update={"statistics": path})
+    store.write(f"{HOME}/trained.json", Trained(judged=odd, blessed=odd).model_dump_json())
+    with pytest.raises(RunError, match=rf"{HOME}/trained.json.* not below"):
+        found(store, tmp_path / "1")
+
+
+def test_file_that_leads_out_of_a_folder_is_not_fetched(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A store takes any name for an object."""
+    bucket = boto3.resource("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).Bucket("root")
+    for name in ("whole", "../../escaped", "/rooted", "a/./b"):
+        bucket.put_object(Key=f"trips/statistics/{name}", Body=b"content")
+    assert store.get_all(f"{HOME}/statistics", tmp_path / "1/2/statistics") == 1
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["whole"]
+    assert f"{HOME}/statistics/../../escaped is passed over" in capsys.readouterr().out

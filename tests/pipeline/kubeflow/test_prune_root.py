@@ -1,0 +1,82 @@
+"""`headrace prune --root`, on a store with all that runs on Kubeflow leave there: spans go, and nothing else."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from pipeline.kubeflow.store import Store
+
+CONFIG = """\
+pipeline: {name: trips}
+data: {source: {kind: csv, path: "s3://lake/{YYYY}-{MM}-{DD}.csv"}}
+label: {key: tip, kind: binary}
+features: {fare: {column: numeric}}
+"""
+OLD, NEW = "0" * 32, "f" * 32
+GOES = {f"trips/spans/{OLD}/shards.json", f"trips/spans/{OLD}/shards/{'1' * 64}", "trips/spans/runs/a/example-gen.json"}
+STAYS = {
+    f"trips/spans/{NEW}/shards.json",
+    f"trips/spans/{NEW}/shards/{'2' * 64}",
+    "trips/spans/runs/b/example-gen.json",
+    "trips/spans/seen.json",
+    "trips/blessed.json",
+    "trips/blessed/2026-03-01T12:00:00-0123456789abcdef.json",
+    "trips/trained.json",
+    "trips/trained/before.json",
+    "trips/trained/2026-03-01T12:00:00.000000+00:00-blessed-0123456789abcdef.json",
+    "trips/pushed.json",
+    "trips/serving/1772366400/saved_model.pb",
+    "trips/serving/1772366400/variables/variables.index",
+    "trips/checkpoints/0123/checkpoint-00000010.npz",
+    "trips/a/trainer/17/model/Format-Serving/saved_model.pb",
+    "trips/a/record-blessing/17/record",
+    f"trips-two/spans/{OLD}/shards.json",
+    "trips-two/spans/runs/a/example-gen.json",
+    f"trips/other/spans/{OLD}/shards.json",
+}
+
+
+@pytest.fixture
+def bucket(store: Store) -> Any:
+    """All of it, written long ago; run `b` a day after run `a`."""
+    from moto.core.models import DEFAULT_ACCOUNT_ID
+    from moto.s3.models import s3_backends
+
+    bucket = boto3.resource("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).Bucket("root")
+    keys = {"a": OLD, "b": NEW}
+    for name in GOES | STAYS:
+        used = json.dumps([keys[name.split("/")[3]]]) if "/runs/" in name else "{}"
+        bucket.put_object(Key=f"v2/{name}", Body=used.encode())
+    for name, one in s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets["root"].keys.items():
+        one.last_modified -= dt.timedelta(days=4 if "/runs/b/" in name or NEW in name else 5)
+    return bucket
+
+
+def prune(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    (folder / "trips.yaml").write_text(CONFIG)
+    command = [str(Path(sys.executable).with_name("headrace")), "prune", "trips.yaml", "--keep", "1", *more]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(command, check=False, cwd=folder, capture_output=True, text=True, env=environment)
+
+
+def test_only_spans_that_no_kept_run_used_go_of_all_that_is_there(bucket: Any, tmp_path: Path) -> None:
+    tried = prune(tmp_path, "--root", "s3://root/v2", "--dry-run")
+    assert (tried.returncode, tried.stdout.splitlines()[0]) == (0, f"would remove s3://root/v2/trips/spans/{OLD}")
+    assert files(bucket) == {f"v2/{name}" for name in GOES | STAYS}
+    done = prune(tmp_path, "--root", "s3://root/v2/")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert files(bucket) == {f"v2/{name}" for name in STAYS}
+
+
+def files(bucket: Any) -> set[str]:
+    """All but the empty objects by which PyArrow marks a folder that a removed file was in."""
+    return {one.key for one in bucket.objects.all() if not one.key.endswith("/")}
