@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 
 from pipeline.local.record import NodeRecord, RunRecord, Status
 from pipeline.report.anomalies import read_anomalies
+from pipeline.report.beam import describe_beam
 from pipeline.report.curves import draw_curves
 from pipeline.report.data import read_data
 from pipeline.report.features import describe_features
@@ -96,6 +97,7 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "verdict": verdict,
         "failures": _failures(folder),
         "timings": read_timings(record),
+        "beam": describe_beam(record),
         "data": read_data(folder),
         "anomalies": read_anomalies(folder),
         "features": describe_features(config) if config else [],

@@ -150,6 +150,46 @@ def test_only_pods_of_runs_and_its_own_reach_the_tf_data_service(objects: list[d
         assert not admitted(rule, {})
 
 
+def test_every_pod_that_listens_is_under_a_policy(objects: list[dict[str, Any]]) -> None:
+    listening = {one["metadata"]["name"]: one["spec"]["template"] for one in workloads(objects) if ports(one)}
+    listening |= {one["metadata"]["name"]: one["spec"]["podTemplate"] for one in of_kind(objects, "FlinkDeployment")}
+    listening |= {
+        one["metadata"]["name"]: {"metadata": {"labels": {"serving.kserve.io/inferenceservice": "headrace-model"}}}
+        for one in of_kind(objects, "InferenceService")
+    }
+    assert "headrace-tensorboard" in listening
+    policies = [one["spec"] for one in of_kind(objects, "NetworkPolicy")]
+    assert all(policy["policyTypes"] == ["Ingress"] for policy in policies)
+    for name, pod in listening.items():
+        over = [policy for policy in policies if selects(policy["podSelector"], pod["metadata"]["labels"])]
+        assert len(over) == 1, name
+
+
+def ports(tree: Any) -> list[Any]:
+    """The ports of all containers below."""
+    return [port for container in containers(tree) for port in container.get("ports", ())]
+
+
+def test_no_pod_reaches_tensorboard(objects: list[dict[str, Any]]) -> None:
+    """Only `kubectl port-forward` does, which enters a pod by its loopback."""
+    (policy,) = (one for one in of_kind(objects, "NetworkPolicy") if one["metadata"]["name"] == "headrace-tensorboard")
+    (board,) = (one for one in workloads(objects) if one["metadata"]["name"] == "headrace-tensorboard")
+    assert policy["spec"]["podSelector"]["matchLabels"] == board["spec"]["template"]["metadata"]["labels"]
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+    assert not policy["spec"].get("ingress")
+
+
+def test_only_pods_of_the_namespace_reach_the_model_server_and_only_its_ports(objects: list[dict[str, Any]]) -> None:
+    models = {one["metadata"]["name"] for one in of_kind(objects, "InferenceService")}
+    policies = [one["spec"] for one in of_kind(objects, "NetworkPolicy") if one["metadata"]["name"] in models]
+    assert len(policies) == len(models)
+    for policy in policies:
+        ((rule),) = policy["ingress"]
+        assert policy["podSelector"]["matchLabels"]["serving.kserve.io/inferenceservice"] in models
+        assert {one["port"] for one in rule["ports"]} == {8080, 9000}
+        assert admitted(rule, {"app": "anything"})
+
+
 def admitted(rule: dict[str, Any], labels: dict[str, str]) -> bool:
     """Whether a pod of the namespace with these labels may connect."""
     return any(selects(one["podSelector"], labels) for one in rule["from"] if "namespaceSelector" not in one)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from browsing import watched
 
+from pipeline.local.record import NodeRecord, Status
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -104,3 +106,18 @@ WIDTHS = """(name) => {
   const card = document.querySelector(name).closest(".card");
   return [card.scrollWidth, card.clientWidth];
 }"""
+
+
+def test_what_ran_on_beam_stands_among_the_facts(run: Run) -> None:
+    run.record.nodes = [
+        NodeRecord("Spans", status=Status.DONE),
+        NodeRecord("ExampleGen", status=Status.DONE, beam="direct, 3 pipelines, 21 transforms"),
+        NodeRecord("StatisticsGen", status=Status.DONE, beam="direct, 1 pipeline, 14 transforms"),
+    ]
+    facts = "Beam direct: ExampleGen (3 pipelines, 21 transforms), StatisticsGen (1 pipeline, 14 transforms)"
+    assert facts in run.report().all_text()
+    run.record.nodes[1].beam = "auto, no pipeline: the work was small enough to do without"
+    run.record.nodes[2].beam = "auto, 1 pipeline, 14 transforms"
+    assert "Beam auto: StatisticsGen (1 pipeline, 14 transforms); no pipeline in ExampleGen" in run.report().all_text()
+    run.record.nodes = [NodeRecord("ExampleGen", status=Status.CACHED)]
+    assert "Beam" not in run.report().all_text()
