@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import os
 import resource
 import shutil
@@ -35,6 +36,9 @@ ROOT = "HEADRACE_POD"
 """Environment variable: a folder to take for the pod's root. For tests."""
 LOOK = "components.trigger.component:LookForNew_Executor"
 """The executor of the first task of a pipeline that trains only where there is a reason to."""
+NOISE = ("Examples artifact does not have payload_format", "TF_USE_LEGACY_KERAS is set to 0")
+"""What TFX and TensorFlow Transform warn of in each pod, several times, and nobody has to mend: the format is
+tf.Example, and Keras 3 is wanted."""
 MESSAGE_LENGTH = 4096
 """Bytes that Kubernetes keeps of a termination message."""
 TERMINATED = 128 + signal.SIGTERM
@@ -76,6 +80,11 @@ def _peak() -> int:
     return max(used) << 10  # Linux counts in KiB
 
 
+def _tells_something(record: logging.LogRecord) -> bool:
+    """Whether a message of TFX's is none of those that each pod would repeat."""
+    return not record.getMessage().startswith(NOISE)
+
+
 def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise _TerminatedError
@@ -92,6 +101,9 @@ def _looked(invocation: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
 
 
 def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
+    import absl.logging
+
+    absl.logging.get_absl_logger().addFilter(_tells_something)
     from components.beam_pipelines import BeamPipelines
     from configs.beam import BeamConfig
     from pipeline.execute import execute

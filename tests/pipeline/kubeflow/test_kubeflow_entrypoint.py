@@ -92,6 +92,7 @@ def test_component_runs_on_the_runs_parameters_and_tells_its_outputs(spans: Task
     lines = [line for line in out.splitlines() if line.startswith("Spans:")]
     assert lines[0] == "Spans: started"
     assert lines[-1].startswith("Spans: done in ")
+    assert "WARNING:absl" not in out
     manifest = json.loads(pod.told["parameterValues"]["spans"])
     assert [span["number"] for span in manifest["spans"]] == [3]
     assert pod.told["artifacts"] == {}  # the log is Kubeflow's own, the record has nothing to tell
