@@ -34,6 +34,9 @@ class ServerConfig(Section):
     interface: Endpoint | None = None
     """URL of Kubeflow's web interface, which the link after `submit` leads to; null: the endpoint's, which has it where
     `ml-pipeline-ui` or Kubeflow's gateway is named there, as `ml-pipeline` itself serves only the API."""
+    pipeline_store: Literal["database", "kubernetes"] = "database"
+    """Where the server keeps pipelines: its healthz says so as `pipeline_store`. With kubernetes, `headrace compile
+    --manifest` writes them as objects of Kubernetes."""
     experiment: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     """The experiment that runs belong to; null: one of the pipeline's name."""
     auth: ServerAuth = ServerAuth()

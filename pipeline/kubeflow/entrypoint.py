@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import logging
 import os
@@ -101,9 +102,8 @@ def _looked(invocation: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
 
 
 def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
-    import absl.logging
-
-    absl.logging.get_absl_logger().addFilter(_tells_something)
+    importlib.import_module("absl.logging")  # which has no types; it makes the logger
+    logging.getLogger("absl").addFilter(_tells_something)
     from components.beam_pipelines import BeamPipelines
     from configs.beam import BeamConfig
     from pipeline.execute import execute

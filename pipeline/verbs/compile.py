@@ -13,15 +13,26 @@ from pipeline.verbs.options import config_options, load, short, told
 @click.command("compile")
 @config_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it there, not to standard output.")
+@click.option("--manifest", is_flag=True, help="Write what a repository holds that Argo CD or Flux watches.")
+@click.option(
+    "--endpoint",
+    default="http://ml-pipeline.kubeflow:8888",
+    show_default=True,
+    metavar="URL",
+    help="With --manifest: the API server of Kubeflow Pipelines as pods reach it.",
+)
 @told
-def compile_(config: Path, profile: str | None, overrides: tuple[str, ...], output: Path | None) -> None:
+def compile_(  # noqa: PLR0913, PLR0917 - one for each argument of the command
+    config: Path, profile: str | None, overrides: tuple[str, ...], output: Path | None, manifest: bool, endpoint: str
+) -> None:
     """Write the pipeline of CONFIG as YAML for Kubeflow Pipelines."""
     prepare()
     loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
         from pipeline.kubeflow.compile import compile_pipeline
+        from pipeline.kubeflow.manifest import manifest as manifest_of
 
-        text = compile_pipeline(loaded.config)
+        text = manifest_of(loaded.config, endpoint) if manifest else compile_pipeline(loaded.config)
     if output is None:
         click.echo(text, nl=False)
         return

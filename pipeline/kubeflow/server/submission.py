@@ -15,7 +15,7 @@ from pipeline.kubeflow.server.backfill import Filled
 from pipeline.kubeflow.server.backfill import backfill as fill
 from pipeline.kubeflow.server.session import Session
 from pipeline.kubeflow.server.values import Values, values
-from pipeline.kubeflow.server.versions import Version, ensure_version, put_newest, without_cache
+from pipeline.kubeflow.server.versions import Version, content, ensure_version, put_newest
 
 LONGEST = 250
 """Characters of a run's name: the server keeps 255 (it makes the workflow before it sees that there are more), of which
@@ -67,9 +67,14 @@ def _request(session: Session, given: Values, name: str | None) -> runs.Request:
     return runs.Request(session.pipeline, given.parameters, given.root, account, name)
 
 
-def schedule(session: Session, wanted: ScheduleConfig) -> tuple[Version, Any, schedules.Outcome]:
-    """The version and the schedule, as the config has them. What is not pinned runs the newest version: this one."""
-    version = upload(session, cache=wanted.cache, newest=not wanted.pinned)
+def schedule(
+    session: Session, wanted: ScheduleConfig, compiled: str | None = None
+) -> tuple[Version, Any, schedules.Outcome]:
+    """The version and the schedule, as the config has them. What is not pinned runs the newest version: this one.
+
+    compiled: the pipeline as it was compiled before; None: it is compiled now.
+    """
+    version = upload(session, cache=wanted.cache, newest=not wanted.pinned, compiled=compiled)
     settings = session.config.kubeflow
     plan = schedules.Wanted(
         name=session.pipeline,
@@ -83,9 +88,8 @@ def schedule(session: Session, wanted: ScheduleConfig) -> tuple[Version, Any, sc
     return version, *schedules.schedule(session.server, plan)
 
 
-def upload(session: Session, *, cache: bool = True, newest: bool = False) -> Version:
-    """The version of the config's content. newest: as the newest one on the server."""
-    compiled = compile_pipeline(session.config)
-    text = compiled if cache else without_cache(compiled)
+def upload(session: Session, *, cache: bool = True, newest: bool = False, compiled: str | None = None) -> Version:
+    """The version of the config's content, or of what was compiled of it. newest: as the newest one on the server."""
+    text = content(compile_pipeline(session.config), cache=cache) if compiled is None else compiled
     version = ensure_version(session.server, session.pipeline, text, session.namespace)
     return put_newest(session.server, version, text) if newest else version

@@ -41,6 +41,11 @@ def without_cache(text: str) -> str:
     return yaml.safe_dump_all(documents, sort_keys=True)
 
 
+def content(compiled: str, *, cache: bool) -> str:
+    """What is uploaded of a compiled pipeline."""
+    return compiled if cache else without_cache(compiled)
+
+
 def version_name(pipeline: str, text: str) -> str:
     """The name of the version with this content."""
     return f"{pipeline}-{hashlib.sha256(text.encode()).hexdigest()[:DIGITS]}"
