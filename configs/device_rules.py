@@ -37,10 +37,23 @@ def unfit(strategy: str, train: TrainConfig) -> Iterator[Finding]:
 
 def _same_batches(train: TrainConfig) -> Iterator[Finding]:
     """Each worker makes every batch and takes its part of it, so all have to make the same."""
-    shared = train.input.service is not None and train.steps_per_epoch is not None  # each makes batches of its own
-    if not train.input.deterministic and not shared:
+    own = train.input.service is not None or train.input.own_shards
+    if not train.input.deterministic and not (own and train.steps_per_epoch is not None):  # then each makes its own
         what = "each worker of `strategy: multi_worker` takes its part of the same batches; set `true`"
         yield ("train", "input", "deterministic"), what
+
+
+def own_shards_are_of_workers(train: TrainConfig) -> Iterator[Finding]:
+    """Workers that read files of their own have no end in common, so an epoch is a number of steps."""
+    if not train.input.own_shards:
+        return
+    where: Where = ("train", "input", "own_shards")
+    if train.strategy != "multi_worker":
+        yield where, f"only the workers of `strategy: multi_worker` share files, not `{train.strategy}`; remove it"
+    if train.steps_per_epoch is None:
+        yield where, "each worker then reads files without an end in common; set `train.steps_per_epoch`"
+    if train.input.service is not None:
+        yield where, "with train.input.service the workers share the files anyway; remove one of the two"
 
 
 def executions_divide_an_epoch(train: TrainConfig) -> Iterator[Finding]:
@@ -51,4 +64,4 @@ def executions_divide_an_epoch(train: TrainConfig) -> Iterator[Finding]:
         yield ("train", "steps_per_execution"), what
 
 
-RULES = (strategy_can_do_the_rest, executions_divide_an_epoch)
+RULES = (strategy_can_do_the_rest, own_shards_are_of_workers, executions_divide_an_epoch)

@@ -44,6 +44,10 @@ class InputConfig(Section):
     """Whether tf.data's autotuning chooses, while it runs, how many batches are parsed or loaded at the same time and
     made ready ahead, where `threads` and `prefetch` are `auto`. Off, because the end of an iterator waits for its
     thread, for up to a minute, and reading was no faster with it (docs/training.md)."""
+    own_shards: bool = False
+    """Whether each worker of `strategy: multi_worker` reads only its share of the train split's files, and makes its
+    own part of each batch. Needs `steps_per_epoch`. false: each reads all files, and the weights are those of one
+    device."""
     snapshot: Name | None = None
     """A folder on a disk where parsed examples are stored, and read back by later runs of the same transform graph,
     examples and code. Of each split the three snapshots used last are kept."""

@@ -37,6 +37,10 @@ class Job:
     """The folder of a model to start from."""
     training: str = ""
     """A name that this training has in all workers of a cluster, and no other has."""
+    checkpoint_name: str = ""
+    """The name of this piece of work among the checkpoints, where another process has looked at the files."""
+    has_share: bool = False
+    """Whether `train_files` are those of one worker, as `train.input.own_shards` has it, and not of all."""
     tuned: dict[str, Any] = field(default_factory=dict)
     """What a Tuner found: `values`, by the dotted names of the settings, and its whole `search`."""
 

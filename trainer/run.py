@@ -16,10 +16,11 @@ from trainer import columns, generation, models
 from trainer.callbacks.finite_loss import Batches, LostError
 from trainer.checkpointing.work import checkpoints
 from trainer.columns.stored import from_stored
+from trainer.devices.elsewhere import training_elsewhere
 from trainer.devices.launch import launch
 from trainer.devices.out_of_memory import out_of_memory_told
 from trainer.devices.precision import check_float32, computing_in
-from trainer.devices.strategy import Choice, choose, look, opened, place_to_write
+from trainer.devices.strategy import Choice, check_same_begin, choose, look, opened, place_to_write
 from trainer.export import Signatures, export
 from trainer.fitting import WEIGHTS, Training, fit
 from trainer.input.inputs import Inputs, open_inputs
@@ -45,9 +46,8 @@ def run_fn(fn_args: FnArgs) -> None:
     """
     job = Job.of(fn_args)
     sections, transform_output = job.sections, job.transformed
-    choice = choose(sections.train, look())
     with out_of_memory_told(sections.train):
-        model = _trained_apart(job) if choice.distributed else train(job, choice)
+        model = _trained(job)
     several = columns_of_several(sections)
     built = columns.build(sections.features)
     of_stored = from_stored(model, built)
@@ -74,7 +74,8 @@ def train(job: Job, choice: Choice) -> keras.Model:
     if kept and choice.writes:
         kept.clear_others()
     start = saved.position.batches if saved else 0
-    worker = choice.worker(job.training)
+    check_same_begin(choice, strategy, start)
+    worker = choice.worker(job.training, has_share=job.has_share)
     patterns = job.train_files, job.eval_files
     reading = functools.partial(open_inputs, *patterns, transform_output, sections, device=choice.device, worker=worker)
     with labels_told(sections.label):
@@ -116,9 +117,14 @@ def warm_started(model: keras.Model, job: Job) -> dict[str, str]:
     return {"warm_start": words}
 
 
-def _trained_apart(job: Job) -> keras.Model:
-    """The model that a process of its own trains over several devices, here on a single one."""
-    launch(job)
+def _trained(job: Job) -> keras.Model:
+    """The trained model, on a single device. Over several devices a process of its own trains it, or several."""
+    if elsewhere := training_elsewhere():
+        elsewhere(job)
+    elif (choice := choose(job.sections.train, look())).distributed:
+        launch(job)
+    else:
+        return train(job, choice)
     model = build_model(job.sections, job.transformed)
     model.load_weights(job.run_dir / WEIGHTS)
     return model

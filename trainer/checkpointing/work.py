@@ -32,7 +32,12 @@ def checkpoints(job: Job) -> Checkpoints | None:
     folder = job.custom_config.get(KEPT_IN)
     if folder is None:
         return None
-    return Checkpoints(Path(folder, digest(job)[:32]), job.sections.train.checkpoint.keep)
+    return Checkpoints(Path(folder, name_of(job)), job.sections.train.checkpoint.keep)
+
+
+def name_of(job: Job) -> str:
+    """The name of the folder of this piece of work's checkpoints."""
+    return job.checkpoint_name or digest(job)[:32]
 
 
 def digest(job: Job) -> str:

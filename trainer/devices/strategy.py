@@ -56,12 +56,14 @@ class Choice:
         """
         return "GPU:0" if self.strategy == "one_gpu" else None
 
-    def worker(self, training: str) -> Worker:
-        """Who reads, of a cluster. training: a name that it has in all workers, and no other has."""
+    def worker(self, training: str, *, has_share: bool = False) -> Worker:
+        """Who reads, of a cluster. training: a name that it has in all workers, and no other has; has_share: whether
+        the files that this process sees are its share of them.
+        """
         cluster = self.hardware.cluster
         if self.strategy != "multi_worker" or cluster is None:
             return ALONE
-        return Worker(cluster.number, cluster.workers, training)
+        return Worker(cluster.number, cluster.workers, training, has_share)
 
 
 ONE_CPU = Choice("cpu", "cpu")
@@ -107,6 +109,21 @@ def agreement(choice: Choice, strategy: tf.distribute.Strategy) -> Callable[[tup
         return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(lambda: tf.identity(so)), axis=None)
 
     return lambda so: tuple(count > 0 for count in counts(tf.cast(so, tf.float32)).numpy().tolist())
+
+
+def check_same_begin(choice: Choice, strategy: tf.distribute.Strategy, batches: int) -> None:
+    """Raise TrainingError where the workers of a cluster would go on from different checkpoints.
+
+    batches: those that this worker's checkpoint was trained on. Of a number that differs, some bit is 1 in one worker
+    and 0 in another.
+    """
+    bits = tuple(bool(batches >> place & 1) for place in range(48))
+    some = agreement(choice, strategy)((*bits, *(not bit for bit in bits)))
+    if any(one and zero for one, zero in zip(some[:48], some[48:], strict=True)):
+        raise TrainingError(
+            f"the workers do not begin at the same checkpoint: this one is behind batch {batches:,}. Do all of them see"
+            " the folder of the checkpoints?"
+        )
 
 
 @contextlib.contextmanager

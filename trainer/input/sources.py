@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from configs.errors import TrainingError
 from configs.service import service
 from configs.train import TrainConfig
 from trainer.input.buckets import Buckets
@@ -50,8 +49,9 @@ class Sources:
         found = cls(reader, kept, train, words, worker)
         if not found.own_batches:
             return found
-        told = f"; each of {worker.of} workers makes {worker.part(train.batch_size):,} examples of a batch"
-        return replace(found, words=words + told)
+        reads = "" if reader else "reads its own files and "
+        told = f"each of {worker.of} workers {reads}makes {worker.part(train.batch_size):,} examples of a batch"
+        return replace(found, words="; ".join(filter(None, (words, told))))
 
     def bucketed(self, buckets: Buckets | None, lengths: np.ndarray | None) -> Sources:
         """The same, where the service's workers make the batches by length. lengths: of some examples."""
@@ -65,7 +65,8 @@ class Sources:
 
         A worker's own batches have no end in common with those of the others, so an epoch has to be so many steps.
         """
-        return self.service is not None and self.worker.of > 1 and self.train.steps_per_epoch is not None
+        shared = self.service is not None or self.train.input.own_shards
+        return shared and self.worker.of > 1 and self.train.steps_per_epoch is not None
 
     @property
     def batch_size(self) -> int:
@@ -81,14 +82,8 @@ class Sources:
 
         Raises TrainingError if there are too few.
         """
-        if self.service is None or not self.own_batches or self.service.settings.sharding == "off":
-            return all_files
-        if len(all_files) < self.worker.of:
-            raise TrainingError(
-                f"train.input.service: {self.worker.of} workers are to share the {len(all_files)} files of the train"
-                f" split. Set `data.shards` to {self.worker.of} or more, or remove train.steps_per_epoch"
-            )
-        return all_files[self.worker.number :: self.worker.of]
+        unshared = self.service is not None and self.service.settings.sharding == "off"
+        return self.worker.share(all_files) if self.own_batches and not unshared else all_files
 
     def stream(self, split: str, files: Sequence[str], packing: Packing, read: Stream) -> Stream:
         """The split's examples. read: from the files, in this process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from configs.errors import TrainingError
@@ -17,6 +18,8 @@ class Worker:
     """How many there are."""
     training: str = ""
     """A name that this training has in all of them, and no other has."""
+    has_share: bool = False
+    """Whether the files of the train split that this process sees are its share of them."""
 
     def part(self, batch_size: int) -> int:
         """Its examples of a batch. Raises TrainingError where it cannot be divided."""
@@ -26,6 +29,17 @@ class Worker:
                 f" make their part of a batch; take {batch_size // self.of * self.of or self.of:,}"
             )
         return batch_size // self.of
+
+    def share(self, files: Sequence[str]) -> Sequence[str]:
+        """Its files of the train split, where the workers share them. Raises TrainingError if there are too few."""
+        if self.has_share:
+            return files
+        if len(files) < self.of:
+            raise TrainingError(
+                f"{self.of} workers are to share the {len(files)} files of the train split. Set `data.shards` to"
+                f" {self.of} or more, or remove train.steps_per_epoch and train.input.own_shards"
+            )
+        return files[self.number :: self.of]
 
 
 ALONE = Worker()
