@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -26,6 +27,19 @@ OWN_SECRET = "mlpipeline-minio-artifact"  # noqa: S105 - a name
 NO_SECRET = "none"  # noqa: S105
 SHARED_MEMORY = "headrace-shared-memory"
 """What the volume of `shared_memory` is called in a pod."""
+
+TRAINER = "Trainer"
+PLACED = (
+    "cpu",
+    "cpu_limit",
+    "memory",
+    "memory_limit",
+    "accelerator",
+    "node_selector",
+    "tolerations",
+    "shared_memory",
+)
+"""Settings that place and size a pod: those of `components.Trainer` are for the workers, where there are any."""
 
 
 class Accelerator(Section):
@@ -168,6 +182,19 @@ class ObjectStore(Section):
     """The key of the Secret that holds the secret key."""
 
 
+class Workers(Section):
+    """The pods of a distributed training (`train.strategy: multi_worker`), as a JobSet. Each gets what
+    `components.Trainer` says.
+    """
+
+    count: Annotated[int, Field(ge=2, le=1000)]
+    """Pods that train together."""
+    restarts: Annotated[int, Field(ge=0, le=1000)] = 3
+    """How many times all workers start again, from the last checkpoint, after one of them is lost."""
+    port: Annotated[int, Field(ge=1024, le=65535)] = 2222
+    """Port on which the workers reach each other."""
+
+
 Parameter = Literal["run_date", "spans", "window", "epochs", "steps_per_epoch"]
 
 
@@ -205,6 +232,9 @@ class KubeflowConfig(Section):
     """What every component's pod gets."""
     components: dict[str, ComponentSettings] = {}
     """By component, such as `Trainer`: what its pod gets in the place of the defaults, setting by setting."""
+    workers: Workers | None = None
+    """Train in several pods, for `train.strategy: multi_worker`. null: in the Trainer's own pod. Needs JobSet, which
+    comes with Kubeflow Trainer (see docs/kubeflow.md)."""
 
     @property
     def store_secret(self) -> str | None:
@@ -215,6 +245,17 @@ class KubeflowConfig(Section):
         return None if named == NO_SECRET else named
 
     def settings(self, component: str) -> ComponentSettings:
-        """The defaults with a component's own settings over them."""
+        """The defaults with a component's own settings over them. With `workers`, the Trainer's own pod, which only
+        waits for them and exports, is placed and sized as the defaults say.
+        """
+        return self._own(component, PLACED if component == TRAINER and self.workers else ())
+
+    @property
+    def worker(self) -> ComponentSettings:
+        """What each pod of a distributed training gets."""
+        return self._own(TRAINER)
+
+    def _own(self, component: str, left: Collection[str] = ()) -> ComponentSettings:
+        """left: what is as the defaults say all the same."""
         own = self.components.get(component, ComponentSettings())
-        return self.defaults.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+        return self.defaults.model_copy(update={name: getattr(own, name) for name in own.model_fields_set - set(left)})

@@ -9,6 +9,7 @@ from configs.durations import seconds
 from configs.kubeflow import SHARED_MEMORY, ComponentSettings, KubeflowConfig
 from configs.pods import folder, mounts, pods
 from configs.suggest import did_you_mean, listed
+from configs.train import TrainConfig
 from configs.tree import Where
 
 Finding = tuple[Where, str]
@@ -151,6 +152,20 @@ def times_can_be_kept(kubeflow: KubeflowConfig) -> Iterator[Finding]:
             yield (*where, "retries", "wait"), what
 
 
+def workers_train_together(kubeflow: KubeflowConfig, train: TrainConfig) -> Iterator[Finding]:
+    if kubeflow.workers is None:
+        return
+    if train.strategy != "multi_worker":
+        what = f"several pods train together by `train.strategy: multi_worker`, not by `{train.strategy}`; set it"
+        yield ("kubeflow", "workers"), what
+    own = train.input.own_shards or (train.input.service is not None and train.steps_per_epoch is not None)
+    if own and train.batch_size % kubeflow.workers.count:
+        what = (
+            f"{kubeflow.workers.count} workers each make their part of a batch; it has to divide {train.batch_size:,}"
+        )
+        yield ("kubeflow", "workers", "count"), f"{what}, which is train.batch_size"
+
+
 def _said(settings: ComponentSettings, place: Where) -> str | None:
     found: object = settings
     for name in place:
@@ -168,4 +183,5 @@ RULES = (
     tolerations_are_whole,
     root_is_meant,
     times_can_be_kept,
+    workers_train_together,
 )

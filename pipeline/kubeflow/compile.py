@@ -24,11 +24,12 @@ from components.trigger.look import GO, NO
 from configs.config import PipelineConfig
 from configs.durations import seconds
 from configs.errors import ConfigError, Problem
-from configs.kubeflow import ComponentSettings, KubeflowConfig
+from configs.kubeflow import TRAINER, ComponentSettings, KubeflowConfig
 from configs.pod_resources import Peak, settled
 from pipeline.kubeflow import backends, credentials, within_reach
 from pipeline.kubeflow.argument import pack
 from pipeline.kubeflow.aside import VARIABLE
+from pipeline.kubeflow.distributed.jobset import MANIFEST, manifest_text
 from pipeline.kubeflow.invocation import Invocation
 from pipeline.kubeflow.measured import peaks
 from pipeline.kubeflow.parameters import PARAMETERS, offered
@@ -67,6 +68,9 @@ def _check(config: PipelineConfig) -> None:
                 " (`headrace image` builds it), here or by `--set kubeflow.image=NAME`",
             )
         )
+    if config.train.strategy == "multi_worker" and settings.workers is None:
+        what = "on Kubeflow it trains in several pods; say in how many, such as `kubeflow: {workers: {count: 2}}`"
+        raise ConfigError(Problem("train.strategy", what))
     push = config.push_directory
     mounts = [volume.path for volume in settings.settings("Pusher").volumes]
     mounts += [settings.volume.path] if settings.volume else []
@@ -122,12 +126,17 @@ def _set(one: Any, task: Task, settings: KubeflowConfig, took: Mapping[str, Peak
     """What the task is to have beside its inputs."""
     id_ = task.invocation.id
     one.set_caching_options(task.cacheable).set_display_name(id_)
-    own = settings.settings(id_)
-    _set_resources(one, own if settings.resources == "none" else settled(id_, own, took))
+    _set_resources(one, _sized(id_, settings.settings(id_), settings, took))
     if task.aside:
         one.set_env_variable(VARIABLE, json.dumps(task.aside))
+    if id_ == TRAINER and settings.workers is not None:
+        one.set_env_variable(MANIFEST, manifest_text(settings, _sized(id_, settings.worker, settings, took)))
     if needs_platform(settings, task.invocation):
         set_platform(one, settings, task.invocation)
+
+
+def _sized(id_: str, own: ComponentSettings, settings: KubeflowConfig, took: Mapping[str, Peak]) -> ComponentSettings:
+    return own if settings.resources == "none" else settled(id_, own, took)
 
 
 def _signature(config: PipelineConfig) -> inspect.Signature:

@@ -31,7 +31,11 @@ from pipeline.kubeflow.argument import unpack
 from pipeline.utf8 import use_utf8
 
 if TYPE_CHECKING:
+    from pipeline.kubeflow.distributed.launch import Task
     from pipeline.kubeflow.exchange import Exchange
+    from pipeline.kubeflow.invocation import Invocation
+    from pipeline.kubeflow.places import Places
+    from pipeline.kubeflow.store import Store
 
 ROOT = "HEADRACE_POD"
 """Environment variable: a folder to take for the pod's root. For tests."""
@@ -109,6 +113,7 @@ def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
     from pipeline.execute import execute
     from pipeline.kubeflow.aside import put_back
     from pipeline.kubeflow.carried import with_paths
+    from pipeline.kubeflow.distributed.launch import distributed
     from pipeline.kubeflow.exchange import Exchange
     from pipeline.kubeflow.invocation import Invocation
     from pipeline.kubeflow.parameters import with_parameters
@@ -129,9 +134,18 @@ def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
         properties = with_parameters(invocation.id, told_aside, exchange.parameters)
         properties = with_paths(properties, exchange.home, files)
         inputs = exchange.inputs(store)
+        stack.enter_context(distributed(os.environ, _task(invocation, exchange, places, store, files)))
         with present(properties, places, store, exchange.user):
             outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), BeamPipelines(beam, seen))
         exchange.write(outputs)
+
+
+def _task(invocation: Invocation, exchange: Exchange, places: Places, store: Store, files: Path) -> Task:
+    """The task, as a training in several pods knows it."""
+    from pipeline.kubeflow.distributed.launch import POD, Task
+
+    home = places.remote(exchange.home) or ""
+    return Task(exchange.user, home, os.environ.get(POD, ""), files, places, store, invocation.store)
 
 
 @contextlib.contextmanager

@@ -87,7 +87,7 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
         (
             "train:\n  input:",
             "train.input: found nothing (null); allowed: settings (cache, shuffle, deterministic, threads, prefetch, "
-            "length_buckets, read_batch, open_files and 3 more); write its settings under it, or remove the line",
+            "length_buckets, read_batch, open_files and 4 more); write its settings under it, or remove the line",
         ),
         (
             "train: {early_stopping: false}",

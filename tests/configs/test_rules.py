@@ -445,6 +445,18 @@ BROKEN = {
             " one_gpu`",
         )
     ],
+    "own_shards_are_of_workers": [
+        (
+            "train: {strategy: multi_worker, input: {own_shards: true}}",
+            "1: train.input.own_shards: each worker then reads files without an end in common; set"
+            " `train.steps_per_epoch`",
+        ),
+        (
+            "train: {input: {own_shards: true}, steps_per_epoch: 9}",
+            "1: train.input.own_shards: only the workers of `strategy: multi_worker` share files, not `auto`; remove"
+            " it",
+        ),
+    ],
     "executions_divide_an_epoch": [
         (
             "train: {steps_per_execution: 7, steps_per_epoch: 64}",
@@ -689,6 +701,12 @@ BROKEN = {
             "kubeflow: {defaults: {retries: {count: 2, wait: 2h, at_most: 1h}}}",
             "1: kubeflow.defaults.retries.wait: after a wait of 2h there is no further try, as at_most is 1h; raise it",
         ),
+    ],
+    "workers_train_together": [
+        (
+            "kubeflow: {workers: {count: 2}}",
+            "1: kubeflow.workers: several pods train together by `train.strategy: multi_worker`, not by `auto`; set it",
+        )
     ],
     "names_are_those_of_kubernetes": [
         (

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,11 +25,13 @@ import yaml
 from command import ROOT
 
 from configs.loader import load
+from pipeline.kubeflow.distributed.jobset import Owner, completed, described
 from pipeline.kubeflow.places import Places
 
 FLINK = "org.apache.flink:flink-kubernetes-operator-api:1.10.0"
 FLINK_FILE = "META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml"
 KSERVE = "kserve==0.21.0"
+TRAINER_API = "kubeflow-trainer-api==2.3.0"
 SECONDS = 120
 COMPONENTS = ROOT / "kubernetes" / "components"
 
@@ -142,6 +146,39 @@ def model_of(wheel: zipfile.ZipFile, type_: str) -> tuple[dict[str, str], dict[s
             return ast.literal_eval(found["openapi_types"]), ast.literal_eval(found["attribute_map"])
     model: Any = getattr(importlib.import_module("kubernetes.client"), type_.removeprefix("K8sIoApiCore"), None)
     return (model.openapi_types, model.attribute_map) if hasattr(model, "openapi_types") else None
+
+
+@pytest.fixture(scope="module")
+def as_trainer_knows(tmp_path_factory: pytest.TempPathFactory) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A JobSet as Kubeflow Trainer's own package has it, without the fields that it does not know."""
+    folder = tmp_path_factory.mktemp("trainer")
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), TRAINER_API]
+    wheel = fetched(command, folder, "*.whl")
+    read = "import json, sys; from kubeflow_trainer_api.models import JobsetV1alpha2JobSet as JobSet;"
+    read += "print(json.dumps(JobSet.from_dict(json.load(sys.stdin)).to_dict()))"
+
+    def known(made: dict[str, Any]) -> dict[str, Any]:
+        command = [sys.executable, "-c", read]
+        environment = {**os.environ, "PYTHONPATH": str(wheel)}
+        done = subprocess.run(
+            command, input=json.dumps(made), capture_output=True, text=True, env=environment, check=True
+        )
+        return dict(json.loads(done.stdout))
+
+    return known
+
+
+def test_jobset_of_a_training_has_only_fields_that_kubeflow_trainer_knows(
+    as_trainer_knows: Callable[[dict[str, Any]], dict[str, Any]],
+) -> None:
+    overrides = ["kubeflow.image=headrace:1", "train.strategy=multi_worker", "kubeflow.workers={count: 2}"]
+    settings = load(ROOT / "configs" / "taxi.yaml", None, overrides).kubeflow
+    made = described(settings, settings.worker)
+    done = completed(made, "headrace-1", Owner("task", "uid", "headrace-runner"), {})
+    assert as_trainer_knows(done) == done
+    policy = done["spec"]["failurePolicy"]
+    policy["maxRestart"] = policy.pop("maxRestarts")
+    assert "maxRestart" not in as_trainer_knows(done)["spec"]["failurePolicy"]
 
 
 def test_model_server_reads_where_the_example_pushes_to_on_the_volume() -> None:

@@ -41,6 +41,7 @@ class Verdict:
 
 def verify(config: PipelineConfig, folder: Path, display: Display, told: Callable[[str], None] = print) -> Verdict:
     """Compare both runs of a pipeline, made in an empty folder. Raises RunError if one of them fails."""
+    config = _in_one_pod(config, told)
     here = config.model_copy(
         update={
             "pipeline": config.pipeline.model_copy(update={"root": str(folder / "local")}),
@@ -61,6 +62,17 @@ def as_compiled(config: PipelineConfig) -> PipelineConfig:
     """The config with an image, though none is needed here, and with what it pushes kept in the pipeline's folder."""
     settings = config.kubeflow.model_copy(update={"image": config.kubeflow.image or "verify"})
     return config.model_copy(update={"kubeflow": settings, "deploy": _pushed_to(config, "serving")})
+
+
+def _in_one_pod(config: PipelineConfig, told: Callable[[str], None]) -> PipelineConfig:
+    """The config without the pods of a distributed training, which there are none of here."""
+    if config.kubeflow.workers is None:
+        return config
+    told("kubeflow.workers: the training runs in one process here, with `strategy: auto`; the JobSet is not verified")
+    kubeflow = config.kubeflow.model_copy(update={"workers": None})
+    reading = config.train.input.model_copy(update={"own_shards": False})
+    train = config.train.model_copy(update={"strategy": "auto", "input": reading})
+    return config.model_copy(update={"kubeflow": kubeflow, "train": train})
 
 
 def _pushed_to(config: PipelineConfig, directory: str) -> object:

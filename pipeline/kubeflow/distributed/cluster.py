@@ -1,0 +1,173 @@
+"""JobSets and their pods, through the API of the cluster that this pod is in, with its own service account.
+
+Faults of the moment (no answer, HTTP 429 and 5xx) are tried again for five minutes: an API server may restart while a
+training goes on for days. What the account may not do is told with the role that lets it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from configs.errors import RunError
+from pipeline.kubeflow.distributed.jobset import GROUP, PLURAL, VERSION, Owner
+
+T = TypeVar("T")
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+SECONDS = (5, 60)
+"""To connect, and for an answer."""
+PATIENCE_SECONDS = 300.0
+SHORT_SECONDS = 15.0
+"""The same at the end of the task: after SIGTERM Kubernetes leaves a pod 30 seconds."""
+WAIT_SECONDS = 2.0
+ROLE = "kubernetes/components/multi-worker has the role; apply it (docs/kubeflow.md, `Training in several pods`)"
+UNKNOWN = (
+    f"this cluster knows no JobSet ({GROUP}/{VERSION}). Kubeflow Trainer brings it along (Kubeflow 1.11 and later), or"
+    " install it from github.com/kubernetes-sigs/jobset; or train in one pod: remove kubeflow.workers"
+)
+
+
+class JobSets:
+    """JobSets of a namespace."""
+
+    def __init__(self, namespace: str) -> None:
+        """namespace: that of the runs, where the pod does not know its own."""
+        from kubernetes import client
+
+        _connect()
+        self.namespace = _own_namespace() or namespace
+        self._core, self._custom = client.CoreV1Api(), client.CustomObjectsApi()
+        self._place = {"group": GROUP, "version": VERSION, "namespace": self.namespace, "plural": PLURAL}
+
+    def owner(self, pod: str) -> Owner:
+        """Of what this pod makes."""
+        found = self._asked("read this pod", lambda: self._core.read_namespaced_pod(pod, self.namespace, **_TIME))
+        return Owner(pod, found.metadata.uid, found.spec.service_account_name or "default")
+
+    def create(self, manifest: Mapping[str, Any]) -> None:
+        """Make a JobSet in the place of one of that name, which an earlier pod of the task left."""
+        name = manifest["metadata"]["name"]
+        self.delete(name)
+
+        def once() -> Any:
+            try:
+                return self._custom.create_namespaced_custom_object(**self._place, body=dict(manifest), **_TIME)
+            except Exception as error:
+                if _status(error) == 409:  # an earlier request whose answer was lost
+                    return self._get(name)
+                raise
+
+        self._asked("create a JobSet", once)
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        """The JobSet with its status; None if there is none."""
+        return self._asked("read a JobSet", lambda: self._get(name))
+
+    def delete(self, name: str) -> None:
+        """Delete a JobSet with its pods, and wait until they are gone; nothing if there is none."""
+        self.request_deletion(name, PATIENCE_SECONDS)
+        while self.get(name) is not None:
+            time.sleep(WAIT_SECONDS / 2)
+
+    def request_deletion(self, name: str, patience: float = SHORT_SECONDS) -> None:
+        """Delete a JobSet after its pods, without waiting for that."""
+
+        def once() -> None:
+            try:
+                self._custom.delete_namespaced_custom_object(
+                    **self._place, name=name, propagation_policy="Foreground", **_TIME
+                )
+            except Exception as error:
+                if _status(error) != 404:
+                    raise
+
+        self._asked("delete a JobSet", once, patience)
+
+    def pods(self, name: str) -> dict[str, str]:
+        """The names of the JobSet's pods, with their phases."""
+        selector = f"jobset.sigs.k8s.io/jobset-name={name}"
+        found = self._asked(
+            "list pods", lambda: self._core.list_namespaced_pod(self.namespace, label_selector=selector, **_TIME)
+        )
+        return {pod.metadata.name: pod.status.phase for pod in found.items}
+
+    def log(self, pod: str) -> Iterator[str]:
+        """A pod's lines as it writes them, until it ends or the connection does. Raises ApiException."""
+        answer = self._core.read_namespaced_pod_log(
+            pod, self.namespace, follow=True, _preload_content=False, _request_timeout=(SECONDS[0], None)
+        )
+        rest = b""
+        try:
+            for part in answer.stream():
+                *lines, rest = (rest + part).split(b"\n")
+                yield from (line.decode("utf-8", "replace") for line in lines)
+        finally:
+            answer.close()
+        if rest:
+            yield rest.decode("utf-8", "replace")
+
+    def _get(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = self._custom.get_namespaced_custom_object(**self._place, name=name, **_TIME)
+        except Exception as error:
+            if _status(error) == 404:
+                return None
+            raise
+        return found
+
+    def _asked(self, what: str, request: Callable[[], T], patience: float = PATIENCE_SECONDS) -> T:
+        import urllib3
+        from kubernetes.client import ApiException
+
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                return request()
+            except (ApiException, urllib3.exceptions.HTTPError) as error:
+                status = _status(error)
+                passing = status is None or status == 429 or status >= 500
+                if not passing or time.monotonic() > deadline:
+                    raise RunError(_told(what, self.namespace, status, error)) from error
+            time.sleep(WAIT_SECONDS)
+
+
+_TIME = {"_request_timeout": SECONDS}
+
+
+def _connect() -> None:
+    """By the pod's service account; where a kubeconfig is named, by that."""
+    from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
+
+    try:
+        named = os.environ.get("KUBECONFIG")
+        load_kube_config(named) if named else load_incluster_config()
+    except ConfigException as error:
+        raise RunError(
+            f"distributed training: this pod has no access to the API of its cluster ({error}). Its service account's"
+            " token has to be mounted (automountServiceAccountToken)"
+        ) from error
+
+
+def _own_namespace() -> str:
+    try:
+        return NAMESPACE_FILE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _status(error: Exception) -> int | None:
+    status = getattr(error, "status", None)
+    return status if isinstance(status, int) and status else None
+
+
+def _told(what: str, namespace: str, status: int | None, error: Exception) -> str:
+    start = f"distributed training: the pod could not {what} in namespace {namespace}"
+    if status == 403:
+        return f"{start}: its service account may not (HTTP 403).\n  {ROLE}."
+    if status == 404 and what == "create a JobSet":
+        return f"{start}: {UNKNOWN}."
+    reason = getattr(error, "body", None) or getattr(error, "reason", None) or error
+    return f"{start}: {' '.join(str(reason).split())[:500]}"
