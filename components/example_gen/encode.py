@@ -16,14 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from components.example_gen.pieces import Coded, Codes, Field, Fixed, Piece, Varied, join
+from components.example_gen.pieces import Coded, Codes, Field, Fixed, Piece, Stacked, Varied, join
 from components.example_gen.repeated import Counted, numbers_of, repeated, valid_of
+from components.example_gen.stacks import Stack, stacks, worth_stacking
 from components.example_gen.wire import (
     BYTES,
     FLOAT,
     INT64,
     binary,
     head,
+    heads,
     list_head,
     missing,
     offsets_of,
@@ -56,6 +58,9 @@ def encode(batch: pa.RecordBatch) -> pa.BinaryArray:
 
 def examples(batch: pa.RecordBatch) -> tuple[NDArray[np.int64], list[Piece]]:
     """The pieces of all features of at least one row, and how many bytes they make together: int64 [rows]."""
+    if worth_stacking(batch):
+        all_columns = _stacked(batch)
+        return all_columns.lengths, [all_columns]
     names = sorted(batch.schema.names, key=str.encode)
     pieces = [piece for name in names for piece in _column(name.encode(), batch.column(name))]
     features = np.zeros(batch.num_rows, np.int64)
@@ -89,6 +94,55 @@ def distinct(sizes: NDArray[np.integer]) -> tuple[NDArray[np.integer], NDArray[n
     present = np.flatnonzero(table)
     table[present] = np.arange(len(present))
     return present - 1, table[sizes + 1]
+
+
+def _stacked(batch: pa.RecordBatch) -> Stacked:
+    """The features of all columns: in each row the head and the value of one after the other."""
+    names = pa.array([name.encode() for name in batch.schema.names], pa.binary())
+    ranks = np.empty(len(names), np.int64)
+    ranks[pc.array_sort_indices(names).to_numpy()] = np.arange(len(names))
+    which = np.empty((batch.num_rows, len(names), 2), np.int32)
+    pools, first = [pa.array([b""], pa.binary())], 1
+    for stack in stacks(batch):
+        own, head_of, sizes, values = _heads_and_values(stack, names.take(pa.array(stack.places)))
+        behind = first + len(own)
+        value_of = np.where(sizes == _MISSING, 0, behind + np.arange(len(values)))
+        which[:, ranks[stack.places], 0] = stack.per_column(first + head_of).T
+        which[:, ranks[stack.places], 1] = stack.per_column(value_of).T
+        pools += [own, values]
+        first = behind + len(values)
+    return Stacked(pa.concat_arrays(pools), which.reshape(batch.num_rows, -1))
+
+
+def _heads_and_values(
+    stack: Stack, names: pa.BinaryArray
+) -> tuple[pa.BinaryArray, NDArray[np.integer], NDArray[np.integer], pa.BinaryArray]:
+    """The different heads of a stack's columns with these names; for each value the place of its head among them, its
+    size or _MISSING, and its bytes (any, where it is missing).
+    """
+    kind, values = _bytes_of(stack.values)
+    sizes = np.diff(offsets_of(values)).astype(np.int64)
+    if stack.values.null_count:
+        sizes[~np.asarray(stack.values.is_valid())] = _MISSING
+    column, step = np.repeat(np.arange(len(names)), stack.rows), int(sizes.max()) + 2
+    pairs, head_of = distinct(column * step + sizes + 1)
+    which, own = np.divmod(pairs, step)
+    taken = names.take(pa.array(which))
+    return heads(taken, kind, own - 1, lists=is_list(stack.values.type)), head_of, sizes, values
+
+
+def _bytes_of(column: pa.Array) -> tuple[int, pa.BinaryArray]:
+    """The kind of a column, and the bytes that stand in each row for its value (any, where it is missing)."""
+    if is_list(column.type):
+        return _bytes_of_lists(column)
+    if pa.types.is_floating(column.type):
+        return FLOAT, binary(_float32(numbers_of(column)), np.full(len(column), 4, np.int32))
+    if pa.types.is_integer(column.type):
+        return INT64, varints(numbers_of(column).astype(np.int64, copy=False).view(np.uint64), valid_of(column))
+    if pa.types.is_null(column.type):
+        return BYTES, binary(np.empty(0, np.uint8), np.zeros(len(column), np.int32))
+    texts = column.cast(pa.binary())
+    return BYTES, texts.fill_null(b"") if texts.null_count else texts
 
 
 def _column(name: bytes, column: pa.Array) -> list[Piece]:
@@ -134,14 +188,17 @@ def _integers(name: bytes, numbers: NDArray[np.uint64], valid: Mask) -> list[Pie
 
 
 def _list_column(name: bytes, column: pa.Array) -> list[Piece]:
-    valid = valid_of(column)
+    kind, payload = _bytes_of_lists(column)
+    return _before_each(name, partial(list_head, name, kind), payload, valid_of(column))
+
+
+def _bytes_of_lists(column: pa.Array) -> tuple[int, pa.BinaryArray]:
+    """The kind of a column of lists, and the bytes that the values in each list make together."""
     kind, values = _listed(column.flatten())
     lengths = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
     ends = offsets_of(values)[np.cumsum(np.append(0, lengths))]
-    payload = pa.Array.from_buffers(
-        pa.binary(), len(column), [None, pa.py_buffer(ends), values.buffers()[2] or _NOTHING]
-    )
-    return _before_each(name, partial(list_head, name, kind), payload, valid)
+    buffers = [None, pa.py_buffer(ends), values.buffers()[2] or _NOTHING]
+    return kind, pa.Array.from_buffers(pa.binary(), len(column), buffers)
 
 
 def _listed(values: pa.Array) -> tuple[int, pa.BinaryArray]:

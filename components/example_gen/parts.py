@@ -24,9 +24,9 @@ def room(size: int, columns: int) -> int:
     return size if columns < MANY_COLUMNS else max(size, columns * OF_A_COLUMN)
 
 
-def part_length(size: int) -> int:
-    """The bytes to aim at for each part of `size` bytes."""
-    return min(max(size // MOST_PARTS, SMALLEST_PART), LARGEST_PART)
+def part_length(size: int, columns: int = 1) -> int:
+    """The bytes to aim at for each part of `size` bytes with so many columns."""
+    return min(max(size // MOST_PARTS, room(SMALLEST_PART, columns)), LARGEST_PART)
 
 
 def cut(size: int, length: int) -> list[tuple[int, int | None]]:

@@ -7,28 +7,28 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from components.example_gen import checksum
-from components.example_gen.pieces import Coded, Fixed, Piece, Varied
+from components.example_gen.pieces import Coded, Fixed, Piece, Single, Stacked, Varied
+from components.example_gen.stacks import FEW_ROWS
 from components.example_gen.wire import letters_of, offsets_of
 
 SHORT = 10
 """Bytes of a varied value up to which its checksum is made byte by byte, for all rows at once."""
-
-FEWEST_ROWS = 1024
-"""Rows from which on the calls for each piece cost less than to read each joined byte once more."""
 
 MOST_SIZES = 256
 """Different lengths of a piece, each of which needs a table."""
 
 
 def states(pieces: Sequence[Piece], rows: int) -> checksum.States | None:
-    """The state of a CRC32C behind the last piece: uint32 [rows]; None where it is quicker made of the joined rows.
+    """The state of a CRC32C behind the last piece: uint32 [rows]; None where it is quicker made of the joined rows: for
+    few rows, the calls for each piece cost more than to read each joined byte once more.
 
     A run of pieces of which only the first varies in length is stepped over at once.
     """
-    if rows < FEWEST_ROWS or not all(_is_short(piece) for piece in pieces):
+    alone = [piece for piece in pieces if not isinstance(piece, Stacked)]
+    if rows < FEW_ROWS or len(alone) < len(pieces) or not all(map(_is_short, alone)):
         return None
     state = np.full(rows, checksum.START, np.uint32)
-    for run in _runs(pieces):
+    for run in _runs(alone):
         following = sum(int(piece.lengths) for piece in run[1:])
         state = _moved(run[0], following, state)
         state ^= _added(run[0], following)
@@ -38,9 +38,9 @@ def states(pieces: Sequence[Piece], rows: int) -> checksum.States | None:
     return state
 
 
-def _runs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+def _runs(pieces: Sequence[Single]) -> Iterator[list[Single]]:
     """Neighbours, of which all but the first take as many bytes in each row."""
-    run: list[Piece] = []
+    run: list[Single] = []
     for piece in pieces:
         if run and not isinstance(piece.lengths, int):
             yield run
@@ -50,14 +50,14 @@ def _runs(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
         yield run
 
 
-def _is_short(piece: Piece) -> bool:
+def _is_short(piece: Single) -> bool:
     sizes = piece.sizes if not isinstance(piece, Fixed) else np.zeros(0, np.int32)
     if isinstance(piece, Varied):
         return int(sizes.max(initial=0)) <= SHORT
     return len(sizes) <= MOST_SIZES or len(np.unique(sizes)) <= MOST_SIZES
 
 
-def _moved(piece: Piece, following: int, before: checksum.States) -> checksum.States:
+def _moved(piece: Single, following: int, before: checksum.States) -> checksum.States:
     """The states over as many bytes of zeros as the piece has, and `following` more."""
     if isinstance(piece, Coded):
         return checksum.moved_by(before, piece.sizes + following, piece.which)
@@ -70,7 +70,7 @@ def _moved(piece: Piece, following: int, before: checksum.States) -> checksum.St
     return out
 
 
-def _added(piece: Piece, following: int) -> checksum.States:
+def _added(piece: Single, following: int) -> checksum.States:
     """What the bytes of the piece add to the states `following` bytes behind it."""
     if isinstance(piece, Coded):
         return checksum.moved(piece.codes.checks, following).take(piece.which)

@@ -168,7 +168,26 @@ class Varied:
         return self.sizes
 
 
-Piece: TypeAlias = Coded | Fixed | Varied
+@dataclass(frozen=True)
+class Stacked:
+    """In each row several of some byte strings one behind the other. which: int32 [rows, strings in a row]."""
+
+    values: pa.BinaryArray
+    which: Index
+
+    @cached_property
+    def sizes(self) -> Index:
+        """Of the values."""
+        return np.diff(offsets_of(self.values))
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Of each row's strings together."""
+        return self.sizes.take(self.which).sum(axis=1, dtype=np.int64)
+
+
+Single: TypeAlias = Coded | Fixed | Varied
+Piece: TypeAlias = Single | Stacked
 
 
 def merged(pieces: Iterable[Piece]) -> list[Piece]:
@@ -188,16 +207,18 @@ def join(pieces: Sequence[Piece], rows: int) -> pa.BinaryArray:
     sizes = [_pool_sizes(piece, rows) for piece in pieces]
     ends = np.cumsum([own.sum() for own in sizes])
     letters = np.frombuffer(pa.allocate_buffer(int(ends[-1])), np.uint8)
-    which = np.empty((rows, len(pieces)), np.int32)
+    edges = np.cumsum([0, *map(_in_a_row, pieces)])
+    which = np.empty((rows, edges[-1]), np.int32)
     first, start, every = 0, 0, np.arange(rows, dtype=np.int32)
     for number, (piece, own, end) in enumerate(zip(pieces, sizes, ends.tolist(), strict=True)):
         _write_pool(piece, letters[start:end], rows)
-        which[:, number] = _pool_places(piece, every) + np.int32(first)
+        places = _pool_places(piece, every) + np.int32(first)
+        which[:, edges[number] : edges[number + 1]] = places.reshape(rows, -1)
         first, start = first + len(own), end
     pool = binary(letters, np.concatenate(sizes))
     taken = pc.take(pool, pa.array(which.reshape(-1)), boundscheck=False)
     return pa.Array.from_buffers(
-        pa.binary(), rows, [None, pa.py_buffer(offsets_of(taken)[:: len(pieces)].copy()), taken.buffers()[2]]
+        pa.binary(), rows, [None, pa.py_buffer(offsets_of(taken)[:: which.shape[1]].copy()), taken.buffers()[2]]
     )
 
 
@@ -207,6 +228,10 @@ def _both(left: Piece, right: Piece) -> Piece | None:
     if isinstance(left, Fixed) and isinstance(right, Fixed):
         return left.with_next(right)
     return None
+
+
+def _in_a_row(piece: Piece) -> int:
+    return piece.which.shape[1] if isinstance(piece, Stacked) else 1
 
 
 def _pool_sizes(piece: Piece, rows: int) -> NDArray[np.integer]:
@@ -228,7 +253,7 @@ def _write_pool(piece: Piece, letters: NDArray[np.uint8], rows: int) -> None:
 
 
 def _pool_places(piece: Piece, every: Index) -> Index:
-    if isinstance(piece, Coded):
+    if isinstance(piece, Coded | Stacked):
         return piece.which
     if isinstance(piece, Fixed) and piece.valid is not None:
         return np.where(piece.valid, every, np.int32(len(every)))

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from components.example_gen.encode import is_list
-from components.example_gen.repeated import numbers_of
+from components.example_gen.repeated import numbers_of, valid_of
 from components.example_gen.skips import Skipped, Skips
+from components.example_gen.stacks import stacks, worth_stacking
 from configs.errors import DataError
 
 COARSE = 1e-4
@@ -71,6 +72,23 @@ class Rounding:
         first = float(small[0]) if len(small) else 0.0
         return cls(len(some), mean, squares, squared_errors, value, stored, len(small), first)
 
+    @classmethod
+    def of_columns(cls, numbers: Doubles) -> Iterator[Rounding]:
+        """Of each row of doubles [n, m], within float32 or not finite, of which all are looked at."""
+        valid = np.isfinite(numbers)
+        numbers, count = np.where(valid, numbers, 0.0), valid.sum(axis=1)
+        with np.errstate(under="ignore"):
+            mean = numbers.sum(axis=1) / np.maximum(count, 1)
+            deviations, narrow = np.where(valid, numbers - mean[:, None], 0.0), numbers.astype(np.float32)
+            errors = numbers - narrow
+            squares = np.einsum("ij,ij->i", deviations, deviations), np.einsum("ij,ij->i", errors, errors)
+        vanished = (narrow == 0) & (numbers != 0)
+        every, worst, small = np.arange(len(numbers)), np.abs(errors).argmax(axis=1), vanished.argmax(axis=1)
+        found = (count, mean, *squares, numbers[every, worst], narrow[every, worst].astype(np.float64))
+        first = np.where(vanished.any(axis=1), numbers[every, small], 0.0)
+        columns = (*found, vanished.sum(axis=1), first)
+        return (cls(*own) for own in zip(*(column.tolist() for column in columns), strict=True))
+
     def __add__(self, other: Rounding) -> Rounding:
         """Both together, by the update of Chan, Golub and LeVeque ("Updating Formulae and a Pairwise Algorithm for
         Computing Sample Variances", 1979).
@@ -119,14 +137,20 @@ class Roundings(dict[str, Rounding]):
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch without the rows that are left out. Raises DataError for a number beyond float32."""
+        if worth_stacking(batch) and (found := _stacked(batch)) is not None:
+            self._add(found)
+            return batch
         columns = {field.name: batch.column(at) for at, field in enumerate(batch.schema) if _is_double(field.type)}
         numbers = {name: _numbers(column) for name, column in columns.items()}
         for name, own in numbers.items():
             if len(own) and not _LEAST < own.min() <= own.max() < LARGEST and _beyond(own).any():
                 return self.checked(self._without(batch, name))
-        for name, own in numbers.items():
-            self[name] = self.get(name, Rounding()) + Rounding.of(own)
+        self._add({name: Rounding.of(own) for name, own in numbers.items()})
         return batch
+
+    def _add(self, found: Mapping[str, Rounding]) -> None:
+        for name, own in found.items():
+            self[name] = self[name] + own if name in self else own
 
     def _without(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
         """The rows whose numbers in a column float32 holds. Raises DataError instead, if none is to be left out."""
@@ -169,6 +193,24 @@ def notes(found: Mapping[str, Rounding]) -> Iterator[str]:
         )
     if len(small) > REPORTED:
         yield f"so are some of {len(small) - REPORTED:,} more columns: {', '.join(map(repr, small[REPORTED:]))}"
+
+
+def _stacked(batch: pa.RecordBatch) -> dict[str, Rounding] | None:
+    """The columns of doubles of a batch that is worth stacking; None if it has lists of them, or a number beyond
+    float32.
+    """
+    found, columns = dict[str, Rounding](), batch.schema.names
+    for stack in stacks(batch):
+        if pa.types.is_float64(stack.values.type):
+            numbers, valid = np.asarray(numbers_of(stack.values), np.float64), valid_of(stack.values)
+            numbers = numbers if valid is None else np.where(valid, numbers, np.nan)
+            if _beyond(numbers).any():
+                return None
+            names = (columns[place] for place in stack.places.tolist())
+            found.update(zip(names, Rounding.of_columns(stack.per_column(numbers)), strict=True))
+        elif _is_double(stack.values.type):
+            return None
+    return found
 
 
 def _is_double(arrow: pa.DataType) -> bool:

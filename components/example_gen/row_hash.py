@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from components.example_gen.encode import is_list
 from components.example_gen.repeated import Counted, numbers_of, repeated, valid_of
+from components.example_gen.stacks import stacks, worth_stacking
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: Knuth's multiplicative hashing
 _EXACT = 2**53
@@ -27,6 +28,13 @@ _MISSING, _EMPTY = np.uint64(0x6D697373696E6721), np.uint64(0x656D7074796C7374)
 def row_hash(batch: pa.RecordBatch, columns: Sequence[str], seed: int) -> np.ndarray:
     """uint64 [rows]: rows that agree in `columns` have the same hash."""
     total = np.full(batch.num_rows, _salt(str(seed)), np.uint64)
+    chosen = batch.select(columns) if worth_stacking(batch) else batch
+    if worth_stacking(chosen):
+        salts = np.array([_salt(name) for name in columns])
+        for stack in stacks(chosen):
+            hashes = stack.per_column(_column_hash(stack.values)) ^ salts[stack.places, None]
+            total += mix(hashes).sum(axis=0, dtype=np.uint64)
+        return mix(total)
     for name in columns:
         column, salt = batch.column(name), _salt(name)
         few = repeated(column)

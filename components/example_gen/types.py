@@ -12,6 +12,7 @@ With ` list` behind it: a column whose examples may have any number of values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -70,6 +71,11 @@ def listed(kind: Kind) -> Kind:
 
 def widest(kinds: Sequence[Kind]) -> Kind:
     """The narrowest kind that takes the values of all of them."""
+    return _widest(frozenset(kinds))
+
+
+@cache
+def _widest(kinds: frozenset[Kind]) -> Kind:
     order = list(SCALARS)
     inner = max((kind.removesuffix(LIST) for kind in kinds), key=order.index, default="missing")
     name = inner + LIST if any(kind.endswith(LIST) for kind in kinds) else inner

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 BYTES, FLOAT, INT64 = 1, 2, 3
@@ -74,6 +75,37 @@ def list_head(name: bytes, kind: int, size: int) -> bytes:
 def missing(name: bytes) -> bytes:
     """A whole feature that has no value."""
     return _around(name, b"", 0)
+
+
+def heads(names: pa.BinaryArray, kind: int, sizes: NDArray[np.int64], *, lists: bool) -> pa.BinaryArray:
+    """For each name and size what `head` gives (`list_head`, for `lists`); for a size below 0, what `missing` gives."""
+    present, size = sizes >= 0, np.maximum(sizes, 0)
+    has_size = present & (size > 0) & (kind != BYTES) if lists else present
+    values = size + has_size * (1 + _varint_sizes(size))
+    feature = present * (1 + _varint_sizes(values) + values)
+    name = pc.binary_length(names).to_numpy(zero_copy_only=False).astype(np.int64)
+    entry = 1 + _varint_sizes(name) + name + 1 + _varint_sizes(feature) + feature
+    parts = [
+        *(b"\x0a", _varints(entry)),
+        *(b"\x0a", _varints(name), names),
+        *(b"\x12", _varints(feature)),
+        *(_where(present, bytes([kind << 3 | 2])), _varints(values, present)),
+        *(_where(has_size, b"\x0a"), _varints(size, has_size)),
+    ]
+    return pc.binary_join_element_wise(*parts, b"")
+
+
+def _varints(numbers: NDArray[np.signedinteger], valid: NDArray[np.bool_] | None = None) -> pa.BinaryArray:
+    return varints(numbers.astype(np.uint64), valid)
+
+
+def _varint_sizes(numbers: NDArray[np.signedinteger]) -> NDArray[np.int32]:
+    return varint_sizes(numbers.astype(np.uint64))
+
+
+def _where(condition: NDArray[np.bool_], text: bytes) -> pa.BinaryArray:
+    """The text where the condition holds, else no bytes."""
+    return pa.array([b"", text], pa.binary()).take(pa.array(condition.astype(np.int8)))
 
 
 def _around(name: bytes, feature: bytes, size: int) -> bytes:

@@ -2,7 +2,8 @@
 
 All rows are read at once, byte by byte: a cursor holds each row's position. That works where every row has the same
 features in the same order, of one value or none, as our ExampleGen writes them. Whatever differs is left to tfx_bsl's
-decoder, whose results (and types) these are, at a quarter of its cost.
+decoder, whose results (and types) these are, at a quarter of its cost; and so are few rows of many features, where
+calls for each feature would cost more.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from components.example_gen.stacks import FEW_ROWS, MANY_COLUMNS
 from components.example_gen.wire import BYTES, FLOAT, INT64, varint
 
 _SPARE = 64
@@ -32,6 +34,7 @@ def decode(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> p
     try:
         first = tf.train.Example.FromString(data[starts[0] : ends[0]])
         names = sorted(name.encode() for name in first.features.feature)
+        _check(len(starts) >= FEW_ROWS or len(names) < MANY_COLUMNS)
         _check(b"\0" not in b"".join(names))  # where tfx_bsl cuts a name off
         spare = bytes(_SPARE + max(map(len, names), default=0))
         cursor = Cursor(np.frombuffer(data + spare, np.uint8), starts)

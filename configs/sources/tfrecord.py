@@ -11,8 +11,8 @@ class TfrecordSource(FileSource):
     """Existing TFRecord files, plain or gzip (told by their first bytes), written anew into shards by plan.
 
     A feature with one value at most in each record is a column of single values, any other is multi-valued. The columns
-    that can be named in `types` and elsewhere are the features of the first 100 records of the first eight files, and
-    those in `data.columns`.
+    that can be named in `types` and elsewhere are the features of the first 100 records of the first eight files (of
+    fewer where they have 50,000 features or more together), and those in `data.columns`.
     """
 
     kind: Literal["tfrecord"]

@@ -108,6 +108,8 @@ def always_fits(arrow: pa.DataType, kind: Kind) -> bool:
 
 def as_kind(column: pa.Array, kind: Kind) -> pa.Array:
     """The column in the Arrow type of a kind; float32 stays as it is. Raises UnfitError if a value does not fit."""
+    if kind in ("int", "float") and column.type == ARROW[kind]:
+        return column
     column = _values(column)
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), ARROW[kind])

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from components.example_gen.delimited.quotes import NEWLINE, RETURN, Dialect, is_any
+from components.example_gen.stacks import Stack, stacks_or_columns
 from components.example_gen.types import ARROW, Kind, kind_of
 
 CODE = r"^\s*[+-]?0[0-9xX]"
@@ -58,13 +59,14 @@ def infer(
     blocks before, which are tried first, because reading is three times as fast as guessing.
     """
     batch = _guess(text, how, declared, expected)
-    kinds = {name: declared.get(name) or kind_of(batch.column(name).type) for name in how.chosen}
+    types = dict(zip(batch.schema.names, batch.schema.types, strict=True))
+    kinds = {name: declared.get(name) or kind_of(types[name]) for name in how.chosen}
     open_kinds = {name: kind for name, kind in kinds.items() if name not in declared and kind != "string"}
     doubtful = _doubtful(text, how, batch, open_kinds)
     if doubtful:
         texts = _strings(text, how, doubtful)
         kinds.update({name: "string" for name in doubtful if _holds_code(texts.column(name), kinds[name])})
-    exact = all(batch.column(name).type == ARROW[kind] for name, kind in kinds.items())
+    exact = all(types[name] == ARROW[kind] for name, kind in kinds.items())
     return (batch if exact and not how.quotes_a_null(text) else parse(text, how, kinds)), kinds
 
 
@@ -75,7 +77,7 @@ def _guess(text: bytes, how: Format, declared: Mapping[str, Kind], expected: Map
         except pa.ArrowInvalid:
             expected = {name: kind for name, kind in expected.items() if kind == "string"}
     batch = _read(text, how, {name: ARROW[kind] for name, kind in {**expected, **declared}.items()})
-    broken = {name: pa.string() for name in how.chosen if batch.column(name).type == pa.binary()}
+    broken = {field.name: pa.string() for field in batch.schema if field.type == pa.binary()}
     if broken:
         _read(text, how, broken)  # not UTF-8: reading it as a string raises
     return batch
@@ -83,8 +85,10 @@ def _guess(text: bytes, how: Format, declared: Mapping[str, Kind], expected: Map
 
 def _doubtful(text: bytes, how: Format, batch: pa.RecordBatch, kinds: Mapping[str, Kind]) -> list[str]:
     """The columns whose texts have to be looked at, because the values alone do not tell."""
-    doubtful = {name for name, kind in kinds.items() if kind == "float" and _beyond_int64(batch.column(name))}
-    strings = [column for column in batch.columns if column.type == pa.string()]
+    all_stacks = list(stacks_or_columns(batch))
+    beyond = {batch.schema.names[place] for stack in all_stacks for place in _beyond_int64(stack)}
+    doubtful = {name for name in beyond if kinds.get(name) == "float"}
+    strings = [stack.values for stack in all_stacks if stack.values.type == pa.string()]
     if _codes_at_field_starts(text, how.dialect) > sum(map(_plain_codes, strings)):
         doubtful |= {name for name, kind in kinds.items() if kind in {"int", "float"}}
     if how.quotes_a_null(text):
@@ -98,8 +102,16 @@ def _holds_code(texts: pa.Array, kind: Kind) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, f"{CODE}|{LONG}" if kind == "float" else CODE)).as_py())
 
 
-def _beyond_int64(column: pa.Array) -> bool:
-    return bool(pc.any(pc.greater_equal(pc.abs(column), pa.scalar(2.0**63))).as_py())
+def _beyond_int64(stack: Stack) -> list[int]:
+    """The places of the columns of floats that hold a number beyond int64."""
+    if not pa.types.is_float64(stack.values.type):
+        return []
+    edges = pc.min_max(stack.values)  # of all columns first, as few hold such numbers
+    if edges["min"].as_py() is None or -(2.0**63) < edges["min"].as_py() <= edges["max"].as_py() < 2.0**63:
+        return []
+    beyond = pc.greater_equal(pc.abs(stack.values), pa.scalar(2.0**63)).fill_null(False)
+    found: list[int] = stack.places[stack.per_column(np.asarray(beyond)).any(axis=1)].tolist()
+    return found
 
 
 def _codes_at_field_starts(text: bytes, dialect: Dialect) -> int:

@@ -10,6 +10,7 @@ from functools import partial
 from components.example_gen.delimited.blocks import LARGEST_RECORD, Block
 from components.example_gen.delimited.files import CHUNK, line_at, read_fully
 from components.example_gen.delimited.lenient import cut_off_at, is_cut_off, opened_for
+from components.example_gen.parts import room
 from components.example_gen.skips import Skips
 from configs.errors import DataError
 
@@ -25,16 +26,17 @@ class Stretch:
     end: int | None = None
 
 
-def blocks(stretch: Stretch, skips: Skips | None = None) -> Iterator[Block]:
-    """The lines in blocks of about CHUNK bytes, without a byte order mark at the start of the file.
+def blocks(stretch: Stretch, skips: Skips | None = None, *, columns: int = 1) -> Iterator[Block]:
+    """The lines in blocks of about CHUNK bytes, more of very many columns, without a byte order mark at the start of
+    the file.
 
     skips: takes the line that a gzip file was cut off in; None: it is an error.
     """
-    rest, offset = b"", max(stretch.start - 1, 0)
+    rest, offset, size = b"", max(stretch.start - 1, 0), room(CHUNK, columns)
     with opened_for(stretch.path, skips) as stream:
         stream.seek(offset)
         skipping = stretch.start > 0
-        while text := read_fully(stream, CHUNK):
+        while text := read_fully(stream, size):
             if offset == 0 and not rest:
                 text, offset = _without_mark(stretch.path, text)
             text = rest + text

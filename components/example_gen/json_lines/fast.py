@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from components.example_gen.stacks import stacks_or_columns
 from components.example_gen.types import ARROW, LIST, Kind, listed
 
 _NULL_IN_LIST = re.compile(rb"[\[,]\s*null")
@@ -58,7 +59,8 @@ class Reader:
         found = _parse(text, types, others)
         if found is None:
             return None
-        found = found.select([name for name in found.schema.names if self._names is None or name in self._names])
+        if self._names is not None:
+            found = found.select([name for name in found.schema.names if name in self._names])
         times = {field.name: _as_text(field.type) for field in found.schema if _is_time(field.type)}
         return self._read(text, {**types, **times}, others) if times else found
 
@@ -66,7 +68,11 @@ class Reader:
         kinds = [kind_of(field.type) for field in batch.schema]
         if any(pa.types.is_list(field.type) for field in batch.schema) and _NULL_IN_LIST.search(text):
             return False
-        if None in kinds or any(map(_strange, batch.columns)) or not all(map(str.strip, batch.schema.names)):
+        if (
+            None in kinds
+            or any(_strange(stack.values) for stack in stacks_or_columns(batch))
+            or not all(map(str.strip, batch.schema.names))
+        ):
             return False
         return all(
             name not in self._kinds or _fits(kind, self._kinds[name])
@@ -84,6 +90,8 @@ def kind_of(arrow: pa.DataType) -> Kind | None:
 
 def as_kind(column: pa.Array, kind: Kind) -> pa.Array:
     """A column that `Reader` read as one of a kind that takes all its values."""
+    if column.type == ARROW[kind]:
+        return column
     if kind == "missing" or (pa.types.is_list(column.type) and not kind.endswith(LIST)):
         return pa.nulls(len(column), ARROW[kind])  # lists without values
     if kind.endswith(LIST) and not pa.types.is_list(column.type):

@@ -13,6 +13,7 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
 from components.example_gen.delimited.files import opened
+from components.example_gen.parts import room
 from components.example_gen.skips import Skips
 from components.example_gen.storage import open_file
 from components.example_gen.unpack import Unpacked
@@ -59,15 +60,16 @@ class Frames:
         return DataError(f"{place} {what}", file=self.path, column=column, hint=hint)
 
 
-def frames(path: str, skips: Skips | None = None) -> Iterator[Frames]:
-    """All records of a file, plain or gzip, in order.
+def frames(path: str, skips: Skips | None = None, *, columns: int = 1) -> Iterator[Frames]:
+    """All records of a file, plain or gzip, in order, about CHUNK bytes at a time, more of very many columns.
 
     skips: takes the records that are damaged, and the end where the file is cut off; None: they are errors. A record
     of which the length is damaged is an error in any case: nobody knows where the next one starts.
     """
     rest, offset, number, cut_off = b"", 0, 1, False
+    size = room(CHUNK, columns)
     with opened(path, _unpacker(path)) as stream:
-        while block := stream.read(max(CHUNK, len(rest))):
+        while block := stream.read(max(size, len(rest))):
             data = rest + block
             edges = _edges(path, data, offset, number, skips)
             if len(edges) > 1:

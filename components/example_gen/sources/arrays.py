@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from components.example_gen.columnar.fit import cut, fit, rows_in_batch
-from components.example_gen.columnar.npz import check_sizes
+from components.example_gen.columnar.npz import read_arrays
 from components.example_gen.columnar.stored import UnfitError, as_text_kind, beyond_int64, is_uint64, stored_kind
 from components.example_gen.columnar.tables import as_table, digest
 from components.example_gen.parts import LARGEST_PART, MOST_PARTS
@@ -165,23 +165,8 @@ def _npz(path: str) -> pa.Table:
                 raise DataError("holds one array without a name", hint="Write it with `numpy.savez`")
             size = stream.seek(0, os.SEEK_END)
             stream.seek(0)
-            arrays = np.load(stream, allow_pickle=False)
-            check_sizes(arrays.zip, size)
-            return as_table({name: _member(arrays, name) for name in arrays.files})
+            return as_table(read_arrays(stream, size))
     except DataError as error:
         raise DataError(error.what, file=path, column=error.column, hint=error.hint) from None
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, OSError) as error:
         raise DataError(f"is no .npz file, or a damaged one: {error}", file=path) from None
-
-
-def _member(arrays: Any, name: str) -> Any:
-    try:
-        return arrays[name]
-    except ValueError as error:
-        if "allow_pickle" not in str(error):
-            raise
-        raise DataError(
-            "is an array of Python objects, which only unpickling could read, and that can run any code",
-            column=name,
-            hint="Save it as numbers or fixed-width texts: `array.astype(str)`",
-        ) from None

@@ -51,7 +51,7 @@ class CsvFiles:
         """The files, cut and grouped into parts of about the same size."""
         sizes = dict(zip(self.files, at_once(_text_size, self.files), strict=True))
         size = sum(sizes.values())
-        length = part_length(size)
+        length = part_length(size, len(self._first.columns))
         pieces = self._cut(length, for_work(spread, size))
         return grouped(pieces, [_size(piece, sizes) for piece in pieces], length)
 

@@ -53,7 +53,7 @@ class JsonlFiles:
     def parts(self, spread: Spread) -> list[Part]:  # noqa: ARG002 - nothing has to be looked through
         """The files, plain ones cut, in parts of about the same size."""
         sizes = [state.size * (GZIP_RATIO if is_gzip(state.path) else 1) for state in stats(self.files)]
-        length = part_length(sum(sizes))
+        length = part_length(sum(sizes), len(self._head))
         pieces, own = [], []
         for path, size in zip(self.files, sizes, strict=True):
             ranges = [(0, None)] if is_gzip(path) else cut(size, length)
@@ -93,19 +93,19 @@ class JsonlFiles:
         lines = Lines({}, self.reading.columns)
         for path in self.files[:HEAD_FILES]:
             for block in islice(blocks(Stretch(path), Skips(told=0)), 1):
-                for _, line in islice(lines_of(block.text), HEAD_LINES):
-                    lines.look(line)
+                _look([line for _, line in islice(lines_of(block.text), HEAD_LINES)], lines)
         return lines.kinds
 
     def _blocks(self, part: Part, skips: Skips) -> Iterator[Block]:
         to_skip = skips if self.reading.skip_bad else None
-        return (block for stretch in part for block in blocks(stretch, to_skip))
+        columns = len(self._head)
+        return (block for stretch in part for block in blocks(stretch, to_skip, columns=columns))
 
     def _surveyed(self, block: Block, reader: Reader, lines: Lines, skips: Skips) -> tuple[int, dict[str, Kind]]:
         """The rows of a block, and kinds that take its values."""
         found = reader.read(block.text)
         if found is not None:
-            kinds = {field.name: kind_of(field.type) or "missing" for field in found.schema}
+            kinds = _kinds_of(found)
             if not any(_conflict(kind, lines.kinds.get(name, kind)) for name, kind in kinds.items()):
                 return found.num_rows, {name: lines.declared.get(name, kind) for name, kind in kinds.items()}
         self._exact(block, lines, skips)
@@ -124,9 +124,24 @@ class JsonlFiles:
         return lines
 
 
+def _look(head: Sequence[bytes], lines: Lines) -> None:
+    """Take note of the kinds in some lines: of all at once where that is certain to be right, else line by line."""
+    found = Reader({}, lines.names).read(b"\n".join(head))
+    kinds = {} if found is None else _kinds_of(found)
+    if kinds and not any(_conflict(kind, lines.kinds.get(name, kind)) for name, kind in kinds.items()):
+        lines.kinds |= {name: widest([kind, lines.kinds.get(name, kind)]) for name, kind in kinds.items()}
+        return
+    for line in head:
+        lines.look(line)
+
+
 def _told(path: str, offset: int, error: BadLineError) -> DataError:
     line = line_at(path, offset, opened_to_the_end)
     return DataError(error.what, file=path, line=line, column=error.column, hint=error.hint)
+
+
+def _kinds_of(batch: pa.RecordBatch) -> dict[str, Kind]:
+    return {field.name: kind_of(field.type) or "missing" for field in batch.schema}
 
 
 def _conflict(kind: Kind, before: Kind) -> bool:

@@ -22,6 +22,7 @@ import pyarrow as pa
 from components.example_gen.database.connect import READ_ONLY, connected, label
 from components.example_gen.database.values import column_of, kind_of_postgres, kind_of_values
 from components.example_gen.names import first_repeated
+from components.example_gen.parts import room
 from components.example_gen.sources.base import Reading, Spread, Survey
 from components.example_gen.storage import UNKNOWN, FileState
 from components.example_gen.types import Kind, widest
@@ -205,7 +206,7 @@ class SqlRows:
                 seen += len(rows)
                 values: dict[str, Sequence[Any]] = dict(zip(names, zip(*rows, strict=True), strict=True))
                 yield values
-                many = min(max(BATCH * len(rows) // max(_size(values), 1), FEWEST), MOST, 8 * many)
+                many = min(max(room(BATCH, len(names)) * len(rows) // max(_size(values), 1), FEWEST), MOST, 8 * many)
             mark = part.mark and _fingerprint(connection, self.source.fingerprint_query or "")
         if seen != part.rows or mark != part.mark:
             counted = f": {seen:,} rows came where {part.rows:,} had been counted" if seen != part.rows else ""

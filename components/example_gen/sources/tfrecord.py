@@ -26,8 +26,8 @@ from configs.sources import TfrecordSource
 if TYPE_CHECKING:
     from components.example_gen.records.columns import Columns
 
-HEAD_FILES, HEAD_RECORDS = 8, 100
-"""The files, and the records of each, that are looked at for the names of columns."""
+HEAD_FILES, HEAD_RECORDS, HEAD_FEATURES = 8, 100, 50_000
+"""The files, the records of each, and the features of all these, that are looked at for the names of columns."""
 
 LENGTHS = ".lengths"
 """Behind the name of a feature list: the column with the number of values of each step."""
@@ -86,10 +86,15 @@ class TfrecordFiles:
     def _head(self) -> dict[str, Kind]:
         """The features of the first records, with the kinds they are stored in."""
         found: dict[str, Kind] = {}
+        room = HEAD_FEATURES
         for path in self.files[:HEAD_FILES]:
             for number, record in islice(_first_records(path), HEAD_RECORDS):
-                for name, kind in self._features(path, number, record).items():
+                features = self._features(path, number, record)
+                for name, kind in features.items():
                     found[name] = kind if found.get(name, "missing") == "missing" else found[name]
+                room -= len(features)
+                if room < 0:
+                    return found
         return found
 
     def _features(self, path: str, number: int, record: bytes) -> dict[str, Kind]:
@@ -112,7 +117,7 @@ class TfrecordFiles:
         decoder = Decoder(sequence=self.source.payload == "sequence_example", skips=to_skip)
         may_mix = partial(_may_mix, declared, self.reading.columns)
         for path in part:
-            for piece in frames(path, to_skip):
+            for piece in frames(path, to_skip, columns=len(self._head)):
                 if len(piece.starts):
                     yield decoder.decode(piece, may_mix).of(self.reading.columns)
 
