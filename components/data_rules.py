@@ -14,6 +14,7 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import (
     NumericStatistics,
 )
 
+from configs.features import SEVERAL_VALUES
 from configs.label import LabelConfig
 
 MANY = 5
@@ -138,11 +139,7 @@ def several_values(split: Split, column: str, reader: str) -> Iterator[Finding]:
     most = _common(split.columns[column]).max_num_values if column in split.columns else 0
     if most > 1:
         what = f"up to {most:,} values in an example, of which `{reader}` takes one"
-        ways = (
-            "make it a category with `multivalued: true` (`vocabulary`, `hashed` or `identity`), or compute a number of"
-            " the vector with `column: custom`"
-        )
-        yield Finding(split.name, column, "Several values", what if reader == "label" else f"{what}; {ways}")
+        yield Finding(split.name, column, "Several values", what if reader == "label" else f"{what}; {SEVERAL_VALUES}")
 
 
 def _common(column: FeatureNameStatistics) -> CommonStatistics:

@@ -10,7 +10,7 @@ from configs.beam import BeamConfig
 from configs.data import DataConfig
 from configs.deploy import DeployConfig
 from configs.evaluate import EvaluateConfig
-from configs.features import Feature
+from configs.features import BucketizedFeature, Feature, NumericFeature
 from configs.kubeflow import KubeflowConfig
 from configs.label import LabelConfig
 from configs.models import ModelConfig, WideAndDeepModel
@@ -73,6 +73,13 @@ class PipelineConfig(Section):
     def push_directory(self) -> str | None:
         """Where a blessed model is pushed, with the pipeline's name in its place; None: nowhere."""
         return self.deploy.push and self.deploy.push.replace("{name}", self.pipeline.name)
+
+    @property
+    def single_columns(self) -> dict[str, str]:
+        """The data columns that a feature takes one number of, each with the name of the first such feature."""
+        numbers = (NumericFeature, BucketizedFeature)
+        named = [(feature.key or name, name) for name, feature in self.features.items() if isinstance(feature, numbers)]
+        return dict(reversed(named))
 
     @property
     def evaluated_split(self) -> str:

@@ -16,6 +16,12 @@ AtLeastTwo = Annotated[int, Field(ge=2)]
 Combiner = Literal["mean", "sum", "sqrtn"]
 Scalar = str | int | float
 
+SEVERAL_VALUES = (
+    "make it a category with `multivalued: true` (`vocabulary`, `hashed` or `identity`), or compute a number of the"
+    " vector with `column: custom`"
+)
+"""The ways out where several values meet a feature that takes one number."""
+
 
 class _OneColumn(Section):
     key: Name | None = None

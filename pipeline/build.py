@@ -28,7 +28,7 @@ from components.trigger.component import Drift, LookForNew, RecordTraining
 from components.warm_start import WarmStart
 from configs.checkpoint import KEPT_HOW, KEPT_IN
 from configs.config import PipelineConfig
-from configs.features import BucketizedFeature, CustomFeature, NumericFeature, data_columns
+from configs.features import CustomFeature, data_columns
 from pipeline.folders import Folders
 from pipeline.sources import sources_digest
 from pipeline.work import FOUND_BY, data_hooks, file_digests, model_files, training_hooks, work_digest
@@ -87,7 +87,7 @@ def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
         anomalies=validator.outputs["anomalies"],
         label=config.label.model_dump_json(),
         columns=json.dumps(_columns(config)),
-        single=json.dumps(_single(config)),
+        single=json.dumps(config.single_columns),
         on_anomaly=config.data.on_anomaly,
     )
     return [spans, example_gen, statistics_gen, schema_gen, validator, gate]
@@ -149,13 +149,6 @@ def _record_training(
     for node in (*judged, *profiled):
         recorded.add_upstream_node(node)
     return [recorded]
-
-
-def _single(config: PipelineConfig) -> dict[str, str]:
-    """The data columns that a feature takes one number of, each with the name of the first such feature."""
-    numbers = (NumericFeature, BucketizedFeature)
-    named = [(feature.key or name, name) for name, feature in config.features.items() if isinstance(feature, numbers)]
-    return dict(reversed(named))
 
 
 def _columns(config: PipelineConfig) -> list[str]:

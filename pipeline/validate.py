@@ -1,7 +1,7 @@
 """The data and the machine against the config: does every column, file and function that it names exist?
 
-Quick: reads header lines only, and imports nothing of the user's. What the config says within itself is checked when
-it is loaded (configs/rules.py).
+Quick: reads header lines, or first rows where these have lists, and imports nothing of the user's. What the config says
+within itself is checked when it is loaded (configs/rules.py).
 
 loaded = load_with_places("configs/taxi.yaml")
 problems = check_data(loaded)          # each with the line in the config; empty: all is well
@@ -13,11 +13,19 @@ import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from configs.config import PipelineConfig
 from configs.data import DataConfig
 from configs.errors import DataError, Problem
-from configs.features import CrossedFeature, CustomFeature, Feature, TextFeature, VocabularyFeature
+from configs.features import (
+    SEVERAL_VALUES,
+    CrossedFeature,
+    CustomFeature,
+    Feature,
+    TextFeature,
+    VocabularyFeature,
+)
 from configs.loader import Loaded
 from configs.models import ImageModel, OwnModel
 from configs.optimizer import optimizer_config
@@ -27,7 +35,13 @@ from configs.tree import Where
 from pipeline.dotted_path import why_not_importable
 from trainer.devices.machine import unmet
 
+if TYPE_CHECKING:
+    from components.example_gen.sources import Source
+
 Finding = tuple[Where, str]
+
+MEANT = 100
+"""Names of absent columns for which the nearest name is looked for, among all columns; more would take their square."""
 
 DELIMITERS = (";", "\t", "|", ",")
 """Those in common use."""
@@ -38,7 +52,9 @@ def check_data(loaded: Loaded) -> list[Problem]:
     config = loaded.config
     findings = [*_files(config), *_functions(config)]
     try:
-        columns = _columns(config.data)
+        source = _newest(config.data)
+        columns = source.columns()
+        findings += _lists(config, source)
     except DataError as error:
         findings.append((_source(config.data.source), str(error)))
     else:
@@ -94,12 +110,27 @@ def _source(source: SourceConfig) -> Where:
     return where if getattr(source, "path", None) is None else (*where, "path")
 
 
-def _columns(data: DataConfig) -> list[str]:
+def _newest(data: DataConfig) -> Source:
+    """The newest span."""
     from components.example_gen.find import find_spans
     from components.example_gen.sources import open_source
 
     manifest = find_spans(data.model_copy(update={"fingerprint": "times"}))
-    return open_source(data.source, manifest.spans[-1].paths).columns()
+    return open_source(data.source, manifest.spans[-1].paths)
+
+
+def _lists(config: PipelineConfig, source: Source) -> Iterator[Finding]:
+    """Lists of several values, in the first rows, where a feature or the label takes one."""
+    from components.example_gen.sources.base import ListCounter
+
+    if config.data.on_anomaly != "stop" or not isinstance(source, ListCounter):
+        return
+    single = config.single_columns
+    for name, most in source.most_values([*dict.fromkeys([*single, config.label.key])]).items():
+        if most > 1:
+            where: Where = ("features", single[name]) if name in single else ("label", "key")
+            way = f"; {SEVERAL_VALUES}" if name in single else ""
+            yield where, f'column "{name}" holds lists of up to {most:,} values, of which one is taken{way}'
 
 
 def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Finding]:
@@ -115,9 +146,9 @@ def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Finding]:
         )
         return
     listing = f"; the columns are: {listed(columns, 30)}"
-    for where, name, also in absent:
+    for number, (where, name, also) in enumerate(absent):
         nor = " nor a feature" if also else ""
-        near = did_you_mean(name, [*columns, *also])
+        near = did_you_mean(name, [*columns, *also]) if number < MEANT else ""
         if not near:
             near, listing = listing, ""  # once is enough
         yield where, f'"{name}" is no column of the data{nor}{near}'

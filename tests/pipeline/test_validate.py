@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from configs.loader import load_with_places
 from pipeline.dotted_path import why_not_importable
-from pipeline.validate import check_data, check_machine, why_not_writable
+from pipeline.validate import MEANT, check_data, check_machine, why_not_writable
 
 CONFIG = """\
 pipeline: {name: trips}
@@ -295,3 +298,54 @@ def test_functions_of_installed_packages_are_found() -> None:
     assert why_not_importable("json.decoder.JSONDecoder") is None
     assert why_not_importable("math.sqrt") is None
     assert why_not_importable("__main__.f") is not None
+
+
+ONE, SEVERAL = {"fare": [1.5], "hour": 3, "tip": 0}, {"fare": [2.5, 3.5], "hour": 3, "tip": 1}
+
+
+def with_lists(kind: str, rows: list[dict[str, object]]) -> str:
+    """A config over these rows in a file of that kind."""
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), "trips.parquet")
+    else:
+        Path("trips.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return CONFIG.replace("kind: csv, path: trips.csv", f"kind: {kind}, path: trips.{kind}")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_lists_under_a_number_are_told_at_the_feature_with_the_ways_out(kind: str) -> None:
+    (problem,) = told(with_lists(kind, [ONE, SEVERAL]))
+    assert problem.startswith('c.yaml:6: features.fare: column "fare" holds lists of up to 2 values')
+    assert "multivalued" in problem
+    assert "column: custom" in problem
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_lists_in_the_label_are_told_there(kind: str) -> None:
+    (problem,) = told(with_lists(kind, [{"fare": 1.5, "tip": [0, 1]}, {"fare": 2.5, "tip": [1]}]))
+    assert problem.startswith('c.yaml:4: label.key: column "tip" holds lists of up to 2 values')
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+@pytest.mark.parametrize(
+    ("rows", "column"),
+    [
+        ([ONE, ONE], "numeric"),
+        ([ONE, SEVERAL], "hashed, hash_buckets: 5, multivalued: true"),
+        ([{"fare": None, "tip": 0}, {"fare": [], "tip": 1}], "numeric"),
+    ],
+    ids=["lists of one", "a feature of lists", "empty lists"],
+)
+def test_lists_that_lose_nothing_are_no_problem(kind: str, rows: list[dict[str, object]], column: str) -> None:
+    assert told(with_lists(kind, rows).replace("numeric", column)) == []
+
+
+def test_lists_are_let_through_where_the_gate_only_warns() -> None:
+    assert told(with_lists("jsonl", [ONE, SEVERAL]).replace("label:", "  on_anomaly: warn\nlabel:", 1)) == []
+
+
+def test_many_absent_columns_are_told_and_the_nearest_names_of_the_first() -> None:
+    features = "".join(f"  fare{number}: {{column: numeric}}\n" for number in range(150))
+    problems = told(CONFIG.replace("  fare: {column: numeric}\n", features))
+    assert len(problems) == 150
+    assert sum('did you mean "fare"?' in problem for problem in problems) == MEANT

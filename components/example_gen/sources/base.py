@@ -14,6 +14,7 @@ from components.example_gen.types import Kind, widest
 __all__ = [
     "LIGHT",
     "TOLD",
+    "ListCounter",
     "Reading",
     "Result",
     "Skipped",
@@ -106,6 +107,14 @@ class Source(Protocol):
 
     def batches(self, part: Any, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """The rows of a part as columns of the given kinds, in batches of bounded size."""
+
+
+@runtime_checkable
+class ListCounter(Protocol):
+    """A source of which the first rows tell quickly how many values its lists have."""
+
+    def most_values(self, names: Sequence[str]) -> dict[str, int]:
+        """The most values that an example of the first rows has in each of these columns, of those that are lists."""
 
 
 @runtime_checkable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -13,7 +14,7 @@ from components.example_gen.delimited.blocks import Block
 from components.example_gen.delimited.files import is_gzip, line_at
 from components.example_gen.delimited.lenient import opened_to_the_end
 from components.example_gen.json_lines.blocks import Stretch, blocks
-from components.example_gen.json_lines.exact import BadLineError, ConflictError, Lines, lines_of
+from components.example_gen.json_lines.exact import BadLineError, ConflictError, Lines, lines_of, parsed
 from components.example_gen.json_lines.fast import Reader, as_kind, kind_of
 from components.example_gen.parts import cut, grouped, part_length
 from components.example_gen.skips import Skips
@@ -26,8 +27,10 @@ from configs.sources import JsonlSource
 GZIP_RATIO = 4
 """How much longer than its gzip file a text is taken to be."""
 
-HEAD_FILES, HEAD_LINES = 8, 200
-"""The files, and the lines of each, that are looked at for the names of columns."""
+HEAD_FILES, HEAD_LINES, HEAD_BLOCKS = 8, 200, 2
+"""The files, and the lines and blocks of each, that are looked at for the names of columns. A last line without a line
+break is a block of its own.
+"""
 
 Part = tuple[Stretch, ...]
 
@@ -87,14 +90,30 @@ class JsonlFiles:
                 values = lines.columns()
                 yield _batch({name: pa.array(values[name][1], ARROW[kind]) for name, kind in kinds.items()})
 
+    def most_values(self, names: Sequence[str]) -> dict[str, int]:
+        """The most values that one of the first lines has in each of these columns, of those of lists."""
+        known = frozenset(names)
+        most = {name: 0 for name, kind in self._head.items() if name in known and kind.endswith(LIST)}
+        for head in self._heads() if most else ():
+            for line in head:
+                with suppress(BadLineError):
+                    found = {name: value for name, value in parsed(line) if name in most and isinstance(value, list)}
+                    most |= {name: max(most[name], len(value)) for name, value in found.items()}
+        return most
+
     @cached_property
     def _head(self) -> dict[str, Kind]:
         """The keys of the first lines that can be read, and what is known of their kinds."""
         lines = Lines({}, self.reading.columns)
-        for path in self.files[:HEAD_FILES]:
-            for block in islice(blocks(Stretch(path), Skips(told=0)), 1):
-                _look([line for _, line in islice(lines_of(block.text), HEAD_LINES)], lines)
+        for head in self._heads():
+            _look(head, lines)
         return lines.kinds
+
+    def _heads(self) -> Iterator[list[bytes]]:
+        """The first lines of the first files."""
+        for path in self.files[:HEAD_FILES]:
+            first = islice(blocks(Stretch(path), Skips(told=0)), HEAD_BLOCKS)
+            yield [line for _, line in islice((line for block in first for line in lines_of(block.text)), HEAD_LINES)]
 
     def _blocks(self, part: Part, skips: Skips) -> Iterator[Block]:
         to_skip = skips if self.reading.skip_bad else None

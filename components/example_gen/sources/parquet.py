@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from components.example_gen.columnar.fit import Bad, cut, fit, rows_in_batch
 from components.example_gen.columnar.footers import (
@@ -19,7 +20,7 @@ from components.example_gen.columnar.footers import (
     read_footer,
 )
 from components.example_gen.columnar.partitions import partition_kind, partition_values, same_partitions
-from components.example_gen.columnar.stored import always_fits, as_text_kind, beyond_int64
+from components.example_gen.columnar.stored import always_fits, as_text_kind, beyond_int64, holds_lists
 from components.example_gen.parts import LARGEST_PART, MOST_PARTS, grouped
 from components.example_gen.sources.base import TOLD, Reading, Skipped, Spread, Survey, in_place
 from components.example_gen.span_paths import glob_of
@@ -30,6 +31,9 @@ from configs.sources import ParquetSource
 
 SMALLEST_PART = 1 << 26
 """Bytes of values. Less takes about a second, and a Beam pipeline about half of one to start."""
+
+FIRST_ROWS = 1000
+"""Rows that are looked at for lists."""
 
 MANY = 256
 """Files whose footers are read sooner than a Beam pipeline starts."""
@@ -106,6 +110,17 @@ class ParquetFiles:
                     row, (name, what) = next(iter(bad.items()))
                     raise DataError(f"{_place(group, start + row)} {what}", file=piece.path, column=name)
                 yield from cut(batch)
+
+    def most_values(self, names: Sequence[str]) -> dict[str, int]:
+        """Of the columns of lists among these, the most values that one of the first rows of the first file has."""
+        with open_parquet(self.files[0]) as file:
+            schema = file.schema_arrow
+            stored = dict(zip(schema.names, schema.types, strict=True))
+            lists = [name for name in names if name in stored and holds_lists(stored[name])]
+            batch = next(file.iter_batches(FIRST_ROWS, columns=lists, use_threads=False), None) if lists else None
+        if batch is None:
+            return {}
+        return {name: pc.max(pc.list_value_length(batch.column(name))).as_py() or 0 for name in lists}
 
     @cached_property
     def _stored(self) -> list[str]:
