@@ -43,7 +43,7 @@ def report(server: Server, run_id: str, phase: str, nodes: Mapping[str, tuple[st
     workflow, now = server.workflow(run_id)["metadata"]["name"], int(time.time())
     found: dict[str, Any] = {}
     for one in _frame(workflow, now):
-        found[one["id"]] = one
+        found[one["id"]] = {**one, "phase": phase}
     task = ""
     for shown, state, first, last in nodes.values():
         task = task if shown == EXECUTOR else shown
