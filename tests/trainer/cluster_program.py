@@ -6,9 +6,11 @@ JOBS: a file with a list of {"job": a Job as JSON, "end": null or [signal, numbe
 the worker gets the signal. Prints a line of JSON for each job: what it came to.
 """
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Mapping
@@ -22,12 +24,26 @@ from configs.errors import TrainingError
 from trainer.callbacks import checkpoint
 from trainer.devices.strategy import choose, look, opened
 from trainer.job import Job
+from trainer.service import loopback
 
 CHOICE = choose(
     Job.from_json(json.dumps(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))[0]["job"])).sections.train,
     look(),
 )
 STRATEGY = opened(CHOICE)  # one for all jobs: a process can set up a single one
+
+
+def reached(port: int) -> list[str]:
+    """Addresses of this machine other than the loopback at which this worker's server answers."""
+    found = []
+    for address in loopback._addresses():
+        with contextlib.suppress(OSError), socket.create_connection((address, port), 0.3):
+            found.append(address)
+    return found
+
+
+assert CHOICE.hardware.cluster
+REACHED = reached(CHOICE.hardware.cluster.local_port)
 trainer.run.opened = lambda _: STRATEGY  # type: ignore[attr-defined, assignment]
 
 
@@ -51,7 +67,7 @@ for told in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
     Ending.end = told["end"]
     try:
         trainer.run.train(Job.from_json(json.dumps(told["job"])), CHOICE)
-        print(json.dumps({"done": True}), flush=True)
+        print(json.dumps({"done": True, "reached": REACHED}), flush=True)
     except TrainingError as error:
         print(json.dumps({"kind": type(error).__name__, "error": str(error)}), flush=True)
     except Exception as error:  # a worker is gone

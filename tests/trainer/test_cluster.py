@@ -127,6 +127,7 @@ def test_kill_of_a_worker_ends_the_others_with_an_error(trained: Cluster) -> Non
 
 def test_cluster_that_was_killed_comes_to_the_weights_of_one_device(trained: Cluster, alone: Path) -> None:
     assert trained.after.codes == [0, 0], trained.after.logs[0]
+    assert all(one["reached"] == [] for told in trained.after.told for one in told if "done" in one)
     assert all("checkpoint: going on from" in log for log in trained.after.logs)
     compare(alone, trained.folder / "resumed")
 

@@ -94,6 +94,10 @@ def tf_config(cluster: dict[str, list[str]], kind: str, index: int) -> dict[str,
         (tf_config({"worker": ["a:1", "b:1"]}, "worker", 1), Cluster(2, "worker 1", False, 1)),
         (tf_config({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "worker", 0), Cluster(3, "worker 0", False, 1)),
         (tf_config({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "chief", 0), Cluster(3, "chief 0", True)),
+        (tf_config({"worker": ["localhost:1", "127.0.0.1:2"]}, "worker", 1), Cluster(2, "worker 1", False, 1, 2)),
+        (tf_config({"worker": ["[::1]:1", "127.9.8.7:2"]}, "worker", 0), Cluster(2, "worker 0", True, 0, 1)),
+        (tf_config({"worker": ["localhost:1", "b:2"]}, "worker", 0), Cluster(2, "worker 0", True)),
+        (tf_config({"worker": ["localhost.example:1", "localhost:2"]}, "worker", 0), Cluster(2, "worker 0", True)),
     ],
 )
 def test_one_worker_of_a_cluster_is_its_chief(environment: dict[str, str], expected: Cluster | None) -> None:

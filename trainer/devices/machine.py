@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ LOCAL_TPU = "local"
 GPUS = ("nvidia*", "nvhost*", "nvmap", "dxg", "kfd")
 """In /dev on Linux, one of which there is where there is a GPU: of NVIDIA's driver, on its boards, under Windows, of
 AMD's driver."""
+_LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|\[::1\]")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Cluster:
     """Whether this worker is the one that writes what the training leaves behind."""
     number: int = 0
     """Of this worker among all, the chief being 0."""
+    local_port: int = 0
+    """This worker's, where TF_CONFIG names no host but the loopback; else 0."""
 
 
 @dataclass(frozen=True)
@@ -158,4 +162,11 @@ def _cluster(text: str) -> Cluster | None:
             f" {', '.join(f'{len(tasks)} of {job}' for job, tasks in jobs.items())}. Give each worker its own number"
         )
     number = index + len(jobs.get("chief", [])) * (task == "worker")
-    return Cluster(workers, f"{task} {index}", number == 0, number)
+    return Cluster(workers, f"{task} {index}", number == 0, number, _local_port(jobs, task, index))
+
+
+def _local_port(jobs: Mapping[str, list[str]], task: str, index: int) -> int:
+    addresses = [str(address).rpartition(":") for tasks in jobs.values() for address in tasks]
+    port = str(jobs[task][index]).rpartition(":")[2]
+    local = all(_LOOPBACK.fullmatch(host) for host, _, _ in addresses)
+    return int(port) if local and port.isdecimal() else 0

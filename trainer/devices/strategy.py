@@ -22,10 +22,11 @@ import tensorflow as tf
 
 from configs.device_rules import unfit
 from configs.devices import DISTRIBUTED
-from configs.errors import TrainingError
+from configs.errors import RunError, TrainingError
 from configs.train import TrainConfig
 from trainer.devices.machine import LOCAL_TPU, Hardware, found, lacking, told_by
 from trainer.input.worker import ALONE, Worker
+from trainer.service.loopback import only_loopback
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Choice:
         return Worker(cluster.number, cluster.workers, training, has_share)
 
 
+_AS_LONG_AS_THE_PROCESS = contextlib.ExitStack()
 ONE_CPU = Choice("cpu", "cpu")
 
 
@@ -157,11 +159,23 @@ def _open(choice: Choice) -> tf.distribute.Strategy:
         (cpu,) = tf.config.list_physical_devices("CPU")
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * hardware.virtual)
     if choice.strategy == "multi_worker":
+        if hardware.cluster is not None and hardware.cluster.local_port:
+            _keep_to_loopback(hardware.cluster.local_port)
         return tf.distribute.MultiWorkerMirroredStrategy()
     if choice.strategy == "mirrored":
         kind = "GPU" if hardware.gpus else "CPU"
         return tf.distribute.MirroredStrategy([f"{kind}:{n}" for n in range(hardware.gpus or hardware.virtual)])
     return tf.distribute.get_strategy()
+
+
+def _keep_to_loopback(port: int) -> None:
+    """Where all workers are on this machine, let no other reach this worker's server, which runs what it is sent."""
+    try:
+        _AS_LONG_AS_THE_PROCESS.enter_context(only_loopback(port))
+    except RunError as error:
+        print(f"strategy: port {port} may be reached from other machines: {str(error).split('. ')[0]}", flush=True)
+    else:
+        os.environ["TF_GRPC_REUSE_PORT"] = "1"  # TensorFlow's own socket shares a port only if it is told so
 
 
 def _show(kind: str, most: int) -> None:
