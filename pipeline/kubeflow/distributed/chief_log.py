@@ -11,6 +11,8 @@ from pipeline.kubeflow.distributed.jobset import pod_prefix
 
 SECONDS = 2.0
 """Between two looks for the chief's pod."""
+LAST_SECONDS = 10.0
+"""For the last lines, once the workers have ended; after SIGTERM Kubernetes leaves a pod 30 seconds."""
 
 
 @contextlib.contextmanager
@@ -23,7 +25,7 @@ def followed(jobsets: JobSets, name: str) -> Iterator[None]:
         yield
     finally:
         follower.ended.set()
-        thread.join(SECONDS)  # the last lines; a connection that hangs must not hold up the task
+        thread.join(LAST_SECONDS)  # the last lines; a connection that hangs must not hold up the task
 
 
 class _Follower:
@@ -32,14 +34,17 @@ class _Follower:
         self._jobsets, self._name = jobsets, name
         self._seen: dict[str, int] = {}
         """Pod to the lines of it that are printed."""
+        self._done: set[str] = set()
+        """Pods that had ended, and whose lines are all printed."""
         self._failed = False
 
     def run(self) -> None:
         while True:
             last = self.ended.is_set()  # then once more, for the lines between
             for pod, phase in self._pods().items():
-                if phase != "Pending" and pod.startswith(f"{pod_prefix(self._name, 0)}-"):
-                    self._print(pod)
+                chief = pod.startswith(f"{pod_prefix(self._name, 0)}-")
+                if chief and phase != "Pending" and pod not in self._done:
+                    self._print(pod, ended=phase in ("Succeeded", "Failed"))
             if last or self._failed:
                 return
             self.ended.wait(SECONDS)
@@ -51,13 +56,15 @@ class _Follower:
             self._tell(error)
             return {}
 
-    def _print(self, pod: str) -> None:
+    def _print(self, pod: str, *, ended: bool) -> None:
         done = self._seen.get(pod, 0)
         try:
             for number, line in enumerate(self._jobsets.log(pod)):
                 if number >= done:
                     print(line, flush=True)
                     self._seen[pod] = number + 1
+            if ended:
+                self._done.add(pod)
         except Exception as error:
             if getattr(error, "status", None) == 403:
                 self._tell(error)

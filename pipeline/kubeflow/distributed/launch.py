@@ -98,12 +98,23 @@ def _train(job: Job, told: Mapping[str, Any], task: Task) -> str:
         handover.write(JOB, packed(handover, job, task.files))
         print(f"distributed training: JobSet {task.name} of {len(of_workers['hosts'])} workers", flush=True)
         jobsets.create(jobset.completed(told["jobset"], task.name, owner, of_workers))
-        with followed(jobsets, task.name):
+        with followed(jobsets, task.name), _deleted_at_once(jobsets, task.name):
             _watch(jobsets, task.name, handover)
         handover.fetch(job.model_run_dir)
     finally:
         _clean(jobsets, task.name, handover)
     return f"{task.places.remote(job.custom_config[KEPT_IN])}/{job.checkpoint_name}"
+
+
+@contextlib.contextmanager
+def _deleted_at_once(jobsets: JobSets, name: str) -> Iterator[None]:
+    """Delete the JobSet when SIGTERM or an error ends the block, so that the log still shows how the chief ends."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(RunError):  # `_clean` tries again, and tells
+            jobsets.request_deletion(name)
+        raise
 
 
 def _clean(jobsets: JobSets, name: str, handover: Handover) -> None:
