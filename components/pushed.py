@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from components.registry import Entry, inside
 from configs.durable import write_text
 
+LATE = "headrace_late"
+"""Custom property of a PushedModel that an earlier run made: which model that is, in words."""
+
 
 class Push(BaseModel):
     """uri: of the Model artifact, relative to the folder of the file if it lies below it; blessed_at: as in its entry;

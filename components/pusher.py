@@ -19,7 +19,7 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 from tfx.utils import path_utils
 
-from components.pushed import Pushed
+from components.pushed import LATE, Pushed
 from components.registry import Entry
 from configs.checksums import checksum
 from configs.durable import sync_folder, sync_tree
@@ -42,7 +42,7 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
 ) -> None:
     """Push the newest blessed model, if this run blessed it or the run that did was stopped before it was pushed.
 
-    The output has the properties of TFX's Pusher: `pushed`, `pushed_destination`, `pushed_version`.
+    The output has the properties of TFX's Pusher: `pushed`, `pushed_destination`, `pushed_version`; and LATE.
 
     Args:
         model: the newest blessed model, as RecordBlessing gives it; an empty folder if there is none.
@@ -61,7 +61,9 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         pushed_model.set_int_custom_property("pushed", 0)
         return
     if not blessed:
-        print(f"{model.uri}, blessed at {newest.blessed_at}, was never pushed: its run was killed or failed")
+        late = f"the model blessed at {newest.blessed_at}, whose own run ended before it was pushed"
+        print(f"{model.uri}: {late}")
+        pushed_model.set_string_custom_property(LATE, late)
     serving = Path(path_utils.serving_model_path(model.uri))
     before = noted.version_of(path, newest, place)
     newest_there = max(versions(place), default=0) if place.is_dir() else 0

@@ -38,8 +38,19 @@ VERBS = {
 """Each verb, in the order of `--help`, with the name of its function in the file of its name."""
 
 
+CONFIG_VALUES = ("--set", "--param", "--parameter")
+"""Options whose values belong to the config, which is looked at as a whole when it is loaded."""
+
+
 class _Verbs(click.Group):
     """Imports a verb's file when the verb is asked for."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """No argument of any verb may hold a credential: it would stand in messages, and it does in `ps`."""
+        for before, argument in zip(["", *args], args, strict=False):
+            if "://" in argument and before not in CONFIG_VALUES and not argument.startswith(CONFIG_VALUES):
+                _refuse_credential(argument)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(VERBS)
@@ -56,6 +67,14 @@ class _Verbs(click.Group):
 @click.version_option(package_name="headrace", prog_name="headrace")
 def cli() -> None:
     """One YAML file takes raw data to a trained, judged and pushed model."""
+
+
+def _refuse_credential(argument: str) -> None:
+    from configs.credential_rules import credentials_in
+
+    for url in (argument, argument.partition("=")[2]):
+        for _, what in credentials_in(url):
+            raise click.UsageError(what)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from components.evaluation_result import Check, Evaluation
+from components.pushed import LATE
 from components.registry import WHY
 from configs.evaluate import LOWER_IS_BETTER, EvaluateConfig
 from pipeline.report.run_folder import RunFolder
@@ -72,7 +73,8 @@ def _pushed(folder: RunFolder) -> str | None:
     model = folder.output("Pusher", "pushed_model")
     if model is None or not model.properties.get("pushed"):
         return None
-    return str(model.properties.get("pushed_destination") or model.uri)
+    place, late = model.properties.get("pushed_destination") or model.uri, model.properties.get(LATE)
+    return f"{place} ({late})" if late else str(place)
 
 
 def _reasons(evaluation: Evaluation, bounds: list[Bound]) -> list[str]:

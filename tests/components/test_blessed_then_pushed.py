@@ -13,12 +13,13 @@ from dying import deaths, full_disks
 from tfx.types import standard_artifacts
 
 from components.baseline import RecordBlessing
+from components.pushed import LATE
 from components.pusher import Pusher
 from components.registry import Registry
 
 
-def night(home: Path, name: str, *, blessed: bool) -> None:
-    """RecordBlessing and Pusher as a run calls them, with a candidate whose files hold `name`."""
+def night(home: Path, name: str, *, blessed: bool) -> standard_artifacts.PushedModel:
+    """RecordBlessing and Pusher as a run calls them, with a candidate whose files hold `name`; what was pushed."""
     run = home / "artifacts" / name
     serving = run / "model" / "Format-Serving"
     (serving / "variables").mkdir(parents=True, exist_ok=True)
@@ -48,6 +49,7 @@ def night(home: Path, name: str, *, blessed: bool) -> None:
         {"pushed_model": [pushed]},
         {"destination": str(home / "serving"), "keep": 2, "push_record": str(home / "pushed.json")},
     )
+    return pushed
 
 
 def in_service(home: Path) -> str:
@@ -82,3 +84,12 @@ def test_newest_blessed_model_is_in_service_after_the_next_run(
         shutil.copytree(before, home)
     assert {(last, last), ("tonight", last), ("tonight", "tonight")} == set(ends)
     print(f"{len(ends)} faults: {sum(in_list == 'tonight' != served for in_list, served in ends)} between both")
+
+
+def test_model_of_an_earlier_run_is_not_taken_for_the_candidate_that_was_refused(tmp_path: Path) -> None:
+    of_its_own_run = night(tmp_path, "blessed", blessed=True)
+    (tmp_path / "pushed.json").unlink()  # as if that run had been killed before it wrote it
+    late = night(tmp_path, "worse", blessed=False)
+    assert of_its_own_run.get_custom_property(LATE) is None
+    assert late.get_int_custom_property("pushed") == 1
+    assert Registry.read(tmp_path / "blessed.json").models[-1].blessed_at in late.get_string_custom_property(LATE)

@@ -262,3 +262,22 @@ def test_sigterm_ends_a_command_as_ctrl_c_does_and_takes_its_temporary_files(
     assert capsys.readouterr().err == "interrupted\n"
     assert not list(tmp_path.iterdir())
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("follow-logs", "logs", "--once", "--root", "s3://KEY:SECRETq8@bucket/x"),
+        ("prune", "trips.yaml", "--root=s3://KEY:SECRETq8@bucket/x"),
+        ("validate", "http://user:SECRETq8@host/trips.yaml"),
+        ("image", "--name", "https://user:SECRETq8@host/x"),
+        ("http://user:SECRETq8@host",),
+        ("status", "trips.yaml", "--set", "pipeline.root=s3://KEY:SECRETq8@bucket/x"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_credential_on_the_command_line_is_refused_and_not_repeated(here: Path, arguments: tuple[str, ...]) -> None:
+    done = headrace(here, *arguments)
+    assert done.returncode in (1, 2)
+    assert "SECRETq8" not in done.stdout + done.stderr
+    assert ":***@" in done.stderr

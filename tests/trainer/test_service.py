@@ -169,6 +169,16 @@ def test_command_leaves_no_process_behind_however_it_ends(tmp_path: Path, number
     assert wait_until(lambda: processes_in(tmp_path) == [])
 
 
+@pytest.mark.slow
+def test_worker_that_waits_for_its_dispatcher_says_so_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    command = [COMMAND, "tfdata-service", "--role", "worker", "--dispatcher", f"localhost:{free_port()}"]
+    popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert popen.stdout is not None
+    assert popen.stdout.readline().startswith("waiting for the dispatcher at localhost:")
+    popen.send_signal(signal.SIGTERM)
+    assert popen.wait(PATIENCE) == 0
+
+
 def test_process_that_dies_soon_after_each_start_is_given_up_and_one_that_has_lived_is_not(tmp_path: Path) -> None:
     now = [0.0]
     with LocalService(0, 1, tmp_path, clock=lambda: now[0]) as service:

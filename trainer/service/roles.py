@@ -15,8 +15,11 @@ import sys
 import threading
 from pathlib import Path
 
+import grpc
+
 from configs.errors import RunError
 from trainer.service import loopback
+from trainer.service.probe import workers
 
 JOURNAL = "journal"
 """In the work directory, where the dispatcher keeps what it needs to go on."""
@@ -31,6 +34,8 @@ HEARTBEAT = 1000
 """Milliseconds between the heartbeats of a worker."""
 PATIENCE = 3600000
 """Milliseconds that a worker waits for a dispatcher that is gone."""
+_ANSWER = 5.0
+"""Seconds that a dispatcher has to answer before a worker says that it waits."""
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"  # noqa: S104 - only where the user asks for it
 """Where a process may listen."""
 UNGUARDED = (
@@ -92,7 +97,12 @@ def work(dispatcher: str, port: int, host: str, listen: str) -> None:
         heartbeat_interval_ms=HEARTBEAT,
         dispatcher_timeout_ms=PATIENCE,
     )
+    threading.Thread(target=_end_on_signal, daemon=True).start()  # the start waits for the dispatcher
     with _reached_from(listen, port):
+        try:
+            workers(dispatcher, _ANSWER)
+        except grpc.RpcError:
+            print(f"waiting for the dispatcher at {dispatcher}, which does not answer", flush=True)
         server = service.WorkerServer(config)
         _serve(f"worker at {host}:{port} for {dispatcher}", listen, port, server)
 
@@ -138,6 +148,10 @@ def _serve(words: str, listen: str, port: int, *_keep: object) -> None:
     if listen != EVERYWHERE:
         loopback.check(port)
     print(f"{words} is ready", flush=True)
+    _end_on_signal()
+
+
+def _end_on_signal() -> None:
     signal.sigwait(ENDS)
     sys.stdout.flush()
     os._exit(0)  # TensorFlow's own way out waits for connections to close

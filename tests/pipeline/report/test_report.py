@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from components.pushed import LATE
 from pipeline.local.record import Status
 from pipeline.report.figures import MINUS, NONE
 from pipeline.report.statistics import read_statistics
@@ -97,6 +98,13 @@ def test_verdict_names_missed_bound_and_every_other_reason(whole: Run) -> None:
     assert "auc 0.9123 must be at least 0.9200 (baseline: 0.9300) missed" in text
     assert "the predictions are not numbers" in text
     assert "Nothing was pushed: the model in service stays." in text
+
+
+def test_pushed_model_of_an_earlier_run_is_not_shown_as_this_runs(whole: Run) -> None:
+    late = "the model blessed at 2026-11-21"
+    (pushed,) = (node.outputs["pushed_model"] for node in whole.record.nodes if node.id == "Pusher")
+    pushed.properties.update({"pushed": 1, "pushed_destination": "serving/7", LATE: late})
+    assert f"Pushed to serving/7 ({late})" in whole.report().all_text()
 
 
 def test_slices_stand_worst_first_and_undefined_last(whole: Run) -> None:
