@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,14 @@ import pytest
 import tensorflow as tf
 from numbered_shards import SPEC, example, pipeline, write_shards
 
+from configs.service import ServiceConfig
 from configs.train import TrainConfig
 from trainer.input.buckets import Buckets, choose_buckets
 from trainer.input.packing import Packing
 from trainer.input.sources import Sources
 from trainer.input.worker import Worker
 from trainer.service.arrivals import StalledError, arrivals
+from trainer.service.client import Service
 from trainer.service.local import LocalService
 from trainer.service.rounds import in_rounds
 
@@ -83,6 +86,21 @@ def test_two_trainers_get_equal_lengths_in_each_round_and_every_example(tmp_path
     assert max(times.values()) <= 2 * PASSES + 4
 
 
+@pytest.mark.slow
+def test_trainer_that_reads_ahead_ends_though_the_others_have_ended_before_it(running: LocalService) -> None:
+    settings = ServiceConfig(address=running.address, sharding="off", coordinated=True)
+    service = Service(settings, Worker(0, TRAINERS, "of two, the other of which reads nothing"))
+    numbers = tf.data.Dataset.range(100).batch(10).map(lambda batch: (batch,))
+    first = numbers.take(1)
+    iterators = [iter(first.concatenate(service.endless(numbers.repeat())).prefetch(2))]
+    next(iterators[0])
+    ended = threading.Thread(target=iterators.clear, daemon=True)
+    time.sleep(2.0)  # by then what is read ahead waits for a round, which takes both trainers
+    ended.start()
+    ended.join(settings.timeout)  # it would wait twenty times as long
+    assert not ended.is_alive()
+
+
 def test_a_few_buckets_stand_for_each_length_where_none_are_given() -> None:
     many = np.random.default_rng(0).integers(1, 100, 5000)
     few = Buckets().few(many)
@@ -108,7 +126,7 @@ def test_reader_waits_on_for_what_is_late_and_gives_up_where_it_is_told_to() -> 
         return times < 50
 
     dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))
-    assert [int(number) for number in arrivals(dataset, 0.2, wait_on)] == [1, 2]
+    assert [int(number) for number in arrivals(dataset, 0.2, wait_on) if number is not None] == [1, 2]
     assert 3 in asked
     late.clear()
     reading = arrivals(dataset, 0.2)

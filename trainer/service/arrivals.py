@@ -6,7 +6,7 @@ is left behind where nothing has come for too long.
 
 from __future__ import annotations
 
-import itertools
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -19,6 +19,8 @@ from trainer.private_api import CancellationManager
 
 AHEAD = 8
 """Elements that may wait to be taken."""
+TICK = 1.0
+"""Seconds after which whoever reads gets the word, if only to stop reading."""
 _END = object()
 
 
@@ -29,7 +31,8 @@ class StalledError(Exception):
 def arrivals(
     dataset: tf.data.Dataset, timeout: float, wait_on: Callable[[int], bool] = lambda _: False
 ) -> Iterator[Any]:
-    """The elements, in eager tensors. Raises StalledError when none has come for `timeout` seconds, or on an error.
+    """The elements, in eager tensors, and None whenever nothing has come for TICK seconds. Raises StalledError when
+    nothing has come for `timeout` seconds, or on an error.
 
     wait_on: from how many times in a row nothing has come for so long, to whether to wait once more.
     """
@@ -39,7 +42,9 @@ def arrivals(
     thread = threading.Thread(target=_take, args=(dataset, arrived, stop, given_up), daemon=True)
     thread.start()
     try:
-        while (element := _next(arrived, timeout, wait_on)) is not _END:
+        for element in _waiting(arrived, timeout, wait_on):
+            if element is _END:
+                return
             if isinstance(element, Exception):
                 raise StalledError(f"{type(element).__name__}: {str(element).splitlines()[0]}") from element
             yield element
@@ -48,14 +53,20 @@ def arrivals(
         stop.start_cancel()
 
 
-def _next(arrived: queue.Queue[Any], timeout: float, wait_on: Callable[[int], bool]) -> Any:
-    for times in itertools.count(1):
+def _waiting(arrived: queue.Queue[Any], timeout: float, wait_on: Callable[[int], bool]) -> Iterator[Any]:
+    ticks = max(1, math.ceil(timeout / TICK))
+    vain = 0
+    while True:
         try:
-            return arrived.get(timeout=timeout)
+            element = arrived.get(timeout=timeout / ticks)
         except queue.Empty:
-            if not wait_on(times):
-                raise StalledError(f"no batch for {times * timeout:g} s") from None
-    return None
+            vain += 1
+            if vain % ticks == 0 and not wait_on(vain // ticks):
+                raise StalledError(f"no batch for {vain // ticks * timeout:g} s") from None
+            yield None
+        else:
+            vain = 0
+            yield element
 
 
 def _take(dataset: tf.data.Dataset, arrived: queue.Queue[Any], stop: CancellationManager, given_up: Any) -> None:

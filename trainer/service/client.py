@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from configs.service import ServiceConfig
-from trainer.input.packing import Packed, Packing
+from trainer.input.packing import Packed, Packing, plain
 from trainer.input.reading import PLAIN_READING, Reading
 from trainer.input.worker import ALONE, Worker
 from trainer.service.arrivals import StalledError, arrivals
@@ -107,9 +107,16 @@ class Service:
         return stream
 
     def endless(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """What the workers make of the dataset, each for itself, without an end; from then on on this machine."""
+        """What the workers make of the dataset, each for itself, without an end; from then on on this machine.
 
-        def generate() -> Iterator[Packed]:
+        To delete an iterator, TensorFlow waits for the Python code within it; and a trainer that reads ahead may wait
+        for the turn of another one that has ended. So the generator also gives elements that say that nothing came,
+        which are left out: whoever deletes the iterator then waits for a second at most.
+        """
+        spec = tuple(dataset.element_spec)
+        nothing = tuple(tf.zeros([size or 0 for size in part.shape], part.dtype) for part in spec)
+
+        def generate() -> Iterator[tuple[bool, *Packed]]:
             failed = 0
             while True:
                 here = not alive_workers(self.address, _PROBE)
@@ -124,14 +131,18 @@ class Service:
                 failed += 1
                 try:
                     for packed in elements:
+                        if packed is None:
+                            yield False, *nothing
+                            continue
                         failed = 0
-                        yield tuple(packed)
+                        yield True, *packed
                         if here and time.monotonic() > until:
                             break
                 except StalledError as error:
                     print(f"input: {self.settings.address}: {error}", flush=True)
 
-        return tf.data.Dataset.from_generator(generate, output_signature=tuple(dataset.element_spec))
+        stream = tf.data.Dataset.from_generator(generate, output_signature=(tf.TensorSpec([], tf.bool), *spec))
+        return stream.filter(plain(lambda came, *_: came)).map(plain(lambda _, *packed: packed))
 
     def _deliver(self, files: list[str], packing: Packing) -> Iterator[tuple[int, int, Packed]]:
         """Every batch of the files once, with its place."""
@@ -162,8 +173,10 @@ class Service:
             elements: Iterator[tf.Tensor] = iter(dataset)
         else:
             elements = arrivals(dataset.apply(self._distributed()), self.settings.timeout)
-        for place, number, *packed in elements:
-            yield int(place), int(number), tuple(packed)
+        for element in elements:
+            if element is not None:
+                place, number, *packed = element
+                yield int(place), int(number), tuple(packed)
 
     def _patience(self, failed: int) -> Callable[[int], bool]:
         """Whether to wait on, after so many times in vain: no longer where every trainer reads for itself.

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 
 import grpc
@@ -36,6 +37,8 @@ PATIENCE = 3600000
 """Milliseconds that a worker waits for a dispatcher that is gone."""
 _ANSWER = 5.0
 """Seconds that a dispatcher has to answer before a worker says that it waits."""
+_PAUSE = 0.5
+"""Seconds between two questions."""
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"  # noqa: S104 - only where the user asks for it
 """Where a process may listen."""
 UNGUARDED = (
@@ -97,12 +100,8 @@ def work(dispatcher: str, port: int, host: str, listen: str) -> None:
         heartbeat_interval_ms=HEARTBEAT,
         dispatcher_timeout_ms=PATIENCE,
     )
-    threading.Thread(target=_end_on_signal, daemon=True).start()  # the start waits for the dispatcher
+    _wait_for(dispatcher)
     with _reached_from(listen, port):
-        try:
-            workers(dispatcher, _ANSWER)
-        except grpc.RpcError:
-            print(f"waiting for the dispatcher at {dispatcher}, which does not answer", flush=True)
         server = service.WorkerServer(config)
         _serve(f"worker at {host}:{port} for {dispatcher}", listen, port, server)
 
@@ -148,10 +147,28 @@ def _serve(words: str, listen: str, port: int, *_keep: object) -> None:
     if listen != EVERYWHERE:
         loopback.check(port)
     print(f"{words} is ready", flush=True)
-    _end_on_signal()
-
-
-def _end_on_signal() -> None:
     signal.sigwait(ENDS)
+    _leave()
+
+
+def _wait_for(dispatcher: str) -> None:
+    """TensorFlow's worker waits too, but silently, and no signal ends it. Raises RunError once the time is over."""
+    end = time.monotonic() + PATIENCE / 1000
+    said = False
+    while True:
+        try:
+            workers(dispatcher, _ANSWER)
+            return
+        except grpc.RpcError as error:
+            if time.monotonic() > end:
+                raise RunError(f"no dispatcher answers at {dispatcher}") from error
+        if not said:
+            print(f"waiting for the dispatcher at {dispatcher}, which does not answer", flush=True)
+            said = True
+        if signal.sigtimedwait(ENDS, _PAUSE):
+            _leave()
+
+
+def _leave() -> None:
     sys.stdout.flush()
     os._exit(0)  # TensorFlow's own way out waits for connections to close
