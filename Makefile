@@ -14,8 +14,8 @@ endif
 run: env  ## train, judge and push the model of CONFIG (default: Chicago taxi)
 	.venv/bin/headrace run $(CONFIG)
 
-test: env  ## run every test, file by file, in as many processes as there are cores (at most four)
-	$(PY) -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+test: env  ## run every test; WORKERS=4 hands whole files to as many processes
+	$(PY) -m pytest $(if $(WORKERS),--numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder)
 
 check: env  ## formatting, lint, types, and the direction of imports
 	.venv/bin/ruff format --check .
