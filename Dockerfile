@@ -6,21 +6,25 @@
 ARG BASE=docker.io/library/python:3.11-slim-trixie
 # cpu, or gpu: TensorFlow with CUDA's libraries
 ARG VARIANT=cpu
+# without, or with: the authorities of --ca stay in the image, and its programs trust them
+ARG CA=without
 # The time of all files, so that the same content gives the same layers. Zip files know none before 1980.
 ARG SOURCE_DATE_EPOCH=315619200
 
 # --- the locked packages, with all that is needed to install them ---
 FROM ${BASE} AS packages
+ARG SOURCE_DATE_EPOCH
+WORKDIR /build
+COPY image/trust.sh image/ca.txt ./
 # For the packages without a wheel. This stage is thrown away, so its compiler need not be pinned.
 # hadolint ignore=DL3008
-RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
+RUN . ./trust.sh && apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
 ENV UV_PROJECT_ENVIRONMENT=/opt/venv UV_PYTHON=/usr/local/bin/python3 UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy
-WORKDIR /build
 COPY image/uv_requirement.py uv.lock ./
-RUN python uv_requirement.py uv.lock > uv.txt && pip install --no-cache-dir --no-deps --require-hashes -r uv.txt
+RUN python uv_requirement.py uv.lock > uv.txt && . ./trust.sh \
+    && pip install --no-cache-dir --no-deps --require-hashes -r uv.txt
 COPY pyproject.toml image/install.sh image/compile.sh image/sbom.py image/left-out-packages.txt image/left-out-files.txt ./
 ARG VARIANT
-ARG SOURCE_DATE_EPOCH
 RUN sh install.sh "${VARIANT}"
 
 # --- packages of the user's ---
@@ -68,7 +72,16 @@ FROM cpu AS gpu
 ENV LD_LIBRARY_PATH=/usr/local/nvidia/lib64:/opt/venv/lib/python3.11/site-packages/nvidia/cusolver/lib
 
 # hadolint ignore=DL3006
-FROM ${VARIANT}
+FROM ${VARIANT} AS without-ca
+
+# hadolint ignore=DL3006
+FROM ${VARIANT} AS with-ca
+COPY --from=packages /opt/ca /opt/ca
+ENV SSL_CERT_FILE=/opt/ca/bundle.pem REQUESTS_CA_BUNDLE=/opt/ca/bundle.pem CURL_CA_BUNDLE=/opt/ca/bundle.pem \
+    AWS_CA_BUNDLE=/opt/ca/bundle.pem GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=/opt/ca/bundle.pem
+
+# hadolint ignore=DL3006
+FROM ${CA}-ca
 COPY --from=packages /opt/venv /opt/venv
 COPY --from=project /opt/headrace /opt/headrace
 COPY --from=added /opt/added /opt/added

@@ -3,6 +3,7 @@
 # run by the Dockerfile.
 set -eu
 
+. ./trust.sh
 mkdir -p "$1"
 uv pip freeze --quiet --python "$UV_PROJECT_ENVIRONMENT" > locked.txt
 uv pip compile --quiet --no-header --no-annotate --constraint locked.txt --output-file wanted.txt requirements.txt

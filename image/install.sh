@@ -2,6 +2,8 @@
 # Installs the locked packages that a pod needs into $UV_PROJECT_ENVIRONMENT; run by the Dockerfile. $1: cpu or gpu.
 set -eu
 
+. ./trust.sh
+
 # The words of a list, without its comments.
 listed() {
     sed -e 's/[[:space:]]*#.*//' -e '/^$/d' "$1"

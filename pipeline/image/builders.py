@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,8 @@ class Builder:
 
     name: str
     tell: Tell
+    ca: Path | None = None
+    """Authorities that a registry may be signed by, beside the system's. docker's daemon has its own."""
 
     def build(self, context: Path, reference: str, arguments: Mapping[str, str]) -> None:
         """Build the image of the folder under a name. RunError, ServerError or MissingDependencyError if it failed."""
@@ -42,8 +45,9 @@ class Builder:
         time = [] if self.name == "docker" else ["--timestamp", EPOCH]  # docker reads it of the arguments
         arguments = {**arguments, "SOURCE_DATE_EPOCH": EPOCH}
         given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
-        options = [*layers, *time, "--platform", PLATFORM, "-t", reference, *given]
-        self._run("build", arguments.get("BASE", DOCKERS), ["build", *options, str(context)])
+        with self._certificates() as certificates:
+            options = [*layers, *time, *certificates, "--platform", PLATFORM, "-t", reference, *given]
+            self._run("build", arguments.get("BASE", DOCKERS), ["build", *options, str(context)])
 
     def push(self, reference: str) -> str:
         """Push an image that was built; its digest in the registry."""
@@ -54,9 +58,10 @@ class Builder:
                 last = "\n  ".join([f"docker pushed {reference}, and named no digest of it:", *lines[-LAST:]])
                 raise RunError(f"{last}\n  `docker manifest inspect --verbose {reference}` tells it.")
             return found
-        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder, self._certificates() as certificates:
             file = Path(folder, "digest")
-            self._run("push", reference, ["push", "--digestfile", str(file), reference, f"docker://{reference}"])
+            options = [*certificates, "--digestfile", str(file)]
+            self._run("push", reference, ["push", *options, reference, f"docker://{reference}"])
             return file.read_text(encoding="utf-8").strip()
 
     def pushed(self, reference: str) -> str | None:
@@ -68,8 +73,19 @@ class Builder:
             return str(answer["Descriptor"]["digest"]) if isinstance(answer, dict) else None
         if shutil.which("skopeo") is None:  # which podman and buildah leave such questions to
             return None
-        asked = _asked(["skopeo", "inspect", "--format", "{{.Digest}}", f"docker://{reference}"])
+        with self._certificates() as certificates:
+            asked = _asked(["skopeo", "inspect", *certificates, "--format", "{{.Digest}}", f"docker://{reference}"])
         return asked.stdout.strip() or None
+
+    @contextlib.contextmanager
+    def _certificates(self) -> Iterator[list[str]]:
+        """The option by which podman, buildah and skopeo trust the authorities too: a folder with a `.crt` in it."""
+        if self.ca is None or self.name == "docker":
+            yield []
+            return
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+            shutil.copy(self.ca, Path(folder, "ca.crt"))
+            yield ["--cert-dir", folder]
 
     def _run(self, doing: str, reference: str, arguments: Sequence[str]) -> list[str]:
         """The lines that it printed."""
@@ -93,7 +109,7 @@ class Builder:
         return lines
 
 
-def find_builder(wanted: str | None, tell: Tell) -> Builder:
+def find_builder(wanted: str | None, tell: Tell, ca: Path | None = None) -> Builder:
     """The tool that was asked for, or the first that is there and works. MissingDependencyError if there is none."""
     down = ""
     for name in [wanted] if wanted else NAMES:
@@ -101,7 +117,7 @@ def find_builder(wanted: str | None, tell: Tell) -> Builder:
             continue
         down = _daemon_down() if name == "docker" else ""
         if not down:
-            return Builder(name, tell)
+            return Builder(name, tell, ca)
     if down:
         raise no_daemon("docker", down)
     raise MissingDependencyError(

@@ -36,6 +36,8 @@ CODE = "image/code"
 """Where the Dockerfile takes the user's modules from."""
 REQUIREMENTS = "image/requirements.txt"
 """And the user's packages."""
+CA = "image/ca.txt"
+"""And the authorities that a download may be signed by, beside the public ones."""
 NOT_CODE = ("__pycache__", "runs", "serving", "node_modules")
 CONFIGS = frozenset({".yaml", ".yml"})
 """How configs of pipelines end."""
@@ -46,6 +48,7 @@ READABLE = 1_000_000
 TEMPLATE = re.compile(r"[{%$<]")
 """A character of a text that a credential is put into when the code runs."""
 TAG_LENGTH = 16
+PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
 def stage(folder: Path, code: Path | None = None, requirements: Path | None = None) -> None:
@@ -67,6 +70,24 @@ def stage(folder: Path, code: Path | None = None, requirements: Path | None = No
     if requirements is not None:
         _refuse_credentials(requirements)
         shutil.copy(requirements, folder / REQUIREMENTS)
+
+
+def trust(folder: Path, ca: Path) -> None:
+    """Let what is downloaded while the image is built be signed by the authorities in a file of PEM certificates.
+
+    Raises RunError where the file is not one.
+    """
+    text = ca.read_bytes().decode("utf-8", "replace")
+    if "PRIVATE KEY-----" in text:
+        raise RunError(
+            f"--ca {ca}: a private key stands in it\n  Name a file with the certificate of the authority alone."
+        )
+    if not PEM.search(text):
+        raise RunError(
+            f"--ca {ca}: no PEM certificate is in it (-----BEGIN CERTIFICATE-----)\n"
+            f"  `openssl x509 -inform der -in {ca} -out ca.pem` makes one of a binary certificate."
+        )
+    (folder / CA).write_text("\n" + "\n".join(PEM.findall(text)) + "\n", encoding="ascii")
 
 
 def content_tag(folder: Path, variant: str) -> str:

@@ -79,6 +79,19 @@ def _not_reached(failure: Failure) -> HeadraceError:
     return ServerError(f"{failure.tool} {failure.doing}: {failure.host} cannot be reached: {failure.line}")
 
 
+def _not_trusted(failure: Failure) -> HeadraceError:
+    registries = (
+        f" docker's daemon pulls by itself: put it into /etc/docker/certs.d/{failure.host}/ca.crt as well."
+        if failure.tool == "docker"
+        else ""
+    )
+    return ServerError(
+        f"{failure.tool} {failure.doing}: a certificate is signed by an authority that is not trusted: {failure.line}\n"
+        "  Behind a proxy that inspects TLS, name the file of its authority: `headrace image --ca FILE`."
+        f"{registries}"
+    )
+
+
 def _without_tls(failure: Failure) -> HeadraceError:
     return ServerError(
         f"{failure.tool} {failure.doing}: {failure.host} speaks HTTP without TLS: {failure.line}\n"
@@ -94,7 +107,8 @@ MEANINGS: dict[str, Callable[[Failure], HeadraceError]] = {
     r"unauthorized|authentication required|no basic auth credentials|access to the resource is denied|"
     r"(incorrect|invalid) username( or |/)password|\b401\b": _not_logged_in,
     r"HTTP response to HTTPS client": _without_tls,
-    r"connection refused|no such host|i/o timeout|TLS handshake|unknown authority|"
+    r"unknown authority|UnknownIssuer|CERTIFICATE_VERIFY_FAILED|certificate verification failed": _not_trusted,
+    r"connection refused|no such host|i/o timeout|TLS handshake|"
     r"network is unreachable": _not_reached,
 }
 """A pattern in the output to what it means; the first that is found counts."""

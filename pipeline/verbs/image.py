@@ -20,21 +20,28 @@ NAME = "headrace"
               help="Your folder of modules that configs name by dotted paths.")  # fmt: skip
 @click.option("--requirements", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="A file of packages that your modules import, as pip reads it.")  # fmt: skip
+@click.option("--ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="PEM certificates to trust while building, as behind a proxy that inspects TLS.")  # fmt: skip
+@click.option(
+    "--ca-in-image", is_flag=True, help="Leave those of --ca in the image, where its programs trust them too."
+)
 @click.option("--push", is_flag=True, help="To its registry, unless it is there already.")
 @click.option("--builder", type=click.Choice(["docker", "podman", "buildah"]), help="By default the first that works.")
 @click.option("--base", metavar="IMAGE", help="Python 3.11 on Debian 13, by default from Docker's registry.")
 @click.option("--dry-run", is_flag=True, help="Tell the tag and the size, and build nothing.")
 @told
 def image(  # noqa: PLR0913, PLR0917 - one for each option
-    name: str, tag: str | None, gpu: bool, code: Path | None, requirements: Path | None, push: bool,
-    builder: str | None, base: str | None, dry_run: bool,
+    name: str, tag: str | None, gpu: bool, code: Path | None, requirements: Path | None, ca: Path | None,
+    ca_in_image: bool, push: bool, builder: str | None, base: str | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Build the image that the pods of a pipeline run in, and push it."""
     import tempfile
 
     from pipeline.image.builders import find_builder
-    from pipeline.image.context import content_tag, stage
+    from pipeline.image.context import content_tag, stage, trust
 
+    if ca_in_image and ca is None:
+        raise click.UsageError("--ca-in-image needs --ca FILE")
     if push and "/" not in name:
         raise click.UsageError(f"--push needs --name with a registry, such as registry.example/{name}")
     _check(name, tag)
@@ -42,13 +49,18 @@ def image(  # noqa: PLR0913, PLR0917 - one for each option
     with tempfile.TemporaryDirectory(prefix="headrace-image-") as folder:
         context = Path(folder)
         stage(context, code, requirements)
+        if ca is not None and ca_in_image:
+            trust(context, ca)
         content = content_tag(context, variant if base is None else f"{variant} {base}")
+        if ca is not None:
+            trust(context, ca)  # after the tag was made: it changes nothing in the image
         reference = f"{name}:{tag or content}"
         if dry_run:
             _tell(context, variant, reference)
             return
         arguments = {"VARIANT": variant, "CONTENT": content, "VERSION": _version(), **({"BASE": base} if base else {})}
-        tool = find_builder(builder, lambda line: click.echo(line, err=True))
+        arguments |= {"CA": "with"} if ca_in_image else {}
+        tool = find_builder(builder, lambda line: click.echo(line, err=True), ca)
         digest = tool.pushed(reference) if push and tag is None else None
         if digest:
             click.echo(f"{reference} is in its registry already", err=True)
