@@ -2,8 +2,8 @@
 
 Kubeflow's key is the image, the command and arguments, the names of the volumes' claims, the parameters, and the ids of
 the input artifacts. The first three stand in the compiled pipeline, which the server keeps; the rest in the executor
-input that the driver hands to the launcher, which the server tells, for tasks that were not cached, as a part of the
-run's workflow (`/apis/v1beta1/runs/<id>`).
+input that the driver hands to the launcher. A server without ML Metadata tells the inputs of every task; any other only
+those of tasks that were not cached, as a part of the run's workflow (`/apis/v1beta1/runs/<id>`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pipeline.cache.manifests import changes
 from pipeline.cache.parts import Input, KeyParts, flat
 from pipeline.kubeflow.argument import unpack
 from pipeline.kubeflow.server.connection import Connection
+from pipeline.kubeflow.server.nodes import nodes_of
 from pipeline.kubeflow.server.record import record
 from pipeline.kubeflow.server.session import Session
 from pipeline.kubeflow.server.versions import graph, specification_of
-from pipeline.kubeflow.server.workflow import nodes_of
 from pipeline.local.record import NodeRecord, RunRecord, Status
 
 MOST = 10
@@ -68,11 +68,16 @@ def explain(session: Session, name: str | None) -> Explanation:
 def _read(session: Session, run: Any) -> _Run:
     whole = specification_of(session.server, run)
     tasks, specification = graph(whole), whole.get("pipeline_spec", whole)
+    return _Run(run, record(run, tasks, session.pipeline), tasks, specification, _inputs(session.server, run))
+
+
+def _inputs(server: Connection, run: Any) -> dict[str, Mapping[str, Any]]:
+    if run.task_count:
+        return {task.display_name: {"inputs": task.inputs} for task in run.tasks}
     try:
-        inputs = dict(executor_inputs(session.server, run.run_id))
+        return dict(executor_inputs(server, run.run_id))
     except ServerError:
-        inputs = {}
-    return _Run(run, record(run, tasks, session.pipeline), tasks, specification, inputs)
+        return {}
 
 
 def _display(tasks: Mapping[str, Any], task: str) -> str:
@@ -128,7 +133,9 @@ def _parts(task: str, run: _Run) -> KeyParts:
     inputs = {name: Input(producers[name], "", text, text) for name, text in texts.items()}
     for name, group in told.get("artifacts", {}).items():
         one = group["artifacts"][0]
-        inputs[name] = Input(producers.get(name, ""), name, str(one.get("name")), str(one.get("uri", "")))
+        # ML Metadata's id is the name there; without it names may be the same, and ids are beside them.
+        identity = str(one.get("artifactId") or one.get("name"))
+        inputs[name] = Input(producers.get(name, ""), name, identity, str(one.get("uri", "")))
     made_by = {CODE: json.dumps([invocation.get("code"), code])}
     return KeyParts("", str(invocation.get("executor", "")), settings, made_by, {}, inputs)
 

@@ -116,10 +116,16 @@ class _Client(api.ApiClient):
             raise
 
     def deserialize(self, response: Any, response_type: Any) -> Any:
-        """Refuse what is no JSON, of which the client would make an empty object: a login page, another server."""
+        """Refuse what is no JSON, of which the client would make an empty object: a login page, another server.
+
+        A run gets `task_count`, which the client's own models do not know yet; None where the server sends none.
+        """
         refuse_page(response.data)
-        json.loads(response.data)
-        return super().deserialize(response, response_type)
+        told = json.loads(response.data)
+        found = super().deserialize(response, response_type)
+        if isinstance(found, api.V2beta1Run):
+            found.task_count = told.get("task_count")
+        return found
 
 
 def connect(settings: ServerConfig, environ: Mapping[str, str] = os.environ) -> Connection:

@@ -21,6 +21,7 @@ from configs.errors import RunError, ServerError
 from pipeline.kubeflow.backends import store_options
 from pipeline.kubeflow.server.cluster import pod_log
 from pipeline.kubeflow.server.connection import Connection
+from pipeline.kubeflow.server.nodes import executors, nodes_of, pod_of
 from pipeline.kubeflow.server.watch import SECONDS, TIMING, Timing
 from pipeline.kubeflow.store import Store, open_store
 
@@ -55,7 +56,7 @@ def pods(run: Any, name: str, task: Mapping[str, Any]) -> list[str]:
     configuration makes every node such a one, and others do not, so both names are looked for. A pod is called
     `<workflow>-<template>-<the same hash>`.
     """
-    details = (run.run_details and run.run_details.task_details) or []
+    details = (run.run_details and run.run_details.task_details) or []  # of servers with ML Metadata
     ids = {child.pod_name for one in details for child in one.child_tasks or () if child.pod_name}
     # A group of nodes whose workflow failed to start has ids of another form; a workflow's own ends in no number.
     workflows = {found[1] for one in ids if (found := re.fullmatch(r"(.+)-\d+", one))}
@@ -71,6 +72,17 @@ def pods(run: Any, name: str, task: Mapping[str, Any]) -> list[str]:
     return []
 
 
+def _native_pods(server: Connection, run: Any, name: str) -> list[str]:
+    """The same of a run that has `tasks`. Those of the workflow come first, as the tasks name a try's pod only when the
+    try has ended.
+    """
+    try:
+        found = [pod_of(node) for task, node in executors(nodes_of(server, run.run_id)) if task == name]
+    except ServerError:
+        found = []
+    return (found or [pod for task in run.tasks if task.display_name == name for pod in task.pods])[::-1]
+
+
 def _nodes(workflow: str, node: str, ids: set[str]) -> list[str]:
     """The node of that name, and its tries."""
     return [node, *_tries(workflow, node, ids)]
@@ -83,7 +95,7 @@ def _tries(workflow: str, node: str, ids: set[str]) -> Iterator[str]:
 
 def log(server: Connection, run: Any, name: str, task: Mapping[str, Any], kept: Kept) -> str:
     """The text. Raises RunError where the task has no pod, or none of the places can be read."""
-    names = pods(run, name, task)
+    names = pods(run, name, task) if run.tasks is None else _native_pods(server, run, name)
     if not names:
         raise RunError(f"{name} has no pod in the run {run.display_name}: it has not begun, or its result was cached")
     reasons = []

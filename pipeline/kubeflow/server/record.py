@@ -1,7 +1,8 @@
 """A run on the server as the record that the terminal shows.
 
-The server tells of Argo's nodes, without saying which belongs to which. A task of ours is a node of the task's name;
-what its cache held has an `executor` beside it that was skipped in the same second.
+A server with ML Metadata tells of Argo's nodes, without saying which belongs to which. A task of ours is a node of the
+task's name; what its cache held has an `executor` beside it that was skipped in the same second. A server without it
+tells of the tasks themselves, and which it took from its cache.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pipeline.kubeflow.server.native import details_of
 from pipeline.kubeflow.server.runs import is_cancelled, is_lost
 from pipeline.local.record import NodeRecord, RunRecord, Status
 
@@ -21,6 +23,7 @@ STATES = {
     "PENDING": Status.WAITING,
     "RUNNING": Status.RUNNING,
     "SUCCEEDED": Status.DONE,
+    "CACHED": Status.CACHED,
     "SKIPPED": Status.SKIPPED,
     "FAILED": Status.FAILED,
     "CANCELING": Status.RUNNING,
@@ -38,7 +41,7 @@ RUN_STATES = {
 
 def record(run: Any, tasks: Mapping[str, Any], pipeline: str) -> RunRecord:
     """tasks: of the compiled graph, in `tasks_of`'s form."""
-    details = (run.run_details and run.run_details.task_details) or []
+    details = details_of(run)
     status = RUN_STATES.get(run.state, Status.RUNNING)
     if is_cancelled(run) or is_lost(run, dt.datetime.now(dt.UTC)):
         status = Status.INTERRUPTED

@@ -20,9 +20,9 @@ from configs.errors import RunError, ServerError
 from pipeline.kubeflow.server.connection import Connection
 from pipeline.kubeflow.server.faults import NOT_FOUND, unclear
 from pipeline.kubeflow.server.listing import every, named, pages
+from pipeline.kubeflow.server.native import ENDED, add_tasks
 from pipeline.kubeflow.server.versions import Version
 
-ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 CANCELING = "CANCELING"
 LOST_AFTER = dt.timedelta(minutes=10)
 """A cancellation takes half a minute at most, as long as Kubernetes lets a pod end by itself."""
@@ -243,7 +243,7 @@ def _by_id(server: Connection, run_id: str) -> Any | None:
         if error.status == NOT_FOUND:
             return None
         raise
-    return run
+    return add_tasks(server, run)
 
 
 def is_cancelled(run: Any) -> bool:

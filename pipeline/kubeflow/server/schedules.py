@@ -24,7 +24,7 @@ from pipeline.kubeflow.parameters import SCHEDULED
 from pipeline.kubeflow.server.connection import Connection
 from pipeline.kubeflow.server.faults import NOT_FOUND, unclear
 from pipeline.kubeflow.server.listing import equals, every, named
-from pipeline.kubeflow.server.runs import ENDED
+from pipeline.kubeflow.server.native import ENDED
 from pipeline.kubeflow.server.versions import Version
 
 Outcome = Literal["made", "changed", "unchanged"]

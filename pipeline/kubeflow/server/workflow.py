@@ -1,31 +1,18 @@
-"""What the API server keeps of a run's Argo workflow: the nodes, with Argo's messages, which its own tasks lack."""
+"""Which components of a run were killed for memory: Argo's messages tell it, which the API's own tasks lack."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from configs.errors import ServerError
-from pipeline.kubeflow.server.connection import Connection
+from pipeline.kubeflow.server.nodes import executors, nodes_of
 from pipeline.kubeflow.server.session import Session
 from pipeline.kubeflow.server.versions import specification_of
 
 KILLED = re.compile(r"OOMKilled|exit code 137\b")
 """In Argo's message of a pod. 137 is SIGKILL, which nobody but the kernel sends to a component's container."""
-EXECUTOR = re.compile(r"(?:^|\.)([\w-]+)(?:\(\d+\))?\.executor(?:\(\d+\))?$")
-"""The end of the name of a pod's node, `wf(0).root(0).trainer(0).executor(1)`."""
-
-
-def nodes_of(server: Connection, run_id: str) -> list[Mapping[str, Any]]:
-    """The nodes of the workflow; empty where the server keeps none. Raises ServerError."""
-    answer = server.text("read the run's workflow", "/apis/v1beta1/runs/{run_id}", run_id=run_id)
-    try:
-        manifest = json.loads(json.loads(answer)["pipeline_runtime"]["workflow_manifest"])
-        return list(manifest["status"]["nodes"].values())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return []
 
 
 def killed_for_memory(session: Session, run: Any) -> dict[str, str]:
@@ -36,11 +23,7 @@ def killed_for_memory(session: Session, run: Any) -> dict[str, str]:
         nodes = nodes_of(session.server, run.run_id)
     except ServerError:
         return {}
-    last: dict[str, str] = {}
-    for node in sorted(nodes, key=_started):
-        found = EXECUTOR.search(str(node.get("name", "")))
-        if found and node.get("type") == "Pod":
-            last[found[1]] = str(node.get("message", ""))
+    last = {task: str(node.get("message", "")) for task, node in executors(nodes)}
     tasks = {task for task, message in last.items() if KILLED.search(message)}
     if not tasks:
         return {}
@@ -62,10 +45,6 @@ def advice(component: str, limit: str) -> str:
 def _more(limit: str) -> str:
     found = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", limit)
     return f"{float(found[1]) * 2:g}{found[2]}" if found else "16Gi"
-
-
-def _started(node: Mapping[str, Any]) -> tuple[str, str]:
-    return str(node.get("startedAt", "")), str(node.get("name", ""))
 
 
 def _limit(specification: Mapping[str, Any], task: str) -> str:

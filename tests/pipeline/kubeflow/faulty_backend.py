@@ -56,8 +56,9 @@ def fails(status: int, words: Any = None) -> Callable[..., Answer]:
 
 
 @contextmanager
-def serving() -> Iterator[Backend]:
-    alive = Backend()
+def serving(backend: Backend | None = None) -> Iterator[Backend]:
+    """Serve this one, or one that keeps runs and nothing else."""
+    alive = backend or Backend()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

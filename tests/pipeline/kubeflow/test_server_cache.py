@@ -59,6 +59,8 @@ class Fake:
             state_history=None,
             error=None,
             run_details=SimpleNamespace(task_details=details),
+            tasks=None,
+            task_count=None,
             pipeline_version_reference=None,
             pipeline_spec={"pipeline_spec": specification, "platform_spec": platform} if platform else specification,
             runtime_config=SimpleNamespace(parameters=parameters),

@@ -48,7 +48,8 @@ def run_of(*nodes: str) -> Any:
     """A run whose entries have these nodes as children, as the API names them."""
     children = [SimpleNamespace(pod_name=f"{WORKFLOW}-{fnv1a(WORKFLOW + node)}") for node in nodes]
     details = [SimpleNamespace(display_name="executor", child_tasks=[child]) for child in children]
-    return SimpleNamespace(run_id="id-0", display_name="taxi-1", run_details=SimpleNamespace(task_details=details))
+    told = SimpleNamespace(task_details=details)
+    return SimpleNamespace(run_id="id-0", display_name="taxi-1", run_details=told, tasks=None)
 
 
 def pod_of(node: str, template: str = "system-container-impl") -> str:
