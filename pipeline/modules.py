@@ -38,7 +38,7 @@ def find_below(name: str, package: ModuleSpec | None) -> ModuleSpec | None:
         look = getattr(finder, "find_spec", None)
         try:
             if finder is PathFinder:
-                found = PathFinder.find_spec(name, folders)
+                found = _in_folders(name, folders)
             else:
                 found = look and look(name, None if package is None else folders)
         except ImportError:  # what a finder says of a module that must not be imported
@@ -46,6 +46,18 @@ def find_below(name: str, package: ModuleSpec | None) -> ModuleSpec | None:
         if found is not None:
             return found
     return None
+
+
+def _in_folders(name: str, folders: list[str]) -> ModuleSpec | None:
+    """As PathFinder finds it, which looks into sys.modules for the package around a folder without __init__.py: here no
+    package is imported, so the module is looked for by its last name alone.
+    """
+    found = PathFinder.find_spec(name.rpartition(".")[2], folders)
+    if found is not None:
+        found.name = name
+        if found.submodule_search_locations is not None:
+            found.submodule_search_locations = list(found.submodule_search_locations)
+    return found
 
 
 def search_path() -> list[str]:

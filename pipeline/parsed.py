@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -23,7 +24,10 @@ from typing import Any, NamedTuple
 VARIABLE = "XDG_CACHE_HOME"
 MOST = 5_000
 """Entries that are kept; with more of them, those that the last process did not need are dropped."""
-LOADERS = frozenset({"import_module", "__import__"})
+LOADERS = frozenset({"import_module", "__import__", "resolve_name", "run_module"})
+"""Functions of Python's that import a module whose name is a text."""
+MODULE = re.compile(r"(\.*)([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?::[\w.]+)?")
+"""A text that may be the name of a module: dots where it is relative to a package, and what it is asked for."""
 
 
 class Source(NamedTuple):
@@ -141,11 +145,30 @@ def _imported(package: list[str], tree: ast.Module) -> Iterator[str]:
             origin = ".".join([*base, *([node.module] if node.module else [])])
             yield origin
             yield from (f"{origin}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and node.args:
-            called, first = node.func, node.args[0]
-            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-            if name in LOADERS and isinstance(first, ast.Constant) and isinstance(first.value, str):
-                yield first.value
+    if any(_loads_by_name(node) for node in ast.walk(tree)):
+        yield from _named(package, tree)
+
+
+def _loads_by_name(node: ast.AST) -> bool:
+    """Whether it mentions a function that imports a module by its name, under that or another one."""
+    mentioned = (
+        node.attr if isinstance(node, ast.Attribute)
+        else node.id if isinstance(node, ast.Name)
+        else node.name if isinstance(node, ast.alias)
+        else None
+    )  # fmt: skip
+    return mentioned in LOADERS
+
+
+def _named(package: list[str], tree: ast.Module) -> Iterator[str]:
+    """Every text that may be a module's name, since it may reach such a function in any way.
+
+    With one too many a component runs again that need not; with one too few, one does not run again that must.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (named := MODULE.fullmatch(node.value)):
+            dots, name = named.groups()
+            yield ".".join([*(package[: len(package) - len(dots) + 1] if dots else []), name])
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -221,6 +221,39 @@ def test_users_module_counts_wherever_it_lies(original: Tree, tmp_path: Path) ->
     assert len(set(first)) == len(entries)
 
 
+def test_folders_without_init_may_lie_in_each_other(original: Tree, tmp_path: Path) -> None:
+    (tmp_path / "outer" / "deep" / "inner").mkdir(parents=True)
+    (tmp_path / "outer" / "deep" / "feature.py").write_text("from .inner.constant import N\n")
+    constant = tmp_path / "outer" / "deep" / "inner" / "constant.py"
+    constant.write_text("N = 1\n")
+    first = Tree(original.project, tmp_path).digests("outer.deep.feature")
+    constant.write_text("N = 2\n")
+    assert Tree(original.project, tmp_path).digests("outer.deep.feature") != first
+    (tmp_path / "outer" / "__init__.py").write_text("")
+    assert Tree(original.project, tmp_path).digests("outer.deep.feature") != first
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        'import importlib\nimportlib.import_module(".late", package=__package__)',
+        'from importlib import import_module as load\nload("mine.late")',
+        'import importlib\nload = importlib.import_module\nload("mine.late")',
+        'import importlib\nimportlib.import_module(name="mine.late")',
+        'import importlib\nNAMES = {"fast": "mine.late"}\nimportlib.import_module(NAMES["fast"])',
+        '__import__("mine.late")',
+        'import pkgutil\npkgutil.resolve_name("mine.late:N")',
+    ],
+)
+def test_a_module_imported_by_its_name_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports: str) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text("")
+    (tmp_path / "mine" / "late.py").write_text("N = 1\n")
+    (tmp_path / "mine" / "feature.py").write_text(imports + "\n")
+    monkeypatch.chdir(tmp_path)
+    assert closure("mine.feature").keys() == {"mine", "mine.feature", "mine.late"}
+
+
 def test_installed_package_that_a_users_module_imports_counts_by_its_version(original: Tree, tmp_path: Path) -> None:
     site = tmp_path / "site-packages"
     (site / "bought").mkdir(parents=True)
