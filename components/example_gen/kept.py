@@ -48,7 +48,8 @@ class Kept:
         tells how it was written.
         """
         return all(
-            own is not None and all(_fits(arrow, ARROW[kinds[name]]) for name, kept in own.items() for arrow in kept)
+            own is not None
+            and all(_fits(arrow, ARROW[kinds[name]]) for name, kept in own.items() if name in kinds for arrow in kept)
             for own in self.types
         )
 
@@ -114,13 +115,17 @@ def _path(folder: Path, part: int) -> Path:
 
 
 def _fits(kept: pa.DataType, wanted: pa.DataType) -> bool:
-    return kept in (wanted, pa.null()) or (pa.types.is_integer(kept) and pa.types.is_floating(wanted))
+    if pa.types.is_floating(wanted) and (pa.types.is_integer(kept) or pa.types.is_floating(kept)):
+        return True
+    return kept in (wanted, pa.null())
 
 
 def _cast(batch: pa.RecordBatch, kinds: Mapping[str, Kind]) -> pa.RecordBatch:
-    columns = [batch.column(name) for name in kinds]
+    found, missing = dict(zip(batch.schema.names, batch.columns, strict=True)), pa.nulls(batch.num_rows)
+    columns = [found.get(name, missing) for name in kinds]
     wanted = [ARROW[kind] for kind in kinds.values()]
-    if all(column.type == arrow for column, arrow in zip(columns, wanted, strict=True)):
-        return batch.select(list(kinds))
-    cast = [column.cast(arrow, safe=False) for column, arrow in zip(columns, wanted, strict=True)]
+    cast = [
+        column if column.type == arrow else column.cast(arrow, safe=False)
+        for column, arrow in zip(columns, wanted, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(cast, names=list(kinds))

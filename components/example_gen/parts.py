@@ -15,18 +15,20 @@ MANY_COLUMNS, OF_A_COLUMN = 1000, 2 << 10
 """Bytes of each of so many columns that are worked on at a time: a call for a column costs as much as some hundred
 values.
 """
+NAMED = 4 * OF_A_COLUMN
+"""The same where the name of its column stands beside each value."""
 
 
-def room(size: int, columns: int) -> int:
+def room(size: int, columns: int, of_a_column: int = OF_A_COLUMN) -> int:
     """Bytes to work on at a time: `size`, or more where so many columns would have few values each in it. Else the
     calls, one for each column and each `size` bytes, would grow with the square of the columns.
     """
-    return size if columns < MANY_COLUMNS else max(size, columns * OF_A_COLUMN)
+    return size if columns < MANY_COLUMNS else max(size, columns * of_a_column)
 
 
-def part_length(size: int, columns: int = 1) -> int:
+def part_length(size: int, columns: int = 1, of_a_column: int = OF_A_COLUMN) -> int:
     """The bytes to aim at for each part of `size` bytes with so many columns."""
-    return min(max(size // MOST_PARTS, room(SMALLEST_PART, columns)), LARGEST_PART)
+    return min(max(size // MOST_PARTS, room(SMALLEST_PART, columns, of_a_column)), LARGEST_PART)
 
 
 def cut(size: int, length: int) -> list[tuple[int, int | None]]:

@@ -19,8 +19,8 @@ PILE = 8 << 20
 MOST_PILES = 2048
 """Bytes of columns in a pile, and how many piles there are before they become larger than that."""
 
-SAMPLE = 4096
-"""Rows that are encoded and packed to estimate the size of all."""
+SAMPLE, SAMPLE_VALUES = 4096, 1 << 20
+"""Rows, and values in them, that are encoded and packed to estimate the size of all."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Estimate:
     @classmethod
     def of(cls, batch: pa.RecordBatch, rows: int, packing: Packing) -> Estimate:
         """From the first rows of `rows`."""
-        sample = batch.slice(0, SAMPLE)
+        sample = batch.slice(0, min(SAMPLE, max(1, SAMPLE_VALUES // max(1, batch.num_columns))))
         stream = packing.stream()
         packed = len(stream.compress(memoryview(framed_examples(sample).buffers()[2]))) + len(stream.flush())
         return cls(rows * packed / len(sample), rows * sample.nbytes / len(sample))

@@ -2,8 +2,8 @@
 
 All rows are read at once, byte by byte: a cursor holds each row's position. That works where every row has the same
 features in the same order, of one value or none, as our ExampleGen writes them. Whatever differs is left to tfx_bsl's
-decoder, whose results (and types) these are, at a quarter of its cost; and so are few rows of many features, where
-calls for each feature would cost more.
+decoder, whose results (and types) these are, at a quarter of its cost. Few rows of many features, where calls for each
+feature would cost more, are read by `decode_stacked`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,10 @@ from numpy.typing import NDArray
 
 from components.example_gen.stacks import FEW_ROWS, MANY_COLUMNS
 from components.example_gen.wire import BYTES, FLOAT, INT64, varint
+from components.statistics.decode_stacked import OtherLayoutError, check, decode_stacked, floats, integers, lists, texts
 
 _SPARE = 64
 """Bytes that the fixed parts of a feature, but for its name, may reach beyond the end of a damaged row."""
-_LONGEST_VARINT = 10
-
-
-class OtherLayoutError(Exception):
-    """The rows are not such as are read here."""
 
 
 def decode(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> pa.RecordBatch | None:
@@ -34,14 +30,17 @@ def decode(data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> p
     try:
         first = tf.train.Example.FromString(data[starts[0] : ends[0]])
         names = sorted(name.encode() for name in first.features.feature)
-        _check(len(starts) >= FEW_ROWS or len(names) < MANY_COLUMNS)
-        _check(b"\0" not in b"".join(names))  # where tfx_bsl cuts a name off
+        check(b"\0" not in b"".join(names))  # where tfx_bsl cuts a name off
         spare = bytes(_SPARE + max(map(len, names), default=0))
         cursor = Cursor(np.frombuffer(data + spare, np.uint8), starts)
         cursor.literal(b"\x0a")
         cursor.expect(cursor.length(), ends)
-        columns = [_column(cursor, name, ends) for name in names]
-        cursor.expect(0, ends)
+        if len(starts) < FEW_ROWS and len(names) >= MANY_COLUMNS:
+            stacked = decode_stacked(cursor.data, cursor.place, ends)
+            columns = [stacked[name] for name in names]
+        else:
+            columns = [_column(cursor, name, ends) for name in names]
+            cursor.expect(0, ends)
     except (OtherLayoutError, DecodeError):
         return None
     return pa.RecordBatch.from_arrays(columns, [name.decode() for name in names])
@@ -56,7 +55,7 @@ class Cursor:
     def literal(self, text: bytes) -> None:
         """Step over these bytes."""
         found = np.lib.stride_tricks.sliding_window_view(self.data, len(text))[self.place]
-        _check(found.tobytes() == text * len(found))
+        check(found.tobytes() == text * len(found))
         self.place = self.place + len(text)
 
     def length(self) -> NDArray[np.int64]:
@@ -65,7 +64,7 @@ class Cursor:
         self.place = self.place + 1
         total, more, shift = byte & 127, byte > 127, 7
         while more.any():
-            _check(shift < 28)
+            check(shift < 28)
             byte = np.where(more, self.data[self.place], 0).astype(np.int64)
             self.place = self.place + more
             total |= (byte & 127) << shift
@@ -74,12 +73,7 @@ class Cursor:
 
     def expect(self, length: NDArray[np.int64] | int, ends: NDArray[np.int64]) -> None:
         """Check that what comes, of this length, ends there."""
-        _check(np.array_equal(self.place + length, ends))
-
-
-def _check(condition: bool) -> None:
-    if not condition:
-        raise OtherLayoutError
+        check(np.array_equal(self.place + length, ends))
 
 
 def _column(cursor: Cursor, name: bytes, row_ends: NDArray[np.int64]) -> pa.Array:
@@ -87,58 +81,25 @@ def _column(cursor: Cursor, name: bytes, row_ends: NDArray[np.int64]) -> pa.Arra
     cursor.literal(b"\x0a")
     length = cursor.length()
     ends = cursor.place + length
-    _check(bool((ends <= row_ends).all()))
+    check(bool((ends <= row_ends).all()))
     cursor.literal(b"\x0a" + varint(len(name)) + name + b"\x12")
     feature = cursor.length()
     cursor.expect(feature, ends)
     present = feature > 0
     values = _values(Cursor(cursor.data, cursor.place[present]), ends[present]) if present.any() else None
     cursor.place = ends
-    return pa.nulls(len(present)) if values is None else _lists(values, present)
+    return pa.nulls(len(present)) if values is None else lists(values, present)
 
 
 def _values(cursor: Cursor, ends: NDArray[np.int64]) -> pa.Array:
     """The only value in each place."""
     (kind, *others) = np.unique(cursor.data[cursor.place])
-    _check(not others and kind & 7 == 2)
+    check(not others and kind & 7 == 2)
     cursor.place = cursor.place + 1
     cursor.expect(cursor.length(), ends)
     cursor.literal(b"\x0a")
     length = cursor.length()
     cursor.expect(length, ends)
-    read = {BYTES: _texts, FLOAT: _floats, INT64: _integers}.get(int(kind >> 3))
-    _check(read is not None)
+    read = {BYTES: texts, FLOAT: floats, INT64: integers}.get(int(kind >> 3))
+    check(read is not None)
     return read(cursor.data, cursor.place, length)  # type: ignore[misc]
-
-
-def _texts(data: NDArray[np.uint8], place: NDArray[np.int64], length: NDArray[np.int64]) -> pa.Array:
-    """Every second of the pieces into which the values' starts and ends cut the data."""
-    cuts = np.stack([place, place + length], axis=1).ravel()
-    buffers = [None, pa.py_buffer(cuts), pa.py_buffer(data)]
-    pieces = pa.Array.from_buffers(pa.large_binary(), len(cuts) - 1, buffers)
-    return pieces.take(pa.array(np.arange(0, len(cuts), 2)))
-
-
-def _floats(data: NDArray[np.uint8], place: NDArray[np.int64], length: NDArray[np.int64]) -> pa.Array:
-    _check(bool((length == 4).all()))
-    return pa.array(np.lib.stride_tricks.sliding_window_view(data, 4)[place].view("<f4").ravel())
-
-
-def _integers(data: NDArray[np.uint8], place: NDArray[np.int64], length: NDArray[np.int64]) -> pa.Array:
-    longest = int(length.max())
-    _check(length.min() > 0 and longest <= _LONGEST_VARINT)
-    total = np.zeros(len(place), np.uint64)
-    for number in range(longest):
-        byte = np.where(number < length, data[place + number], 0)
-        _check(np.array_equal(byte > 127, number < length - 1))
-        total |= (byte & 127).astype(np.uint64) << np.uint64(7 * number)
-    return pa.array(total.view(np.int64))
-
-
-def _lists(values: pa.Array, present: NDArray[np.bool_]) -> pa.Array:
-    """A list of one value where one is present, null elsewhere."""
-    offsets = np.zeros(len(present) + 1, np.int64)
-    np.cumsum(present, out=offsets[1:])
-    valid = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-    kind = pa.large_list(values.type)
-    return pa.Array.from_buffers(kind, len(present), [valid, pa.py_buffer(offsets)], children=[values])

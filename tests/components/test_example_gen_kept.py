@@ -1,17 +1,22 @@
 """Columns kept from the survey are those that a second reading would give, or are not used."""
 
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from components.example_gen.delimited import blocks
+from components.example_gen.json_lines import blocks as json_blocks
 from components.example_gen.kept import Kept
+from components.example_gen.records import frames
 from components.example_gen.sources import in_place, open_source
-from configs.sources import CsvSource
+from components.example_gen.tfrecord import framed_examples
+from configs.sources import CsvSource, JsonlSource, TfrecordSource
 
 CELLS = st.sampled_from(["", "1", "-7", "0.5", "1e300", "nan", "9007199254740993", "007", "text", "é", '"x,y"', '"NA"'])
 CELLS |= st.sampled_from(["NA", "2020-01-01", "true", "12:30"])
@@ -66,3 +71,74 @@ def test_nothing_is_kept_without_a_folder(tmp_path: Path, monkeypatch: pytest.Mo
     kept = Kept.survey(source, source.parts(in_place), {}, in_place, None)
     assert kept.found.kinds == {"a": "int", "b": "int"}
     assert not kept.fits(kept.found.kinds)
+
+
+def surveyed_lines(path: Path, rows: Sequence[dict[str, Any] | str]) -> tuple[Any, Kept]:
+    """JSON lines, a few at a time; a text is a line as it is."""
+    (path / "columns").mkdir(parents=True)
+    file = path / "data.jsonl"
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    file.write_text("\n".join(lines), encoding="utf-8")
+    source = open_source(JsonlSource(kind="jsonl", path=str(file)), [str(file)])
+    return source, Kept.survey(source, source.parts(in_place), {}, in_place, path / "columns")
+
+
+def surveyed_records(path: Path, rows: Sequence[dict[str, Any]]) -> tuple[Any, Kept]:
+    """TFRecords, of which each row decides alone which features it has and of what kind."""
+    (path / "columns").mkdir(parents=True)
+    file = path / "data.tfrecord"
+    records = [framed_examples(pa.RecordBatch.from_pylist([row])) for row in rows if row]
+    file.write_bytes(b"".join(bytes(memoryview(record.buffers()[2])) for record in records))
+    source = open_source(TfrecordSource(kind="tfrecord", path=str(file)), [str(file)])
+    return source, Kept.survey(source, source.parts(in_place), {}, in_place, path / "columns")
+
+
+VALUES = st.sampled_from([None, 1, -7, 2**53 + 1, 0.5, [], [1], [2, 3], [0.5]])
+ROWS = st.lists(st.fixed_dictionaries({}, optional={"a": VALUES, "b": VALUES, "c": st.just("é")}), min_size=1)
+SURVEYS = [surveyed_lines, surveyed_records]
+Surveyed = Callable[[Path, Sequence[dict[str, Any]]], tuple[Any, Kept]]
+
+
+@pytest.mark.parametrize("survey", SURVEYS, ids=["jsonl", "tfrecord"])
+@settings(max_examples=100, deadline=None)
+@given(rows=ROWS)
+@example(rows=[{"a": None}, {"a": 0.5}])
+def test_values_that_fit_are_those_of_a_second_reading(
+    tmp_path_factory: pytest.TempPathFactory, survey: Surveyed, rows: list[dict[str, Any]]
+) -> None:
+    rows = [row for row in rows if row] or [{"c": "é"}]
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (json_blocks, frames):
+            patch.setattr(module, "CHUNK", 20)
+        source, kept = survey(tmp_path_factory.mktemp("kept"), rows)
+        if kept.fits(kept.found.kinds):
+            read, again = tables(source, kept)
+            assert read.column_names == again.column_names
+            assert str(read.to_pydict()) == str(again.to_pydict())
+
+
+@pytest.mark.parametrize("survey", SURVEYS, ids=["jsonl", "tfrecord"])
+def test_an_empty_list_before_others_is_not_taken_for_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survey: Surveyed
+) -> None:
+    for module in (json_blocks, frames):
+        monkeypatch.setattr(module, "CHUNK", 20)
+    rows = [{"a": [], "b": 1}, {"a": None, "b": 1}, {"a": [1, 2], "b": 1}]
+    if survey is surveyed_records:
+        rows = [{"a": pa.array([[]], pa.list_(pa.int64()))[0], "b": 1}, {"b": 1}, {"a": [1, 2], "b": 1}]
+    source, kept = survey(tmp_path, rows)
+    assert kept.found.kinds == {"a": "int list", "b": "int"}
+    assert not kept.fits(kept.found.kinds)
+    (part,) = kept.parts
+    batches = source.batches(part, kept.found.kinds)
+    assert [value for batch in batches for value in batch["a"].to_pylist()] == [[], None, [1, 2]]
+
+
+def test_lines_without_a_column_are_counted_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_blocks, "CHUNK", 6)
+    source, kept = surveyed_lines(tmp_path, [*["{}"] * 10, '{"a": 1}', "{}"])
+    assert sum(kept.found.rows.values()) == 12
+    assert kept.fits(kept.found.kinds)
+    read, again = tables(source, kept)
+    assert read.equals(again)
+    assert again.num_rows == 12

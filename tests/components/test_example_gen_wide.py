@@ -5,6 +5,7 @@ columns alone do.
 import json
 import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +28,8 @@ from components.example_gen.side_by_side import columns, side_by_side
 from components.example_gen.sources import arrays as arrays_module
 from components.example_gen.sources import in_place
 from components.example_gen.sources import tfrecord as tfrecord_module
+from components.example_gen.sources.jsonl import JsonlFiles
+from components.example_gen.sources.tfrecord import TfrecordFiles
 from components.example_gen.stacks import FEW_ROWS, MANY_COLUMNS, worth_stacking
 from components.example_gen.tfrecord import framed_examples
 from configs.data import DataConfig
@@ -129,6 +132,21 @@ def test_the_calls_of_a_run_grow_with_the_columns_and_no_faster(
     fewer, more = found
     assert more / fewer < MOST_RATIO
     assert (more - fewer) / (MORE - FEWER) < MOST_CALLS.get(write.__name__, 400)
+
+
+@pytest.mark.parametrize("write", [jsonl, tfrecord], ids=lambda write: write.__name__)
+def test_what_the_survey_had_to_parse_is_not_parsed_again(
+    write: Callable[[pa.Table, Path], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def again(*_: object) -> None:
+        raise AssertionError("read again")
+
+    for source in (JsonlFiles, TfrecordFiles):
+        monkeypatch.setattr(source, "batches", again)
+    data = DataConfig.model_validate({"source": write(table(MANY_COLUMNS), tmp_path)})
+    found = ingest(data, find_spans(data), tmp_path / "out", lambda _work: in_place)
+    assert sum(found.rows.values()) == ROWS
+    assert dict(Counter(found.kinds.values())) == {"float": 11, "int": 11, "string": 10}
 
 
 VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {

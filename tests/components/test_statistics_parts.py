@@ -14,7 +14,9 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.example_gen.encode import encode
-from components.statistics import categories, read
+from components.example_gen.stacks import MANY_COLUMNS
+from components.example_gen.wire import varint
+from components.statistics import categories, decode_stacked, read
 from components.statistics.categories import CategoryGenerator, Counts
 from components.statistics.decode import decode
 from configs.errors import DataError
@@ -43,6 +45,16 @@ def tables(draw: st.DrawFn) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names)
 
 
+@st.composite
+def wide_tables(draw: st.DrawFn) -> pa.RecordBatch:
+    """Columns again and again, under so many names that they are decoded together."""
+    table = draw(tables().filter(lambda table: table.num_columns))
+    count = draw(st.integers(MANY_COLUMNS, MANY_COLUMNS + 8))
+    prefix = draw(st.text(LETTERS, max_size=150))
+    names = [prefix + str(place * 7919 % 1000) for place in range(count)]
+    return pa.RecordBatch.from_arrays([table.column(place % table.num_columns) for place in range(count)], names)
+
+
 def decoded(examples: list[bytes], before: bytes = b"", after: bytes = b"") -> pa.RecordBatch | None:
     data, starts = bytearray(), []
     for example in examples:
@@ -60,7 +72,7 @@ def assert_same_batch(left: pa.RecordBatch, right: pa.RecordBatch) -> None:
         assert str(mine.to_pylist()) == str(other.to_pylist())  # as text, so that NaN is NaN
 
 
-@given(tables())
+@given(tables() | wide_tables())
 @settings(deadline=None)
 def test_what_example_gen_encodes_is_decoded_as_tfx_bsl_does(table: pa.RecordBatch) -> None:
     if not table.num_columns:
@@ -71,8 +83,8 @@ def test_what_example_gen_encodes_is_decoded_as_tfx_bsl_does(table: pa.RecordBat
     assert_same_batch(batch, ExamplesToRecordBatchDecoder().DecodeBatch(examples))
 
 
-@given(tables(), st.data())
-@settings(deadline=None)
+@given(tables() | wide_tables(), st.data())
+@settings(deadline=None, max_examples=200)
 def test_a_damaged_byte_gives_what_tfx_bsl_gives_or_nothing(table: pa.RecordBatch, data: st.DataObject) -> None:
     examples = [bytearray(example) for example in encode(table).to_pylist()] if table.num_columns else []
     if not examples:
@@ -83,6 +95,25 @@ def test_a_damaged_byte_gives_what_tfx_bsl_gives_or_nothing(table: pa.RecordBatc
     batch = decoded(damaged)
     if batch is not None:
         assert_same_batch(batch, ExamplesToRecordBatchDecoder().DecodeBatch(damaged))
+
+
+def test_many_features_are_read_in_whatever_order_all_rows_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode_stacked, "VALUES", 20)  # several pieces
+    rows = []
+    for row in range(3):
+        entries = [
+            encode(pa.RecordBatch.from_pydict({f"c{place * 7919 % 41}": [place * 10**row]})).to_pylist()[0]
+            for place in range(41)
+        ]
+        features = b"".join(entry[2:] for entry in entries)
+        rows.append(features)
+    examples = [b"\x0a" + varint(len(features)) + features for features in rows]
+    batch = decoded(examples)
+    assert batch is not None
+    assert_same_batch(batch, ExamplesToRecordBatchDecoder().DecodeBatch(examples))
+    assert batch["c0"].to_pylist() == [[0], [0], [0]]
+    other = b"".join(encode(pa.RecordBatch.from_pydict({name: [1]})).to_pylist()[0][2:] for name in batch.schema.names)
+    assert decoded([examples[0], b"\x0a" + varint(len(other)) + other]) is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from functools import partial
 from components.example_gen.delimited.blocks import LARGEST_RECORD, Block
 from components.example_gen.delimited.files import CHUNK, line_at, read_fully
 from components.example_gen.delimited.lenient import cut_off_at, is_cut_off, opened_for
-from components.example_gen.parts import room
+from components.example_gen.parts import NAMED, room
 from components.example_gen.skips import Skips
 from configs.errors import DataError
 
@@ -32,7 +32,7 @@ def blocks(stretch: Stretch, skips: Skips | None = None, *, columns: int = 1) ->
 
     skips: takes the line that a gzip file was cut off in; None: it is an error.
     """
-    rest, offset, size = b"", max(stretch.start - 1, 0), room(CHUNK, columns)
+    rest, offset, size = b"", max(stretch.start - 1, 0), room(CHUNK, columns, NAMED)
     with opened_for(stretch.path, skips) as stream:
         stream.seek(offset)
         skipping = stretch.start > 0

@@ -13,7 +13,7 @@ from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
 from components.example_gen.delimited.files import opened
-from components.example_gen.parts import room
+from components.example_gen.parts import NAMED, room
 from components.example_gen.skips import Skips
 from components.example_gen.storage import open_file
 from components.example_gen.unpack import Unpacked
@@ -67,7 +67,7 @@ def frames(path: str, skips: Skips | None = None, *, columns: int = 1) -> Iterat
     of which the length is damaged is an error in any case: nobody knows where the next one starts.
     """
     rest, offset, number, cut_off = b"", 0, 1, False
-    size = room(CHUNK, columns)
+    size = room(CHUNK, columns, NAMED)
     with opened(path, _unpacker(path)) as stream:
         while block := stream.read(max(size, len(rest))):
             data = rest + block

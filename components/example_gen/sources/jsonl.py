@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -16,7 +16,7 @@ from components.example_gen.delimited.lenient import opened_to_the_end
 from components.example_gen.json_lines.blocks import Stretch, blocks
 from components.example_gen.json_lines.exact import BadLineError, ConflictError, Lines, lines_of, parsed
 from components.example_gen.json_lines.fast import Reader, as_kind, kind_of
-from components.example_gen.parts import cut, grouped, part_length
+from components.example_gen.parts import NAMED, cut, grouped, part_length
 from components.example_gen.skips import Skips
 from components.example_gen.sources.base import Reading, Spread, Survey
 from components.example_gen.storage import resolve, stats
@@ -56,7 +56,7 @@ class JsonlFiles:
     def parts(self, spread: Spread) -> list[Part]:  # noqa: ARG002 - nothing has to be looked through
         """The files, plain ones cut, in parts of about the same size."""
         sizes = [state.size * (GZIP_RATIO if is_gzip(state.path) else 1) for state in stats(self.files)]
-        length = part_length(sum(sizes), len(self._head))
+        length = part_length(sum(sizes), len(self._head), NAMED)
         pieces, own = [], []
         for path, size in zip(self.files, sizes, strict=True):
             ranges = [(0, None)] if is_gzip(path) else cut(size, length)
@@ -66,12 +66,20 @@ class JsonlFiles:
 
     def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
         """One pass over the part. Raises DataError where a key has numbers in some lines and strings in others."""
+        return self.survey_keeping(part, declared, lambda _: None)
+
+    def survey_keeping(
+        self, part: Part, declared: Mapping[str, Kind], keep: Callable[[pa.RecordBatch], None]
+    ) -> Survey:
+        """The same; `keep` gets the columns as they were read, of each block those that it has."""
         found = Survey({stretch.path: 0 for stretch in part})
         skips, reader, seen = Skips(), Reader(declared, self.reading.columns), dict(self._head)
         for block in self._blocks(part, skips):
-            rows, kinds = self._surveyed(block, reader, Lines(declared, self.reading.columns, kinds=seen), skips)
+            batch, kinds = self._surveyed(block, reader, Lines(declared, self.reading.columns, kinds=seen), skips)
+            if batch.num_rows:
+                keep(batch)
             seen |= {name: widest([kind, seen.get(name, kind)]) for name, kind in kinds.items()}
-            found += Survey({block.path: rows}, len(block.text), kinds)
+            found += Survey({block.path: batch.num_rows}, len(block.text), kinds)
         return replace(found, skipped=skips.skipped)
 
     def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
@@ -83,12 +91,14 @@ class JsonlFiles:
             if found is not None and kinds.keys() >= set(found.schema.names):
                 columns = {name: found.column(name) for name in found.schema.names}
                 missing = pa.nulls(found.num_rows)
-                yield _batch({name: as_kind(columns.get(name, missing), kind) for name, kind in kinds.items()})
+                whole = {name: as_kind(columns.get(name, missing), kind) for name, kind in kinds.items()}
+                yield _batch(whole, found.num_rows)
                 continue
             lines = self._exact(block, Lines(kinds, names, one_kind=False), skips)
             if lines.rows:
                 values = lines.columns()
-                yield _batch({name: pa.array(values[name][1], ARROW[kind]) for name, kind in kinds.items()})
+                whole = {name: pa.array(values[name][1], ARROW[kind]) for name, kind in kinds.items()}
+                yield _batch(whole, len(lines.rows))
 
     def most_values(self, names: Sequence[str]) -> dict[str, int]:
         """The most values that one of the first lines has in each of these columns, of those of lists."""
@@ -120,15 +130,19 @@ class JsonlFiles:
         columns = len(self._head)
         return (block for stretch in part for block in blocks(stretch, to_skip, columns=columns))
 
-    def _surveyed(self, block: Block, reader: Reader, lines: Lines, skips: Skips) -> tuple[int, dict[str, Kind]]:
-        """The rows of a block, and kinds that take its values."""
+    def _surveyed(
+        self, block: Block, reader: Reader, lines: Lines, skips: Skips
+    ) -> tuple[pa.RecordBatch, dict[str, Kind]]:
+        """The columns of a block, and kinds that take its values."""
         found = reader.read(block.text)
         if found is not None:
             kinds = _kinds_of(found)
             if not any(_conflict(kind, lines.kinds.get(name, kind)) for name, kind in kinds.items()):
-                return found.num_rows, {name: lines.declared.get(name, kind) for name, kind in kinds.items()}
+                kinds = {name: lines.declared.get(name, kind) for name, kind in kinds.items()}
+                return _surveyed_batch(found, kinds), kinds
         self._exact(block, lines, skips)
-        return len(lines.rows), {**lines.kinds, **lines.declared}
+        found = {name: pa.array(values, ARROW[kind]) for name, (kind, values) in lines.columns().items()}
+        return _batch(found, len(lines.rows)), {**lines.kinds, **lines.declared}
 
     def _exact(self, block: Block, lines: Lines, skips: Skips) -> Lines:
         """The lines of a block, read one by one."""
@@ -168,5 +182,18 @@ def _conflict(kind: Kind, before: Kind) -> bool:
     return "string" in inner and len(inner) > 1
 
 
-def _batch(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+def _surveyed_batch(batch: pa.RecordBatch, kinds: Mapping[str, Kind]) -> pa.RecordBatch:
+    """The columns in these kinds. Lists without a value stay lists: where others have values, they are not missing."""
+    return _batch(
+        {
+            name: column if kinds[name] == "missing" else as_kind(column, kinds[name])
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        },
+        batch.num_rows,
+    )
+
+
+def _batch(columns: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from components.example_gen.columnar.fit import fit
 from components.example_gen.parts import grouped, part_length
 from components.example_gen.records.frames import frames
+from components.example_gen.records.stacked import is_text, singles, worth_it
+from components.example_gen.records.stacked import kinds as kinds_of
 from components.example_gen.records.wire import Seen, WireError, look
 from components.example_gen.skips import Skips
 from components.example_gen.sources.base import Reading, Spread, Survey
@@ -58,20 +60,30 @@ class TfrecordFiles:
 
     def survey(self, part: tuple[str, ...], declared: Mapping[str, Kind]) -> Survey:
         """One pass over the part. Raises DataError where a feature has numbers in some records and bytes in others."""
-        from components.example_gen.records.columns import conflict, stored_kind
+        return self.survey_keeping(part, declared, lambda _: None)
+
+    def survey_keeping(
+        self, part: tuple[str, ...], declared: Mapping[str, Kind], keep: Callable[[pa.RecordBatch], None]
+    ) -> Survey:
+        """The same; `keep` gets the columns as they were read, of some records at a time those that these have."""
+        from components.example_gen.records.columns import conflict
 
         found, skips, stored = Survey(dict.fromkeys(part, 0)), Skips(), dict(self._head)
         for columns in self._decoded(part, skips, set(declared)):
+            kinds = _kinds(columns)
             for name, column in columns.columns.items():
-                kind = stored_kind(column)
+                kind = _stored(kinds[name])
                 if name not in declared and _mixed(kind, stored.get(name, kind)):
                     raise conflict(columns.frames, int(np.argmax(column.is_valid())), name)
                 stored[name] = widest([kind, stored.get(name, kind)])
-            kinds = {**_kinds(columns), **{name: declared[name] for name in columns.columns if name in declared}}
+            kinds |= {name: declared[name] for name in columns.columns if name in declared}
             known = {name: declared[name] for name in kinds if name in declared}
-            rows = self._fitted(columns, known, skips).num_rows if known else len(columns.frames.starts)
+            wanted: dict[str, Kind] = {**dict.fromkeys(columns.lengths, "int list"), **kinds, **known}
+            batch = self._fitted(columns, wanted, skips) if wanted else _rows_alone(len(columns.frames.starts))
+            if batch.num_rows:
+                keep(_empty_marked(batch, columns.columns))
             size = int((columns.frames.ends - columns.frames.starts).sum())
-            found += Survey({columns.frames.path: rows}, size, kinds)
+            found += Survey({columns.frames.path: batch.num_rows}, size, kinds)
         return replace(found, skipped=skips.skipped)
 
     def batches(self, part: tuple[str, ...], kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
@@ -80,7 +92,7 @@ class TfrecordFiles:
         for columns in self._decoded(part, skips, None):
             batch = self._fitted(columns, kinds, skips)
             if batch.num_rows:
-                yield batch
+                yield _of_one_schema(batch, kinds)
 
     @cached_property
     def _head(self) -> dict[str, Kind]:
@@ -126,7 +138,11 @@ class TfrecordFiles:
         rows = len(columns.frames.starts)
         values: dict[str, pa.Array] = {}
         bad: dict[int, tuple[str, str]] = {}
+        if worth_it(columns.columns, rows):
+            values |= singles(columns.columns, kinds, rows)
         for name, kind in kinds.items():
+            if name in values:
+                continue
             column = columns.columns.get(name, columns.lengths.get(name))
             if column is None or kind == "missing" or pa.types.is_null(column.type):
                 values[name] = pa.nulls(rows)
@@ -173,10 +189,13 @@ def _mixed(kind: Kind, before: Kind) -> bool:
 
 def _kinds(columns: Columns) -> dict[str, Kind]:
     """The narrowest kinds that take the values; a feature list is always a list."""
-    kinds: dict[str, Kind] = {}
-    for name, column in columns.columns.items():
-        kind = _kind(column)
-        kinds[name] = listed(kind) if name in columns.lists and kind != "missing" and not kind.endswith(LIST) else kind
+    rows = len(columns.frames.starts)
+    if worth_it(columns.columns, rows):
+        kinds = kinds_of(columns.columns, rows)
+    else:
+        kinds = {name: _kind(column) for name, column in columns.columns.items()}
+    alone = [name for name in columns.lists if name in kinds and kinds[name] != "missing"]
+    kinds |= {name: listed(kinds[name]) for name in alone if not kinds[name].endswith(LIST)}
     uneven = [name for name, lengths in columns.lengths.items() if pc.any(pc.not_equal(lengths.flatten(), 1)).as_py()]
     return kinds | dict.fromkeys(uneven, "int list")
 
@@ -187,17 +206,43 @@ def _kind(column: pa.Array) -> Kind:
     kind = stored_kind(column)
     if kind == "missing":
         return kind
-    if kind == "bytes" and _is_text(column.flatten()):
+    if kind == "bytes" and is_text(column.flatten()):
         kind = "string"
     return listed(kind) if pc.max(pc.list_value_length(column)).as_py() > 1 else kind
 
 
-def _is_text(values: pa.Array) -> bool:
-    try:
-        values.cast(pa.large_string() if pa.types.is_large_binary(values.type) else pa.string())
-    except pa.ArrowInvalid:
-        return False
-    return True
+def _stored(kind: Kind) -> Kind:
+    """The kind that values of a kind are stored in."""
+    inner = kind.removesuffix(LIST)
+    return "bytes" if inner == "string" else cast(Kind, inner)
+
+
+def _of_one_schema(batch: pa.RecordBatch, kinds: Mapping[str, Kind]) -> pa.RecordBatch:
+    """The batch with its floats as doubles: what was stored as integers, or has no value, is not float32."""
+    arrays = [
+        column if column.type == ARROW[kinds[name]] else column.cast(ARROW[kinds[name]])
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, batch.schema.names)
+
+
+def _rows_alone(rows: int) -> pa.RecordBatch:
+    """Rows without a column."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+
+def _empty_marked(batch: pa.RecordBatch, found: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """The batch with lists of null where no list has a value: among lists with values, these are not missing."""
+    empty = {
+        name
+        for name, arrow in zip(batch.schema.names, batch.schema.types, strict=True)
+        if pa.types.is_null(arrow) and name in found and not pa.types.is_null(found[name].type)
+    }
+    if not empty:
+        return batch
+    lists = pa.nulls(batch.num_rows, pa.list_(pa.null()))
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return pa.RecordBatch.from_pydict({name: lists if name in empty else column for name, column in columns})
 
 
 def _without_values(column: pa.Array, kind: Kind) -> pa.Array:
