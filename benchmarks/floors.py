@@ -56,6 +56,11 @@ def judged(figures: Mapping[str, Any]) -> list[Judged]:
     ]
 
 
+def without_ratio(figures: Mapping[str, Any]) -> list[Floor]:
+    """The floors of the benchmarks that were run whose ratio is not among the figures: only a quick run lacks some."""
+    return [floor for floor in FLOORS if floor.benchmark in figures and floor.ratio(figures[floor.benchmark]) is None]
+
+
 def _of_run(run: str, figure: str) -> Callable[[Any], float | None]:
     """Stock's figure by ours, of the first or the unchanged second run."""
     return lambda found: float(found["stock"][run][figure] / found["ours"][run][figure])

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import ingest_parquet
-from benchmarks.floors import FLOORS, judged
+from benchmarks.floors import FLOORS, judged, without_ratio
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
 
@@ -74,6 +74,15 @@ def test_a_ratio_at_its_floor_holds_and_one_that_is_no_number_does_not() -> None
 def test_what_a_quick_run_leaves_out_is_not_judged() -> None:
     quick = {"ingest": rows(300.0, 10.0, copies=4), "nightly": {"nights": nights(7, 4.0, 2.0), "analyses": []}}
     assert [one.found for one in judged(quick)] == [30.0, 2.0]
+
+
+def test_a_full_run_in_which_a_floor_finds_no_figures_fails() -> None:
+    assert not without_ratio(FIGURES)
+    renamed = {"ingest": rows(300.0, 10.0, copies=4)}
+    assert [floor.benchmark for floor in without_ratio(renamed)] == ["ingest", "ingest"]
+    with pytest.raises(SystemExit, match=r"16 times the data.*64 times the data"):
+        command.check(renamed, quick=False)
+    command.check(renamed, quick=True)
 
 
 def test_floors_are_well_below_what_was_measured() -> None:

@@ -123,7 +123,7 @@ def test_an_empty_list_before_others_is_not_taken_for_missing(
 ) -> None:
     for module in (json_blocks, frames):
         monkeypatch.setattr(module, "CHUNK", 20)
-    rows = [{"a": [], "b": 1}, {"a": None, "b": 1}, {"a": [1, 2], "b": 1}]
+    rows: list[dict[str, Any]] = [{"a": [], "b": 1}, {"a": None, "b": 1}, {"a": [1, 2], "b": 1}]
     if survey is surveyed_records:
         rows = [{"a": pa.array([[]], pa.list_(pa.int64()))[0], "b": 1}, {"b": 1}, {"a": [1, 2], "b": 1}]
     source, kept = survey(tmp_path, rows)
