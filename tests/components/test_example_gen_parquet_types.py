@@ -29,6 +29,7 @@ NOON = dt.datetime(2026, 11, 21, 12, 30)
         (pa.array([2**63 - 1], pa.uint64()), "int", [2**63 - 1]),
         (pa.array([1, 2**64 - 1], pa.uint64()), "string", [b"1", b"18446744073709551615"]),
         (pa.array([True, None, False]), "int", [1, None, 0]),
+        (pa.array([[], None], pa.list_(pa.null())), "missing", [None, None]),
         (pa.array(np.array([1.5, -2], np.float16)), "float", [1.5, -2.0]),
         (pa.array([1.5, None], pa.float32()), "float", [1.5, None]),
         (pa.array([0.25], pa.float64()), "float", [0.25]),

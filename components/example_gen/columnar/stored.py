@@ -111,7 +111,7 @@ def as_kind(column: pa.Array, kind: Kind) -> pa.Array:
     if kind in ("int", "float") and column.type == ARROW[kind]:
         return column
     column = _values(column)
-    if pa.types.is_null(column.type):
+    if pa.types.is_null(column.type) or _only_empty_lists(column):
         return pa.nulls(len(column), ARROW[kind])
     if kind.endswith(LIST):
         return _as_lists(column, kind.removesuffix(LIST))
@@ -136,6 +136,11 @@ def unfit_rows(column: pa.Array, kind: Kind) -> Iterator[tuple[int, str]]:
             else:
                 half = len(rows) // 2
                 pending += [(start + half, rows.slice(half)), (start, rows.slice(0, half))]
+
+
+def _only_empty_lists(column: pa.Array) -> bool:
+    """Whether it is a column of lists without a type of values, as there is none."""
+    return holds_lists(column.type) and pa.types.is_null(column.type.value_type) and not len(column.flatten())
 
 
 def _as_lists(column: pa.Array, inner: str) -> pa.Array:
