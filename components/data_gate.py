@@ -14,6 +14,7 @@ from tfx.types import Artifact, artifact_utils, standard_artifacts
 
 from components import data_rules
 from components.data_rules import Finding, Split
+from components.float32_rules import digits_lost
 from configs.errors import GateError
 from configs.label import LabelConfig
 
@@ -28,13 +29,16 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
     label: Parameter[str],
     columns: Parameter[str],
     single: Parameter[str],
+    rounded: Parameter[str],
     on_anomaly: Parameter[str],
 ) -> None:
     """Stop the run, or warn, when the data is unfit.
 
     label: LabelConfig as JSON; columns: JSON list of the data columns that features read; single: JSON object of those
-    that a feature takes one number of, with its name; on_anomaly: `stop` or `warn`.
-    verdict: JSON {"anomalies": [{"split", "column", "rule", "what"}, ...], "action": on_anomaly, "stopped": false}.
+    that a feature takes one number of, with its name; rounded: JSON object of those that a feature rounds to float32
+    unscaled, with its name and its `normalize`; on_anomaly: `stop` or `warn`.
+    verdict: JSON {"anomalies": [{"split", "column", "rule", "what", "stops"}, ...], "action": on_anomaly, "stopped":
+    false}. `stops`: whether it makes the data unfit.
     """
     splits = [
         Split.of(name, DatasetFeatureStatisticsList.FromString(_file(statistics, name, "FeatureStats.pb")).datasets)
@@ -46,9 +50,10 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
     }
     of_label = LabelConfig.model_validate_json(label)
     findings = judge(splits, against_schema, of_label, json.loads(columns), json.loads(single))
+    findings += digits_lost(splits, of_label, json.loads(rounded))
     if findings:
         print(describe(findings))
-    if findings and on_anomaly == "stop":
+    if on_anomaly == "stop" and any(finding.stops for finding in findings):
         raise GateError(describe(findings))
     verdict.value = json.dumps({"anomalies": [*map(asdict, findings)], "action": on_anomaly, "stopped": False})
 
@@ -83,14 +88,23 @@ def judge(
 
 
 def describe(findings: Sequence[Finding]) -> str:
-    """One line for each finding, and the ways out."""
-    lines = [f"the data is unfit for training ({len(findings)} {'anomaly' if len(findings) == 1 else 'anomalies'}):"]
-    for finding in findings:
-        place = f"column {finding.column!r}, split {finding.split}" if finding.column else f"split {finding.split}"
-        lines.append(f"  {place}: {finding.rule}: {finding.what}")
-    lines.append("Mend the data, or correct the schema (`data.schema`), `label:` or `features:` if the data is right,")
-    lines.append("or set `data.on_anomaly: warn` to train all the same.")
+    """One line for each finding, and the ways out of those that make the data unfit, which come last."""
+    notes, anomalies = [one for one in findings if not one.stops], [one for one in findings if one.stops]
+    lines = [f"note: {_line(note)}" for note in notes]
+    if anomalies:
+        count = f"{len(anomalies)} {'anomaly' if len(anomalies) == 1 else 'anomalies'}"
+        lines += [
+            f"the data is unfit for training ({count}):",
+            *(f"  {_line(anomaly)}" for anomaly in anomalies),
+            "Mend the data, or correct the schema (`data.schema`), `label:` or `features:` if the data is right,",
+            "or set `data.on_anomaly: warn` to train anyway.",
+        ]
     return "\n".join(lines)
+
+
+def _line(finding: Finding) -> str:
+    place = f"column {finding.column!r}, split {finding.split}" if finding.column else f"split {finding.split}"
+    return f"{place}: {finding.rule}: {finding.what}"
 
 
 def _file(artifact: Artifact, split: str, name: str) -> bytes:

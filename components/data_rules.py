@@ -27,12 +27,15 @@ HISTOGRAM_NOISE = 0.01
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that makes a split unfit. `column` is "" for the split as a whole; `what` names the values."""
+    """One thing that makes a split unfit, or, where it does not stop the run, is only worth knowing. `column` is "" for
+    the split as a whole; `what` names the values.
+    """
 
     split: str
     column: str
     rule: str
     what: str
+    stops: bool = True
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def constant_label(train: Split, label: LabelConfig) -> Iterator[Finding]:
     if column.HasField("string_stats") and column.string_stats.unique == 1:
         value = _names(column)[0]
     elif column.HasField("num_stats") and numbers.min == numbers.max:
-        value = f"{numbers.min:g}"
+        value = f"{numbers.min:.17g}"
     else:
         return
     yield Finding(train.name, label.key, "Label constant", f"every example has {value}: there is nothing to learn")

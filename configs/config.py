@@ -10,7 +10,7 @@ from configs.beam import BeamConfig
 from configs.data import DataConfig
 from configs.deploy import DeployConfig
 from configs.evaluate import EvaluateConfig
-from configs.features import BucketizedFeature, Feature, NumericFeature
+from configs.features import Feature, NumericFeature, data_columns, single_columns
 from configs.kubeflow import KubeflowConfig
 from configs.label import LabelConfig
 from configs.models import ModelConfig, WideAndDeepModel
@@ -75,10 +75,36 @@ class PipelineConfig(Section):
         return self.deploy.push and self.deploy.push.replace("{name}", self.pipeline.name)
 
     @property
+    def feature_columns(self) -> list[str]:
+        """The data columns that features read."""
+        read = [data_columns(name, feature, self.features) for name, feature in self.features.items()]
+        return sorted({column for columns in read for column in columns})
+
+    @property
+    def read_columns(self) -> tuple[str, ...] | None:
+        """The data columns that are read, as `data.columns` has it; None: all."""
+        if self.data.columns != "used":
+            return None if self.data.columns == "all" else self.data.columns
+        named = [[entry] if isinstance(entry, str) else entry for entry in self.evaluate.slices]
+        split_key = [self.data.split_key] if self.data.split_key else []
+        slices = [column for entry in named for column in entry]
+        return tuple(sorted({self.label.key, *self.feature_columns, *slices, *split_key, *self.data.types}))
+
+    @property
     def single_columns(self) -> dict[str, str]:
         """The data columns that a feature takes one number of, each with the name of the first such feature."""
-        numbers = (NumericFeature, BucketizedFeature)
-        named = [(feature.key or name, name) for name, feature in self.features.items() if isinstance(feature, numbers)]
+        return single_columns(self.features)
+
+    @property
+    def rounded_columns(self) -> dict[str, tuple[str, str]]:
+        """The data columns that a numeric feature rounds to float32 without scaling them by their statistics, each with
+        the name of the first such feature and its `normalize`.
+        """
+        named = [
+            (feature.key or name, (name, feature.normalize))
+            for name, feature in self.features.items()
+            if isinstance(feature, NumericFeature) and feature.normalize in ("none", "log")
+        ]
         return dict(reversed(named))
 
     @property

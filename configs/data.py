@@ -73,5 +73,5 @@ class DataConfig(Section):
     max_bad_fraction: Annotated[float, Field(ge=0, le=1)] = 0.01
     """The run stops where more than this part of the records was left out."""
     on_anomaly: Literal["stop", "warn"] = "stop"
-    """What an anomaly against the schema, a missing label, a label outside its classes, or an infinite value or no
-    value at all in a column that a feature reads does to the run."""
+    """What an anomaly against the schema, a missing label, a label outside its classes, an infinite value or no value
+    at all in a column that a feature reads, or whole numbers that become the same float32, do to the run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -276,6 +277,13 @@ Feature = Annotated[
     | CustomFeature,
     Field(discriminator="column"),
 ]
+
+
+def single_columns(features: Mapping[str, Feature]) -> dict[str, str]:
+    """The data columns that a feature takes one number of, each with the name of the first such feature."""
+    numbers = (NumericFeature, BucketizedFeature)
+    named = [(feature.key or name, name) for name, feature in features.items() if isinstance(feature, numbers)]
+    return dict(reversed(named))
 
 
 def data_columns(name: str, feature: Feature, features: dict[str, Feature]) -> tuple[str, ...]:

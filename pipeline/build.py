@@ -28,7 +28,7 @@ from components.trigger.component import Drift, LookForNew, RecordTraining
 from components.warm_start import WarmStart
 from configs.checkpoint import KEPT_HOW, KEPT_IN
 from configs.config import PipelineConfig
-from configs.features import CustomFeature, data_columns
+from configs.features import CustomFeature
 from pipeline.folders import Folders
 from pipeline.sources import sources_digest
 from pipeline.work import FOUND_BY, data_hooks, file_digests, model_files, training_hooks, work_digest
@@ -65,8 +65,7 @@ def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> P
 
 def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
     """From raw data to examples that passed the gate."""
-    chosen = {"columns": tuple(_used(config)) if config.data.columns == "used" else config.data.columns}
-    read = config.data.model_copy(update=chosen)
+    read = config.data.model_copy(update={"columns": config.read_columns or "all"})
     spans = _spans(config, folders, read.model_dump_json(by_alias=True, include=FOUND_BY))
     example_gen = ExampleGen(
         spans=spans.outputs["spans"],
@@ -86,8 +85,9 @@ def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
         statistics=statistics,
         anomalies=validator.outputs["anomalies"],
         label=config.label.model_dump_json(),
-        columns=json.dumps(_columns(config)),
+        columns=json.dumps(config.feature_columns),
         single=json.dumps(config.single_columns),
+        rounded=json.dumps(config.rounded_columns),
         on_anomaly=config.data.on_anomaly,
     )
     return [spans, example_gen, statistics_gen, schema_gen, validator, gate]
@@ -120,7 +120,7 @@ def _drift(config: PipelineConfig, folders: Folders, data: list[base_node.BaseNo
         spans=spans.outputs["spans"],
         found=spans.outputs["go"],
         limits=config.drift_limits,
-        columns=json.dumps(sorted({config.label.key, *_columns(config)})),
+        columns=json.dumps(sorted({config.label.key, *config.feature_columns})),
         trained=str(folders.trained),
         store=str(folders.spans),
         code=sources_digest("components.statistics.component"),
@@ -149,19 +149,6 @@ def _record_training(
     for node in (*judged, *profiled):
         recorded.add_upstream_node(node)
     return [recorded]
-
-
-def _columns(config: PipelineConfig) -> list[str]:
-    """The data columns that features read."""
-    read = [data_columns(name, feature, config.features) for name, feature in config.features.items()]
-    return sorted({column for columns in read for column in columns})
-
-
-def _used(config: PipelineConfig) -> list[str]:
-    """The data columns that the config names: for the label, the features, the slices and the splits."""
-    slices = [column for entry in config.evaluate.slices for column in ([entry] if isinstance(entry, str) else entry)]
-    split_key = [config.data.split_key] if config.data.split_key else []
-    return sorted({config.label.key, *_columns(config), *slices, *split_key, *config.data.types})
 
 
 def _schema(config: PipelineConfig, statistics: channel.BaseChannel) -> base_node.BaseNode:
@@ -284,7 +271,7 @@ def _judge_and_push(
         split=config.evaluated_split,
     )
     blessing = judge.outputs["blessing"]
-    columns = json.dumps(_columns(config))
+    columns = json.dumps(config.feature_columns)
     recorded = RecordBlessing(
         model=model, blessing=blessing, schema=schema, label=label, columns=columns, registry=registry
     )

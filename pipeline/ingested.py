@@ -44,10 +44,10 @@ def _read(properties: Mapping[str, str | int | float], *, now: bool) -> Ingested
     listed, lines = (("gaps", "rounded", "notes"), ("plan", "read")) if now else (("gaps", "rounded"), ("plan",))
     notes = [line for name in listed for line in json.loads(str(properties.get(name, "[]")))]
     plan = "; ".join(str(properties[name]) for name in lines if name in properties)
-    told = tuple(map(_shown, skipped.get("told", ())))
-    return Ingested(count, rows + count, told, tuple(map(_shown, notes)), _shown(plan))
+    told = tuple(map(on_one_line, skipped.get("told", ())))
+    return Ingested(count, rows + count, told, tuple(map(on_one_line, notes)), on_one_line(plan))
 
 
-def _shown(line: str) -> str:
+def on_one_line(line: str) -> str:
     """On one line, without what would steer a terminal: names of files and values come from the data."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)

@@ -167,7 +167,10 @@ class Roundings(dict[str, Rounding]):
 
     def _error(self, name: str, value: float) -> DataError:
         what = f"{value!r} is beyond the largest float32, 3.4e+38, and examples hold no wider numbers"
-        ways = f"Mend or scale the values, set `data.types.{name}: string`, or leave out the column by `data.columns`"
+        ways = (
+            "Mend or scale the values, leave out the column by `data.columns`, or, if it is not used as a number, set"
+            f" `data.types.{name}: string`"
+        )
         hint = f"{ways}; `data.on_bad_record: skip` leaves out such rows"
         return DataError(what, file=self._file, column=name, hint=hint)
 
@@ -178,8 +181,8 @@ def notes(found: Mapping[str, Rounding]) -> Iterator[str]:
     for name in coarse[:REPORTED]:
         yield (
             f"column {name!r} loses digits: {found[name].value!r} is stored as {found[name].stored!r}, as examples hold"
-            f" float32. Subtract an origin before it is read, or set `data.types.{name}` to `int` (if its numbers are"
-            " whole) or `string`, which keep all digits"
+            " float32. Subtract an offset before it is read. In a feature, but not in the label of a regression, which"
+            f" is float32 in any case, `data.types.{name}: int` (if its numbers are whole) or `string` keeps all digits"
         )
     if len(coarse) > REPORTED:
         names = ", ".join(map(repr, coarse[REPORTED:]))

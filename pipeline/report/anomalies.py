@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
+from pipeline.ingested import on_one_line
 from pipeline.report.run_folder import RunFolder
 
 _SPLIT = "Split-"
+_IN_WORDS = 5
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,15 @@ class Anomaly:
     column: str
     rule: str
     what: str
+
+
+def anomalies_in_words(folder: RunFolder) -> list[str]:
+    """A line for each of the first anomalies of a run that went on in spite of them."""
+    found = read_anomalies(folder) or [] if folder.output("DataGate", "verdict") else []
+    lines = [f"column {one.column!r}, split {one.split}: {one.rule}: {one.what}" for one in found[:_IN_WORDS]]
+    if len(found) > _IN_WORDS:
+        lines.append(f"{len(found) - _IN_WORDS:,} more anomalies are in the report")
+    return [*map(on_one_line, lines)]
 
 
 def read_anomalies(folder: RunFolder) -> list[Anomaly] | None:

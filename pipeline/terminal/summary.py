@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from rich.console import Console
 from rich.text import Text
@@ -32,7 +33,7 @@ def print_summary(
     record: RunRecord,
     verdict: Verdict | None = None,
     report: Path | None = None,
-    remarks: Sequence[str] = (),
+    remarks: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
     """Print `summary`, with the verdict in colour where the terminal has it."""
     for line in ["", *summary(record, verdict, report, remarks)]:
@@ -43,12 +44,16 @@ def print_summary(
 
 
 def summary(
-    record: RunRecord, verdict: Verdict | None = None, report: Path | None = None, remarks: Sequence[str] = ()
+    record: RunRecord,
+    verdict: Verdict | None = None,
+    report: Path | None = None,
+    remarks: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[str]:
-    """The lines that end a run. `verdict`: from `pipeline.report.verdict.read_verdict`; `remarks`: the training's;
-    paths are shown as given.
+    """The lines that end a run. `verdict`: from `pipeline.report.verdict.read_verdict`; `remarks`: on the `data` and on
+    the `training`; paths are shown as given.
     """
-    lines = [*_trouble(record), *_data(ingested(record)), *(f"training  {remark}" for remark in remarks)]
+    lines = [*_trouble(record), *_data(ingested(record))]
+    lines += [f"{about:<10}{remark}" for about, listed in remarks.items() for remark in listed]
     if record.ended is not None:
         lines += [
             f"ended     {record.ended}",

@@ -56,6 +56,7 @@ def _last_words(console: Console, record: RunRecord, run_dir: Path) -> None:
     from dataclasses import replace
 
     from pipeline.report import write_report
+    from pipeline.report.anomalies import anomalies_in_words
     from pipeline.report.run_folder import RunFolder
     from pipeline.report.training import read_training
     from pipeline.report.verdict import read_verdict
@@ -66,4 +67,5 @@ def _last_words(console: Console, record: RunRecord, run_dir: Path) -> None:
     verdict, training = read_verdict(run), read_training(run.directory("Trainer", "model_run"))
     if verdict.pushed is not None:
         verdict = replace(verdict, pushed=str(short(Path(verdict.pushed))))
-    print_summary(console, record, verdict, report_file, training.remarks if training else ())
+    remarks = {"data": anomalies_in_words(run), "training": training.remarks if training else ()}
+    print_summary(console, record, verdict, report_file, remarks)

@@ -1,6 +1,7 @@
 """The data gate, over statistics and anomalies that TFDV made."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from tfx.types import artifact_utils, standard_artifacts
 
 from components.data_gate import DataGate, describe, judge
 from components.data_rules import Finding, Split
+from components.float32_rules import TOO_COARSE, digits_lost
+from configs.config import PipelineConfig
 from configs.errors import GateError
 from configs.label import LabelConfig
 
@@ -266,10 +269,10 @@ def validated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {"statistics": [statistics], "anomalies": [anomalies]}
 
 
-def _gate(inputs: dict[str, Any], directory: Path, on_anomaly: str) -> dict[str, Any]:
+def _gate(inputs: dict[str, Any], directory: Path, on_anomaly: str, label: LabelConfig = BINARY) -> dict[str, Any]:
     verdict = standard_artifacts.String()
     verdict.uri = str(directory / "value")
-    properties = {"label": BINARY.model_dump_json(), "columns": json.dumps(["fare"]), "single": "{}"}
+    properties = {"label": label.model_dump_json(), "columns": json.dumps(["fare"]), "single": "{}", "rounded": "{}"}
     properties["on_anomaly"] = on_anomaly
     DataGate.EXECUTOR_SPEC.executor_class().Do(inputs, {"verdict": [verdict]}, properties)
     return json.loads(Path(verdict.uri).read_text(encoding="utf-8"))
@@ -295,10 +298,102 @@ def test_the_component_only_warns_when_told_so(
 ) -> None:
     verdict = _gate(validated, tmp_path, "warn")
     assert (verdict["action"], verdict["stopped"], len(verdict["anomalies"])) == ("warn", False, 6)
-    assert {"split": "eval", "column": "gone", "rule": "Column dropped", "what": "Column is completely missing"} in (
-        verdict["anomalies"]
-    )
+    what = {"rule": "Column dropped", "what": "Column is completely missing"}
+    assert {"split": "eval", "column": "gone", **what, "stops": True} in verdict["anomalies"]
     assert "column 'gone', split eval" in capsys.readouterr().out
+
+
+REGRESSION = LabelConfig(key="y", kind="regression")
+SECONDS = 1_700_000_000
+
+
+def _rounded(values: Any, *, normalize: str | None = None) -> list[Finding]:
+    """What is said of integers as the label of a regression, or under a feature with this `normalize`."""
+    column = "y" if normalize is None else "x"
+    train = _split("train", {"y": [0.0, 1.0] * (len(values) // 2), column: [*values]})
+    rounded = {} if normalize is None else {"x": ("when", normalize)}
+    return [*digits_lost([train], REGRESSION, rounded)]
+
+
+@pytest.mark.parametrize(
+    ("values", "stops"),
+    [
+        (SECONDS + np.arange(200) % 40, True),  # two different float32
+        (-SECONDS - np.arange(200) % 40, True),
+        (SECONDS + 7 * np.arange(1600), False),  # 88
+        (SECONDS + 864 * np.arange(100), False),  # a day
+        (2**60 + np.arange(0, 400, 2), True),
+        (SECONDS * 1000 + np.arange(0, 1000, 5), True),
+    ],
+)
+@pytest.mark.parametrize("normalize", [None, "none", "log"])
+def test_integers_that_become_the_same_float32_are_found_with_two_of_them_and_the_way_out(
+    values: np.ndarray, stops: bool, normalize: str | None
+) -> None:
+    stored = {None: values, "none": values, "log": np.log1p(np.abs(values).astype(np.float64))}[normalize]
+    share = np.sqrt(np.mean((stored - stored.astype(np.float32).astype(np.float64)) ** 2)) / stored.std()
+    (found,) = _rounded(values.tolist(), normalize=normalize)
+    assert (found.split, found.column, found.rule) == ("train", "y" if normalize is None else "x", "Digits lost")
+    assert normalize == "log" or found.stops == stops == (share > TOO_COARSE)
+    one, other = (int(number.replace(",", "")) for number in re.findall(r"-?[\d,]{9,}(?= and| become)", found.what))
+    assert abs(one - other) == 1
+    assert values.min() <= min(one, other)
+    if normalize != "log":
+        assert np.float32(one) == np.float32(other)
+    else:
+        assert np.float32(np.log1p(abs(one))) == np.float32(np.log1p(abs(other)))
+    assert ("`label`" if normalize is None else "`features.when`") in found.what
+    assert "subtract an offset" in found.what.lower()
+    assert ("z_score" in found.what) == (normalize is not None)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        2**24 - np.arange(2**22, step=2**12),  # float32 holds each
+        np.arange(0, 2**24, 2**17),
+        np.random.default_rng(0).integers(0, 10**12, 1000),
+        np.random.default_rng(0).integers(-(10**12), 10**12, 1000),
+        np.random.default_rng(0).lognormal(5, 4, 1000).astype(np.int64),
+        SECONDS + 86400 * np.arange(400),  # a year, in days
+    ],
+)
+@pytest.mark.parametrize("normalize", [None, "none", "log"])
+def test_integers_that_stay_apart_or_spread_widely_are_not_found(values: np.ndarray, normalize: str | None) -> None:
+    assert _rounded(values.tolist(), normalize=normalize) == []
+
+
+@pytest.mark.parametrize("normalize", ["z_score", "min_max"])
+def test_scaled_features_keep_their_digits_and_float_columns_are_noted_when_they_are_read(normalize: str) -> None:
+    feature = {"column": "numeric", "normalize": normalize}
+    plain = {"raw": {"column": "numeric", "normalize": "none", "key": "x"}}
+    config = PipelineConfig.model_validate(
+        {
+            "pipeline": {"name": "a"},
+            "data": {"source": {"kind": "csv", "path": "a.csv"}},
+            "label": {"key": "y", "kind": "regression"},
+            "features": {"x": feature, **plain, "z": feature},
+        }
+    )
+    assert config.rounded_columns == {"x": ("raw", "none")}
+    assert _rounded((SECONDS + np.arange(200.0) % 40).astype(np.float32).tolist(), normalize="none") == []
+
+
+def test_a_note_does_not_stop_the_run(tmp_path: Path) -> None:
+    note = Finding("train", "y", "Digits lost", "they do", stops=False)
+    assert describe([note]) == "note: column 'y', split train: Digits lost: they do"
+    assert "(1 anomaly)" in describe([note, Finding("eval", "", "Empty split", "no examples")])
+    statistics = standard_artifacts.ExampleStatistics()
+    statistics.uri, statistics.split_names = str(tmp_path / "statistics"), '["train"]'
+    columns = {"y": _lists((SECONDS + 7 * np.arange(1600)).tolist()), "fare": _lists([1.5] * 1600)}
+    made = generate_statistics_in_memory(pa.RecordBatch.from_pydict(columns), tfdv.StatsOptions())
+    (tmp_path / "statistics" / "Split-train").mkdir(parents=True)
+    (tmp_path / "statistics" / "Split-train" / "FeatureStats.pb").write_bytes(made.SerializeToString())
+    empty = standard_artifacts.ExampleAnomalies()
+    empty.split_names = "[]"
+    inputs = {"statistics": [statistics], "anomalies": [empty]}
+    (found,) = _gate(inputs, tmp_path, "stop", REGRESSION)["anomalies"]
+    assert (found["column"], found["stops"]) == ("y", False)
 
 
 def test_one_finding_is_told_in_the_singular() -> None:

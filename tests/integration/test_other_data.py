@@ -149,6 +149,8 @@ def test_anomalies_only_warn_where_the_config_says_so(wines: Story) -> None:
         "ExampleGen", "StatisticsGen", "ExampleValidator",
     }  # fmt: skip
     assert "Möhre" in Path(done.run.node("DataGate").log or "").read_text(encoding="utf-8")
+    (said,) = [line for line in done.lines if line.startswith("data ") and "Möhre" in line]
+    assert "'Rebsorte', split train" in said
     assert "Möhre" in (wines.folder / done.ending("report")).read_text()
 
 

@@ -243,7 +243,7 @@ def test_summary_of_a_blessed_run_names_blessing_push_report_and_time() -> None:
 
 def test_summary_tells_the_remarks_of_the_training() -> None:
     remark = "batch_size 4,096 is more than the 2,000 examples of the train split: an epoch is a single step"
-    assert summary(finished(), remarks=[remark])[0] == f"training  {remark}"
+    assert summary(finished(), remarks={"training": [remark]})[0] == f"training  {remark}"
 
 
 def test_summary_of_a_refused_model_names_threshold_value_limit_and_baseline() -> None:

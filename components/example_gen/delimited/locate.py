@@ -116,7 +116,7 @@ def _conversion(found: re.Match[str], path: str, line: int, how: Format) -> Data
         line=line,
         column=column,
         hint="Mend the value, list it in `data.source.null_values` if it means missing, "
-        f"or set `data.types.{column}: string`",
+        f"or, if the column is not used as a number, set `data.types.{column}: string`",
     )
 
 
