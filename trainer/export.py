@@ -9,7 +9,8 @@ Named tensors are named after their columns, as `signature_names` spells them (`
 A missing value is an absent or empty feature in an example; among named tensors it is "", NaN or the smallest int64.
 Where several values of an example count, its tensor is [batch, values]: a raw column is filled up with missing values,
 a transformed feature with -1.
-The label may be absent; transform_features gives it for the evaluation.
+The label may be absent; transform_features gives it for the evaluation. An example with several values of a column of
+which the model takes one number is refused.
 
 Keras' ExportArchive writes it, because the V1 and C++ loaders (TensorFlow Serving, BulkInferrer) cannot find the
 variables of a Keras 3 model that `tf.saved_model.save` wrote.
@@ -18,7 +19,8 @@ variables of a Keras 3 model that `tf.saved_model.save` wrote.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,9 @@ from trainer.signature_names import signature_names
 
 WEIGHTS = "assets.extra/model.weights.h5"
 """Where the weights lie as Keras writes them: from there a model of the same layers can start."""
+
+SEVERAL = "an example has several values in"
+"""How the refusal of several values begins."""
 
 Columns = dict[str, tf.Tensor]
 
@@ -49,28 +54,30 @@ def export(directory: str, signatures: Signatures, weights: Path) -> None:
     shutil.copyfile(weights, extra)
 
 
-class Signatures:
-    """The functions behind the signatures. The Transform graph and the model are traced once each and shared.
-
-    raw_columns: the data columns that the features read; label_key: the data column of the label; several: the data
-    columns of which all values of an example count.
+@dataclass(frozen=True)
+class RawColumns:
+    """The data columns behind a model. features: those that the features read; several: those of which all values of an
+    example count; single: those of which an example may have one value at most, each with what reads it.
     """
 
-    def __init__(
-        self,
-        model: keras.Model,
-        transform_output: tft.TFTransformOutput,
-        raw_columns: Iterable[str],
-        label_key: str,
-        several: Collection[str] = (),
-    ) -> None:
+    label: str
+    features: Collection[str]
+    several: Collection[str] = ()
+    single: Mapping[str, str] = field(default_factory=dict)
+
+
+class Signatures:
+    """The functions behind the signatures. The Transform graph and the model are traced once each and shared."""
+
+    def __init__(self, model: keras.Model, transform_output: tft.TFTransformOutput, columns: RawColumns) -> None:
         self.model = model
         self.loaded = tf.saved_model.load(transform_output.transform_savedmodel_dir)
-        self.label_key = label_key
+        self.label_key = columns.label
         self.all_raw = transform_output.raw_feature_spec()
-        self.raw_spec = {name: self.all_raw[name] for name in (*raw_columns, label_key)}
-        self.several = frozenset(several)
-        self.raw_inputs = signature_names(name for name in self.raw_spec if name != label_key)
+        self.raw_spec = {name: self.all_raw[name] for name in (*columns.features, columns.label)}
+        self.several = frozenset(columns.several)
+        self.single = columns.single
+        self.raw_inputs = signature_names(name for name in self.raw_spec if name != columns.label)
         self.model_inputs = signature_names(model.input)
         self.transform = tf.function(self._transform, input_signature=[_sparse_spec(self.raw_spec)], autograph=False)
         features = {name: _input_spec(x) for name, x in model.input.items()}
@@ -101,13 +108,15 @@ class Signatures:
 
     def predict_raw(self, tensors: Columns) -> Columns:
         """Signature `serving_raw`."""
-        raw = {name: (_all_present if name in self.several else _present)(tensors[given])
-               for name, given in self.raw_inputs.items()}  # fmt: skip
+        specs = self.all()["serving_raw"][1]
+        checked = {name: _shaped(tensors[given], specs[given]) for name, given in self.raw_inputs.items()}
+        raw = {name: (_all_present if name in self.several else _present)(x) for name, x in checked.items()}
         return self._predict(raw, tf.shape(next(iter(tensors.values())), tf.int64)[0])
 
     def predict_transformed(self, tensors: Columns) -> Columns:
         """Signature `serving_transformed`."""
-        given = {name: tensors[given] for name, given in self.model_inputs.items()}
+        specs = self.all()["serving_transformed"][1]
+        given = {name: _shaped(tensors[given], specs[given]) for name, given in self.model_inputs.items()}
         ragged = {name for name, x in self.model.input.items() if x.ragged}
         features = {name: _ragged(x) if name in ragged else x for name, x in given.items()}
         return {"predictions": self.predict(features)}
@@ -134,12 +143,31 @@ class Signatures:
     def _transform(self, raw: Mapping[str, tf.SparseTensor]) -> Columns:
         batch = next(iter(raw.values())).dense_shape[0]
         unread = {name: _nothing(spec.dtype, batch) for name, spec in self.all_raw.items() if name not in raw}
-        every = {**raw, **unread}
+        every = {**self._checked(raw), **unread}
         return self.loaded.transform_fn({name: _as_expected(every[name], self.all_raw[name]) for name in self.all_raw})
+
+    def _checked(self, raw: Mapping[str, tf.SparseTensor]) -> Mapping[str, tf.SparseTensor]:
+        """The columns, once it is certain that none has several values in an example where one is taken: an assertion
+        over all of them, which costs a request some microseconds.
+        """
+        names = [name for name in self.single if name in raw]
+        if not names:
+            return raw
+        most = tf.stack([raw[name].dense_shape[1] for name in names])
+        messages = tf.constant([f"column {name!r}, of which `{self.single[name]}` takes one" for name in names])
+        several = most > 1
+        told = [SEVERAL, tf.boolean_mask(messages, several), tf.boolean_mask(most, several)]
+        with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(several), told, summarize=10)]):
+            return {name: tf.sparse.map_values(tf.identity, tensor) for name, tensor in raw.items()}
 
 
 def _named_spec(inputs: Mapping[str, str], specs: Mapping[str, tf.TensorSpec]) -> dict[str, tf.TensorSpec]:
     return {given: tf.TensorSpec(specs[name].shape, specs[name].dtype, name=given) for name, given in inputs.items()}
+
+
+def _shaped(tensor: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
+    """The tensor, of which the C++ runtime does not check that it has the signature's shape."""
+    return tf.ensure_shape(tensor, spec.shape)
 
 
 def _input_spec(x: keras.KerasTensor) -> tf.TypeSpec:

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from configs.features import data_columns
+from configs.features import data_columns, single_columns
 from trainer import columns, generation, models
 from trainer.callbacks.finite_loss import Batches, LostError
 from trainer.checkpointing.work import checkpoints
@@ -21,7 +21,7 @@ from trainer.devices.launch import launch
 from trainer.devices.out_of_memory import out_of_memory_told
 from trainer.devices.precision import check_float32, computing_in
 from trainer.devices.strategy import Choice, check_same_begin, choose, look, opened, place_to_write
-from trainer.export import Signatures, export
+from trainer.export import RawColumns, Signatures, export
 from trainer.fitting import WEIGHTS, Training, fit
 from trainer.input.inputs import Inputs, open_inputs
 from trainer.job import Job
@@ -48,10 +48,8 @@ def run_fn(fn_args: FnArgs) -> None:
     sections, transform_output = job.sections, job.transformed
     with out_of_memory_told(sections.train):
         model = _trained(job)
-    several = columns_of_several(sections)
     built = columns.build(sections.features)
-    of_stored = from_stored(model, built)
-    signatures = Signatures(of_stored, transform_output, raw_columns(sections), sections.label.key, several)
+    signatures = Signatures(from_stored(model, built), transform_output, raw_columns(sections))
     if sections.label.text is not None:
         signatures.more["generate"] = generation.signature(built, sections.label.text, signatures, transform_output)
     export(fn_args.serving_model_dir, signatures, job.run_dir / WEIGHTS)
@@ -142,10 +140,19 @@ def build_model(sections: TrainerSections, transform_output: tft.TFTransformOutp
     return model
 
 
-def raw_columns(sections: TrainerSections) -> list[str]:
-    """The data columns that the features read, in the config's order."""
+def raw_columns(sections: TrainerSections) -> RawColumns:
+    """The data columns that label and features read, in the config's order."""
     read = [data_columns(name, feature, sections.features) for name, feature in sections.features.items()]
-    return list(dict.fromkeys(column for names in read for column in names))
+    features = list(dict.fromkeys(column for names in read for column in names))
+    return RawColumns(sections.label.key, features, columns_of_several(sections), columns_of_one(sections))
+
+
+def columns_of_one(sections: TrainerSections) -> dict[str, str]:
+    """The data columns of which a served model refuses several values in an example, and what reads each."""
+    if sections.several_values == "first":
+        return {}
+    features = {column: f"features.{name}" for column, name in single_columns(sections.features).items()}
+    return {sections.label.key: "label", **features}
 
 
 def columns_of_several(sections: TrainerSections) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
@@ -33,12 +33,20 @@ class TrainerSections(Section):
     """What is trained."""
     train: TrainConfig = TrainConfig()
     """How it is trained."""
+    several_values: Literal["refuse", "first"] = "refuse"
+    """What a served model does with an example that has several values of a number or of the label: it refuses them, as
+    the data gate does before training, or takes the first, where `data.on_anomaly: warn` lets it train on such."""
 
     @classmethod
     def of(cls, config: PipelineConfig) -> TrainerSections:
         """The sections of a whole config."""
-        train = _trained(config.train)
-        return cls(label=config.label, features=config.features, model=config.model, train=train)
+        return cls(
+            label=config.label,
+            features=config.features,
+            model=config.model,
+            train=_trained(config.train),
+            several_values="first" if config.data.on_anomaly == "warn" else "refuse",
+        )
 
     @classmethod
     def for_transform(cls, config: PipelineConfig) -> TrainerSections:

@@ -12,7 +12,8 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.run import build_model, run_fn
+from trainer.export import Signatures
+from trainer.run import build_model, raw_columns, run_fn
 from trainer.signature_names import signature_names
 
 MISSING: dict[type, Any] = {str: "", float: float("nan"), int: np.iinfo(np.int64).min}
@@ -150,6 +151,63 @@ def test_v1_loader_as_in_cpp_serves_every_signature(exported: Callable[[str], Ex
             wanted = {"predictions": expected} if name.startswith("serving") else one.features
             for key, values in wanted.items():
                 np.testing.assert_allclose(outputs[key], values, rtol=1e-5, atol=1e-6, err_msg=f"{name} {key}")
+
+
+def with_values(serialized: bytes, column: str, values: list[Any]) -> bytes:
+    """An example with other values in a column."""
+    example = tf.train.Example.FromString(serialized)
+    feature = example.features.feature[column]
+    getattr(feature, feature.WhichOneof("kind")).value[:] = values
+    return example.SerializeToString()
+
+
+@pytest.mark.parametrize("signature", ["serving_default", "transform_features"])
+def test_an_example_with_several_values_of_a_number_is_refused_by_the_feature_s_name(
+    exported: Callable[[str], Exported], signature: str
+) -> None:
+    one = exported("binary")
+    good = one.data.serialized["eval"][:3]
+    bad = [*good, with_values(good[0], "amount", [0.5, 2.5])]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"amount.*`features\.amount`") as caught:
+        one.signature(signature)(examples=tf.constant(bad))
+    assert "several values" in str(caught.value)
+    assert "features.color" not in str(caught.value)
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:  # as in C++
+        graph = tf.compat.v1.saved_model.loader.load(session, ["serve"], one.directory)
+        definition = graph.signature_def[signature]
+        fetches = [tensor.name for tensor in definition.outputs.values()]
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"features\.amount"):
+            session.run(fetches, {definition.inputs["examples"].name: bad})
+        assert len(session.run(fetches[0], {definition.inputs["examples"].name: good})) == 3
+
+
+def test_of_several_values_of_a_category_the_first_counts(exported: Callable[[str], Exported]) -> None:
+    one = exported("binary")
+    at = next(number for number, row in enumerate(one.data.rows["eval"]) if row["color"])
+    good = one.data.serialized["eval"][at]
+    color = one.data.rows["eval"][at]["color"][0]
+    predict = one.signature("serving_default")
+    found = predict(examples=tf.constant([good, with_values(good, "color", [color, b"red", b"blue"])]))["predictions"]
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+def test_several_labels_are_refused_where_the_label_is_read(exported: Callable[[str], Exported]) -> None:
+    one = exported("binary")
+    two = tf.constant([with_values(one.data.serialized["eval"][0], "bought", [0, 1])])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`label` takes one"):
+        one.signature("transform_features")(examples=two)
+    np.testing.assert_allclose(
+        one.signature("serving_default")(examples=two)["predictions"], one.expected()[:1], rtol=1e-5, atol=1e-6
+    )
+
+
+def test_where_training_was_told_to_take_the_first_serving_does_too(exported: Callable[[str], Exported]) -> None:
+    one = exported("binary")
+    sections = one.data.sections().model_copy(update={"several_values": "first"})
+    signatures = Signatures(one.model, one.data.output, raw_columns(sections))
+    bad = with_values(one.data.serialized["eval"][0], "amount", [one.data.rows["eval"][0]["amount"][0], 2.5])
+    found = signatures.predict_examples(tf.constant([bad]))["predictions"]
+    np.testing.assert_allclose(found, one.expected()[:1], rtol=1e-5, atol=1e-6)
 
 
 @every_kind
