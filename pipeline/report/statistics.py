@@ -9,6 +9,7 @@ from pathlib import Path
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from components.statistics import ESTIMATED
+from pipeline.report.figures import figure
 from pipeline.report.visible import value_in_words
 
 FILE_NAME = "FeatureStats.pb"
@@ -16,6 +17,7 @@ _SPLIT = "Split-"
 _TYPES = {0: "int", 1: "float", 2: "string", 3: "bytes", 4: "struct"}
 _TOP_VALUES = 10
 _CROWDED = 0.95
+_DIGITS = 6
 _NO_TEXT = "__BYTES_VALUE__"
 """What TFDV writes in the place of a value that is not UTF-8, such as an image."""
 
@@ -159,11 +161,18 @@ def _bars(stats: statistics_pb2.NumericStatistics, kind: int) -> tuple[Bar, ...]
                 continue
             low, count = bucket.low_value if low is None else low, count + bucket.sample_count
             if bucket.high_value > low:
-                bars.append(Bar(f"{low:.6g} to {bucket.high_value:.6g}", count, bucket.high_value - low))
+                bars.append(Bar(_edges(low, bucket.high_value), count, bucket.high_value - low))
                 low, count = None, 0.0
-    if count:
-        bars.append(Bar(f"{low:.6g}", count))
+    if count and low is not None:
+        bars.append(Bar(figure(low, _DIGITS), count))
     return tuple(bars)
+
+
+def _edges(low: float, high: float) -> str:
+    """`1,700,000,012 to 1,700,000,345`: with more digits than _DIGITS where these would not tell the edges apart."""
+    same = math.log10(max(abs(low), abs(high)) / (high - low))
+    digits = max(_DIGITS, math.ceil(same) + 2)
+    return f"{figure(low, digits)} to {figure(high, digits)}"
 
 
 def _text(value: str | bytes) -> str:

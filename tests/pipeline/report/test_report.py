@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -52,7 +53,22 @@ def test_shares_of_a_column_of_several_values_are_shares_of_its_values(run: Run)
     shown = run.report().table("Column", "Type")["words not used"]
     assert shown["Missing"] == "25 %"
     assert "4 distinct, most often gamma (50 %), beta (25 %), " in " ".join(shown.values())
-    assert "12 %" in " ".join(shown.values())
+    assert "12 %) of the values present" in " ".join(shown.values())
+
+
+def test_bars_of_large_numbers_are_told_apart(tmp_path: Path) -> None:
+    import tensorflow_data_validation as tfdv
+
+    seconds = 1_700_000_000 + np.arange(500)
+    written = tfdv.generate_statistics_from_dataframe(pd.DataFrame({"when": seconds, "x": seconds / 7e9}))
+    (tmp_path / "Split-train").mkdir()
+    (tmp_path / "Split-train" / "FeatureStats.pb").write_bytes(written.SerializeToString())
+    for column, scale in zip(read_statistics(tmp_path)["train"].columns.values(), (1, 7e9), strict=True):
+        edges = [tuple(float(end.replace(",", "")) for end in bar.label.split(" to ")) for bar in column.histogram]
+        widths = np.array([high - low for low, high in edges]) * scale
+        np.testing.assert_allclose(widths, 499 / len(edges), atol=2)
+        assert edges[0][0] * scale == pytest.approx(1_700_000_000, abs=2)
+        assert [high for _, high in edges[:-1]] == [low for low, _ in edges[1:]]
 
 
 def test_histogram_counts_every_value_that_is_present(statistics: Path, frame: pd.DataFrame) -> None:
