@@ -25,6 +25,7 @@ from configs.errors import ConfigError, Problem
 from configs.explain import explain
 from configs.files import read_mapping
 from configs.overlay import lay, profile_path, setting, unknown_profile
+from configs.sound import sound_part
 from configs.tree import Mistake, Tree, Where, at, dotted, plain
 
 
@@ -63,6 +64,18 @@ def load_with_places(path: str | PathLike[str], profile: str | None = None, over
     told = {mistake.place for mistake in mistakes}  # a value that could not be read is not refused a second time
     more = [] if isinstance(typed, PipelineConfig) else typed
     raise _error(mistakes + [mistake for mistake in more if mistake.place not in told])
+
+
+def load_sound_part(
+    path: str | PathLike[str], profile: str | None = None, overrides: Sequence[str] = ()
+) -> Loaded | None:
+    """Of a config that `load` refuses, the part with which the data can be checked; None if there is none."""
+    trees, mistakes = _layers(Path(path), profile, overrides)
+    if not trees or mistakes:
+        return None
+    tree, _ = _without_refused_nulls(reduce(lay, trees), trees)
+    config = sound_part(tree)
+    return None if config is None else Loaded(config, tree)
 
 
 def _layers(path: Path, profile: str | None, overrides: Sequence[str]) -> tuple[list[Tree], list[Mistake]]:

@@ -1,7 +1,7 @@
 """The data and the machine against the config: does every column, file and function that it names exist?
 
-Quick: reads header lines, or first rows where these have lists, and imports nothing of the user's. What the config says
-within itself is checked when it is loaded (configs/rules.py).
+Quick: reads header lines and the first few megabytes of the newest span, and imports nothing of the user's. What the
+config says within itself is checked when it is loaded (configs/rules.py).
 
 loaded = load_with_places("configs/taxi.yaml")
 problems = check_data(loaded)          # each with the line in the config; empty: all is well
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from pipeline.dotted_path import why_not_importable
 from trainer.devices.machine import unmet
 
 if TYPE_CHECKING:
+    from components.example_gen.manifest import Span
     from components.example_gen.sources import Source
 
 Finding = tuple[Where, str]
@@ -49,16 +50,19 @@ DELIMITERS = (";", "\t", "|", ",")
 
 def check_data(loaded: Loaded) -> list[Problem]:
     """What is wrong, each at its place in the config, in reading order."""
+    from components.example_gen.sources import open_source
+
     config = loaded.config
     findings = [*_files(config), *_functions(config)]
     try:
-        source = _newest(config.data)
+        spans = _spans(config.data)
+        source = open_source(config.data.source, spans[-1].paths)
         columns = source.columns()
         findings += _lists(config, source)
     except DataError as error:
         findings.append((_source(config.data.source), str(error)))
     else:
-        findings += _names(config, columns)
+        findings += [*_names(config, columns), *_first_rows(config, spans, columns)]
     return loaded.problems(findings)
 
 
@@ -110,13 +114,44 @@ def _source(source: SourceConfig) -> Where:
     return where if getattr(source, "path", None) is None else (*where, "path")
 
 
-def _newest(data: DataConfig) -> Source:
-    """The newest span."""
+def _spans(data: DataConfig) -> Sequence[Span]:
+    """What there is to read, the newest last."""
     from components.example_gen.find import find_spans
-    from components.example_gen.sources import open_source
 
-    manifest = find_spans(data.model_copy(update={"fingerprint": "times"}))
-    return open_source(data.source, manifest.spans[-1].paths)
+    return find_spans(data.model_copy(update={"fingerprint": "times"})).spans
+
+
+def _first_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collection[str]) -> Iterator[Finding]:
+    """What a run would refuse in the first rows of the newest span: values that cannot be read, and texts where numbers
+    are needed.
+    """
+    from components.example_gen.head import read_head, why_text
+    from components.example_gen.sources import Reading, open_source
+
+    asked = config.read_columns
+    chosen = None if asked is None else tuple(name for name in asked if name in columns)
+    reading = Reading(chosen, skip_bad=config.data.on_bad_record == "skip")
+    source = open_source(config.data.source, spans[-1].paths, reading)
+    numbers: dict[str, Where] = {column: ("features", name) for column, name in config.single_columns.items()}
+    if config.label.kind == "regression":
+        numbers[config.label.key] = ("label", "key")
+    try:
+        found = read_head(config.data, source, numbers, alone=len(spans) == 1)
+    except DataError as error:
+        yield _source(config.data.source), str(error)
+        return
+    if found is None:
+        return
+    for column, where in numbers.items():
+        if found.kinds.get(column, "missing").startswith(("string", "bytes")):
+            reader = "a regression label" if where[0] == "label" else "a numeric or bucketized feature"
+            why = why_text(config.data, found, column)
+            yield where, f'column "{column}" holds text, and {reader} needs numbers: {why}'
+        if column in found.infinite and config.data.on_anomaly == "stop":
+            what = (
+                f'column "{column}" holds inf or -inf, or a number beyond float64, such as 1e999, which is read as such'
+            )
+            yield where, f"{what}; mend them, or make them missing"
 
 
 def _lists(config: PipelineConfig, source: Source) -> Iterator[Finding]:

@@ -51,9 +51,14 @@ def repeated(column: pa.Array) -> tuple[pa.Array | Counted, NDArray[np.int32]] |
 
 
 def numbers_of(column: pa.Array) -> NDArray[np.number]:
-    """The numbers of a column where they lie; any number where one is missing."""
-    whole = pa.Array.from_buffers(column.type, len(column), [None, column.buffers()[1]], offset=column.offset)
-    return whole.to_numpy()
+    """The integers or floats of a column where they lie; any number where one is missing. Arrow's `to_numpy` would
+    import pandas, which takes half a second.
+    """
+    kind = "f" if pa.types.is_floating(column.type) else "u" if pa.types.is_unsigned_integer(column.type) else "i"
+    dtype = np.dtype(f"{kind}{column.type.bit_width // 8}")
+    if not len(column):
+        return np.zeros(0, dtype)
+    return np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
 
 
 def valid_of(column: pa.Array) -> NDArray[np.bool_] | None:

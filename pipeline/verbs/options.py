@@ -89,9 +89,16 @@ def load(
     code is compiled. Raises ConfigError with every mistake.
     """
     from configs.errors import ConfigError
-    from configs.loader import load_with_places
+    from configs.loader import load_sound_part, load_with_places
 
-    loaded = load_with_places(str(config), profile, overrides)
+    try:
+        loaded = load_with_places(str(config), profile, overrides)
+    except ConfigError as error:
+        if data and (part := load_sound_part(str(config), profile, overrides)):
+            from pipeline.validate import check_data
+
+            raise ConfigError(*error.problems, *check_data(part)) from None
+        raise
     if data or functions:
         from pipeline.validate import check_data, check_functions
 

@@ -9,10 +9,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from components.example_gen.find import find_spans
+from components.example_gen.ingest import ingest
+from components.example_gen.sources import in_place
+from configs.errors import ConfigError, DataError
 from configs.loader import load_with_places
 from pipeline.dotted_path import why_not_importable
 from pipeline.validate import MEANT, check_data, check_machine, why_not_writable
+from pipeline.verbs.options import load
 
 CONFIG = """\
 pipeline: {name: trips}
@@ -22,6 +29,16 @@ label: {key: tip, kind: binary}
 features:
   fare: {column: numeric}
 """
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "source", "kind", "fare", "column", "keys"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -225,6 +242,9 @@ def test_a_file_system_that_takes_no_files_is_told_whatever_the_permissions() ->
 
 def test_names_given_in_the_config_stand_for_a_missing_header() -> None:
     text = CONFIG.replace("path: trips.csv", "path: trips.csv, column_names: [fare, place, hour, tip]")
+    (problem,) = told(text)
+    assert "trips.csv:1: column 'fare': 'fare' is not a float" in problem  # there is a header
+    Path("trips.csv").write_text("1.5,x,3,0\n", encoding="utf-8")
     assert told(text) == []
 
 
@@ -349,3 +369,163 @@ def test_many_absent_columns_are_told_and_the_nearest_names_of_the_first() -> No
     problems = told(CONFIG.replace("  fare: {column: numeric}\n", features))
     assert len(problems) == 150
     assert sum('did you mean "fare"?' in problem for problem in problems) == MEANT
+
+
+def source(kind: str, fares: list[object], **data: object) -> str:
+    """A config over a file of that kind with these fares."""
+    path = Path(f"fares.{kind}")
+    if kind == "csv":
+        path.write_text("fare,tip\n" + "".join(f"{fare},{at % 2}\n" for at, fare in enumerate(fares)), encoding="utf-8")
+    elif kind == "jsonl":
+        lines = (json.dumps({"fare": fare, "tip": at % 2}) + "\n" for at, fare in enumerate(fares))
+        path.write_text("".join(lines), encoding="utf-8")
+    else:
+        pq.write_table(pa.table({"fare": fares, "tip": [at % 2 for at in range(len(fares))]}), path)
+    settings = "".join(f"  {name}: {json.dumps(value)}\n" for name, value in data.items())
+    found = CONFIG.replace("{kind: csv, path: trips.csv}", f"{{kind: {kind}, path: {path}}}")
+    return found.replace("label:", f"{settings}label:")
+
+
+def refusal_of_a_run() -> str:
+    """What ExampleGen says of the same data."""
+    config = load_with_places("c.yaml").config
+    with pytest.raises(DataError) as caught:
+        ingest(config.data, find_spans(config.data), Path("out"), lambda _work: in_place)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_number_beyond_float32_is_told_in_the_words_of_the_run(kind: str) -> None:
+    text = source(kind, [1.5, 2.5, 1e39, 3.5] * 100)
+    (problem,) = told(text)
+    assert problem == f"c.yaml:3: data.source.path: {refusal_of_a_run()}"
+    assert "1e+39" in problem
+    assert told(source(kind, [1.5, 2.5, 1e39, 3.5] * 100, on_bad_record="skip")) == []
+
+
+@pytest.mark.parametrize(
+    ("fares", "types", "place"),
+    [
+        ([1.5, "abc"], {"fare": "float"}, "fares.csv:3: column 'fare': 'abc' is not a float"),
+        ([1, 1.5], {"fare": "int"}, "fares.csv:3: column 'fare': '1.5' is not an int"),
+        ([1.5, "2,7"], {}, "fares.csv:3: the row has 3 fields"),
+    ],
+)
+def test_a_record_that_a_run_refuses_is_told_with_its_line(fares: list[object], types: object, place: str) -> None:
+    text = source("csv", fares, types=types)
+    (problem,) = told(text)
+    assert problem == f"c.yaml:3: data.source.path: {refusal_of_a_run()}"
+    assert place in problem
+
+
+@pytest.mark.parametrize("feature", ["{column: numeric}", "{column: bucketized, buckets: 3}"])
+@pytest.mark.parametrize(
+    ("kind", "fares", "place"),
+    [
+        ("csv", [1.5, "N/A", 2.5], "fares.csv:3: column 'fare': 'N/A' is not a float"),
+        ("csv", ["007", "008"], "set `data.types.fare: float`"),
+        ("jsonl", ["1.5", "x"], "fares.jsonl:1: column 'fare'"),
+        ("parquet", ["1.5", "x"], "row 1 of row group 0"),
+        ("parquet", ["1.5", "2.5"], "set `data.types.fare: float`"),
+    ],
+)
+def test_text_where_a_feature_needs_numbers_is_told_at_the_feature_with_its_first_value(
+    kind: str, fares: list[object], place: str, feature: str
+) -> None:
+    (problem,) = told(source(kind, fares).replace("{column: numeric}", feature))
+    assert problem.startswith('c.yaml:6: features.fare: column "fare" holds text')
+    assert place in problem
+
+
+def test_text_as_the_label_of_a_regression_is_told_at_the_label() -> None:
+    text = source("csv", [1.5, "x"]).replace("{key: tip, kind: binary}", "{key: fare, kind: regression}")
+    (problem,) = told(text.replace("  fare: {column: numeric}", "  tip: {column: numeric}"))
+    assert problem.startswith('c.yaml:4: label.key: column "fare" holds text, and a regression label needs numbers')
+    assert "fares.csv:3" in problem
+
+
+def test_infinite_numbers_are_told_unless_they_only_warn() -> None:
+    (problem,) = told(source("csv", [1.5, "1e999", "2.5"]))
+    assert problem.startswith('c.yaml:6: features.fare: column "fare" holds inf')
+    assert told(source("csv", [1.5, "1e999", "2.5"], on_anomaly="warn")) == []
+
+
+def test_a_column_of_numbers_that_may_become_text_further_on_is_not_refused() -> None:
+    """Two spans: the newest holds a number beyond float32 in a column that no feature reads, the other one texts."""
+    for day, note in (("2026-01-01", "x"), ("2026-01-02", "1e39")):
+        Path(f"{day}.csv").write_text(f"fare,note,tip\n1.5,{note},0\n", encoding="utf-8")
+    config = CONFIG.replace("trips.csv", "'{YYYY}-{MM}-{DD}.csv'")
+    assert told(config.replace("label:", "  window: 2\nlabel:")) == []
+    (problem,) = told(config)
+    assert "'note'" in problem
+
+
+def test_columns_that_are_not_read_are_not_looked_at() -> None:
+    Path("trips.csv").write_text("fare,note,tip\n1.5,1e39,0\n", encoding="utf-8")
+    assert "'note'" in told(CONFIG)[0]
+    assert told(CONFIG.replace("label:", "  columns: used\nlabel:")) == []
+
+
+def test_a_mistake_beyond_the_first_megabytes_is_left_to_the_run() -> None:
+    assert told(source("csv", [*range(600_000), "abc"])) == []
+    (problem,) = told(source("csv", [*range(60_000), "abc"]))
+    assert "fares.csv:60002" in problem
+
+
+def both(text: str, *overrides: str) -> list[str]:
+    """All that `headrace validate` says."""
+    Path("c.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(Path("c.yaml"), None, overrides, data=True)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_mistakes_of_the_config_and_of_the_data_are_told_at_once() -> None:
+    text = CONFIG.replace("fare: {column: numeric}", "fair: {column: numeric, normalise: log}")
+    form, rule, data, slices = both(text + "train: {epochs: many}\nevaluate: {slices: [zone]}\n")
+    assert form.startswith("c.yaml:6: ")
+    assert "normalise" in form
+    assert rule.startswith("c.yaml:7: ")
+    assert data == 'c.yaml:6: features.fair: "fair" is no column of the data; did you mean "fare"?'
+    assert slices.startswith("c.yaml:8: evaluate.slices[0]")
+
+
+def test_values_that_a_run_refuses_are_told_beside_mistakes_of_the_config() -> None:
+    form, data = both(source("csv", [1.5, "abc"]) + "train: {epochs: 0}\n")
+    assert "train.epochs" in form
+    assert "fares.csv:3: column 'fare': 'abc' is not a float" in data
+
+
+def test_mistakes_across_sections_do_not_hide_those_of_the_data() -> None:
+    rule, data = both(CONFIG.replace("key: tip", "key: tips") + "evaluate: {metrics: [accuracy]}\n")
+    assert "evaluate.metrics" in rule
+    assert "label.key" in data
+
+
+def test_a_feature_of_no_kind_is_told_once_and_what_crosses_it_is_not() -> None:
+    crossed = "  area: {column: numric}\n  both: {column: crossed, keys: [area, hour], hash_buckets: 9}\n"
+    (problem,) = both(CONFIG + crossed)
+    assert problem.startswith("c.yaml:7: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CONFIG.replace("path: trips.csv", "path: trips.csv, delimiter: 7"),
+        CONFIG.replace("kind: csv", "kind: cvs"),
+        CONFIG.replace("key: tip, ", ""),
+        CONFIG.replace("  fare: {column: numeric}\n", "").replace("features:", "features: {}"),
+        CONFIG + "traine: {epochs: 1}\n",
+        "- a list\n",
+        "a: [\n",
+    ],
+)
+def test_a_mistake_that_leaves_it_open_what_is_read_is_told_alone(text: str) -> None:
+    """The data would be read otherwise than it is meant."""
+    assert len(both(text.replace("fare:", "fair:") if "traine" not in text else text)) == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(st.sampled_from(["pipeline", "data", "label", "features", "train", "x"]), JSON, max_size=5))
+def test_whatever_is_written_a_config_s_mistakes_are_told_and_nothing_fails(values: dict[str, object]) -> None:
+    assert both(json.dumps({"pipeline": {"name": "x"}, "label": {"key": "tip", "kind": "binary"}} | values))

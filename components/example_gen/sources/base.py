@@ -14,9 +14,11 @@ from components.example_gen.types import Kind, widest
 __all__ = [
     "LIGHT",
     "TOLD",
+    "Head",
     "ListCounter",
     "Reading",
     "Result",
+    "Sampled",
     "Skipped",
     "Source",
     "Spread",
@@ -115,6 +117,26 @@ class ListCounter(Protocol):
 
     def most_values(self, names: Sequence[str]) -> dict[str, int]:
         """The most values that an example of the first rows has in each of these columns, of those that are lists."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first rows of a source, as a part of it. source: what reads them, perhaps without columns whose kinds take
+    long to find; whole: whether they are all rows; settled: whether rows behind them cannot make numbers texts.
+    """
+
+    source: Source
+    part: Any
+    whole: bool
+    settled: bool
+
+
+@runtime_checkable
+class Sampled(Protocol):
+    """A source of which the first rows are quickly read."""
+
+    def head(self) -> Head:
+        """A few megabytes of rows. Raises DataError for what cannot be read."""
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from components.example_gen.delimited.parse import Format, infer, parse
 from components.example_gen.delimited.quotes import Dialect
 from components.example_gen.parts import grouped, part_length
 from components.example_gen.skips import Skips
-from components.example_gen.sources.base import Reading, Result, Spread, Survey, for_work
+from components.example_gen.sources.base import Head, Reading, Result, Spread, Survey, for_work
 from components.example_gen.storage import at_once, resolve, stat
 from components.example_gen.types import Kind
 from configs.errors import DataError
@@ -54,6 +54,15 @@ class CsvFiles:
         length = part_length(size, len(self._first.columns))
         pieces = self._cut(length, for_work(spread, size))
         return grouped(pieces, [_size(piece, sizes) for piece in pieces], length)
+
+    def head(self) -> Head:
+        """The first block of the first file."""
+        path, skips = self.files[0], Skips(told=0) if self.reading.skip_bad else None
+        start = Segment(path, self._first.rows_at)
+        found = list(islice(blocks(start, self._dialect, skips, columns=len(self._first.columns)), 2))
+        end = found[0].offset + len(found[0].text) if found else start.start
+        whole = len(found) < 2 and len(self.files) == 1
+        return Head(self, (replace(start, end=end),), whole=whole, settled=whole)
 
     def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
         """One pass of pyarrow's reader over the part."""

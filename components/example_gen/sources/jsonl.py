@@ -18,7 +18,7 @@ from components.example_gen.json_lines.exact import BadLineError, ConflictError,
 from components.example_gen.json_lines.fast import Reader, as_kind, kind_of
 from components.example_gen.parts import NAMED, cut, grouped, part_length
 from components.example_gen.skips import Skips
-from components.example_gen.sources.base import Reading, Spread, Survey
+from components.example_gen.sources.base import Head, Reading, Spread, Survey
 from components.example_gen.storage import resolve, stats
 from components.example_gen.types import ARROW, LIST, Kind, widest
 from configs.errors import DataError
@@ -63,6 +63,13 @@ class JsonlFiles:
             pieces += [Stretch(path, start, end) for start, end in ranges]
             own += [size // len(ranges)] * len(ranges)
         return grouped(pieces, own, length)
+
+    def head(self) -> Head:
+        """The first block of the first file. Numbers and texts do not mix under a key, so its kinds are settled."""
+        path = self.files[0]
+        found = list(islice(blocks(Stretch(path), Skips(told=0) if self.reading.skip_bad else None), 2))
+        end = found[0].offset + len(found[0].text) if found else 0
+        return Head(self, (Stretch(path, 0, end),), whole=len(found) < 2 and len(self.files) == 1, settled=True)
 
     def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
         """One pass over the part. Raises DataError where a key has numbers in some lines and strings in others."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from components.example_gen.columnar.footers import (
 from components.example_gen.columnar.partitions import partition_kind, partition_values, same_partitions
 from components.example_gen.columnar.stored import always_fits, as_text_kind, beyond_int64, holds_lists
 from components.example_gen.parts import LARGEST_PART, MOST_PARTS, grouped
-from components.example_gen.sources.base import TOLD, Reading, Skipped, Spread, Survey, in_place
+from components.example_gen.sources.base import TOLD, Head, Reading, Skipped, Spread, Survey, in_place
 from components.example_gen.span_paths import glob_of
 from components.example_gen.storage import is_folder, resolve
 from components.example_gen.types import Kind
@@ -85,6 +85,14 @@ class ParquetFiles:
         sizes = [sum(group.size for group in piece.groups) for piece in pieces]
         length = min(max(sum(sizes) // MOST_PARTS, SMALLEST_PART), LARGEST_PART)
         return grouped(pieces, sizes, length)
+
+    def head(self) -> Head:
+        """The first row group of the first file, without columns whose kinds only a pass over all of it would tell."""
+        piece, *more = (piece for part in replace(self, files=self.files[:1]).parts(in_place) for piece in part)
+        names = tuple(name for name in piece.kinds if name not in piece.unsure)
+        source = replace(self, files=self.files[:1], reading=replace(self.reading, columns=names))
+        sure = replace(piece, kinds={name: piece.kinds[name] for name in names}, unsure=frozenset())
+        return Head(source, (sure,), whole=not more and len(self.files) == 1, settled=True)
 
     def survey(self, part: Part, declared: Mapping[str, Kind]) -> Survey:
         """From the footers; a pass only over columns whose values decide their kind, or which rows to leave out."""
