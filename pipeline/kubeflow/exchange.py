@@ -79,6 +79,11 @@ class Exchange:
             path = Places(self._places.root).local(self._uris[RECORD])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("\n".join(texts.values()), encoding="utf-8")
+        for uri in self._uris.values():
+            # Without ML Metadata the launcher fails where it finds nothing of an output: of a component that made no
+            # file, or whose files are on the volume. Of an empty folder it copies nothing.
+            if not (path := Places(self._places.root).local(uri)).exists():
+                path.mkdir(parents=True)
         values = {key: pack(text, f"{self._invocation.id}: {key}") for key, text in texts.items()}
         told = {"artifacts": {key: {"artifacts": [one]} for key, one in artifacts.items()}, "parameterValues": values}
         file = self._places.launchers(self._told["outputs"]["outputFile"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -67,8 +68,10 @@ def test_properties_survive_metadata_that_has_doubles_only() -> None:
     assert not back.has_custom_property("display_name")
 
 
-def exchange(folder: Path, mount: str) -> Exchange:
-    """An exchange for a component that makes examples out of examples and a baseline."""
+def exchange(folder: Path, mount: str, raw: Mapping[str, Any] | None = None) -> Exchange:
+    """An exchange for a component that makes examples out of examples and a baseline. raw: the input's artifact."""
+    best = "" if raw else f"{HOME}/old/t/s/model"
+    raw = raw or {"name": "7", "metadata": {"span": 4.0}}
     examples, model = (f"tfx.types.standard_artifacts:{name}" for name in ("Examples", "Model"))
     invocation = Invocation(
         id="Some",
@@ -84,10 +87,8 @@ def exchange(folder: Path, mount: str) -> Exchange:
     )
     told = {
         "inputs": {
-            "artifacts": {
-                "raw": {"artifacts": [{"name": "7", "uri": f"{HOME}/old/t/s/raw", "metadata": {"span": 4.0}}]}
-            },
-            "parameterValues": {"best": json.dumps({"uri": f"{HOME}/old/t/s/model", "why": ""})},
+            "artifacts": {"raw": {"artifacts": [{**raw, "uri": f"{HOME}/old/t/s/raw"}]}},
+            "parameterValues": {"best": json.dumps({"uri": best, "why": ""})},
         },
         "outputs": {
             "artifacts": {"examples": {"artifacts": [{"name": "examples", "uri": f"{HOME}/run/t/s/examples"}]}},
@@ -117,6 +118,16 @@ def test_artifacts_lie_below_the_volume_where_there_is_one_and_keep_their_uris(t
     (artifact,) = told["artifacts"]["examples"]["artifacts"]
     assert artifact["uri"] == f"{HOME}/run/t/s/examples"
     assert artifact["metadata"] == {"from": f"{HOME}/old/t/s/raw"}
+    # A launcher of a Kubeflow without ML Metadata fails if an output is not there at the path that it has for it.
+    assert (tmp_path / "s3/bucket/trips/run/t/s/examples").is_dir()
+
+
+def test_an_artifact_that_has_an_id_beside_its_name_is_taken_by_its_uri(tmp_path: Path) -> None:
+    """As the driver of a Kubeflow without ML Metadata tells of it."""
+    raw = {"name": "examples", "artifactId": "0c9f", "type": {"schemaTitle": "Examples"}, "metadata": {"span": 4.0}}
+    there = exchange(tmp_path, "", raw)
+    (artifact,) = there.inputs(Store({}, str(tmp_path / "store")))["raw"]
+    assert (artifact.uri, artifact.id, artifact.span) == (f"{tmp_path}/s3/bucket/trips/old/t/s/raw", 0, 4)
 
 
 @given(st.text() | st.text(min_size=1).map(lambda text: text * 70_000))
