@@ -226,8 +226,9 @@ class KubeflowConfig(Section):
     `run_date` is left out where no path has a date."""
     resources: Literal["default", "auto", "none"] = "default"
     """What pods ask for where `cpu`, `memory` and their limits are left out. default: a table by component. auto: what
-    the component took in the last runs of `headrace run` in `pipeline.root`, with a quarter more, and twice that at
-    most; the table where it has not run. none: nothing, so that Kubernetes may put pods on nodes that are full."""
+    the component took in its last pods below `pipeline_root`, or else in the last runs of `headrace run` in
+    `pipeline.root`, with a quarter more, and twice that at most; the table where it has not run. none: nothing, so that
+    Kubernetes may put pods on nodes that are full."""
     defaults: ComponentSettings = ComponentSettings()
     """What every component's pod gets."""
     components: dict[str, ComponentSettings] = {}

@@ -23,6 +23,8 @@ HEADROOM = 1.25
 """A run takes more than the one before it by chance."""
 POD = 0.6
 """GiB that a pod takes beside what a local component does: imports of its own, and Kubeflow's launcher."""
+LAUNCHER = 0.1
+"""GiB of Kubeflow's launcher alone, which is in the container beside the component."""
 STEPS = (1, 1.25, 1.5, 1.75)
 """By which sizes are rounded up between powers of two, so that a peak that varies asks for the same."""
 
@@ -39,10 +41,11 @@ class Resources:
 
 @dataclass(frozen=True)
 class Peak:
-    """What a component took: bytes of memory at most, CPUs on average."""
+    """What a component took: bytes of memory at most, CPUs on average. in_pod: with all that its pod imported."""
 
     memory: int
     cpu: float
+    in_pod: bool = False
 
 
 LIGHT = Resources(cpu=0.5, cpu_limit=2, memory=1, memory_limit=3)
@@ -90,7 +93,7 @@ def settled(component: str, settings: ComponentSettings, peaks: Mapping[str, Pea
 
 
 def _measured(peak: Peak, table: Resources) -> Resources:
-    memory = rounded((peak.memory / GI + POD) * HEADROOM)
+    memory = rounded((peak.memory / GI + (LAUNCHER if peak.in_pod else POD)) * HEADROOM)
     cpu = max(0.5, math.ceil(2 * peak.cpu) / 2)
     return Resources(cpu, max(table.cpu_limit, 2 * cpu), memory, 2 * memory)
 

@@ -34,6 +34,7 @@ from pipeline.kubeflow.invocation import Invocation
 from pipeline.kubeflow.measured import peaks
 from pipeline.kubeflow.parameters import PARAMETERS, offered
 from pipeline.kubeflow.platform import needs_platform, set_platform
+from pipeline.kubeflow.store import open_store
 from pipeline.kubeflow.tasks import Task, tasks
 from pipeline.kubeflow.written import with_time_for_tries
 
@@ -84,7 +85,7 @@ def _check(config: PipelineConfig) -> None:
 def _pipeline(config: PipelineConfig, found: Sequence[Task]) -> Any:
     """The pipeline as the SDK knows it."""
     settings = config.kubeflow
-    took = peaks(config) if settings.resources == "auto" else {}
+    took = peaks(config, open_store(backends.store_options(settings))) if settings.resources == "auto" else {}
     loaded = {task.name: components.load_component_from_text(_specification(task, settings)) for task in found}
 
     def body(*values: Any) -> None:

@@ -93,6 +93,18 @@ def test_no_account_has_power_over_all_of_anything(objects: list[dict[str, Any]]
             assert rule["verbs"] == ["get"]
 
 
+def test_runs_may_tell_the_api_of_tasks_and_artifacts_where_there_is_no_ml_metadata(
+    objects: list[dict[str, Any]],
+) -> None:
+    """What Kubeflow's own role of runs has for it since kubeflow/pipelines#13986."""
+    (role,) = (one for one in of_kind(objects, "Role") if one["metadata"]["name"] == "headrace-runner")
+    told = [rule for rule in role["rules"] if rule["apiGroups"] == ["pipelines.kubeflow.org"]]
+    assert {rule["resources"][0]: set(rule["verbs"]) for rule in told} == {
+        "runs": {"get", "list", "update"},
+        "artifacts": {"get", "list", "create"},
+    }
+
+
 def workloads(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*of_kind(objects, "Deployment"), *of_kind(objects, "StatefulSet")]
 
@@ -226,9 +238,15 @@ def test_an_image_that_is_loaded_into_the_nodes_is_taken_as_it_is(objects: list[
 def containers(tree: Any) -> Iterator[dict[str, Any]]:
     """All containers below, in whatever pod."""
     if isinstance(tree, dict):
-        yield from (one for one in tree.get("containers", ()) if "image" in one)
+        yield from (one for kind in ("containers", "initContainers") for one in tree.get(kind, ()) if "image" in one)
     for inner in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
         yield from containers(inner)
+
+
+def test_a_quota_takes_every_pod_as_all_containers_say_what_they_ask_for(objects: list[dict[str, Any]]) -> None:
+    for one in containers(objects):
+        for kind in ("requests", "limits"):
+            assert one["resources"][kind].keys() >= {"cpu", "memory"}, one["name"]
 
 
 def test_runs_may_read_the_stores_keys_only_where_there_are_some(objects: list[dict[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,10 @@ from pipeline.kubeflow.verify.driver import task_specs
 from pipeline.kubeflow.written import tasks_in
 
 
-def test_every_container_says_what_it_asks_for_and_what_it_may_take() -> None:
+def test_every_container_says_what_it_asks_for_and_what_it_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_STORE", str(tmp_path))
     for chosen in ("default", "auto"):
         found = task_specs(compiled(f"kubeflow.resources={chosen}"))
         assert found
