@@ -1,5 +1,9 @@
 """The exported SavedModel in every loader, each signature against the model in memory and against NumPy."""
 
+import base64
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -208,6 +212,35 @@ def test_where_training_was_told_to_take_the_first_serving_does_too(exported: Ca
     bad = with_values(one.data.serialized["eval"][0], "amount", [one.data.rows["eval"][0]["amount"][0], 2.5])
     found = signatures.predict_examples(tf.constant([bad]))["predictions"]
     np.testing.assert_allclose(found, one.expected()[:1], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("signature", ["serving_raw", "serving_transformed"])
+def test_two_columns_under_a_name_of_one_are_refused_by_the_cpp_runtime(
+    exported: Callable[[str], Exported], tmp_path: Path, signature: str
+) -> None:
+    """TensorFlow's Python would refuse them itself."""
+    one = exported("binary")
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        definition = tf.compat.v1.saved_model.loader.load(session, ["serve"], one.directory).signature_def[signature]
+    zeros = {"float32": 0.5, "int64": 1, "string": base64.b64encode(b"red").decode()}
+
+    def call(width: int) -> dict[str, Any]:
+        feeds = {}
+        for name, tensor in definition.inputs.items():
+            shape = [2, width] if name == "amount" else [2]
+            dtype = tf.as_dtype(tensor.dtype).name
+            feeds[tensor.name] = {"dtype": dtype, "shape": shape, "values": [zeros[dtype]] * int(np.prod(shape))}
+        feeds[definition.inputs["amount"].name]["shape"] = [2, width] if width > 1 else [2]
+        return {"feeds": feeds, "fetch": definition.outputs["predictions"].name}
+
+    library = Path(tf.__file__).with_name("libtensorflow_cc.so.2")
+    program = Path(__file__).parents[1] / "integration" / "cpp_loader.py"
+    for width, code in ((1, 0), (2, 1)):
+        (tmp_path / "calls.json").write_text(json.dumps([call(width)]))
+        arguments = (library, one.directory, tmp_path / "calls.json", tmp_path / "results.npz")
+        done = subprocess.run([sys.executable, program, *arguments], check=False, capture_output=True, text=True)
+        assert bool(done.returncode) == bool(code), done.stderr
+        assert not code or "amount" in done.stderr
 
 
 @every_kind
