@@ -94,3 +94,26 @@ def test_a_component_killed_for_memory_says_so_and_what_to_set(built: Built) -> 
     for done in (status, logs):
         assert "Trainer was killed because its pod ran out of memory at its limit of 6Gi" in done.err
         assert "kubeflow.components.Trainer.memory_limit: 12Gi" in done.err
+
+
+def test_every_container_of_a_run_says_what_it_asks_for_so_that_a_quota_takes_it(built: Built) -> None:
+    built("submit")
+    (run,) = built.runs()
+    templates = built.server.executed(run["run_id"])["spec"]["templates"]
+    names = []
+    for template in templates:
+        own = [template["container"]] if "container" in template else []
+        for container in [*own, *template.get("initContainers", ()), *template.get("sidecars", ())]:
+            names.append((template["name"], container.get("name") or "main"))
+            if names[-1] == ("system-container-impl", "main"):
+                continue  # the driver's patch gives it what is compiled, below
+            limits = container["resources"]["limits"]
+            assert limits.keys() >= {"cpu", "memory"}, names[-1]  # Kubernetes takes them for requests that are missing
+    assert {("system-container-impl", "kfp-launcher"), ("system-container-driver", "main")} <= set(names)
+    (version,) = built.versions()
+    specification = version["pipeline_spec"]
+    executors = specification.get("pipeline_spec", specification)["deploymentSpec"]["executors"]
+    for executor in executors.values():
+        resources = executor["container"]["resources"]
+        asked = {"resourceCpuRequest", "resourceCpuLimit", "resourceMemoryRequest", "resourceMemoryLimit"}
+        assert resources.keys() >= asked
