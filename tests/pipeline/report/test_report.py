@@ -64,7 +64,8 @@ def test_bars_of_large_numbers_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "Split-train").mkdir()
     (tmp_path / "Split-train" / "FeatureStats.pb").write_bytes(written.SerializeToString())
     for column, scale in zip(read_statistics(tmp_path)["train"].columns.values(), (1, 7e9), strict=True):
-        edges = [tuple(float(end.replace(",", "")) for end in bar.label.split(" to ")) for bar in column.histogram]
+        labels = [bar.label.replace(",", "").replace(MINUS, "-").split(" to ") for bar in column.histogram]
+        edges = [(float(low), float(high)) for low, high in labels]
         widths = np.array([high - low for low, high in edges]) * scale
         np.testing.assert_allclose(widths, 499 / len(edges), atol=2)
         assert edges[0][0] * scale == pytest.approx(1_700_000_000, abs=2)
