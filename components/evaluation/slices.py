@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 Value = str | int | float | None
 SliceKey = tuple[tuple[str, Value], ...]
 """(column, value) pairs, by column, as TFMA's slice keys; None is a missing value, () the whole."""
+_LEAST_INT64 = -(1 << 63)
 MISSING = "(missing)"
 """The slice of the rows whose value is missing, for people and for TFMA."""
 
@@ -30,7 +32,8 @@ class Slicing:
 def slicing(batch: pa.RecordBatch, columns: Sequence[str]) -> Slicing:
     """Group the rows by the values of the columns together; no columns: all rows are one slice, the whole.
 
-    Every row is in one of the slices: the rows whose value is missing (absent, an empty list, NaN) are one too.
+    Every row is in one of the slices: the rows whose value is missing (absent, an empty list or text, NaN, the least
+    int64, as for features) are one too.
     """
     keys: list[SliceKey] = [()]
     groups = np.zeros(batch.num_rows, np.int64)
@@ -57,8 +60,8 @@ def in_words(keys: Iterable[SliceKey]) -> dict[SliceKey, tuple[tuple[str, str | 
 
 
 def _first_values(batch: pa.RecordBatch, column: str) -> tuple[list[Value], NDArray[np.int64]]:
-    """The distinct values of a column of lists, None behind them, and for each row the place of its first value there,
-    or of None.
+    """None and the distinct values of a column of lists; and for each row the place of its first value there, or of
+    None.
     """
     place = batch.schema.get_field_index(column)
     if place < 0 or pa.types.is_null(batch.schema.types[place]):
@@ -66,13 +69,18 @@ def _first_values(batch: pa.RecordBatch, column: str) -> tuple[list[Value], NDAr
     lists = batch.column(place)
     lengths = np.asarray(lists.value_lengths().fill_null(0))
     encoded = lists.flatten().dictionary_encode()
-    values = [_value(value) for value in encoded.dictionary.to_pylist()]
-    index = np.full(batch.num_rows, len(values), np.int64)
-    index[lengths > 0] = np.asarray(encoded.indices)[(np.cumsum(lengths) - lengths)[lengths > 0]]
-    missing = [i for i, value in enumerate(values) if value != value]  # noqa: PLR0124 - only NaN differs from itself
-    index[np.isin(index, missing)] = len(values)
-    return [*values, None], index
+    places: dict[Value, int] = {None: 0}
+    # What differs in Arrow may be one value here: missing in several ways, or 0.0 and -0.0.
+    place_of = np.array([places.setdefault(_value(each), len(places)) for each in encoded.dictionary.to_pylist()], int)
+    index = np.zeros(batch.num_rows, np.int64)
+    index[lengths > 0] = place_of[np.asarray(encoded.indices)[(np.cumsum(lengths) - lengths)[lengths > 0]]]
+    return list(places), index
 
 
 def _value(value: bytes | int | float) -> Value:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    """As it stands in a slice's key. Bytes that are not UTF-8 are written as escapes, so that each stays its own."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace") or None
+    if isinstance(value, int):
+        return None if value == _LEAST_INT64 else value
+    return None if math.isnan(value) else value + 0.0  # -0.0 is 0.0

@@ -3,6 +3,7 @@
 import functools
 import operator
 from collections.abc import Iterable
+from typing import Any
 
 import keras
 import numpy as np
@@ -212,7 +213,7 @@ def test_each_row_is_in_the_slice_of_its_values(rows: list[Row], columns: tuple[
     found = slicing(_batch(rows), columns)
     for row, group in zip(rows, found.groups, strict=True):
         values = dict(zip(("hour", "company", "fare"), row, strict=True))
-        expected = tuple((column, values[column]) for column in sorted(columns))
+        expected = tuple((column, None if values[column] == "" else values[column]) for column in sorted(columns))
         assert found.keys[group] == expected
     assert len(set(found.keys)) == len(found.keys)
 
@@ -224,7 +225,7 @@ def test_the_rows_of_the_slices_are_those_of_pandas_groupby_with_missing_values(
 ) -> None:
     found = slicing(_batch(rows), columns)
     frame = pd.DataFrame(rows, columns=["hour", "company", "fare"], dtype=object)
-    expected = frame.fillna("missing").groupby(sorted(columns), dropna=False).size().to_dict()
+    expected = frame.replace("", None).fillna("missing").groupby(sorted(columns), dropna=False).size().to_dict()
     counts = np.bincount(found.groups, minlength=len(found.keys)).tolist()
     assert sum(counts) == len(rows)
     assert {
@@ -240,6 +241,24 @@ def test_the_rows_of_a_column_that_is_absent_or_without_values_are_one_slice() -
         assert slicing(batch, [name]).keys == [((name, None),)]
     found = slicing(batch, ["y"])
     assert [found.keys[group] for group in found.groups] == [(("y", 1.0),), (("y", None),), (("y", None),)]
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "expected"),
+    [
+        ([[b""], [], [b"a"], None, [b"", b"a"]], pa.binary(), [None, None, "a", None, None]),
+        ([[-(2**63)], [0], []], pa.int64(), [None, 0, None]),
+        ([[0.0], [-0.0], [float("nan")], [1.5]], pa.float32(), [0.0, 0.0, None, 1.5]),
+        ([[b"\xff"], [b"\xfe"], [b"\\xff"], [b"\xff"]], pa.binary(), ["\\xff", "\\xfe", "\\xff", "\\xff"]),
+    ],
+)
+def test_slices_have_the_features_meaning_of_missing_and_each_key_once(
+    column: list[list[Any] | None], kind: pa.DataType, expected: list[Any]
+) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(column, pa.list_(kind))], names=["x"])
+    found = slicing(batch, ["x"])
+    assert [found.keys[group] for group in found.groups] == [(("x", value),) for value in expected]
+    assert len(set(found.keys)) == len(found.keys)
 
 
 def test_a_missing_value_is_told_from_a_text_that_says_so() -> None:
