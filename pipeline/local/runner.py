@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import time
@@ -36,7 +37,7 @@ from pipeline.local.metadata import Metadata, cause
 from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from pipeline.local.rows import rows_in, rows_out
 from pipeline.local.signals import stoppable, undisturbed
-from pipeline.local.wire import Stored
+from pipeline.local.wire import FULL_DISK, Stored
 from pipeline.report.versions import write_versions
 from pipeline.terminal import Display
 
@@ -318,6 +319,9 @@ def _result(path: Path, code: int) -> dict[str, Any]:
     if path.exists():
         result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return result
+    if code == FULL_DISK:
+        why = f"{path.parent}: {os.strerror(FULL_DISK)}"
+        return {"error": f"{why}\n  Make room there, or set another `pipeline.root`", "expected": True}
     if code < 0:
         name = signal.Signals(-code).name
         why = "; the machine may have run out of memory" if name == "SIGKILL" else ""

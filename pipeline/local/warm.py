@@ -7,6 +7,7 @@ group of its own; when the command at the other end goes away, for whatever reas
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -24,7 +25,7 @@ from configs.durable import write_text
 from configs.lock import keep
 from configs.tracebacks import write_traceback
 from pipeline.environment import prepare
-from pipeline.local.wire import Line, Stored
+from pipeline.local.wire import FULL_DISK, Line, Stored
 
 prepare()
 
@@ -108,9 +109,9 @@ def describe(error: BaseException) -> dict[str, Any]:
     """What the command says of an error: the message for the user, and whether it is the user's own mistake."""
     if expected := _expected(error):
         return {"error": _plain(expected), "expected": True}
+    if full := _full_disk(error):
+        return {"error": full, "expected": True}
     text = _plain(error)
-    if full := _FULL.search(text):
-        return {"error": f"{text}\n  {full[0]}: make room there, or set another `pipeline.root`", "expected": True}
     return {"error": f"{type(error).__name__}: {text}" if text else type(error).__name__, "expected": False}
 
 
@@ -122,6 +123,20 @@ def _expected(error: BaseException) -> BaseException | None:
     while seen is not None and not isinstance(seen, HeadraceError):
         seen = seen.__cause__ or seen.__context__
     return seen
+
+
+def _full_disk(error: BaseException) -> str:
+    """What the user can do about a full disk that an error, or one below it, is about; "" if none is.
+
+    Of TensorFlow's and Beam's messages, which have tracebacks and graphs in them, the line that names the file.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        line = next((line.strip() for line in reversed(_plain(seen).splitlines()) if _FULL.search(line)), "")
+        if full := _FULL.search(line):
+            return f"{line}\n  {full[0]}: make room there, or set another `pipeline.root`"
+        seen = seen.__cause__ or seen.__context__
+    return ""
 
 
 def _write_down(error: BaseException) -> None:
@@ -188,7 +203,7 @@ def _is_value(type_: type) -> bool:
 
 
 def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
-    """Run one component and leave its result in a file; never returns."""
+    """Run one component and leave its result in a file; never returns. Exits with FULL_DISK if no file can be left."""
     code = 1
     try:
         _redirect(Path(request["log"]))
@@ -197,11 +212,15 @@ def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
             result = _execute(node, request, config)
             code = 0
         except BaseException as error:
-            _write_down(error)
             result = describe(error)
+            with contextlib.suppress(OSError):  # the log may be on the disk that is full
+                _write_down(error)
         write_text(Path(request["result"]), json.dumps(result))
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+    except OSError as error:
+        code = FULL_DISK if _FULL.search(str(error)) else 1
     finally:
         os._exit(code)  # no clean-up of what belongs to the parent
 

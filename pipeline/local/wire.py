@@ -6,6 +6,7 @@ The command's side knows artifacts only by these messages, so that it need not i
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import socket
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+FULL_DISK = errno.ENOSPC
+"""Exit code of a component whose result no disk had room for."""
 
 
 @dataclass(frozen=True)

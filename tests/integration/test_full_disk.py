@@ -14,6 +14,7 @@ from parcels import write_parcels
 
 from configs.errors import RunError
 from pipeline.local.metadata import FULL, Metadata, cause
+from pipeline.local.warm import describe
 
 CONFIG = """\
 pipeline: {name: parcels, root: disk}
@@ -81,6 +82,35 @@ def test_new_metadata_on_a_full_disk_is_not_called_damaged(disk: Disk) -> None:
     assert FULL in (str(caught.value) if isinstance(caught.value, RunError) else cause(caught.value))
 
 
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        (
+            RuntimeError(
+                "Traceback (most recent call last):\n  File 'x.py'\nOSError: [Errno 28] No space left on device: '/d/a'"
+                "\n [while running 'Write/Shard']"
+            ),
+            "/d/a",
+        ),
+        (
+            ValueError(
+                "/d/b.tmp; No space left on device [Op:SaveV2]\n\nDetected at node Save defined at:\n  File 'y.py'"
+            ),
+            "/d/b",
+        ),
+        (OSError(122, "Disk quota exceeded", "/d/c"), "/d/c"),
+    ],
+)
+def test_full_disk_in_other_libraries_words_is_named_without_their_tracebacks(error: Exception, place: str) -> None:
+    wrapped = RuntimeError("the writer failed")
+    wrapped.__cause__ = error
+    for found in (describe(error), describe(wrapped)):
+        assert found["expected"]
+        assert place in found["error"]
+        assert "pipeline.root" in found["error"]
+        assert "File" not in found["error"]
+
+
 def run(folder: Path) -> Finished:
     return headrace(folder, "run", "config.yaml")
 
@@ -89,7 +119,7 @@ def run(folder: Path) -> Finished:
 def test_run_that_fills_the_disk_says_where_and_the_next_one_goes_on(disk: Disk, tmp_path: Path) -> None:
     write_parcels(tmp_path / "parcels.csv", 400)
     (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
-    for size in ("64k", "400k", "700k"):
+    for size in ("64k", "400k", "600k", "700k", "750k"):
         disk.resize(size)
         full = run(tmp_path)
         said = full.out + full.err
