@@ -1,7 +1,8 @@
 """What was pushed last to each place: `pushed.json`, beside `blessed.json`.
 
 A model is blessed, pushed and then noted here, in this order. So a blessed model that is not noted is one whose run was
-killed, or failed, before or while it was pushed; the next run pushes it. To lose the file costs one comparison.
+killed, or failed, before or while it was pushed; the next run pushes it. To lose the file costs one comparison. The
+file has a checksum: a damaged one would give a false reason for a push.
 """
 
 from __future__ import annotations
@@ -11,15 +12,22 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from components.registry import Entry, inside
+from configs.checksums import checksum, with_checksum, without_checksum
 from configs.durable import write_text
+from configs.errors import RunError
 
 LATE = "headrace_late"
 """Custom property of a PushedModel that an earlier run made: which model that is, in words."""
+IN_SERVICE = "headrace_in_service"
+"""Custom property of a PushedModel of a run that pushed nothing: the folder of the version that was pushed last."""
+IN_SERVICE_CONTENTS = "headrace_in_service_contents"
+"""The checksum of its files when it was pushed."""
 
 
 class Push(BaseModel):
     """uri: of the Model artifact, relative to the folder of the file if it lies below it; blessed_at: as in its entry;
-    version: the name of its folder.
+    version: the name of its folder; contents: the checksum of its files when it was pushed, None in records of earlier
+    versions.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -27,6 +35,7 @@ class Push(BaseModel):
     uri: str
     blessed_at: str
     version: str
+    contents: str | None = None
 
 
 class Pushed(BaseModel):
@@ -38,24 +47,32 @@ class Pushed(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Pushed:
-        """What the file says; nothing if it is not there or damaged, as a push that is repeated changes nothing."""
+        """What the file says; nothing if it is not there. RunError if it is damaged."""
         try:
-            return cls.model_validate_json(path.read_bytes())
-        except (FileNotFoundError, ValidationError):
+            return cls.model_validate_json(without_checksum(path.read_bytes()))
+        except FileNotFoundError:
             return cls()
+        except ValueError as error:  # ValidationError and ChecksumError are ValueErrors
+            what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            raise RunError(
+                f"{path}: the record of what was pushed is damaged: {what}.\n"
+                "  Delete it: the next run then compares the newest blessed model with the newest version there, and"
+                " pushes it if they differ. If you edited it yourself, remove its `checksum` instead."
+            ) from None
 
-    def has(self, path: Path, entry: Entry, destination: Path) -> bool:
-        """Whether the last push there was this blessing's. path: of the file."""
-        return bool(self.version_of(path, entry, destination))
-
-    def version_of(self, path: Path, entry: Entry, destination: Path) -> str:
-        """The version that this blessing has there, if it was the last push; else ""."""
+    def of(self, path: Path, entry: Entry, destination: Path) -> Push | None:
+        """The last push there if it was this blessing's. path: of the file."""
         last = self.last.get(str(destination))
         same = last and (last.uri, last.blessed_at) == (inside(path.parent, entry.uri), entry.blessed_at)
-        return last.version if last and same else ""
+        return last if same else None
 
     def write(self, path: Path, entry: Entry, version: Path) -> None:
         """Note a push, whose folder `version` is."""
-        push = Push(uri=inside(path.parent, entry.uri), blessed_at=entry.blessed_at, version=version.name)
+        push = Push(
+            uri=inside(path.parent, entry.uri),
+            blessed_at=entry.blessed_at,
+            version=version.name,
+            contents=checksum(version),
+        )
         noted = Pushed(last={**self.last, str(version.parent): push})
-        write_text(path, noted.model_dump_json(indent=1) + "\n")
+        write_text(path, with_checksum(noted.model_dump_json()))

@@ -2,7 +2,7 @@
 
 The order is: the model is listed as blessed (RecordBlessing), pushed, noted as pushed. Whatever is killed, or finds the
 disk full, the model in service is in the list; and a model that is listed and not noted is pushed by the next run,
-though the candidate of that one may not be blessed.
+though the candidate of that one may not be blessed. So is one whose version in service is damaged.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 from tfx.utils import path_utils
 
-from components.pushed import LATE, Pushed
+from components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS, LATE, Push, Pushed
 from components.registry import Entry
 from configs.checksums import checksum
 from configs.durable import sync_folder, sync_tree
@@ -28,6 +28,7 @@ from configs.errors import RunError
 KEEP_ALL = 0
 _PUSHING, _REMOVING = ".pushing-", ".removing-"
 """Beginnings of names of folders that are no versions yet, or no longer: none has a number for a name."""
+_STOPPED = "whose own run ended before it was pushed"
 
 
 @component
@@ -40,9 +41,11 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     keep: Parameter[int],
     push_record: Parameter[str],
 ) -> None:
-    """Push the newest blessed model, if this run blessed it or the run that did was stopped before it was pushed.
+    """Push the newest blessed model, if this run blessed it, if the run that did was stopped before it was pushed, or
+    if its version in service is damaged.
 
-    The output has the properties of TFX's Pusher: `pushed`, `pushed_destination`, `pushed_version`; and LATE.
+    The output has the properties of TFX's Pusher: `pushed`, `pushed_destination`, `pushed_version`; LATE if an earlier
+    run made the model; IN_SERVICE and IN_SERVICE_CONTENTS if nothing is pushed. RunError if the model is damaged.
 
     Args:
         model: the newest blessed model, as RecordBlessing gives it; an empty folder if there is none.
@@ -56,26 +59,54 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     newest = Entry.model_validate_json(entry.value) if entry.value != "{}" else None
     place, path = Path(destination), Path(push_record)
     blessed, noted = is_model_blessed(model_blessing), Pushed.read(path)
-    if newest is None or (not blessed and noted.has(path, newest, place)):
+    last = noted.of(path, newest, place) if newest else None
+    damaged = place / last.version if last and _is_damaged(last, place, Path(model.uri)) else None
+    if newest is None or (not blessed and last and not damaged):
         print("not blessed, so not pushed")
         pushed_model.set_int_custom_property("pushed", 0)
+        if last and last.contents:
+            pushed_model.set_string_custom_property(IN_SERVICE, str(place / last.version))
+            pushed_model.set_string_custom_property(IN_SERVICE_CONTENTS, last.contents)
         return
+    if damaged:
+        print(f"{damaged} is damaged: its files are not those that were pushed")
+    _check_model(Path(model.uri), newest, damaged)
     if not blessed:
-        late = f"the model blessed at {newest.blessed_at}, whose own run ended before it was pushed"
+        why = f"in place of version {damaged.name}, which is damaged" if damaged else _STOPPED
+        late = f"the model blessed at {newest.blessed_at}, {why}"
         print(f"{model.uri}: {late}")
         pushed_model.set_string_custom_property(LATE, late)
     serving = Path(path_utils.serving_model_path(model.uri))
-    before = noted.version_of(path, newest, place)
-    newest_there = max(versions(place), default=0) if place.is_dir() else 0
     version = push(serving, place, keep=keep)
-    if str(newest_there) == before != version.name:
-        print(f"{place / before} is damaged: its files are not those that were pushed; {version.name} takes its place")
     archive(serving, Path(pushed_model.uri))
     noted.write(path, newest, version)
     pushed_model.set_int_custom_property("pushed", 1)
     pushed_model.set_string_custom_property("pushed_destination", str(version))
     pushed_model.set_string_custom_property("pushed_version", version.name)
     print(f"pushed to {version}")
+
+
+def _is_damaged(last: Push, destination: Path, model: Path) -> bool:
+    """Whether the version that was pushed last is the newest there, with other files than those that were pushed."""
+    version = destination / last.version
+    if not version.is_dir() or str(max(versions(destination), default=None)) != last.version:
+        return False  # it was taken back, or superseded by a version that is not ours
+    expected = last.contents or checksum(Path(path_utils.serving_model_path(str(model))))
+    return checksum(version) != expected
+
+
+def _check_model(model: Path, entry: Entry, damaged: Path | None) -> None:
+    """Raise RunError if the files are not those that were blessed. damaged: the version in service if it is."""
+    if entry.contents is None or (model.is_dir() and checksum(model) == entry.contents):
+        return
+    what = f"the blessed model {model} is {'damaged' if model.is_dir() else 'gone'}, so it cannot be pushed"
+    if damaged is None:
+        raise RunError(f"{what}.\n  Restore its files, or remove its entry from the list of blessed models.")
+    raise RunError(
+        f"A DAMAGED MODEL IS IN SERVICE: the files in {damaged} are not those that were pushed, and {what} again.\n"
+        f"  Restore the files of either, or remove {damaged}, so that model servers load the version before it; or"
+        " bless another model."
+    )
 
 
 def push(model: Path, destination: Path, clock: Callable[[], float] = time.time, keep: int = KEEP_ALL) -> Path:

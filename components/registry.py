@@ -16,12 +16,19 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from configs.checksums import ChecksumError, with_checksum, without_checksum
 from configs.durable import write_text
 from configs.errors import RunError
 
 WHY = "why.txt"
 """File in a baseline that there is none of, if there are blessed models all the same: says why none will do. A file and
 no property, so that the Evaluator's cache key tells the one from the other."""
+
+MEND_LIST = (
+    "Restore it from a backup; or, if you edited it yourself, remove its `checksum`; or delete it: then the next"
+    " blessed model is compared with none."
+)
+"""The way out of a damaged list."""
 
 
 class MadeFor(BaseModel):
@@ -74,10 +81,12 @@ class Registry(BaseModel):
     def read(cls, path: Path) -> Registry:
         """The registry in a file; empty if there is none. RunError if the file is damaged."""
         try:
-            found = cls.model_validate_json(path.read_bytes())
+            found = cls.model_validate_json(without_checksum(path.read_bytes()))
             return cls(models=tuple(entry.with_paths(lambda uri: str(path.parent / uri)) for entry in found.models))
         except FileNotFoundError:
             return cls()
+        except ChecksumError as error:
+            raise RunError(f"{path}: the list of blessed models is damaged: {error}.\n  {MEND_LIST}") from None
         except ValidationError as error:
             raise RunError(
                 f"{path}: the list of blessed models cannot be read: {_what(error)}\n"
@@ -89,7 +98,7 @@ class Registry(BaseModel):
         written = Registry(
             models=tuple(entry.with_paths(lambda uri: inside(path.parent, uri)) for entry in self.models)
         )
-        write_text(path, written.model_dump_json(indent=1) + "\n")
+        write_text(path, with_checksum(written.model_dump_json()))
 
     @property
     def newest(self) -> Entry | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from components.registry import Entry, Registry, inside
+from configs.checksums import with_checksum, without_checksum
 from configs.durable import write_text
 from configs.errors import RunError
 from pipeline.kubeflow.places import BELOW_HOME
@@ -47,7 +48,7 @@ def publish(uri: str, path: Path, store: Store, known: Registry) -> None:
         return
     for entry in new:
         file = path.with_name(f".{path.name}.entry")
-        write_text(file, _relative(path, entry).model_dump_json(indent=1) + "\n")
+        write_text(file, with_checksum(_relative(path, entry).model_dump_json()))
         store.put(file, f"{_folder(uri)}/{_name(entry)}")
         file.unlink()
     fetch(uri, path, store)
@@ -60,9 +61,9 @@ def _relative(path: Path, entry: Entry) -> Entry:
 
 def _read(uri: str, store: Store) -> Entry:
     try:
-        return Entry.model_validate_json(store.text(uri))
-    except ValidationError as error:
-        what = error.errors(include_url=False)[0]["msg"]
+        return Entry.model_validate_json(without_checksum(store.text(uri)))
+    except ValueError as error:  # ValidationError and ChecksumError are ValueErrors
+        what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise RunError(
             f"{uri}: the record of a blessing cannot be read: {what}\n"
             "  Remove the object; its model is then no baseline any more."

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.example_gen.shared_spans import sharing
+from components.pushed import Pushed
 from components.trigger.trained import Trained
 from configs.errors import RunError
 from pipeline.kubeflow import blessings, trainings
@@ -51,7 +52,7 @@ def present(properties: Mapping[str, Any], places: Places, store: Store, user: s
     copied: tuple[tuple[Path | None, Callable[[Path, str, _Pod], contextlib.AbstractContextManager[None]]], ...] = (
         (named.registry, _registry),
         (named.trained, _trained),
-        (named.push_record, _file),  # before the next, so that it goes back after it: pushed first, then noted
+        (named.push_record, _push_record),  # before the next, so that it goes back after it: pushed first, then noted
         (named.pushed, _pushed),
         (named.checkpoints, _checkpoints),
         (named.spans, _spans),
@@ -95,9 +96,13 @@ def _trained(path: Path, uri: str, pod: _Pod) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _file(path: Path, uri: str, pod: _Pod) -> Iterator[None]:
-    """A file that a component reads, and may write."""
+def _push_record(path: Path, uri: str, pod: _Pod) -> Iterator[None]:
+    """`pushed.json`, checked here so that an error names the object."""
     pod.store.get(uri, path)
+    try:
+        Pushed.read(path)
+    except RunError as error:
+        raise RunError(str(error).replace(str(path), uri)) from None
     before = path.read_bytes() if path.exists() else None
     yield
     if path.exists() and path.read_bytes() != before:

@@ -14,6 +14,7 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from components.contents import CONTENTS
+from components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS
 from configs.checksums import MARK, checksum
 from configs.errors import RunError
 from pipeline.local.contents import signature
@@ -104,14 +105,19 @@ class Metadata:
             return None
         executions = self._store.get_executions_by_context(context.id)
         complete = [item.id for item in executions if item.last_known_state == mlmd.Execution.COMPLETE]
+        damages: list[str] = []
         for execution_id in sorted(complete, reverse=True):
             outputs = self._outputs(execution_id)
-            if all(self._is_whole(stored) for stored in outputs.values()):
+            damage = self._damage(outputs)
+            if damage is None:
+                self._damages += [f"{what}; the outputs of an earlier run are reused" for what in damages[:1]]
                 return outputs
+            damages += [damage] if damage else []
+        self._damages += [f"{what}; computed again" for what in damages[:1]]  # of earlier ones none would be used
         return None
 
     def take_damages(self) -> list[str]:
-        """A line about each artifact that `find` could not take since the last call, as its files have changed."""
+        """Since the last call of this, for each `find`: the damage that kept the latest outputs from being reused."""
         told, self._damages = self._damages, []
         return told
 
@@ -148,28 +154,32 @@ class Metadata:
         artifact.type_id = self._store.put_artifact_type(stored.type, can_add_fields=True, can_omit_fields=True)
         return artifact
 
-    def _is_whole(self, stored: Stored) -> bool:
-        """Whether an output can be used again: its files are as they were, and a pushed model is the newest version."""
+    def _damage(self, outputs: Mapping[str, Stored]) -> str | None:
+        """Why outputs cannot be used again: in words if files are damaged, "" for another reason, None if they can."""
+        found = [self._damage_of(stored) for stored in outputs.values()]
+        return max((reason for reason in found if reason is not None), default=None)
+
+    def _damage_of(self, stored: Stored) -> str | None:
+        """The same of one: its files are to be as they were, and a pushed model the newest version."""
         path, pushed_to = Path(stored.uri), str(stored.properties.get(PUSHED_TO) or "")
         contents = str(stored.properties.get(CONTENTS, ""))
         if not path.exists() or not contents.startswith(MARK):  # gone, or of an earlier version of this program
-            return False
+            return ""
         now = signature(path)
         if now != stored.properties.get(SIGNATURE):
             if checksum(path) != contents:
-                self._damages.append(f"{path} is damaged: its files are not as they were when they were written")
-                return False
+                return f"{path} is damaged: its files are not as they were when they were written"
             stored.artifact.custom_properties[SIGNATURE].string_value = now
             self._store.put_artifacts([stored.artifact])
-        if not pushed_to:
-            return True
-        version = Path(pushed_to)
-        if not _is_newest(version):
-            return False
-        if checksum(version) != contents:
-            self._damages.append(f"{version} is damaged: its files are not those that were pushed")
-            return False
-        return True
+        if pushed_to:
+            return _damage_of_version(Path(pushed_to), contents) if _is_newest(Path(pushed_to)) else ""
+        in_service = Path(str(stored.properties.get(IN_SERVICE) or ""))
+        if not in_service.name or not in_service.parent.is_dir():
+            return None
+        if _is_superseded(in_service):
+            return ""
+        expected = str(stored.properties[IN_SERVICE_CONTENTS])
+        return _damage_of_version(in_service, expected) if in_service.exists() else None  # else it was taken back
 
     def _outputs(self, execution_id: int) -> dict[str, Stored]:
         events = self._store.get_events_by_execution_ids([execution_id])
@@ -183,11 +193,17 @@ class Metadata:
         return [mlmd.Context(type_id=self._types[type_], name=name) for type_, name in names.items()]
 
 
+def _damage_of_version(version: Path, contents: str) -> str | None:
+    return None if checksum(version) == contents else f"{version} is damaged: its files are not those that were pushed"
+
+
 def _is_newest(version: Path) -> bool:
     """Whether a model server that watches the folder around a version serves this one."""
-    return version.exists() and not any(
-        other.name.isdecimal() and int(other.name) > int(version.name) for other in version.parent.iterdir()
-    )
+    return version.exists() and not _is_superseded(version)
+
+
+def _is_superseded(version: Path) -> bool:
+    return any(other.name.isdecimal() and int(other.name) > int(version.name) for other in version.parent.iterdir())
 
 
 def _set(value: mlmd.Value, content: str | int | float) -> None:

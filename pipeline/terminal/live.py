@@ -63,7 +63,7 @@ def render(record: RunRecord, now: float, console: Console) -> RenderableType:
     """The headline and the table of components, as they stand at `now` (Unix seconds)."""
     if not record.nodes:
         return Group(_headline(record, now), Text(LOADING if not record.status.ended else "", "dim"))
-    damages = [Text(f"{node.id}: {what}; computed again", "yellow") for node in record.nodes for what in node.damaged]
+    damages = [Text(f"{node.id}: {what}", "yellow") for node in record.nodes for what in node.damaged]
     return Group(_headline(record, now), _table(record, now, console), *damages)
 
 

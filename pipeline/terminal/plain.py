@@ -31,7 +31,7 @@ class PlainDisplay:
         for node in record.nodes:
             if self._shown.get(node.id, Status.WAITING) is not node.status:
                 if node.id not in self._shown:
-                    self._write_all(f"{node.id:<{width}}  {what}; computed again" for what in node.damaged)
+                    self._write_all(f"{node.id:<{width}}  {what}" for what in node.damaged)
                 self._shown[node.id] = node.status
                 self._write(line(node, width, self._clock()))
 

@@ -117,6 +117,28 @@ def test_an_unchanged_second_run_finds_the_baseline_of_the_first(history: list[s
             assert first[0] == before[-1]
 
 
+def test_list_with_any_byte_changed_is_named_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "blessed.json"
+    for number in range(3):
+        record(path, str(tmp_path / f"é {number}"), NOW, MadeFor(label='{"kind": "binary"}', columns={"fare": "FLOAT"}))
+    whole, known = path.read_bytes(), Registry.read(path)
+    assert whole.count(b"binary") == 3
+    path.write_bytes(whole.replace(b"binary", b"cinary", 1))
+    with pytest.raises(RunError, match=r"blessed\.json: .* damaged"):
+        Registry.read(path)
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            assert Registry.read(path) == known, place  # a space for another
+        except RunError as error:
+            assert str(error).startswith(f"{path}: ")  # noqa: PT017 - either is right
+            assert "delete it" in str(error)  # noqa: PT017
+    old = json.loads(whole)
+    del old["checksum"]  # as earlier versions wrote it
+    path.write_text(json.dumps(old))
+    assert Registry.read(path) == known
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"models": [{"uri": "a"}]}', '{"models": [{"uri": 3, "blessed_at": ""}]}']
 )

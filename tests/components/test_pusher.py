@@ -1,6 +1,7 @@
 """Pushing: versions that rise, whole or not at all."""
 
 import errno
+import json
 import multiprocessing
 import os
 import shutil
@@ -13,8 +14,10 @@ import pytest
 from tfx.types import standard_artifacts
 
 from components import pusher
+from components.pushed import IN_SERVICE, LATE, Pushed
 from components.pusher import push
 from components.registry import Entry
+from configs.checksums import checksum
 from configs.errors import RunError
 
 
@@ -173,7 +176,14 @@ def test_a_push_that_finds_the_disk_full_leaves_nothing_behind(
 
 
 def _execute(
-    model: Path, serving: Path, artifact: Path, *, blessed: bool, listed: bool = True, keep: int = 0
+    model: Path,
+    serving: Path,
+    artifact: Path,
+    *,
+    blessed: bool,
+    listed: bool = True,
+    keep: int = 0,
+    contents: str | None = None,
 ) -> standard_artifacts.PushedModel:
     candidate, blessing, entry = (
         standard_artifacts.Model(),
@@ -183,7 +193,9 @@ def _execute(
     candidate.uri = str(model.parent)
     blessing.set_int_custom_property("blessed", int(blessed))
     entry.uri = str(artifact.with_name("entry"))
-    text = Entry(uri=str(model.parent), blessed_at="2026-03-01").model_dump_json() if listed else "{}"
+    text = (
+        Entry(uri=str(model.parent), blessed_at="2026-03-01", contents=contents).model_dump_json() if listed else "{}"
+    )
     Path(entry.uri).write_text(text, encoding="utf-8")
     entry.read()
     pushed = standard_artifacts.PushedModel()
@@ -239,6 +251,71 @@ def test_a_damaged_version_is_told_and_another_takes_its_place(
     pushed = _execute(model, serving, tmp_path / "pushed-2", blessed=True)
     assert f"{version} is damaged" in capsys.readouterr().out
     assert _files(Path(pushed.get_string_custom_property("pushed_destination"))) == _files(model)
+
+
+def test_damaged_version_is_replaced_though_the_candidate_is_not_blessed(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    serving = tmp_path / "serving"
+    _execute(model, serving, tmp_path / "pushed", blessed=True)
+    for turn in (1, 2):
+        newest = max(serving.iterdir())
+        (newest / "variables" / "variables.index").write_bytes(b"weightz")
+        pushed = _execute(model, serving, tmp_path / f"again-{turn}", blessed=False)
+        assert f"{newest} is damaged" in capsys.readouterr().out
+        assert newest.name in pushed.get_string_custom_property(LATE)
+        version = Path(pushed.get_string_custom_property("pushed_destination"))
+        assert version == max(serving.iterdir()) != newest
+        assert _files(version) == _files(model)
+    sound = _execute(model, serving, tmp_path / "sound", blessed=False)
+    assert sound.get_int_custom_property("pushed") == 0
+    assert sound.get_string_custom_property(IN_SERVICE) == str(version)
+
+
+@pytest.mark.parametrize("how", ["damaged", "gone"])
+def test_damaged_version_whose_model_is_no_longer_whole_is_named_with_the_way_out(
+    model: Path, tmp_path: Path, how: str
+) -> None:
+    serving = tmp_path / "serving"
+    _execute(model, serving, tmp_path / "pushed", blessed=True)
+    (version,) = serving.iterdir()
+    (version / "saved_model.pb").write_bytes(b"grapf")
+    contents = checksum(model.parent)
+    if how == "gone":
+        shutil.rmtree(model.parent)
+    else:
+        (model / "saved_model.pb").write_bytes(b"grape")
+    with pytest.raises(RunError) as error:
+        _execute(model, serving, tmp_path / "pushed-2", blessed=False, contents=contents)
+    assert "A DAMAGED MODEL IS IN SERVICE" in str(error.value)
+    assert str(version) in str(error.value)
+    assert f"{model.parent} is {how}" in str(error.value)
+
+
+def test_damaged_version_of_an_earlier_record_is_found_by_its_model(model: Path, tmp_path: Path) -> None:
+    serving = tmp_path / "serving"
+    _execute(model, serving, tmp_path / "pushed", blessed=True)
+    record = tmp_path / "pushed.json"
+    old = json.loads(record.read_text())
+    del old["checksum"], old["last"][str(serving)]["contents"]  # as earlier versions wrote it
+    record.write_text(json.dumps(old))
+    (version,) = serving.iterdir()
+    assert _execute(model, serving, tmp_path / "sound", blessed=False).get_int_custom_property("pushed") == 0
+    (version / "saved_model.pb").write_bytes(b"grapf")
+    assert _execute(model, serving, tmp_path / "again", blessed=False).get_int_custom_property("pushed") == 1
+
+
+def test_record_of_pushes_with_any_byte_changed_is_named_with_the_way_out(model: Path, tmp_path: Path) -> None:
+    _execute(model, tmp_path / "serving", tmp_path / "pushed", blessed=True)
+    record = tmp_path / "pushed.json"
+    whole, known = record.read_bytes(), Pushed.read(record)
+    for place in range(len(whole)):
+        record.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            assert Pushed.read(record) == known, place  # a space for another
+        except RunError as error:
+            assert str(error).startswith(f"{record}: ")  # noqa: PT017 - either is right
+            assert "Delete it" in str(error)  # noqa: PT017
 
 
 def test_a_copy_that_is_not_what_was_copied_becomes_no_version(

@@ -29,7 +29,9 @@ deploy: {keep: 2}
 
 @dataclass
 class Story:
-    """A run; the same with zeros in the model; and with zeros in the version in service."""
+    """A run; the same with zeros in the model; with zeros in the version in service; and twice that with a candidate
+    that is not blessed.
+    """
 
     folder: Path
     first: Finished
@@ -39,6 +41,8 @@ class Story:
     zeroed_version: Finished
     of_version: list[str]
     again: Finished
+    not_blessed: tuple[Finished, Finished]
+    of_not_blessed: list[str]
 
 
 def zero(variables: Path) -> None:
@@ -59,6 +63,13 @@ def story(new_folder: Callable[[str], Path]) -> Story:
     of_model, pushed = versions(folder), weights(folder / zeroed_model.ending("pushed"))
     zero(folder / zeroed_model.ending("pushed") / "variables")
     zeroed_version = headrace(folder, "run", "parcels.yaml")
+    of_version, again = versions(folder), headrace(folder, "run", "parcels.yaml")
+    not_blessed = []
+    for _ in range(2):
+        zero(folder / "serving" / "parcels" / max(versions(folder), key=int) / "variables")
+        not_blessed.append(
+            headrace(folder, "run", "parcels.yaml", "--set", "evaluate.thresholds.binary_crossentropy.max=0.0001")
+        )
     return Story(
         folder,
         first,
@@ -66,8 +77,10 @@ def story(new_folder: Callable[[str], Path]) -> Story:
         of_model,
         pushed,
         zeroed_version,
+        of_version,
+        again,
+        (not_blessed[0], not_blessed[1]),
         versions(folder),
-        headrace(folder, "run", "parcels.yaml"),
     )
 
 
@@ -109,3 +122,18 @@ def test_run_after_that_reuses_everything(story: Story) -> None:
 
 def test_only_as_many_versions_stay_as_the_config_keeps(story: Story) -> None:
     assert len(story.of_version) == 2
+
+
+def test_damaged_version_is_replaced_though_the_candidate_is_not_blessed(story: Story) -> None:
+    """Every time: the second run would have taken Pusher's result from the cache."""
+    before = max(story.of_version, key=int)
+    for done in story.not_blessed:
+        assert done.code == 0, done.out + done.err
+        pushed = done.ending("pushed")
+        assert f"in place of version {before}, which is damaged" in pushed
+        assert Path(pushed.split()[0]).name != before
+        before = Path(pushed.split()[0]).name
+    newest = max(story.of_not_blessed, key=int)
+    assert newest == before
+    model = story.again.uri("Trainer", "model") / "Format-Serving"
+    assert weights(story.folder / "serving" / "parcels" / newest) == weights(model)

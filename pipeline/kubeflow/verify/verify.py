@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS
 from configs.config import PipelineConfig
 from configs.errors import RunError
 from pipeline.kubeflow.argument import unpack
@@ -22,7 +23,15 @@ from pipeline.local.runner import run as run_locally
 from pipeline.terminal import Display
 
 UNTOLD = frozenset(
-    {"headrace_contents", "headrace_signature", "current_model_id", "baseline_model_id", "pushed_version"}
+    {
+        "headrace_contents",
+        "headrace_signature",
+        "current_model_id",
+        "baseline_model_id",
+        "pushed_version",
+        IN_SERVICE,
+        IN_SERVICE_CONTENTS,
+    }
 )
 """Properties that each run has its own of."""
 
