@@ -1,4 +1,5 @@
-"""What credentials are called and look like: one table for the config's rules, the compiled file, the image and pages.
+"""What credentials are called and look like: one table for the config's rules, the compiled file, the image, pages and
+messages.
 
 The password in a URL is `configs.passwords`' part where it is to be hidden.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from configs.passwords import hidden
+from configs.passwords import hidden, hidden_in_url
 
 _HARMLESS_KEYS = (
     "cache|cluster|clustering|column|composite|dedup|example|feature|foreign|group|hash|index|join|label|lookup|"
@@ -72,21 +73,24 @@ CERTAIN = {
 SHAPES = {
     **CERTAIN,
     "an option with a credential": re.compile(
-        r"--[a-z0-9_-]*(?:password|secret|token|credential|access_key|api_key)[a-z0-9_-]*[= ][^\s\"'\\]+", re.IGNORECASE
+        r"(?<![\w-])--[a-z0-9_-]*(?:password|secret|token|credential|access_key|api_key)[a-z0-9_-]*[= ]"
+        r"(?P<secret>[^\s\"'\\]+)",
+        re.IGNORECASE,
     ),
     "a header with a credential": re.compile(
-        r"\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer)\s+\S"
-        r"|(?:^|,)\s*(?:[\w-]*api[_-]?key|[\w-]*access[_-]?token|authorization|x-[\w-]*(?:key|token))=[^\s,;$<{*]{4}",
+        r"\bauthorization[\"']?\s*[:=]\s*[\"']?(?:basic|bearer)\s+(?P<secret>[^\s\"',;]+)"
+        r"|(?:^|,)\s*(?:[\w-]*api[_-]?key|[\w-]*access[_-]?token|authorization|x-[\w-]*(?:key|token))="
+        r"(?P<listed>[^\s,;$<{*]{4}[^\s,;]*)",
         re.IGNORECASE | re.MULTILINE,
     ),
     "the value of a header": re.compile(
-        r"^(?:Bearer [^\s$<{*]{6,}"
-        r"|Basic (?=\S*(?:[a-z][A-Z]|=$))(?:[0-9A-Za-z+/]{4})+(?:[0-9A-Za-z+/]{2}==|[0-9A-Za-z+/]{3}=)?)$",
+        r"^(?:Bearer (?P<secret>[^\s$<{*]{6,})"
+        r"|Basic (?P<listed>(?=\S*(?:[a-z][A-Z]|=$))(?:[0-9A-Za-z+/]{4})+(?:[0-9A-Za-z+/]{2}==|[0-9A-Za-z+/]{3}=)?))$",
         re.MULTILINE,
     ),
     "a connection with a password": re.compile(
         r"^(?=.*\b(?:host|hostaddr|server|user|uid|user id|dbname|database)\s*=)"
-        r".*(?<![\w-])(?:password|passwd|pwd)\s*=\s*[^\s;$<{*].*$",
+        r".*(?<![\w-])(?:password|passwd|pwd)\s*=\s*(?P<secret>'(?:[^'\\\n]|\\.)*'|[^\s;$<{*][^\s;]*).*$",
         re.IGNORECASE | re.MULTILINE,
     ),
 }
@@ -110,12 +114,57 @@ def is_no_name(text: str) -> bool:
     return random or text in _WELL_KNOWN or any(shape.search(text) for shape in KEYS.values())
 
 
+_NAMED = re.compile(
+    r"(?:(?<![\w./-])(?<!column [\"'])(?P<quoted>[\w-]{1,64})\\?[\"']\s*[:=]\s*(?=\\?[\"']|\d{4})"
+    r"|(?<![\w./-])(?P<plain>[\w-]{1,64})\s*[:=]\s*(?=[\"'])"
+    r"|(?<![\w./])(?P<set>[\w.-]{1,64})=(?=[^\s,;&\"'$<{*]))"
+    r"(?=(?P<secret>\\\"[^\"\n]*(?:\")?|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[^\s,;&\"']+))",
+)
+"""A value under a name, as Python, JSON, shells and connection texts write it; not `column 'token': found 3`."""
+_NO_SECRET = re.compile(r"[\"']?(?:none|null|true|false|string|bytes|int|float|\*+|)[\"']?[)\]}]*", re.IGNORECASE)
+_IN_MESSAGES = (*(shape for what, shape in SHAPES.items() if what != "a URL with a password"), _BEARER)
+"""`configs.passwords` hides those of URLs."""
+
+
 def without(text: str) -> str:
-    """The text with `***` for passwords in URLs, and for what has the form of a key or a token."""
+    """The text with `***` for passwords in URLs, and for all else that a config must not hold: what has the form of a
+    key or a token, headers, connections and options with a credential, and values under names such as `password`.
+    """
     text = hidden(text)
-    for shape in (*KEYS.values(), _BEARER):
-        text = shape.sub(HIDDEN, text)
-    return text
+    for shape in _IN_MESSAGES:
+        text = shape.sub(_starred, text)
+    return _without_named(text)
+
+
+def value_without(value: str) -> str:
+    """The same of a text that may be one URL, white space within its password and all."""
+    return without(hidden_in_url(value))
+
+
+def _starred(found: re.Match[str]) -> str:
+    """What was found, with `***` for the part of it that is the secret."""
+    group = next((name for name, secret in found.groupdict().items() if secret), 0)
+    start, end = found.start(group) - found.start(), found.end(group) - found.start()
+    return f"{found[0][:start]}{HIDDEN}{found[0][end:]}"
+
+
+def _without_named(text: str) -> str:
+    """A value under another name may hold such a name in its turn: `{"error": "password=..."}`."""
+    parts, done = list[str](), 0
+    for found in _NAMED.finditer(text):
+        start, end = found.span("secret")
+        if start >= done and _is_named_secret(found):
+            quotes = re.fullmatch(r"(\\?[\"']).*\1", found["secret"], re.DOTALL)
+            mark = quotes[1] if quotes else ""
+            parts += [text[done:start], f"{mark}{HIDDEN}{mark}"]
+            done = end
+    return "".join([*parts, text[done:]])
+
+
+def _is_named_secret(found: re.Match[str]) -> bool:
+    name = (found["quoted"] or found["plain"] or found["set"]).lstrip("-")
+    names = VARIABLE if name.isupper() else FIELD
+    return bool(names.search(name)) and not _NO_SECRET.fullmatch(found["secret"])
 
 
 _AUTH = ("kubeflow", "server", "auth")

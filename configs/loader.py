@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from configs import rules
 from configs.clearing import cleared
 from configs.config import PipelineConfig
-from configs.credential_rules import credentials_in
+from configs.credential_rules import credentials_in, without_those_of
 from configs.errors import ConfigError, Problem
 from configs.explain import explain
 from configs.files import read_mapping
@@ -63,7 +63,9 @@ def load_with_places(path: str | PathLike[str], profile: str | None = None, over
         return Loaded(typed, tree)
     told = {mistake.place for mistake in mistakes}  # a value that could not be read is not refused a second time
     more = [] if isinstance(typed, PipelineConfig) else typed
-    raise _error(mistakes + [mistake for mistake in more if mistake.place not in told])
+    mistakes += [mistake for mistake in more if mistake.place not in told]
+    values = plain(tree)
+    raise _error([Mistake(mistake.place, without_those_of(values, mistake.what)) for mistake in mistakes])
 
 
 def load_sound_part(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from configs.credentials import FIELD, HIDDEN, may_be_secret, without
 from configs.models import DEFAULT_KIND
+from configs.passwords import hidden_from_url
 from configs.suggest import did_you_mean, listed
 from configs.tree import Mistake, Place, Tree
 from configs.yaml_tree import read
@@ -104,4 +105,4 @@ def _shown(text: str) -> str:
     secret = may_be_secret([name.strip() for name in path.split(".")]) or any(
         name == "auth" or FIELD.search(name) for name in held
     )
-    return f"{path}{equals}{HIDDEN}" if secret else _BEFORE_HOST.sub(HIDDEN, without(text))
+    return f"{path}{equals}{HIDDEN}" if secret else _BEFORE_HOST.sub(HIDDEN, without(hidden_from_url(text)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from configs.credentials import without
+from configs.credentials import value_without
 from configs.json_schema import Schema, resolved, tags
 from configs.suggest import listed
 from configs.tree import Tree
@@ -57,7 +57,7 @@ def found(tree: Tree) -> str:
     if value is None:
         return "nothing (null)"
     if isinstance(value, str):
-        return f"the text {_cut(json.dumps(without(value), ensure_ascii=False))}"
+        return f"the text {_cut(json.dumps(value_without(value), ensure_ascii=False))}"
     return tree.text if isinstance(value, bool) else f"the number {tree.text}"
 
 

@@ -4,7 +4,11 @@ answers at once.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import re
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -40,6 +44,8 @@ VERBS = {
 
 CONFIG_VALUES = ("--set", "--param", "--parameter")
 """Options whose values belong to the config, which is looked at as a whole when it is loaded."""
+SETTING = re.compile(r"\s*[\w.\s-]+=")
+"""How such a value begins; any other is refused in words that repeat it."""
 
 
 class _Verbs(click.Group):
@@ -48,9 +54,17 @@ class _Verbs(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """No argument of any verb may hold a credential: it would stand in messages, and it does in `ps`."""
         for before, argument in zip(["", *args], args, strict=False):
-            if "://" in argument and before not in CONFIG_VALUES and not argument.startswith(CONFIG_VALUES):
+            option, _, value = argument.partition("=")
+            setting = argument if before in CONFIG_VALUES else value if option in CONFIG_VALUES else ""
+            if not SETTING.match(setting):
                 _refuse_credential(argument)
-        return super().parse_args(ctx, args)
+        with _without_credentials():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """The arguments of a verb are read here."""
+        with _without_credentials():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(VERBS)
@@ -70,11 +84,26 @@ def cli() -> None:
 
 
 def _refuse_credential(argument: str) -> None:
+    if not re.search(r"[:/\\][/\\]|:.*@", argument):
+        return
     from configs.credential_rules import credentials_in
+    from configs.passwords import URL_START
 
-    for url in (argument, argument.partition("=")[2]):
-        for _, what in credentials_in(url):
+    for start in URL_START.finditer(argument):
+        for _, what in credentials_in(argument[start.start() :]):
             raise click.UsageError(what)
+
+
+@contextlib.contextmanager
+def _without_credentials() -> Iterator[None]:
+    """Click's own errors repeat the arguments."""
+    try:
+        yield
+    except click.ClickException as error:
+        from configs.credentials import without
+
+        error.message = without(error.message)  # type: ignore[misc]  # final, and all that it is shown from
+        raise
 
 
 def main() -> None:

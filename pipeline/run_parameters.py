@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from configs.errors import ConfigError, Problem
+from configs.passwords import hidden_from_url
 from configs.suggest import did_you_mean, listed
 
 
@@ -45,7 +46,8 @@ SETTINGS = {
 def split(given: Sequence[str], offered: Iterable[str]) -> dict[str, str]:
     """`NAME=VALUE` texts by name. Raises ConfigError with every mistake."""
     names = list(offered)
-    problems = [Problem(f"--param {text}", problem) for text in given for problem in [_problem(text, names)] if problem]
+    found = [(text, _problem(text, names)) for text in given]
+    problems = [Problem(f"--param {hidden_from_url(text)}", problem) for text, problem in found if problem]
     if problems:
         raise ConfigError(*problems)
     return {name: value for name, _, value in (text.partition("=") for text in given)}
@@ -66,5 +68,5 @@ def _problem(text: str, offered: Sequence[str]) -> str | None:
     if name not in offered:
         return f"runs take no {name}{did_you_mean(name, offered) or f'; there are: {listed(offered, 20)}'}"
     if SETTINGS[name].number and not value.isdecimal():
-        return f"{name} is a number, and this is {value!r}"
+        return f"{name} is a number, and this is {hidden_from_url(value)!r}"
     return None

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.credentials import HIDDEN, without
+from configs.credential_rules import credentials_in
+from configs.credentials import HIDDEN, SHAPES, value_without, without
 from configs.errors import ConfigError, DataError, HeadraceError, RunError, ServerError
 from configs.loader import load
 from configs.tracebacks import write_traceback
@@ -68,6 +69,113 @@ def test_text_without_a_credential_stays_as_it_is(text: str) -> None:
     assert without(text) == text
 
 
+NAMES = st.sampled_from(["password", "db_password", "api_key", "client_secret", "AWS_SECRET_ACCESS_KEY", "DB_PASS"])
+FORMS = st.sampled_from(
+    [
+        ("{name}=", ""),
+        ("{name}='", "'"),
+        ('{name} = "', '"'),
+        ("{{'{name}': '", "'}}"),
+        ('{{"{name}": "', '", "rows": 3}}'),
+        ("host=h user=u {name}=", " dbname=d"),
+        ("x=1;{name}=", ";y=2"),
+        ("--{name}=", " --rows=3"),
+    ]
+)
+
+
+@given(PROSE, NAMES, FORMS, st.text("abcXYZ0189!()+%._~/@:-", min_size=1, max_size=12), REST)
+def test_value_under_the_name_of_a_secret_goes_and_its_surroundings_stay(
+    before: str, name: str, form: tuple[str, str], secret: str, rest: str
+) -> None:
+    start, end = form[0].format(name=name), form[1].format()
+    rest = rest if end else rest.lstrip('",')
+    told = without(f"{before}{start}Zq{secret}9{end} {rest}")
+    assert f"Zq{secret}9" not in told
+    quotes = str.maketrans("", "", "\"'")
+    assert told.translate(quotes) == f"{before}{start}{HIDDEN}{end} {rest}".translate(quotes)
+    assert without(told) == told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Basic czNrcjF0",
+        "{'Authorization': 'Bearer czNrcjF0'}",
+        "failed with tenant=a,x-team-key=czNrcjF0",
+        "Basic czNrcjF0c2VjcmV0QQ==",
+        "--s3-secret-access-key czNrcjF0",
+        "Driver=x;Server=db;Uid=reader;Pwd=czNrcjF0;",
+        "server = db, user = me, password = 'czNrcjF0 x'",
+    ],
+)
+def test_what_is_refused_in_a_config_is_hidden_in_messages(text: str) -> None:
+    assert any(shape.search(text) for shape in SHAPES.values())
+    assert "czNrcjF0" not in without(text)
+    assert HIDDEN in without(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "column 'token': found 'x', and before 3",
+        "kubeflow.server.auth.token: no such setting",
+        "data.source.password_env=DB_PASSWORD: is not set",
+        "s3://bucket/token=5/password=1/*.csv",
+        "gs://bucket: denied for reader@project.iam.gserviceaccount.com",
+        "http://localhost:9000 does not know me@example.org",
+        "features.words: pad_token='[PAD]', max_tokens=512",
+        "{'types': {'password': 'string'}, 'token': None}",
+    ],
+)
+def test_names_of_secrets_without_a_value_stay(text: str) -> None:
+    assert without(text) == text
+
+
+PART = st.text("abcXYZ0189 !$()*+,;=%._~'\"<>-", min_size=1, max_size=8)
+STARTS = st.sampled_from(["://", ":/", ":///", "//", ":\\", ":\\\\"])
+
+
+@given(SCHEMES, STARTS, PART, PART, PART, st.sampled_from(["", "/x.csv", "/db?sslmode=require"]))
+def test_login_in_a_url_is_refused_and_hidden_whatever_letters_it_has(  # noqa: PLR0917
+    scheme: str, start: str, user: str, password: str, host: str, path: str
+) -> None:
+    secret = f"Zq{password}9"
+    for url in (
+        f"{scheme}{start}{user}:{secret}@{host}{path}",
+        f"{scheme}{start}a/{user}:{secret}@{host}{path}",
+        f"{scheme}{start}{quote(f'{user}:{secret}@{host}', safe='')}{path}",
+    ):
+        ((where, what),) = credentials_in({"data": {"source": {"path": [url]}}})
+        assert where == ("data", "source", "path", 0)
+        for told in (what, value_without(url)):
+            assert secret not in told
+            assert quote(secret, safe="") not in told
+            assert HIDDEN in told
+
+
+TEXTS = st.text("abcXYZ019 _.,=*'-", max_size=8)
+
+
+@given(
+    st.one_of(
+        st.builds("select {} from t where mail = '{}@{}' and a:b".format, TEXTS, WORD, WORD),
+        st.builds("C:\\{}\\{}@{}\\*.csv".format, TEXTS, WORD, TEXTS),
+        st.builds("{}:{}".format, TEXTS, TEXTS),
+        st.builds("/data/{}/{}:{}@{}.csv".format, TEXTS, WORD, WORD, WORD),
+        st.builds("{}:5000/{}@sha256:{}".format, WORD, WORD, st.text("0123456789abcdef", min_size=64, max_size=64)),
+        st.builds("docker://h/{}:1@sha256:{}".format, WORD, st.text("0123456789abcdef", min_size=64, max_size=64)),
+        st.builds("s3://{}/day=10:30/{}@{}.csv".format, WORD, TEXTS, WORD),
+        st.builds("s3://{}/{}@{}:{}.csv".format, WORD, TEXTS, WORD, TEXTS),
+        st.builds("postgresql://{}@{}:5432/{}".format, WORD, WORD, WORD),
+        st.builds("{}@{}.example".format, WORD, WORD),
+    )
+)
+def test_text_with_an_at_sign_or_a_colon_is_no_login(text: str) -> None:
+    assert list(credentials_in([text])) == []
+    assert value_without(text) == text
+
+
 @pytest.mark.parametrize("kind", [RunError, ServerError, HeadraceError])
 def test_no_message_of_an_error_repeats_a_credential(kind: type[HeadraceError]) -> None:
     error = kind("https://me:s3cr3t@host/a?sig=abc123 cannot be read")
@@ -94,6 +202,11 @@ def test_tracebacks_in_logs_repeat_no_credential_of_a_librarys_error() -> None:
         ("data.source.path=[a.csv, 'gs://u:SECRETq8@b/*.csv']", "GOOGLE_APPLICATION_CREDENTIALS"),
         ("data.source.path=http://u:SECRETq8@host/x.csv", "without it"),
         ("pipeline.root=s3://AKID:SECRETq8@bucket/r", "is a URI"),
+        ("pipeline.root=s3://AK ID:SECRETq8 x@bucket/r", "is a URI"),
+        ("data.source.path=s3://AKID:SECRETq8@buck et/*.csv", "AWS_ACCESS_KEY_ID"),
+        ("data.source.path=s3://AK/ID:SECRETq8@bucket/*.csv", "AWS_ACCESS_KEY_ID"),
+        ("data.source.path=s3:/AKID:SECRETq8@bucket/*.csv", "AWS_ACCESS_KEY_ID"),
+        ("data.source={kind: sql, table: t, url: 'postgresql+psycopg://u:SECRETq8 w@h/db'}", "password_env"),
     ],
 )
 def test_config_with_a_credential_in_a_url_is_refused_before_anything_keeps_it(setting: str, way_out: str) -> None:

@@ -273,6 +273,11 @@ def test_sigterm_ends_a_command_as_ctrl_c_does_and_takes_its_temporary_files(
         ("image", "--name", "https://user:SECRETq8@host/x"),
         ("http://user:SECRETq8@host",),
         ("status", "trips.yaml", "--set", "pipeline.root=s3://KEY:SECRETq8@bucket/x"),
+        ("compile", "trips.yaml", "--set", "data.source.path=s3:/KEY:SECRETq8 x@buck et/x.csv"),
+        ("prune", "trips.yaml", "--root-s3://KEY:SECRETq8@bucket/x"),
+        ("validate", "trips.yaml", "--https://user:SECRETq8@host=3"),
+        ("run", "trips.yaml", "--param", "https://user:a SECRETq8@host"),
+        ("run", "trips.yaml", "--param", "epochs=https://user:a SECRETq8@host"),
     ],
     ids=lambda arguments: arguments[0],
 )
@@ -281,3 +286,23 @@ def test_credential_on_the_command_line_is_refused_and_not_repeated(here: Path, 
     assert done.returncode in (1, 2)
     assert "SECRETq8" not in done.stdout + done.stderr
     assert ":***@" in done.stderr
+
+
+def test_error_of_a_users_function_repeats_no_credential(here: Path) -> None:
+    (here / "mine.py").write_text(
+        "def arrays():\n"
+        "    raise ValueError(\"no answer: password=SECRETa; Authorization: Basic SECRETb; {'password': 'SECRETc'}"
+        ' api_key=SECRETd; host=h user=u password=SECRETe")\n'
+    )
+    source = "data.source={kind: arrays, function: mine.arrays}"
+    done = headrace(here, "validate", "trips.yaml", "--set", source)
+    assert done.returncode == 1
+    assert "mine.arrays raised ValueError: no answer: password=***; Authorization: Basic ***" in done.stderr
+    assert "SECRET" not in done.stdout + done.stderr
+
+
+def test_errors_of_the_command_line_repeat_no_credential(here: Path) -> None:
+    done = headrace(here, "validate", "trips.yaml", "host=h user=u password=SECRETq8")
+    assert done.returncode == 2
+    assert "extra argument (host=h user=u password=***" in done.stderr
+    assert "SECRETq8" not in done.stderr
