@@ -40,6 +40,7 @@ class Story:
     pushed: bytes
     zeroed_version: Finished
     of_version: list[str]
+    pushed_again: bytes
     again: Finished
     not_blessed: tuple[Finished, Finished]
     of_not_blessed: list[str]
@@ -64,7 +65,7 @@ def story(new_folder: Callable[[str], Path]) -> Story:
     zero(folder / zeroed_model.ending("pushed") / "variables")
     zeroed_version = headrace(folder, "run", "parcels.yaml")
     of_version, again = versions(folder), headrace(folder, "run", "parcels.yaml")
-    not_blessed = []
+    pushed_again, not_blessed = weights(folder / zeroed_version.ending("pushed")), []
     for _ in range(2):
         zero(folder / "serving" / "parcels" / max(versions(folder), key=int) / "variables")
         not_blessed.append(
@@ -78,6 +79,7 @@ def story(new_folder: Callable[[str], Path]) -> Story:
         pushed,
         zeroed_version,
         of_version,
+        pushed_again,
         again,
         (not_blessed[0], not_blessed[1]),
         versions(folder),
@@ -112,7 +114,7 @@ def test_damaged_version_is_told_and_a_sound_one_takes_its_place(story: Story) -
     assert done.ending("pushed") == f"serving/parcels/{newest}"
     assert newest not in story.of_model
     model = done.uri("Trainer", "model") / "Format-Serving"
-    assert weights(story.folder / "serving" / "parcels" / newest) == weights(model)
+    assert story.pushed_again == weights(model)
 
 
 def test_run_after_that_reuses_everything(story: Story) -> None:
