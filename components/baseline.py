@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from tfx.components.util.model_utils import is_model_blessed
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
@@ -10,36 +11,37 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
 from components.contents import CONTENTS, contents_of
-from components.registry import WHY, Entry, MadeFor, Registry, inside
+from components.intact import flaw_of
+from components.registry import DAMAGED, WHY, Entry, MadeFor, Registry, inside
 from components.schema import column_types, read_schema
-from configs.checksums import checksum
 from configs.lock import alone
 
 EXISTS = "exists"
 """Custom property of the baseline: 1 if its URI is a blessed model's, 0 if there is none."""
-SAVED_MODEL = "Format-Serving/saved_model.pb"
-"""In a model that is there with all its files."""
 
 
 @component
-def Baseline(  # noqa: N802
+def Baseline(  # noqa: N802, PLR0913, PLR0917
     model: InputArtifact[standard_artifacts.Model],
     schema: InputArtifact[standard_artifacts.Schema],
     baseline: OutputArtifact[standard_artifacts.Model],
     label: Parameter[str],
     registry: Parameter[str],
+    push_record: Parameter[str],
 ) -> None:
     """Point `baseline` at the model that `model` is compared with.
 
-    label: LabelConfig as JSON; registry: path of `blessed.json`.
+    label: LabelConfig as JSON; registry: path of `blessed.json`; push_record: path of `pushed.json`.
     """
     data = MadeFor(label=label, columns=columns_of(schema.uri))
     blessed = Registry.read(Path(registry))
-    uri, why_not = choose(blessed, model.uri, data)
-    found = blessed.find(uri) if uri else None
-    if found is None and why_not:
+    chosen = choose(blessed, model.uri, data, Path(push_record))
+    found = blessed.find(chosen.uri) if chosen.uri else None
+    if found is None:
         Path(baseline.uri).mkdir(parents=True, exist_ok=True)
-        (Path(baseline.uri) / WHY).write_text(why_not, encoding="utf-8")
+        for file, text in ((WHY, chosen.why_not), (DAMAGED, chosen.damaged)):
+            if text:
+                (Path(baseline.uri) / file).write_text(text, encoding="utf-8")
     _point(baseline, found)
 
 
@@ -53,12 +55,21 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
     label: Parameter[str],
     columns: Parameter[str],
     registry: Parameter[str],
+    push_record: Parameter[str],
 ) -> None:
     """Add `model` to the blessed ones if it is, and say which is the newest of them, whichever run made it.
 
-    entry: the newest's entry as JSON, spelled as in the file, {} if no model is blessed yet; newest: that model, an
-    empty folder if there is none; label: LabelConfig as JSON; columns: JSON list of the data columns that features
-    read; registry: path of `blessed.json`.
+    Args:
+        model: the candidate.
+        blessing: the Evaluator's verdict on it.
+        schema: with the types of the data columns.
+        entry: the newest's entry as JSON, spelled as in the file; {} if no model is blessed yet, or the newest is gone
+            or damaged, so that it cannot be pushed.
+        newest: that model; an empty folder if there is none.
+        label: LabelConfig as JSON.
+        columns: JSON list of the data columns that features read.
+        registry: path of `blessed.json`.
+        push_record: path of `pushed.json`.
     """
     path = Path(registry)
     if is_model_blessed(blessing):
@@ -67,6 +78,9 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         made_for = MadeFor(label=label, columns=types)
         record(path, model.uri, datetime.now(UTC), made_for, contents_of(model))
     found = Registry.read(path).newest
+    if found and found.uri != model.uri and (flaw := flaw_of(found.uri, found, None, Path(push_record))):
+        print(flaw.reason)
+        found = None
     # Whole paths are a pod's own: they would make each run look new to what goes by this text.
     spelled = found.with_paths(lambda uri: inside(path.parent, uri)) if found else None
     entry.value = spelled.model_dump_json() if spelled else json.dumps({})
@@ -74,31 +88,38 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
     _point(newest, found.model_copy(update={"contents": None}) if found else None)
 
 
-def choose(registry: Registry, candidate: str, data: MadeFor | None = None) -> tuple[str | None, str]:
-    """The URI of the best predecessor that is there still and made for such data, or None; and why the best is not it.
-
-    The reason is empty if the best is the one, or if no model is blessed.
+class Chosen(NamedTuple):
+    """`uri`: of the baseline, or None; `why_not`: why the best predecessor is not it, "" if it is or there is none;
+    `damaged`: why no candidate may be blessed that has to be compared, "" if one may.
     """
-    first = ""
+
+    uri: str | None
+    why_not: str = ""
+    damaged: str = ""
+
+
+def choose(registry: Registry, candidate: str, data: MadeFor | None = None, push_record: Path | None = None) -> Chosen:
+    """The best predecessor that is there still, whole, and made for such data.
+
+    If the only ones that would do are damaged, nothing is chosen, and a comparison must not pass: otherwise damage to
+    a file would let any candidate take the place of the model in service. push_record: path of `pushed.json`.
+    """
+    why_not = damaged = ""
     for uri in registry.predecessors(candidate):
-        reason = why_not(uri, registry.find(uri), data)
-        if not reason:
-            return uri, first
-        print(reason)
-        first = first or reason
-    return None, first
+        flaw = flaw_of(uri, registry.find(uri), data, push_record)
+        if flaw is None:
+            return Chosen(uri, why_not)
+        print(flaw.reason)
+        why_not = why_not or flaw.reason
+        if flaw.damaged and not damaged:
+            damaged = f"{flaw.reason}, and there is no other to compare with.\n{_WAY_OUT.format(uri)}"
+    return Chosen(None, why_not, damaged)
 
 
-def why_not(uri: str, entry: Entry | None, data: MadeFor | None) -> str:
-    """Why this blessed model cannot be used with such data; empty if it can."""
-    if not Path(uri).is_dir():
-        return f"the blessed model {uri} is gone"
-    # A pod has only an empty folder for each: what it then fetches is looked at before it is used.
-    if entry and entry.contents and (Path(uri) / SAVED_MODEL).exists() and checksum(Path(uri)) != entry.contents:
-        return f"the blessed model {uri} is damaged: its files are not as they were when it was blessed"
-    if entry and entry.made_for and data and not entry.made_for.fits(data):
-        return f"the blessed model {uri} was made for another label or other data columns"
-    return ""
+_WAY_OUT = (
+    "  Restore the files of {} from a backup; or remove that folder: a model that is gone is not compared with, so the"
+    " next candidate is judged without a baseline."
+)
 
 
 def columns_of(schema: str) -> dict[str, str]:

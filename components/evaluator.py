@@ -25,6 +25,7 @@ from components.evaluation import conclude, tfma_files
 from components.evaluation.predict import RAW, Keyed, TallyBatches
 from components.evaluation.tally import Tally
 from components.evaluation_result import Evaluation, read_evaluation, write_evaluation
+from components.registry import DAMAGED
 from configs.evaluate import EvaluateConfig
 from configs.label import LabelConfig
 
@@ -40,25 +41,29 @@ class Executor(base_beam_executor.BaseBeamExecutor):
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:  # noqa: N802
         """Evaluate the one split named in `example_splits`, and bless the model or not."""
         models = {"model": artifact_utils.get_single_instance(input_dict["model"])}
+        closed = ""
         for baseline in input_dict.get("baseline_model", []):
             if not baseline.has_custom_property(EXISTS) or baseline.get_int_custom_property(EXISTS):
                 models["baseline"] = baseline
+            elif (damaged := Path(baseline.uri) / DAMAGED).exists() and _compares(exec_properties["eval_config"]):
+                closed = damaged.read_text(encoding="utf-8")
         config = _config(exec_properties["eval_config"], has_baseline="baseline" in models)
         (split,) = json.loads(exec_properties["example_splits"])
         directory = Path(artifact_utils.get_single_uri(output_dict["evaluation"]))
         directory.mkdir(parents=True, exist_ok=True)
-        self._evaluate(input_dict["examples"], split, config, models, directory)
+        self._evaluate(input_dict["examples"], split, config, models, directory, closed)
         _bless(artifact_utils.get_single_instance(output_dict["blessing"]), models, read_evaluation(directory))
 
-    def _evaluate(
+    def _evaluate(  # noqa: PLR0913, PLR0917
         self,
         examples: list[types.Artifact],
         split: str,
         config: config_pb2.EvalConfig,
         models: dict[str, types.Artifact],
         directory: Path,
+        closed: str,
     ) -> None:
-        """Run the Beam pipeline, whose last stage writes the files."""
+        """Run the Beam pipeline, whose last stage writes the files. closed: why the model cannot pass, if so."""
         names = [name for name in conclude.model_names(config) if name is not None]
         paths = {
             name: path_utils.serving_model_path(model.uri) for name, model in zip(names, models.values(), strict=True)
@@ -72,7 +77,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 | "PredictAndTally" >> beam.ParDo(TallyBatches(paths, conclude.kind_of(config), config))
                 | "AddUp" >> beam.CombinePerKey(_add)
                 | "Gather" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
-                | "Conclude" >> beam.Map(_write, config, split, paths, directory)
+                | "Conclude" >> beam.Map(_write, config, split, paths, directory, closed)
             )
 
 
@@ -106,15 +111,30 @@ def _config(text: str, *, has_baseline: bool) -> config_pb2.EvalConfig:
     return config_util.update_eval_config_with_defaults(config, has_baseline=has_baseline, rubber_stamp=True)
 
 
+def _compares(text: str) -> bool:
+    """Whether a threshold bounds the difference from the baseline. TFX drops those where there is no baseline."""
+    config = proto_utils.json_to_proto(text, config_pb2.EvalConfig())
+    return any(
+        each.threshold.change_threshold.HasField("absolute")
+        for metric in config.metrics_specs[0].metrics
+        for each in metric.per_slice_thresholds
+    )
+
+
 def _add(tallies: Iterable[Tally]) -> Tally:
     return functools.reduce(operator.add, tallies)
 
 
-def _write(
-    tallies: Sequence[Keyed], config: config_pb2.EvalConfig, split: str, models: dict[str, str], directory: Path
+def _write(  # noqa: PLR0913, PLR0917
+    tallies: Sequence[Keyed],
+    config: config_pb2.EvalConfig,
+    split: str,
+    models: dict[str, str],
+    directory: Path,
+    closed: str,
 ) -> None:
     values = conclude.values_of(tallies, config)
-    evaluation = conclude.conclude(tallies, values, config, split)
+    evaluation = conclude.conclude(tallies, values, config, split, closed)
     tfma_files.write(directory, values, config, models, blessed=evaluation.blessed)
     write_evaluation(directory, evaluation)
 

@@ -66,6 +66,11 @@ class Pushed(BaseModel):
         same = last and (last.uri, last.blessed_at) == (inside(path.parent, entry.uri), entry.blessed_at)
         return last if same else None
 
+    def copies_of(self, path: Path, entry: Entry) -> list[Path]:
+        """Where this blessing's model was the last to be pushed. It may be gone from there."""
+        versions = ((Path(place), self.version_of(path, entry, Path(place))) for place in self.last)
+        return [place / version for place, version in versions if version]
+
     def write(self, path: Path, entry: Entry, version: Path) -> None:
         """Note a push, whose folder `version` is."""
         push = Push(

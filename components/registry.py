@@ -23,6 +23,10 @@ from configs.errors import RunError
 WHY = "why.txt"
 """File in a baseline that there is none of, if there are blessed models all the same: says why none will do. A file and
 no property, so that the Evaluator's cache key tells the one from the other."""
+DAMAGED = "damaged.txt"
+"""File in a baseline that should be there and is damaged: the text is why no candidate may pass a comparison with it,
+and the way out.
+"""
 
 MEND_LIST = (
     "Restore it from a backup; or, if you edited it yourself, remove its `checksum`; or delete it: then the next"

@@ -7,7 +7,8 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from components.baseline import EXISTS, columns_of, why_not
+from components.baseline import EXISTS, columns_of
+from components.intact import flaw_of
 from components.registry import MadeFor, Registry
 from trainer.weights.origin import Origin, piece_of_work
 
@@ -20,14 +21,16 @@ def WarmStart(  # noqa: N802, PLR0913, PLR0917
     training: Parameter[str],
     label: Parameter[str],
     registry: Parameter[str],
+    push_record: Parameter[str],
 ) -> None:
     """Point `base` at the model to begin with; an empty folder where there is none.
 
-    training: the Trainer's `custom_config` as JSON; label: LabelConfig as JSON; registry: path of `blessed.json`.
+    training: the Trainer's `custom_config` as JSON; label: LabelConfig as JSON; registry: path of `blessed.json`;
+    push_record: path of `pushed.json`.
     """
     data = MadeFor(label=label, columns=columns_of(schema.uri))
     work = piece_of_work(json.loads(training), transform_graph.uri)
-    found = choose(Registry.read(Path(registry)), work, data)
+    found = choose(Registry.read(Path(registry)), work, data, Path(push_record))
     if found is None:
         Path(base.uri).mkdir(parents=True, exist_ok=True)
     else:
@@ -35,15 +38,15 @@ def WarmStart(  # noqa: N802, PLR0913, PLR0917
     base.set_int_custom_property(EXISTS, int(found is not None))
 
 
-def choose(registry: Registry, work: str, data: MadeFor) -> str | None:
+def choose(registry: Registry, work: str, data: MadeFor, push_record: Path | None = None) -> str | None:
     """The URI of the latest blessed model that is there still and made for such data.
 
     If the very same piece of work has made it, what that began with: so an unchanged run finds the base of the first
     time, and its Trainer need not run again.
     """
     for entry in reversed(registry.models):
-        if reason := why_not(entry.uri, entry, data):
-            print(reason)
+        if flaw := flaw_of(entry.uri, entry, data, push_record):
+            print(flaw.reason)
             continue
         origin = Origin.read(Path(entry.uri) / "Format-Serving")
         if origin is None or origin.work != work:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,12 +42,16 @@ def checksum(path: Path, of_file: Callable[[Path], int] = file_checksum) -> str:
 
     of_file: how a file's CRC32C is found; files are read in parallel. Raises OSError.
     """
-    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    return checksum_of({"": path} if path.is_file() else files_below(path), of_file)
+
+
+def checksum_of(files: Mapping[str, Path], of_file: Callable[[Path], int] = file_checksum) -> str:
+    """The checksum that a folder with these files has, wherever they are now: by their paths in that folder."""
+    order = sorted(files.items(), key=lambda item: Path(item[0]))
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as threads:
-        values = list(threads.map(of_file, files))
+        values = list(threads.map(of_file, (file for _, file in order)))
     total = hashlib.sha256()
-    for file, value in zip(files, values, strict=True):
-        name = "" if file == path else str(file.relative_to(path))
+    for (name, file), value in zip(order, values, strict=True):
         total.update(f"{name}\0{file.stat().st_size}\0{value:08x}\n".encode(errors="surrogateescape"))
     return MARK + total.hexdigest()[:_DIGITS]
 
@@ -85,3 +89,8 @@ def _of_json(content: dict[str, Any]) -> str:
 
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return f"{MARK}{google_crc32c.value(text.encode()):08x}"
+
+
+def files_below(folder: Path) -> dict[str, Path]:
+    """The files at any depth, by their paths in the folder."""
+    return {str(each.relative_to(folder)): each for each in folder.rglob("*") if each.is_file()}

@@ -56,7 +56,8 @@ class Threshold(Section):
     """The greatest value allowed."""
     not_worse_than_baseline_by: Annotated[float, Field(ge=0)] | None = None
     """How much worse than the latest blessed model it may be (absolute; lower for accuracies, higher for errors). Has
-    no effect while there is no blessed model."""
+    no effect while there is no blessed model. If that model is damaged, and no other can be compared with, no model is
+    blessed."""
 
     @model_validator(mode="after")
     def _bounds_make_sense(self) -> Threshold:

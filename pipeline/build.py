@@ -225,6 +225,7 @@ def _trainer(
                 training=json.dumps(custom_config),
                 label=config.label.model_dump_json(),
                 registry=str(folders.registry),
+                push_record=str(folders.push_record),
             )
         )
     kept = {KEPT_IN: str(folders.checkpoints), KEPT_HOW: config.train.checkpoint.model_dump_json()}
@@ -260,8 +261,9 @@ def _judge_and_push(
     schema: channel.BaseChannel,
     model: channel.BaseChannel,
 ) -> list[base_node.BaseNode]:
-    label, registry = config.label.model_dump_json(), str(folders.registry)
-    baseline = Baseline(model=model, schema=schema, label=label, registry=registry)
+    label = config.label.model_dump_json()
+    lists = {"registry": str(folders.registry), "push_record": str(folders.push_record)}
+    baseline = Baseline(model=model, schema=schema, label=label, **lists)
     judge = evaluator(
         examples=examples,
         model=model,
@@ -272,9 +274,7 @@ def _judge_and_push(
     )
     blessing = judge.outputs["blessing"]
     columns = json.dumps(config.feature_columns)
-    recorded = RecordBlessing(
-        model=model, blessing=blessing, schema=schema, label=label, columns=columns, registry=registry
-    )
+    recorded = RecordBlessing(model=model, blessing=blessing, schema=schema, label=label, columns=columns, **lists)
     nodes = [baseline, judge, recorded]
     if config.push_directory is not None:
         pushed = Pusher(

@@ -49,14 +49,19 @@ def values_of(tallies: Sequence[Keyed], config: config_pb2.EvalConfig) -> Values
     return result
 
 
-def conclude(tallies: Sequence[Keyed], values: Values, config: config_pb2.EvalConfig, split: str) -> Evaluation:
-    """The verdict over the whole split, with the slices in the config's order and then by value."""
+def conclude(
+    tallies: Sequence[Keyed], values: Values, config: config_pb2.EvalConfig, split: str, closed: str = ""
+) -> Evaluation:
+    """The verdict over the whole split, with the slices in the config's order and then by value.
+
+    closed: why the model cannot be blessed whatever its metrics are, if so.
+    """
     candidate, baseline = model_names(config)
     whole = values.get((candidate, ()), {})
     metrics = {name: value for name, value in whole.items() if name != COUNT}
     against = values.get((baseline, ())) if baseline is not None else None
     checked = verdict.checks(_thresholds(config), metrics, against)
-    reasons = verdict.reasons(checked, metrics)
+    reasons = verdict.reasons(checked, metrics) + [closed] * bool(closed)
     of_candidate: dict[SliceKey | None, Tally] = {key: tally for (model, key), tally in tallies if model == candidate}
     return Evaluation(
         split=split,

@@ -12,7 +12,7 @@ from tfx.types import Artifact
 
 from components.baseline import EXISTS
 from components.contents import CONTENTS, known_contents
-from components.registry import WHY
+from components.registry import DAMAGED, WHY
 from configs.errors import RunError
 from pipeline.execute import Artifacts
 from pipeline.kubeflow.argument import pack, unpack
@@ -34,7 +34,11 @@ class Exchange:
     @property
     def home(self) -> Path:
         """The pipeline's folder."""
-        return self._places.local(home_of(next(iter(self._uris.values()))))
+        return self._places.local(self._home_uri)
+
+    @property
+    def _home_uri(self) -> str:
+        return home_of(next(iter(self._uris.values())))
 
     @property
     def user(self) -> str:
@@ -118,8 +122,9 @@ class Exchange:
             artifact.set_string_custom_property(CONTENTS, told["contents"])
         artifact.uri = str(folder)
         if not told["uri"]:
-            if told["why"]:
-                (folder / WHY).write_text(told["why"], encoding="utf-8")
+            for file, text in ((WHY, told["why"]), (DAMAGED, told.get("damaged", ""))):
+                if text:
+                    (folder / file).write_text(text, encoding="utf-8")
             return
         path = self._places.local(told["uri"])
         if not self._places.mount and not store.get_all(told["uri"], path):
@@ -128,15 +133,23 @@ class Exchange:
 
     def _text(self, key: str, artifact: Artifact) -> str:
         if self._invocation.outputs[key].how == REFERENCE:
-            why = Path(artifact.uri) / WHY
             exists = artifact.get_int_custom_property(EXISTS)
-            contents = known_contents(artifact) if exists else ""
             told = {
                 "uri": self._places.remote(artifact.uri) if exists else "",
-                "why": why.read_text(encoding="utf-8") if not exists and why.exists() else "",
+                "why": "" if exists else self._said(artifact, WHY),
             }
-            return json.dumps({**told, **({"contents": contents} if contents else {})}, sort_keys=True)
+            more = {
+                "contents": known_contents(artifact) if exists else "",
+                "damaged": "" if exists else self._said(artifact, DAMAGED),
+            }
+            return json.dumps({**told, **{key: text for key, text in more.items() if text}}, sort_keys=True)
         return Path(artifact.uri).read_text(encoding="utf-8")
+
+    def _said(self, artifact: Artifact, name: str) -> str:
+        """What a file of an artifact says, with URIs where it names the pod's folder; "" if there is none."""
+        file = Path(artifact.uri) / name
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        return text if self._places.mount else text.replace(str(self.home), self._home_uri)
 
     def _spelled(self, text: str) -> str:
         """A path as the URI that it stands for."""

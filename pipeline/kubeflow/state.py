@@ -2,8 +2,9 @@
 what models learned from, and what was made of spans.
 
 With staged artifacts these lie in the object store, and components work on paths. So before such a component runs, the
-pod gets the files it reads (of pushed models, the newest's), and an empty folder for each thing that it only asks
-whether it is there; afterwards, what the component wrote is copied back. On a shared volume all of it is there already.
+pod gets the files it reads (of pushed models, the newest's), and an empty folder for each blessed model, whose files
+come when the component asks for them (`components.shared_models`); afterwards, what the component wrote is copied back.
+On a shared volume all of it is there already.
 
 What comes from the store names paths. One that leads out of the pipeline's folder is refused: the pod would look, or
 write, where nobody meant it to.
@@ -18,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from components import shared_models
 from components.example_gen.shared_spans import sharing
 from components.pushed import Pushed
 from components.trigger.trained import Trained
@@ -74,8 +76,30 @@ def _registry(path: Path, uri: str, pod: _Pod) -> Iterator[None]:
         if model is not None and pod.store.exists(model):
             Path(entry.uri).mkdir(parents=True, exist_ok=True)
             pod.store.get(f"{model}/{ORIGIN}", Path(entry.uri, ORIGIN))
-    yield
+    with shared_models.sharing(_Models(path.parent, pod)):
+        yield
     blessings.publish(uri, path, pod.store, known)
+
+
+class _Models:
+    """The folders of models, as a component that asks for one by its path gets them from the object store."""
+
+    def __init__(self, home: Path, pod: _Pod) -> None:
+        self._home, self._pod = home, pod
+
+    def fetch(self, folder: Path) -> None:
+        if uri := self._uri(folder):
+            self._pod.store.get_all(uri, folder)
+
+    def publish(self, folder: Path, names: Iterable[str]) -> None:
+        if uri := self._uri(folder):
+            for name in names:
+                self._pod.store.put(folder / name, f"{uri}/{name}")
+
+    def _uri(self, folder: Path) -> str | None:
+        """None for a folder of a volume, and for one that is not the pipeline's."""
+        inside = Path(os.path.normpath(folder)).is_relative_to(self._home)
+        return self._pod.places.remote(folder) if inside else None
 
 
 def _checkpoints(folder: Path, uri: str, pod: _Pod) -> contextlib.AbstractContextManager[None]:

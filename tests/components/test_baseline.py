@@ -2,7 +2,10 @@
 
 import json
 import multiprocessing
+import os
+import shutil
 import tempfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +15,9 @@ from hypothesis import strategies as st
 from tfx.types import standard_artifacts
 
 from components.baseline import Baseline, RecordBlessing, choose, record
-from components.registry import WHY, Entry, MadeFor, Registry
+from components.pushed import Pushed
+from components.registry import DAMAGED, WHY, Entry, MadeFor, Registry
+from configs.checksums import checksum
 from configs.errors import RunError
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -158,13 +163,17 @@ def _schema(tmp_path: Path, text: str = 'feature { name: "fare" type: FLOAT }') 
     return schema
 
 
+def _lists(tmp_path: Path) -> dict[str, str]:
+    return {"registry": str(tmp_path / "blessed.json"), "push_record": str(tmp_path / "pushed.json")}
+
+
 def _run_baseline(tmp_path: Path, model: str) -> standard_artifacts.Model:
     candidate, baseline = standard_artifacts.Model(), standard_artifacts.Model()
     candidate.uri, baseline.uri = model, str(tmp_path / "artifacts" / "baseline")
     outputs = {"baseline": [baseline]}
     executor = Baseline.EXECUTOR_SPEC.executor_class()
     inputs = {"model": [candidate], "schema": [_schema(tmp_path)]}
-    executor.Do(inputs, outputs, {"registry": str(tmp_path / "blessed.json"), "label": "{}"})
+    executor.Do(inputs, outputs, {**_lists(tmp_path), "label": "{}"})
     return outputs["baseline"][0]
 
 
@@ -175,7 +184,7 @@ def _run_record(tmp_path: Path, model: str, *, blessed: bool) -> tuple[Entry, st
     blessing.set_int_custom_property("blessed", int(blessed))
     executor = RecordBlessing.EXECUTOR_SPEC.executor_class()
     inputs = {"model": [candidate], "blessing": [blessing], "schema": [_schema(tmp_path)]}
-    properties = {"registry": str(tmp_path / "blessed.json"), "label": "{}", "columns": '["fare"]'}
+    properties = {**_lists(tmp_path), "label": "{}", "columns": '["fare"]'}
     outputs = {"entry": [entry], "newest": [newest]}
     executor.Do(inputs, outputs, properties)
     return Entry.model_validate_json(Path(entry.uri).read_text(encoding="utf-8")), outputs["newest"][0]
@@ -206,6 +215,95 @@ def test_damaged_model_is_no_baseline(tmp_path: Path) -> None:
     assert _run_baseline(tmp_path, "/candidate").uri == newer
     (variables / "data").write_bytes(bytes(7))
     assert _run_baseline(tmp_path, "/candidate").uri == older
+
+
+def _weighted(tmp_path: Path, name: str) -> Path:
+    """A model with files; the one that holds its weights."""
+    serving = Path(_model(tmp_path, name), "Format-Serving")
+    (serving / "variables").mkdir(parents=True)
+    (serving / "saved_model.pb").write_bytes(b"graph")
+    weights = serving / "variables" / "data"
+    weights.write_bytes(name.encode())
+    return weights
+
+
+def _push(tmp_path: Path, name: str) -> Path:
+    """A copy of a blessed model's served part, noted as pushed."""
+    version = Path(shutil.copytree(tmp_path / name / "Format-Serving", tmp_path / "serving" / "17"))
+    record_of_pushes, entry = tmp_path / "pushed.json", Registry.read(tmp_path / "blessed.json").newest
+    assert entry is not None
+    Pushed.read(record_of_pushes).write(record_of_pushes, entry, version)
+    return version
+
+
+def test_no_candidate_passes_a_comparison_with_a_damaged_model_that_nothing_stands_in_for(tmp_path: Path) -> None:
+    weights = _weighted(tmp_path, "blessed")
+    _run_record(tmp_path, str(tmp_path / "blessed"), blessed=True)
+    weights.write_bytes(bytes(7))
+    none = _run_baseline(tmp_path, "/candidate")
+    assert none.get_int_custom_property("exists") == 0
+    told = Path(none.uri, DAMAGED).read_text(encoding="utf-8")
+    assert f"the blessed model {tmp_path / 'blessed'} is damaged" in told
+    assert "or remove that folder" in told
+    shutil.rmtree(tmp_path / "blessed")
+    shutil.rmtree(none.uri)
+    assert not Path(_run_baseline(tmp_path, "/candidate").uri, DAMAGED).exists()
+
+
+def test_damaged_model_for_other_data_blocks_no_candidate(tmp_path: Path) -> None:
+    weights = _weighted(tmp_path, "blessed")
+    path, uri = tmp_path / "blessed.json", str(tmp_path / "blessed")
+    record(path, uri, NOW, MadeFor(label="houses", columns={}), checksum(Path(uri)))
+    weights.write_bytes(bytes(7))
+    chosen = choose(Registry.read(path), "/candidate", TAXI)
+    assert (chosen.uri, chosen.damaged) == (None, "")
+
+
+@pytest.mark.parametrize("what", ["zeros", "gone", "cut", "more"])
+def test_damaged_model_is_restored_from_the_copy_that_was_pushed(
+    tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    weights = _weighted(tmp_path, "blessed")
+    _run_record(tmp_path, str(tmp_path / "blessed"), blessed=True)
+    version, sound = _push(tmp_path, "blessed"), checksum(tmp_path / "blessed")
+    damage: dict[str, Callable[[], object]] = {
+        "zeros": lambda: weights.write_bytes(bytes(7)),
+        "gone": weights.unlink,
+        "cut": lambda: os.truncate(weights, 3),
+        "more": lambda: weights.with_name("more").write_bytes(b"x"),
+    }
+    damage[what]()
+    found = _run_baseline(tmp_path, "/candidate")
+    assert (found.uri, found.get_int_custom_property("exists")) == (str(tmp_path / "blessed"), 1)
+    assert checksum(tmp_path / "blessed") == sound
+    assert f"restored from {version}" in capsys.readouterr().out
+
+
+def test_pushed_copy_of_another_model_or_a_damaged_one_restores_nothing(tmp_path: Path) -> None:
+    weights = _weighted(tmp_path, "blessed")
+    _run_record(tmp_path, str(tmp_path / "blessed"), blessed=True)
+    version = _push(tmp_path, "blessed")
+    for file in (weights, version / "variables" / "data"):
+        file.write_bytes(bytes(7))
+    assert _run_baseline(tmp_path, "/candidate").get_int_custom_property("exists") == 0
+    assert weights.read_bytes() == bytes(7)
+
+
+def test_damaged_model_is_not_offered_to_the_pusher(tmp_path: Path) -> None:
+    weights, candidate = _weighted(tmp_path, "blessed"), _model(tmp_path, "candidate")
+    _run_record(tmp_path, str(tmp_path / "blessed"), blessed=True)
+    weights.write_bytes(bytes(7))
+    candidate_model, blessing = standard_artifacts.Model(), standard_artifacts.ModelBlessing()
+    entry, newest = standard_artifacts.String(), standard_artifacts.Model()
+    candidate_model.uri, entry.uri, newest.uri = candidate, str(tmp_path / "value"), str(tmp_path / "none")
+    blessing.set_int_custom_property("blessed", 0)
+    RecordBlessing.EXECUTOR_SPEC.executor_class().Do(
+        {"model": [candidate_model], "blessing": [blessing], "schema": [_schema(tmp_path)]},
+        {"entry": [entry], "newest": [newest]},
+        {**_lists(tmp_path), "label": "{}", "columns": '["fare"]'},
+    )
+    assert Path(entry.uri).read_text(encoding="utf-8") == "{}"
+    assert not list(Path(newest.uri).iterdir())
 
 
 def _record_many(path: Path, name: str) -> None:
@@ -252,9 +350,10 @@ TAXI = MadeFor(label="tips", columns={"fare": "float", "hour": "int"})
 def test_only_a_model_made_for_such_data_is_compared_with(tmp_path: Path, data: MadeFor, compared: bool) -> None:
     path, blessed = tmp_path / "blessed.json", _model(tmp_path, "blessed")
     record(path, blessed, NOW, TAXI)
-    found, why_not = choose(Registry.read(path), "/candidate", data)
-    assert found == (blessed if compared else None)
-    assert why_not == (
+    chosen = choose(Registry.read(path), "/candidate", data)
+    assert chosen.uri == (blessed if compared else None)
+    assert not chosen.damaged
+    assert chosen.why_not == (
         "" if compared else f"the blessed model {blessed} was made for another label or other data columns"
     )
 

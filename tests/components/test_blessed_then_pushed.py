@@ -39,7 +39,12 @@ def night(home: Path, name: str, *, blessed: bool) -> standard_artifacts.PushedM
     RecordBlessing.EXECUTOR_SPEC.executor_class().Do(
         {"model": [model], "blessing": [blessing], "schema": [schema]},
         recorded,
-        {"registry": str(home / "blessed.json"), "label": "{}", "columns": '["fare"]'},
+        {
+            "registry": str(home / "blessed.json"),
+            "push_record": str(home / "pushed.json"),
+            "label": "{}",
+            "columns": '["fare"]',
+        },
     )
     entry.read()
     pushed = standard_artifacts.PushedModel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 from command import Finished, headrace, versions
 from parcels import write_parcels
+
+from components.evaluation_result import read_evaluation
+from components.registry import Registry
 
 pytestmark = pytest.mark.slow
 
@@ -23,27 +27,36 @@ features:
   carrier: {column: vocabulary}
 model: {hidden: [8]}
 train: {epochs: 4, batch_size: 32}
+evaluate: {thresholds: {auc: {min: 0.1, not_worse_than_baseline_by: 0.5}}}
 deploy: {keep: 2}
 """
 
 
 @dataclass
 class Story:
-    """A run; the same with zeros in the model; with zeros in the version in service; and twice that with a candidate
-    that is not blessed.
+    """A run; the same with zeros in the model; with zeros in the version in service; nothing new; zeros in the version
+    in service and a candidate that is not blessed, twice; another training after zeros in every blessed model and
+    version; and the same when those models were removed.
     """
 
     folder: Path
     first: Finished
     zeroed_model: Finished
     of_model: list[str]
+    weights: bytes
     pushed: bytes
     zeroed_version: Finished
     of_version: list[str]
-    pushed_again: bytes
+    weights_then: bytes
+    pushed_then: bytes
     again: Finished
     not_blessed: tuple[Finished, Finished]
     of_not_blessed: list[str]
+    weights_of_newest: bytes
+    all_zeroed: Finished
+    of_all: list[str]
+    removed: Finished
+    of_removed: list[str]
 
 
 def zero(variables: Path) -> None:
@@ -62,26 +75,49 @@ def story(new_folder: Callable[[str], Path]) -> Story:
     zero(first.uri("Trainer", "model") / "Format-Serving" / "variables")
     zeroed_model = headrace(folder, "run", "parcels.yaml")
     of_model, pushed = versions(folder), weights(folder / zeroed_model.ending("pushed"))
+    trained = weights(zeroed_model.uri("Trainer", "model") / "Format-Serving")
     zero(folder / zeroed_model.ending("pushed") / "variables")
     zeroed_version = headrace(folder, "run", "parcels.yaml")
-    of_version, again = versions(folder), headrace(folder, "run", "parcels.yaml")
-    pushed_again, not_blessed = weights(folder / zeroed_version.ending("pushed")), []
+    of_version, pushed_then = versions(folder), weights(folder / zeroed_version.ending("pushed"))
+    trained_then = weights(zeroed_version.uri("Trainer", "model") / "Format-Serving")
+    again = headrace(folder, "run", "parcels.yaml")
+    not_blessed = []
     for _ in range(2):
         zero(folder / "serving" / "parcels" / max(versions(folder), key=int) / "variables")
         not_blessed.append(
             headrace(folder, "run", "parcels.yaml", "--set", "evaluate.thresholds.binary_crossentropy.max=0.0001")
         )
+    of_not_blessed = versions(folder)
+    newest = weights(folder / "serving" / "parcels" / max(of_not_blessed, key=int))
+    models = [Path(entry.uri) for entry in Registry.read(folder / "runs" / "parcels" / "blessed.json").models]
+    for variables in (
+        *(model / "Format-Serving" / "variables" for model in models),
+        *folder.glob("serving/*/*/variables"),
+    ):
+        zero(variables)
+    other = ("run", "parcels.yaml", "--set", "train.epochs=3")
+    all_zeroed, of_all = headrace(folder, *other), versions(folder)
+    for model in models:
+        shutil.rmtree(model)
+    removed = headrace(folder, *other)
     return Story(
         folder,
         first,
         zeroed_model,
         of_model,
+        trained,
         pushed,
         zeroed_version,
         of_version,
-        pushed_again,
+        trained_then,
+        pushed_then,
         again,
         (not_blessed[0], not_blessed[1]),
+        of_not_blessed,
+        newest,
+        all_zeroed,
+        of_all,
+        removed,
         versions(folder),
     )
 
@@ -102,7 +138,7 @@ def test_damaged_model_is_told_and_trained_again(story: Story) -> None:
 
 def test_no_zeros_were_pushed(story: Story) -> None:
     assert any(story.pushed)
-    assert story.pushed == weights(story.zeroed_model.uri("Trainer", "model") / "Format-Serving")
+    assert story.pushed == story.weights
 
 
 def test_damaged_version_is_told_and_a_sound_one_takes_its_place(story: Story) -> None:
@@ -113,13 +149,38 @@ def test_damaged_version_is_told_and_a_sound_one_takes_its_place(story: Story) -
     newest = max(story.of_version, key=int)
     assert done.ending("pushed") == f"serving/parcels/{newest}"
     assert newest not in story.of_model
-    model = done.uri("Trainer", "model") / "Format-Serving"
-    assert story.pushed_again == weights(model)
+    assert story.pushed_then == story.weights_then
 
 
 def test_run_after_that_reuses_everything(story: Story) -> None:
     assert story.again.ran() == set()
     assert "damaged" not in story.again.out
+
+
+def test_damaged_baseline_is_restored_from_the_version_in_service_and_compared_with(story: Story) -> None:
+    done, damaged = story.zeroed_model, story.first.uri("Trainer", "model")
+    log = (done.folder / "logs" / "Baseline.log").read_text()
+    assert f"{damaged} was damaged: restored from {story.folder / story.first.ending('pushed')}" in log
+    before, now = (read_evaluation(one.uri("Evaluator", "evaluation")) for one in (story.first, done))
+    assert now.baseline == pytest.approx(before.metrics)
+
+
+def test_no_candidate_is_blessed_while_its_only_baseline_is_damaged(story: Story) -> None:
+    done, damaged = story.all_zeroed, story.again.uri("Trainer", "model")
+    assert done.code == 1  # as what is in service is damaged too, and nothing is left to replace it
+    evaluation = read_evaluation(done.uri("Evaluator", "evaluation"))
+    assert all(check.passed for check in evaluation.checks)
+    assert not evaluation.blessed
+    assert str(damaged) in done.out + done.err
+    assert story.of_all == story.of_not_blessed
+
+
+def test_a_damaged_baseline_that_was_removed_blocks_no_candidate(story: Story) -> None:
+    done = story.removed
+    assert done.code == 0
+    assert done.statuses()["Trainer"] == "cached"
+    assert read_evaluation(done.uri("Evaluator", "evaluation")).blessed
+    assert len(set(story.of_removed) - set(story.of_all)) == 1
 
 
 def test_only_as_many_versions_stay_as_the_config_keeps(story: Story) -> None:
@@ -137,5 +198,4 @@ def test_damaged_version_is_replaced_though_the_candidate_is_not_blessed(story: 
         before = Path(pushed.split()[0]).name
     newest = max(story.of_not_blessed, key=int)
     assert newest == before
-    model = story.again.uri("Trainer", "model") / "Format-Serving"
-    assert weights(story.folder / "serving" / "parcels" / newest) == weights(model)
+    assert story.weights_of_newest == story.weights_then
