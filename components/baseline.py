@@ -1,7 +1,8 @@
 """What a candidate is compared with, and the record of the models that passed."""
 
+import contextlib
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -138,10 +139,22 @@ def record(path: Path, uri: str, now: datetime, made_for: MadeFor | None = None,
         if registry.newest and registry.newest.uri == uri:
             return registry.newest
         compared_with = next(iter(registry.predecessors(uri)), None)
-        blessed_at = now.isoformat(timespec="seconds")
+        blessed_at = _time_after(registry.newest, now)
         entry = Entry(uri=uri, blessed_at=blessed_at, compared_with=compared_with, made_for=made_for, contents=contents)
         registry.with_newest(entry).write(path)
     return entry
+
+
+def _time_after(newest: Entry | None, now: datetime) -> str:
+    """The time of a blessing, which orders the list: now, or a second after the newest one's, which a machine whose
+    clock is ahead may have made.
+    """
+    last = datetime.fromtimestamp(0, UTC)
+    if newest is not None:
+        with contextlib.suppress(ValueError):  # no time, in a list that was written by hand
+            last = datetime.fromisoformat(newest.blessed_at)
+            last = last if last.tzinfo else last.replace(tzinfo=UTC)
+    return max(now, last + timedelta(seconds=1)).isoformat(timespec="seconds")
 
 
 def _point(output: standard_artifacts.Model, found: Entry | None) -> None:

@@ -8,7 +8,8 @@ written once, below `trained/`.
 
 Two runs that end together would each read `trained.json`, change it and write it, so the later one would undo what the
 earlier one wrote. An object of its own cannot be lost. What is known is what the objects add up to in the order of
-their names, which is that of the times at which the runs found it, by their pods' clocks. Nothing before the latest
+their names, which is that of the times at which the runs found it, by their pods' clocks; a pod whose clock is behind
+takes the time after the last one there. Nothing before the latest
 blessed model counts any more, so readers begin there. `trained.json` beside the folder holds the sum, for people.
 
 Paths in all of them are relative to the pipeline's folder.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from components.trigger.trained import Trained
@@ -28,7 +29,7 @@ from pipeline.kubeflow.store import Store
 
 FOLDER = "trained"
 BEFORE = "before.json"
-_NAME = re.compile(r"[0-9T:.+-]+-(judged|blessed|passed)-[0-9a-f]{16}\.json")
+_NAME = re.compile(r"(?P<time>[0-9T:.+-]+)-(?P<kind>judged|blessed|passed)-[0-9a-f]{16}\.json")
 
 
 def fetch(uri: str, path: Path, store: Store) -> Trained:
@@ -55,11 +56,13 @@ def publish(uri: str, path: Path, store: Store, known: Trained, now: datetime) -
     if found is None:
         return
     folder, (kind, record) = _folder(uri), found
-    if known != Trained() and not store.children(folder):
+    there = store.children(folder)
+    if known != Trained() and not there:
         store.write(f"{folder}/{BEFORE}", _text(known))
     text = _text(record)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    store.write(f"{folder}/{now.isoformat(timespec='microseconds')}-{kind}-{digest}.json", text)
+    at = _time_after(there, now)
+    store.write(f"{folder}/{at.isoformat(timespec='microseconds')}-{kind}-{digest}.json", text)
     fetch(uri, path, store)
     store.put(path, uri)
 
@@ -116,4 +119,10 @@ def _folder(uri: str) -> str:
 
 def _kind(name: str) -> str:
     found = _NAME.fullmatch(name)
-    return found[1] if found else ""
+    return found["kind"] if found else ""
+
+
+def _time_after(names: list[str], now: datetime) -> datetime:
+    """Now, or the moment after the last of the records: its pod's clock may be ahead of this one's."""
+    times = [datetime.fromisoformat(found["time"]) for name in names if (found := _NAME.fullmatch(name))]
+    return max([now, *(time + timedelta(microseconds=1) for time in times)])
