@@ -23,6 +23,8 @@ PATIENCE_SECONDS = 300.0
 SHORT_SECONDS = 15.0
 """The same at the end of the task: after SIGTERM Kubernetes leaves a pod 30 seconds."""
 WAIT_SECONDS = 2.0
+GONE_SECONDS = 600.0
+"""For a JobSet that is deleted to be gone: its pods have a minute to end, and a node that is lost takes five."""
 ROLE = "kubernetes/components/multi-worker has the role; apply it (docs/kubeflow.md, `Training in several pods`)"
 UNKNOWN = (
     f"this cluster knows no JobSet ({GROUP}/{VERSION}). Kubeflow Trainer brings it along (Kubeflow 1.11 and later), or"
@@ -33,11 +35,14 @@ UNKNOWN = (
 class JobSets:
     """JobSets of a namespace."""
 
-    def __init__(self, namespace: str) -> None:
-        """namespace: that of the runs, where the pod does not know its own."""
+    def __init__(self, namespace: str, gone_seconds: float = GONE_SECONDS) -> None:
+        """namespace: that of the runs, where the pod does not know its own; gone_seconds: how long to wait for a
+        JobSet that is deleted.
+        """
         from kubernetes import client
 
         _connect()
+        self._gone_seconds = gone_seconds
         self.namespace = _own_namespace() or namespace
         self._core, self._custom = client.CoreV1Api(), client.CustomObjectsApi()
         self._place = {"group": GROUP, "version": VERSION, "namespace": self.namespace, "plural": PLURAL}
@@ -67,10 +72,26 @@ class JobSets:
         return self._asked("read a JobSet", lambda: self._get(name))
 
     def delete(self, name: str) -> None:
-        """Delete a JobSet with its pods, and wait until they are gone; nothing if there is none."""
+        """Delete a JobSet with its pods, and wait until they are gone; nothing if there is none.
+
+        Raises RunError if it is there still after `gone_seconds`, as one is whose finalizer nobody removes.
+        """
         self.request_deletion(name, PATIENCE_SECONDS)
-        while self.get(name) is not None:
+        deadline = time.monotonic() + self._gone_seconds
+        while (found := self.get(name)) is not None:
+            if time.monotonic() > deadline:
+                raise RunError(self._stays(name, found))
             time.sleep(WAIT_SECONDS / 2)
+
+    def _stays(self, name: str, found: Mapping[str, Any]) -> str:
+        finalizers = ", ".join(found.get("metadata", {}).get("finalizers", [])) or "none"
+        return (
+            f"distributed training: the JobSet {name} of an earlier try was deleted, and is still there after"
+            f" {self._gone_seconds:g} seconds (finalizers: {finalizers}).\n"
+            f"  See which pods are left: kubectl -n {self.namespace} get pods -l jobset.sigs.k8s.io/jobset-name={name}."
+            " If there are none, the controller of a finalizer does not run: start it, or remove the finalizer with"
+            f" `kubectl -n {self.namespace} edit jobset {name}`; then run again."
+        )
 
     def request_deletion(self, name: str, patience: float = SHORT_SECONDS) -> None:
         """Delete a JobSet after its pods, without waiting for that."""
