@@ -1,6 +1,9 @@
 """Which model a training begins with, so that an unchanged run finds the base of the first time."""
 
+import json
 from pathlib import Path
+
+import pytest
 
 from components.registry import Entry, MadeFor, Registry
 from components.warm_start import choose
@@ -34,6 +37,15 @@ def test_unchanged_work_finds_what_it_began_with_the_first_time(tmp_path: Path) 
     second = model(tmp_path, "second", "w2", first)
     assert choose(registry(first, second), "w2", DATA) == first
     assert choose(registry(first, second), "w1", DATA) == second  # a change, and back: that is a new training
+
+
+@pytest.mark.parametrize("field", ["base", "work"])
+def test_origin_of_another_form_is_none(tmp_path: Path, field: str) -> None:
+    uri = model(tmp_path, "one", work="w")
+    (path,) = Path(uri).rglob("origin.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: 5}))
+    assert choose(registry(uri), "w", DATA) == uri
+    assert Origin.read(path.parents[1]) is None
 
 
 def test_model_that_is_gone_or_for_other_data_is_passed_over(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import ClassVar, Self
 
+from pydantic import TypeAdapter
+
 
 @dataclasses.dataclass(frozen=True)
 class Beside:
@@ -23,8 +25,9 @@ class Beside:
 
     @classmethod
     def read(cls, serving_dir: Path) -> Self | None:
-        """None where a model does not say."""
+        """None where a model does not say, or not in the form that `write` gives it."""
+        form: TypeAdapter[Self] = TypeAdapter(cls)
         try:
-            return cls(**json.loads((serving_dir / cls.FILE).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
+            return form.validate_json((serving_dir / cls.FILE).read_bytes(), strict=True)
+        except (OSError, ValueError):
             return None
