@@ -82,11 +82,13 @@ class _Mirror:
                     self.store.put(here[name], f"{self.uri}/{name}")
                     self.there.add(name)
                     self.held.add(name)
-            for name in sorted(self.there - here.keys()):
-                if name in self.held or not self._may_be_needed(name, here):
-                    self.store.remove(f"{self.uri}/{name}")
-                    self.there.discard(name)
-                    self.held.discard(name)
+            doomed = [one for one in self.there - here.keys() if one in self.held or not self._may_be_needed(one, here)]
+            for name in sorted(doomed):
+                self.store.remove(f"{self.uri}/{name}")
+                self.there.discard(name)
+                self.held.discard(name)
+            for work in sorted({_work(name) for name in doomed} - {_work(name) for name in self.there}):
+                self.store.remove_if_empty(f"{self.uri}/{work}")
             self.failing = False
         except OSError as error:
             self._failed(error)

@@ -79,8 +79,11 @@ def remove(store: Store, found: RemotePlan) -> None:
             continue
         for name in sorted({*objects, *(f"{key}/{one}" for one in now)}, key=lambda name: not name.endswith(LIST)):
             store.remove(f"{found.uri}/{name}")
+        store.remove_if_empty(f"{found.uri}/{key}")
     for name in found.notes:
         store.remove(f"{found.uri}/{name}")
+    for run in sorted({name.rpartition("/")[0] for name in found.notes}):
+        store.remove_if_empty(f"{found.uri}/{run}")
 
 
 def _there(store: Store, uri: str) -> tuple[dict[str, dict[str, Found]], dict[str, dict[str, Found]]]:

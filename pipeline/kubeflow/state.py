@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,11 +30,13 @@ from pipeline.kubeflow.checkpoints import mirrored
 from pipeline.kubeflow.kept import kept
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.span_objects import SpanObjects
-from pipeline.kubeflow.store import Store
+from pipeline.kubeflow.store import Found, Store
 from trainer.weights.origin import Origin
 
 GRAPH = "saved_model.pb"
 """Without it a folder is no model to a server: so it is the last file of a version to come, and the first to go."""
+GRACE = 86_400.0
+"""Seconds after which an upload of a version that has not ended is one that was broken off, and is cleared away."""
 ORIGIN = f"Format-Serving/{Origin.FILE}"
 """In a model: what the component that looks for a model to begin with reads of it."""
 
@@ -135,7 +138,13 @@ def _push_record(path: Path, uri: str, pod: _Pod) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _pushed(folder: Path, uri: str, pod: _Pod) -> Iterator[None]:
-    store, there = pod.store, pod.store.children(uri)
+    store, now = pod.store, datetime.now(UTC).timestamp()
+    files: dict[str, dict[str, Found]] = defaultdict(dict)
+    for object_name, found in store.listing(uri).items():
+        name, _, inside = object_name.partition("/")
+        files[name][inside] = found
+    broken = {name for name, those in files.items() if name.isdecimal() and GRAPH not in those}
+    there = sorted(files.keys() - broken)
     for name in there:
         (folder / name).mkdir(parents=True, exist_ok=True)
     if newest := max((name for name in there if name.isdecimal()), key=int, default=None):
@@ -146,10 +155,12 @@ def _pushed(folder: Path, uri: str, pod: _Pod) -> Iterator[None]:
             if store.exists(f"{uri}/{path.name}"):
                 raise RunError(f"{uri}/{path.name}: another run pushed a version of that number meanwhile; run again")
             store.put_all(path, f"{uri}/{path.name}", last=GRAPH)
-    for name in there:
-        if name.isdecimal() and not (folder / name).exists():  # what `deploy.keep` lets go
-            for inside in sorted(store.files(f"{uri}/{name}"), key=GRAPH.__ne__):
-                store.remove(f"{uri}/{name}/{inside}")
+    old = {name for name in broken if max(one.written for one in files[name].values()) < now - GRACE}
+    let_go = {name for name in there if name.isdecimal() and not (folder / name).exists()}  # by `deploy.keep`
+    for name in sorted(let_go | old):
+        for inside in sorted(store.files(f"{uri}/{name}"), key=GRAPH.__ne__):
+            store.remove(f"{uri}/{name}/{inside}")
+        store.remove_if_empty(f"{uri}/{name}")
 
 
 @contextlib.contextmanager

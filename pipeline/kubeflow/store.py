@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from pyarrow import fs
 
+from components.example_gen.remote.filesystems import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
 from configs.errors import RunError
 from configs.passwords import hidden
 
@@ -63,7 +64,8 @@ class Store:
     def exists(self, uri: str) -> bool:
         """Whether there is a file of that name, or one below it."""
         with self._asked(uri) as (system, path):
-            return bool(system.get_file_info(path).type != fs.FileType.NotFound)
+            type_ = system.get_file_info(path).type
+        return type_ == fs.FileType.File or (type_ == fs.FileType.Directory and bool(self.files(uri)))
 
     def get(self, uri: str, path: Path) -> bool:
         """Copy a file to `path`; False if there is none."""
@@ -141,6 +143,14 @@ class Store:
         with contextlib.suppress(FileNotFoundError), self._asked(uri) as (system, path):
             system.delete_file(path)
 
+    def remove_if_empty(self, uri: str) -> None:
+        """Remove what PyArrow leaves of a folder whose files were removed: on S3 an empty object for it and for each
+        folder in it. That leaves one for the folder above. Nothing if there is a file.
+        """
+        if not self.files(uri):
+            with contextlib.suppress(FileNotFoundError), self._asked(uri) as (system, path):
+                system.delete_dir(path)
+
     @contextlib.contextmanager
     def _asked(self, uri: str) -> Iterator[tuple[Any, str]]:
         """The file system and the path in it; in a pod, a fault of it as one that names the settings."""
@@ -172,7 +182,15 @@ class Store:
                 raise StoreError(f"{hidden(endpoint or '')} is no URL of an object store: {_SPELT}")
             access, secret = (os.environ.get(name) for name in KEYS)
             keys = {"access_key": access, "secret_key": secret} if access and secret else {}
-            return fs.S3FileSystem(endpoint_override=host or None, scheme=protocol, region=region, **keys)
+            return fs.S3FileSystem(
+                endpoint_override=host or None,
+                scheme=protocol,
+                region=region,
+                retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+                connect_timeout=CONNECT_SECONDS,
+                request_timeout=READ_SECONDS,  # PyArrow's default gives up on an answer after 3 seconds
+                **keys,
+            )
         raise RunError(f"{scheme}:// is no object store that is known here; there are gs, s3 and minio")
 
     def _endpoint(self, scheme: str) -> str | None:

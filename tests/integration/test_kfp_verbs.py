@@ -68,6 +68,22 @@ def test_a_name_taken_by_other_content_is_refused(kubeflow: Kubeflow) -> None:
     assert len(kubeflow.runs()) == 1
 
 
+def test_names_at_their_limits_are_kept_and_longer_ones_refused(kubeflow: Kubeflow) -> None:
+    """Of the pipeline 63 characters, of the experiment 128, of the run 250 and the number of `--again`."""
+    kubeflow.pipeline = kubeflow.pipeline.ljust(63, "p")
+    kubeflow.experiment = kubeflow.experiment.ljust(128, "e")
+    name, nightly = kubeflow.pipeline.ljust(250, "r"), ("--set", "schedule={cron: '0 3 * * *'}")
+    assert [name_of(kubeflow("submit", "--name", name, *more)) for more in ((), ("--again",))] == [name, f"{name}-2"]
+    kubeflow("schedule", *nightly)
+    (schedule,) = kubeflow.schedules()
+    assert schedule["display_name"] == kubeflow.pipeline
+    assert sorted(run["display_name"] for run in kubeflow.runs()) == [name, f"{name}-2"]
+    kubeflow("unschedule", *nightly)
+    assert "--name" in kubeflow("submit", "--name", f"{name}r", code=1).err
+    for setting in (f"pipeline.name={kubeflow.pipeline}p", f"kubeflow.server.experiment={kubeflow.experiment}e"):
+        assert setting.partition("=")[0] in kubeflow("validate", "--set", setting, code=1).err
+
+
 def test_without_cache_no_task_of_the_version_may_be_reused(kubeflow: Kubeflow) -> None:
     done = kubeflow("submit", "--no-cache")
     name = done.ending("version").split()[0]

@@ -76,6 +76,7 @@ class Handover:
             return
         for name in self.store.files(self.uri):
             self.store.remove(f"{self.uri}/{name}")
+        self.store.remove_if_empty(self.uri)
 
     def as_uris(self, job: dict[str, Any]) -> dict[str, Any]:
         """A job's fields with URIs in the place of this pod's paths."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -49,6 +50,23 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+def test_a_store_that_takes_longer_than_the_sdks_default_to_answer_is_waited_for(
+    refusing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one under load does. The AWS SDK's default is 3 seconds, after which it tries again, and then gives up."""
+    of_now = Refusing.do_HEAD
+
+    def late(self: Refusing) -> None:
+        time.sleep(3.5)
+        of_now(self)
+
+    monkeypatch.setattr(Refusing, "do_HEAD", late)
+    for name in STORE_KEYS:
+        monkeypatch.setenv(name, "the-stores")
+    with pytest.raises(HeadraceError, match="refuses the keys"):  # an answer, and no "Timeout was reached"
+        open_store({"minio": refusing}, of_pod=True).exists(f"{HOME}/blessed.json")
 
 
 @pytest.mark.parametrize("variables", [(), KEYS, STORE_KEYS])

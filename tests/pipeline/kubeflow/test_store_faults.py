@@ -1,0 +1,229 @@
+"""An object store that knows other keys, has another time, or goes away in the middle of an upload: real requests to
+real servers, which check what a store checks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import email.utils
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.core import set_initial_no_auth_action_count
+from staged_nights import ObjectStore, object_store
+from test_prune_root import prune
+from tfx.types import standard_artifacts
+
+from components.baseline import record
+from components.pushed import Pushed
+from components.pusher import Pusher
+from components.registry import Entry, Registry
+from components.trigger.trained import TrainedOn
+from pipeline.kubeflow import prune_spans, trainings
+from pipeline.kubeflow.places import Places
+from pipeline.kubeflow.span_objects import RUNS
+from pipeline.kubeflow.state import GRAPH, present
+from pipeline.kubeflow.store import KEYS, Store, StoreError, open_store
+
+HOME = "s3://runs/v2/trips"
+NOON = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)
+HOUR = dt.timedelta(hours=1)
+
+
+@pytest.mark.parametrize("wrong", ["key", "secret"])
+def test_keys_that_the_store_does_not_know_are_told_whatever_is_asked(
+    store: Store, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not store.files("s3://root/v2")
+    url = os.environ["AWS_ENDPOINT_URL"]
+    iam = boto3.client("iam", endpoint_url=url, region_name="us-east-1")
+    iam.create_user(UserName=f"trips-{wrong}")
+    known = iam.create_access_key(UserName=f"trips-{wrong}")["AccessKey"]["AccessKeyId"]
+    named = known if wrong == "secret" else "AKIAOTHERSTORE000000"
+    for name, value in zip(KEYS, (named, "another-secret"), strict=True):
+        monkeypatch.setenv(name, value)
+    (tmp_path / "file").write_text("x")
+    pod, uri = open_store({"endpoint": url, "region": "us-east-1"}, of_pod=True), "s3://root/v2/trips/pushed.json"
+    asks: list[Callable[[], object]] = [
+        lambda: pod.exists(uri),
+        lambda: pod.get(uri, tmp_path / "back"),
+        lambda: pod.files("s3://root/v2/trips"),
+        lambda: pod.put(tmp_path / "file", uri),
+        lambda: pod.write(uri, "{}"),
+        lambda: pod.remove(uri),
+    ]
+    told = r"(?s)^s3://root/v2/trips.*refuses the keys .*object_store\.secret"
+
+    @set_initial_no_auth_action_count(0)
+    def ask() -> None:
+        for each in asks:
+            with pytest.raises(StoreError, match=told):
+                each()
+        done = prune(tmp_path, "--root", "s3://root/v2")
+        assert done.returncode == 1
+        assert "s3://root/v2/trips/spans" in done.stderr
+        assert "Traceback" not in done.stderr
+
+    ask()
+    assert not store.files("s3://root/v2")
+
+
+class Ahead(BaseHTTPRequestHandler):
+    """A store three hours ahead. Like S3 it refuses a request that is more than 15 minutes away from its own time."""
+
+    protocol_version = "HTTP/1.1"
+    refused = 0
+
+    def do_HEAD(self) -> None:
+        now = dt.datetime.now(dt.UTC) + 3 * HOUR
+        signed = dt.datetime.strptime(self.headers["x-amz-date"], "%Y%m%dT%H%M%S%z")
+        fits = abs(now - signed) < HOUR / 4
+        body = b"{}" if fits else b"<Error><Code>RequestTimeTooSkewed</Code><Message>too far</Message></Error>"
+        Ahead.refused += not fits
+        self.send_response_only(200 if fits else 403)
+        for name in ("Date", "Last-Modified"):
+            self.send_header(name, email.utils.format_datetime(now, usegmt=True))
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_GET = do_HEAD  # noqa: N815
+
+    def log_message(self, *_arguments: object) -> None:
+        pass
+
+
+def test_a_store_with_another_time_is_asked_again_with_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in KEYS:
+        monkeypatch.setenv(name, "any")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Ahead) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        there = open_store({"endpoint": f"http://127.0.0.1:{server.server_port}"}, of_pod=True)
+        assert there.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
+        server.shutdown()
+    assert (tmp_path / "pushed.json").read_text() == "{}"
+    assert Ahead.refused > 0
+
+
+def test_a_blessing_of_a_pod_whose_clock_is_behind_is_the_newest_all_the_same(store: Store, tmp_path: Path) -> None:
+    home = "s3://root/v2/trips"
+    for name, clock in (("first", NOON + HOUR), ("second", NOON), ("third", NOON + HOUR / 60)):
+        pod = Places(str(tmp_path / name))
+        path = pod.local(f"{home}/blessed.json")
+        with present({"registry": str(path)}, pod, store):
+            record(path, str(pod.local(f"{home}/{name}/trainer/17/model")), clock)
+    pod = Places(str(tmp_path / "reader"))
+    path = pod.local(f"{home}/blessed.json")
+    store.remove(f"{home}/blessed.json")  # so that the list is put together from the records
+    with present({"registry": str(path)}, pod, store):
+        found = Registry.read(path).models
+    assert [Path(entry.uri).parents[2].name for entry in found] == ["first", "second", "third"]
+
+
+def test_what_a_pod_found_whose_clock_is_behind_is_the_last_all_the_same(store: Store, tmp_path: Path) -> None:
+    uri, path = "s3://root/v2/trips/trained.json", tmp_path / "trained.json"
+    for span, clock in (("1", NOON + HOUR), ("2", NOON)):
+        known = trainings.fetch(uri, path, store)
+        data = TrainedOn(fingerprint=f"f{span}", spans=(span,), work="w", statistics="s")
+        path.write_text(known.with_judged(data, blessed=True).model_dump_json())
+        trainings.publish(uri, path, store, known, clock)
+    blessed = trainings.fetch(uri, path, store).blessed
+    assert blessed is not None
+    assert blessed.spans == ("2",)
+
+
+def test_a_prune_whose_clock_is_days_ahead_leaves_what_a_run_in_progress_has_put_there(store: Store) -> None:
+    uri, old, new, now = "s3://root/v2/trips/spans", "0" * 32, "f" * 32, dt.datetime.now(dt.UTC).timestamp()
+    for key, run in ((old, "a"), (old, "b")):
+        store.write(f"{uri}/{key}/shards.json", "{}")
+        store.write(f"{uri}/{RUNS}/{run}/example-gen.json", f'["{key}"]')
+    store.write(f"{uri}/{new}/shards.json", "{}")  # of a run that has not said yet what it uses
+    assert new not in prune_spans.plan(store, uri, keep=1, older_than=now, now=now + 72 * 3600).spans
+
+
+@pytest.fixture
+def server() -> Iterator[ObjectStore]:
+    with object_store() as server:
+        yield server
+
+
+def push(server: ObjectStore, folder: Path, *, blessed: bool) -> None:
+    """The Pusher in a pod of its own, with the newest blessed model."""
+    pod = Places(str(folder))
+    model = pod.local(f"{HOME}/run-1/trainer/17/model")
+    for name in (GRAPH, "assets/words", "variables/data"):
+        (model / "Format-Serving" / name).parent.mkdir(parents=True, exist_ok=True)
+        (model / "Format-Serving" / name).write_text(f"what {name} holds")
+    artifact, blessing, entry, pushed = (
+        standard_artifacts.Model(),
+        standard_artifacts.ModelBlessing(),
+        standard_artifacts.String(),
+        standard_artifacts.PushedModel(),
+    )
+    artifact.uri, entry.uri, pushed.uri = str(model), str(folder / "entry"), str(folder / "pushed")
+    blessing.set_int_custom_property("blessed", int(blessed))
+    (folder / "entry").write_text(Entry(uri="run-1/trainer/17/model", blessed_at=NOON.isoformat()).model_dump_json())
+    entry.read()
+    properties = {
+        "destination": str(pod.local(f"{HOME}/serving")),
+        "keep": 0,
+        "push_record": str(pod.local(f"{HOME}/pushed.json")),
+    }
+    with present(properties, pod, open_store({"endpoint": server.url, "region": "us-east-1"}, of_pod=True)):
+        Pusher.EXECUTOR_SPEC.executor_class().Do(
+            {"model": [artifact], "model_blessing": [blessing], "entry": [entry]},
+            {"pushed_model": [pushed]},
+            properties,
+        )
+
+
+def served(server: ObjectStore) -> tuple[set[str], set[str]]:
+    """The versions with the file that servers wait for, and those without it; the former hold all of the model."""
+    store = open_store({"endpoint": server.url, "region": "us-east-1"})
+    whole: set[str] = set()
+    broken: set[str] = set()
+    for version in store.children(f"{HOME}/serving"):
+        files = store.files(f"{HOME}/serving/{version}")
+        if GRAPH in files:
+            held = {name: store.text(f"{HOME}/serving/{version}/{name}") for name in files}
+            assert held == {name: f"what {name} holds" for name in (GRAPH, "assets/words", "variables/data")}
+        (whole if GRAPH in files else broken).add(version)
+    return whole, broken
+
+
+def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
+    server: ObjectStore, tmp_path: Path
+) -> None:
+    store, ends = open_store({"endpoint": server.url, "region": "us-east-1"}), []
+    for after in range(5):
+        count = itertools.count()
+        server.before = lambda method, _path, count=count, after=after: (  # type: ignore[misc]
+            "503 Service Unavailable" if method in {"PUT", "POST"} and next(count) >= after else None
+        )
+        (tmp_path / f"{after}-first").mkdir()
+        with pytest.raises(StoreError, match=HOME) if after < 4 else contextlib.nullcontext():
+            push(server, tmp_path / f"{after}-first", blessed=True)
+        server.before = lambda _method, _path: None
+        noted = store.exists(f"{HOME}/pushed.json")
+        ends.append((*map(len, served(server)), noted))
+        (tmp_path / f"{after}-next").mkdir()
+        push(server, tmp_path / f"{after}-next", blessed=False)
+        (version,), _ = served(server)
+        store.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
+        assert [push.version for push in Pushed.read(tmp_path / "pushed.json").last.values()] == [version]
+        server.age(days=2)
+        (tmp_path / f"{after}-later").mkdir()
+        push(server, tmp_path / f"{after}-later", blessed=False)
+        assert served(server) == ({version}, set())
+        for name in store.files(HOME):
+            store.remove(f"{HOME}/{name}")
+    assert ends == [(0, 0, False), (0, 1, False), (0, 1, False), (1, 0, False), (1, 0, True)]
