@@ -103,16 +103,18 @@ def choose(registry: Registry, candidate: str, data: MadeFor | None = None, push
     """The best predecessor that is there still, whole, and made for such data.
 
     If the only ones that would do are damaged, nothing is chosen, and a comparison must not pass: otherwise damage to
-    a file would let any candidate take the place of the model in service. push_record: path of `pushed.json`.
+    a file would let any candidate take the place of the model in service. The newest model itself, which an unchanged
+    run judges again, is the one in service. push_record: path of `pushed.json`.
     """
     why_not = damaged = ""
+    in_service = registry.newest is not None and registry.newest.uri == candidate
     for uri in registry.predecessors(candidate):
         flaw = flaw_of(uri, registry.find(uri), data, push_record)
         if flaw is None:
             return Chosen(uri, why_not)
         print(flaw.reason)
         why_not = why_not or flaw.reason
-        if flaw.damaged and not damaged:
+        if flaw.damaged and not damaged and not in_service:
             damaged = f"{flaw.reason}, and there is no other to compare with.\n{_WAY_OUT.format(uri)}"
     return Chosen(None, why_not, damaged)
 

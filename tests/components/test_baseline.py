@@ -250,6 +250,14 @@ def test_no_candidate_passes_a_comparison_with_a_damaged_model_that_nothing_stan
     assert not Path(_run_baseline(tmp_path, "/candidate").uri, DAMAGED).exists()
 
 
+def test_damage_to_its_predecessor_takes_no_blessing_from_the_newest_model(tmp_path: Path) -> None:
+    weights, newer = _weighted(tmp_path, "older"), _weighted(tmp_path, "newer").parents[2]
+    for uri in (tmp_path / "older", newer):
+        _run_record(tmp_path, str(uri), blessed=True)
+    weights.write_bytes(bytes(5))
+    assert not Path(_run_baseline(tmp_path, str(newer)).uri, DAMAGED).exists()
+
+
 def test_damaged_model_for_other_data_blocks_no_candidate(tmp_path: Path) -> None:
     weights = _weighted(tmp_path, "blessed")
     path, uri = tmp_path / "blessed.json", str(tmp_path / "blessed")
