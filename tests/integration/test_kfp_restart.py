@@ -86,12 +86,15 @@ def way_to(server: Server) -> Iterator[Way]:
         relay.shutdown()
 
 
-def submitted(way: Way, name: str) -> bool:
-    """Whether `submit` did it; ServerError, which the command shows without a traceback, if not."""
+def submitted(way: Way, name: str, at: int = 0) -> bool:
+    """Whether `submit` did it, or a ServerError came, which the command shows without a traceback. at: the request of
+    the submission with which the server goes away.
+    """
     settings = (IMAGE, f"pipeline.name={name}", f"kubeflow.server.endpoint={way.url}")
     try:
         session = Session.of(load(ROOT / CONFIG, overrides=list(settings)))
-        session.server._sleep, way.asked = way.wait, 0
+        session.server._sleep = way.wait
+        way.at, way.asked = at, 0
         submission.submit(session)
     except ServerError:
         return False
@@ -108,14 +111,13 @@ def test_a_submission_in_which_the_server_restarts_makes_one_run_at_the_second_t
     for at in itertools.count(1):
         there = Built(server, 1000 + 2 * at + done)
         with way_to(server) as way:
-            way.at, way.done = at, done
-            at_once.append(submitted(way, there.pipeline))
+            way.done = done
+            at_once.append(submitted(way, there.pipeline, at))
             way.waits = TRIES_UNTIL_BACK
             if not at_once[-1]:
                 assert submitted(way, there.pipeline)
-        assert [len(found) for found in (there._pipelines(), there.versions(), there._experiments(), there.runs())] == [
-            1
-        ] * 4
+        made = (there._pipelines(), there.versions(), there._experiments(), there.runs())
+        assert [len(found) for found in made] == [1, 1, 1, 1]
         if not way.went:
             break
     assert len(at_once) > 8  # as many requests has a submission
