@@ -1,35 +1,29 @@
-"""An object store that knows other keys, has another time, or goes away in the middle of an upload: real requests to
-real servers, which check what a store checks.
+"""An object store that knows other keys or has another time: real requests to real servers, which check what a store
+checks.
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import email.utils
-import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
 import pytest
 from moto.core import set_initial_no_auth_action_count
-from staged_nights import ObjectStore, object_store
 from test_prune_root import prune
-from tfx.types import standard_artifacts
 
 from components.baseline import record
-from components.pushed import Pushed
-from components.pusher import Pusher
-from components.registry import Entry, Registry
+from components.registry import Registry
 from components.trigger.trained import TrainedOn
 from pipeline.kubeflow import prune_spans, trainings
 from pipeline.kubeflow.places import Places
 from pipeline.kubeflow.span_objects import RUNS
-from pipeline.kubeflow.state import GRAPH, present
+from pipeline.kubeflow.state import present
 from pipeline.kubeflow.store import KEYS, Store, StoreError, open_store
 
 HOME = "s3://runs/v2/trips"
@@ -148,82 +142,3 @@ def test_a_prune_whose_clock_is_days_ahead_leaves_what_a_run_in_progress_has_put
         store.write(f"{uri}/{RUNS}/{run}/example-gen.json", f'["{key}"]')
     store.write(f"{uri}/{new}/shards.json", "{}")  # of a run that has not said yet what it uses
     assert new not in prune_spans.plan(store, uri, keep=1, older_than=now, now=now + 72 * 3600).spans
-
-
-@pytest.fixture
-def server() -> Iterator[ObjectStore]:
-    with object_store() as server:
-        yield server
-
-
-def push(server: ObjectStore, folder: Path, *, blessed: bool) -> None:
-    """The Pusher in a pod of its own, with the newest blessed model."""
-    pod = Places(str(folder))
-    model = pod.local(f"{HOME}/run-1/trainer/17/model")
-    for name in (GRAPH, "assets/words", "variables/data"):
-        (model / "Format-Serving" / name).parent.mkdir(parents=True, exist_ok=True)
-        (model / "Format-Serving" / name).write_text(f"what {name} holds")
-    artifact, blessing, entry, pushed = (
-        standard_artifacts.Model(),
-        standard_artifacts.ModelBlessing(),
-        standard_artifacts.String(),
-        standard_artifacts.PushedModel(),
-    )
-    artifact.uri, entry.uri, pushed.uri = str(model), str(folder / "entry"), str(folder / "pushed")
-    blessing.set_int_custom_property("blessed", int(blessed))
-    (folder / "entry").write_text(Entry(uri="run-1/trainer/17/model", blessed_at=NOON.isoformat()).model_dump_json())
-    entry.read()
-    properties = {
-        "destination": str(pod.local(f"{HOME}/serving")),
-        "keep": 0,
-        "push_record": str(pod.local(f"{HOME}/pushed.json")),
-    }
-    with present(properties, pod, open_store({"endpoint": server.url, "region": "us-east-1"}, of_pod=True)):
-        Pusher.EXECUTOR_SPEC.executor_class().Do(
-            {"model": [artifact], "model_blessing": [blessing], "entry": [entry]},
-            {"pushed_model": [pushed]},
-            properties,
-        )
-
-
-def served(server: ObjectStore) -> tuple[set[str], set[str]]:
-    """The versions with the file that servers wait for, and those without it; the former hold all of the model."""
-    store = open_store({"endpoint": server.url, "region": "us-east-1"})
-    whole: set[str] = set()
-    broken: set[str] = set()
-    for version in store.children(f"{HOME}/serving"):
-        files = store.files(f"{HOME}/serving/{version}")
-        if GRAPH in files:
-            held = {name: store.text(f"{HOME}/serving/{version}/{name}") for name in files}
-            assert held == {name: f"what {name} holds" for name in (GRAPH, "assets/words", "variables/data")}
-        (whole if GRAPH in files else broken).add(version)
-    return whole, broken
-
-
-def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
-    server: ObjectStore, tmp_path: Path
-) -> None:
-    store, ends = open_store({"endpoint": server.url, "region": "us-east-1"}), []
-    for after in range(5):
-        count = itertools.count()
-        server.before = lambda method, _path, count=count, after=after: (  # type: ignore[misc]
-            "503 Service Unavailable" if method in {"PUT", "POST"} and next(count) >= after else None
-        )
-        (tmp_path / f"{after}-first").mkdir()
-        with pytest.raises(StoreError, match=HOME) if after < 4 else contextlib.nullcontext():
-            push(server, tmp_path / f"{after}-first", blessed=True)
-        server.before = lambda _method, _path: None
-        noted = store.exists(f"{HOME}/pushed.json")
-        ends.append((*map(len, served(server)), noted))
-        (tmp_path / f"{after}-next").mkdir()
-        push(server, tmp_path / f"{after}-next", blessed=False)
-        (version,), _ = served(server)
-        store.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
-        assert [push.version for push in Pushed.read(tmp_path / "pushed.json").last.values()] == [version]
-        server.age(days=2)
-        (tmp_path / f"{after}-later").mkdir()
-        push(server, tmp_path / f"{after}-later", blessed=False)
-        assert served(server) == ({version}, set())
-        for name in store.files(HOME):
-            store.remove(f"{HOME}/{name}")
-    assert ends == [(0, 0, False), (0, 1, False), (0, 1, False), (1, 0, False), (1, 0, True)]
