@@ -68,8 +68,8 @@ class Pushed(BaseModel):
 
     def copies_of(self, path: Path, entry: Entry) -> list[Path]:
         """Where this blessing's model was the last to be pushed. It may be gone from there."""
-        versions = ((Path(place), self.version_of(path, entry, Path(place))) for place in self.last)
-        return [place / version for place, version in versions if version]
+        pushes = ((Path(place), self.of(path, entry, Path(place))) for place in self.last)
+        return [place / push.version for place, push in pushes if push]
 
     def write(self, path: Path, entry: Entry, version: Path) -> None:
         """Note a push, whose folder `version` is."""
