@@ -167,11 +167,13 @@ def test_damaged_baseline_is_restored_from_the_version_in_service_and_compared_w
 
 def test_no_candidate_is_blessed_while_its_only_baseline_is_damaged(story: Story) -> None:
     done, damaged = story.all_zeroed, story.again.uri("Trainer", "model")
-    assert done.code == 1  # as what is in service is damaged too, and nothing is left to replace it
+    assert done.code == 0
     evaluation = read_evaluation(done.uri("Evaluator", "evaluation"))
     assert all(check.passed for check in evaluation.checks)
     assert not evaluation.blessed
-    assert str(damaged) in done.out + done.err
+    assert f"the blessed model {damaged} is damaged" in done.out
+    assert f"Restore the files of {damaged}" in done.out
+    assert "damaged" in (done.folder / "report.html").read_text()
     assert story.of_all == story.of_not_blessed
 
 
