@@ -36,10 +36,11 @@ RUN sh add.sh /opt/added
 # --- this project and the user's modules, compiled ---
 FROM ${BASE} AS project
 COPY image/compile.sh /build/
-COPY configs /opt/headrace/configs
-COPY trainer /opt/headrace/trainer
-COPY components /opt/headrace/components
-COPY pipeline /opt/headrace/pipeline
+COPY src/headrace/__init__.py src/headrace/__main__.py /opt/headrace/headrace/
+COPY configs /opt/headrace/headrace/configs
+COPY trainer /opt/headrace/headrace/trainer
+COPY components /opt/headrace/headrace/components
+COPY pipeline /opt/headrace/headrace/pipeline
 ARG VERSION=unknown
 ARG SOURCE_DATE_EPOCH
 RUN mkdir "/opt/headrace/headrace-${VERSION}.dist-info" \
@@ -99,5 +100,5 @@ LABEL org.opencontainers.image.title="headrace" \
       headrace.sbom="/opt/venv/sbom.cdx.json"
 USER 1000:1000
 WORKDIR /opt/code
-ENTRYPOINT ["python", "-P", "-m", "pipeline"]
+ENTRYPOINT ["python", "-P", "-m", "headrace"]
 CMD ["--help"]

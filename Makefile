@@ -46,4 +46,4 @@ env: .venv/made  ## make the environment, once
 	touch $@
 
 clean:  ## remove runs, pushed models and caches; the environment stays
-	rm -rf runs serving build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf runs serving build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from benchmarks import measure
 from benchmarks.tables import Section, Table
-from configs.sources import CsvSource, SourceConfig
+from headrace.configs.sources import CsvSource, SourceConfig
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -49,7 +49,7 @@ def taxi_table() -> pa.Table:
     """The taxi data."""
     import pyarrow.csv
 
-    from components.example_gen.paths import resolve
+    from headrace.components.example_gen.paths import resolve
 
     (file,) = resolve("pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv")
     return pyarrow.csv.read_csv(file, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True))
@@ -83,9 +83,9 @@ def prepare_ours(
     """Import and set up our executor; the work is what runs after the first step."""
     from tfx.types import standard_artifacts
 
-    from components.example_gen.component import Executor
-    from components.example_gen.find import find_spans
-    from configs.data import DataConfig
+    from headrace.components.example_gen.component import Executor
+    from headrace.components.example_gen.find import find_spans
+    from headrace.configs.data import DataConfig
 
     data = DataConfig(source=source, splits=SPLITS, compression=compression)
     spans, examples = standard_artifacts.String(), standard_artifacts.Examples()

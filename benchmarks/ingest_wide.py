@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from benchmarks import measure
 from benchmarks.ingest import SPLITS, measured, prepare_ours, prepare_stock
 from benchmarks.tables import Section, Table
-from configs.sources import SourceConfig
+from headrace.configs.sources import SourceConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +95,7 @@ def write(case: Case, path: Path) -> None:
     import pyarrow.csv
     import pyarrow.parquet
 
-    from components.example_gen.tfrecord import framed_examples
+    from headrace.components.example_gen.tfrecord import framed_examples
 
     given = table(case.columns, case.rows)
     if case.kind == "csv":

@@ -1,6 +1,6 @@
 """What all benchmarks share: fresh processes and what they use, runs in turn, medians, the command line.
 
-used = run_process([sys.executable, "-m", "pipeline", ...], cwd=folder, log=folder / "log")
+used = run_process([sys.executable, "-m", "headrace", ...], cwd=folder, log=folder / "log")
 found = in_turn({"ours": 3, "stock": 3}, measure)     # ours, stock, stock, ours, ours, stock
 medians(found["ours"])["wall_seconds"]
 command(__doc__, lambda _: measure_all(REPEATS), section, child=measure_here)     # what `main` does
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipeline.environment import SETTINGS
+from headrace.pipeline.environment import SETTINGS
 
 if TYPE_CHECKING:
     from benchmarks.tables import Section
@@ -56,7 +56,7 @@ class Used:
 
 
 def environment() -> dict[str, str]:
-    """That of every measured process: the settings that `pipeline.environment` makes, for all alike."""
+    """That of every measured process: the settings that `headrace.pipeline.environment` makes, for all alike."""
     return {**os.environ, **SETTINGS, "PYTHONPATH": str(PROJECT)}
 
 

@@ -53,12 +53,12 @@ def night(home: str, data: str, window: str, newest: str, store: str) -> measure
     from tfx.components.schema_gen.executor import Executor as SchemaGen
     from tfx.types import standard_artifacts as kinds
 
-    from components.example_gen.component import Executor as ExampleGen
-    from components.example_gen.find import find_spans
-    from components.statistics.component import Executor as StatisticsGen
-    from components.transform import Executor as Transform
-    from configs.loader import load
-    from trainer.sections import TrainerSections
+    from headrace.components.example_gen.component import Executor as ExampleGen
+    from headrace.components.example_gen.find import find_spans
+    from headrace.components.statistics.component import Executor as StatisticsGen
+    from headrace.components.transform import Executor as Transform
+    from headrace.configs.loader import load
+    from headrace.trainer.sections import TrainerSections
 
     config = load(measure.PROJECT / "configs" / "taxi.yaml")
     source = config.data.source.model_copy(update={"path": f"{data}/taxi-{{SPAN:2}}.csv"})
@@ -93,7 +93,7 @@ def night(home: str, data: str, window: str, newest: str, store: str) -> measure
                 super()._transform(*arguments)
 
     sections = json.dumps({"config": TrainerSections.for_transform(config).to_json()})
-    function = "trainer.preprocessing.preprocessing_fn"
+    function = "headrace.trainer.preprocessing.preprocessing_fn"
     outputs = ["transform_graph", "transformed_examples"]
     _run(Timed, made, ["examples", "schema"], outputs, preprocessing_fn=function, custom_config=sections, **kept)
     return clock.seconds

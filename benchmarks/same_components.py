@@ -1,4 +1,4 @@
-"""Our components, from `pipeline.build.create_pipeline`, under TFX's LocalDagRunner.
+"""Our components, from `headrace.pipeline.build.create_pipeline`, under TFX's LocalDagRunner.
 
 python -m benchmarks.same_components CONFIG OUT_FOLDER
 """
@@ -6,14 +6,14 @@ python -m benchmarks.same_components CONFIG OUT_FOLDER
 import argparse
 from pathlib import Path
 
-from pipeline.environment import prepare
+from headrace.pipeline.environment import prepare
 
 prepare()
 
 from tfx import v1 as tfx  # noqa: E402 - after prepare()
 
-from configs.loader import load  # noqa: E402
-from pipeline.build import create_pipeline  # noqa: E402
+from headrace.configs.loader import load  # noqa: E402
+from headrace.pipeline.build import create_pipeline  # noqa: E402
 
 
 def main() -> None:

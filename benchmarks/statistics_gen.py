@@ -18,13 +18,13 @@ from typing import Any
 from benchmarks import measure
 from benchmarks.ingest import SPLITS, beam_pipeline, measured, prepare_ours, write_taxi
 from benchmarks.tables import Section, Table
-from configs.sources import CsvSource
+from headrace.configs.sources import CsvSource
 
 COPIES = 8
 """Of the taxi data: 120,016 rows, which take stock a quarter of a minute."""
 
 REPEATS, QUICK = {"ours": 3, "stock": 3}, {"ours": 1, "stock": 1}
-MODULES = {"ours": "components.statistics.component", "stock": "tfx.components.statistics_gen.executor"}
+MODULES = {"ours": "headrace.components.statistics.component", "stock": "tfx.components.statistics_gen.executor"}
 
 
 def prepare(engine: str, examples: Path, out: Path) -> Iterator[None]:

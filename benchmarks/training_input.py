@@ -30,8 +30,8 @@ import tensorflow_transform as tft
 
 from benchmarks.tables import Section, Table
 from benchmarks.training_ladder import LECTURE, NUMPY, STOCK, Fetch, Pipelines
-from configs.config import PipelineConfig
-from configs.loader import load
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loader import load
 
 CONFIG = Path(__file__).resolve().parents[1] / "configs" / "taxi.yaml"
 SHARDS = 4
@@ -48,8 +48,8 @@ def transform_taxi(folder: Path, config: PipelineConfig) -> tuple[list[str], tft
     import tensorflow_transform.beam as tft_beam
 
     from benchmarks.ingest import taxi_table
-    from trainer.preprocessing import preprocessing_fn
-    from trainer.sections import TrainerSections
+    from headrace.trainer.preprocessing import preprocessing_fn
+    from headrace.trainer.sections import TrainerSections
 
     table = taxi_table()
     dtypes = {"int64": tf.int64, "double": tf.float32, "string": tf.string}

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from trainer.input.pipeline import InputPipeline, Split
+from headrace.trainer.input.pipeline import InputPipeline, Split
 
 SHUFFLE = 10_000
 """Examples in the shuffle buffer: what TFX's factory takes by default."""

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from trainer.input.pipeline import Split
+    from headrace.trainer.input.pipeline import Split
 
 CONFIGS = PROJECT / "configs"
 EXAMPLES = {"taxi": 0.2, "digits": 0.2, "pydoc": 0.6}
@@ -73,7 +73,7 @@ def _run(example: str, root: Path) -> None:
     """The whole example, with a short training. Its evaluation may be as bad as it likes: it ends well all the same."""
     settings = {"pipeline.root": root, "train.epochs": 1, "deploy.push": root / "serving"}
     given = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "pipeline", "run", str(CONFIGS / f"{example}.yaml"), *given]
+    command = [sys.executable, "-m", "headrace", "run", str(CONFIGS / f"{example}.yaml"), *given]
     run_process(command, root, root / f"{example}.log")
 
 
@@ -152,14 +152,14 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, Split, int]:
     import keras
     import tensorflow_transform as tft
 
-    from configs.loader import load
-    from pipeline.verbs.tune_input import transformed
-    from trainer.fitting import steps_per_execution
-    from trainer.input.inputs import open_inputs
-    from trainer.label_scale import adapt
-    from trainer.objective import compile_model
-    from trainer.run import build_model
-    from trainer.sections import TrainerSections
+    from headrace.configs.loader import load
+    from headrace.pipeline.verbs.tune_input import transformed
+    from headrace.trainer.fitting import steps_per_execution
+    from headrace.trainer.input.inputs import open_inputs
+    from headrace.trainer.label_scale import adapt
+    from headrace.trainer.objective import compile_model
+    from headrace.trainer.run import build_model
+    from headrace.trainer.sections import TrainerSections
 
     config = load(CONFIGS / f"{example}.yaml", None, (f"pipeline.root={root}",))
     graph, examples = transformed(config)
@@ -177,7 +177,7 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, Split, int]:
 
 def _ready(split: Split, *, endless: bool) -> dict[str, tf.data.Dataset]:
     """Batches that cost nothing to make, in as many steps to an epoch; of ours, so that their shapes are too."""
-    from trainer.input.reading import AHEAD
+    from headrace.trainer.input.reading import AHEAD
 
     assert split.steps is not None
     steps = split.steps

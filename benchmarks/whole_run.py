@@ -19,10 +19,10 @@ from typing import Any
 
 from benchmarks import components, measure
 from benchmarks.tables import Section, Table
-from components.evaluation_result import FILE_NAME, read_evaluation
-from components.example_gen.paths import resolve
-from configs.loader import load
-from configs.sources import FileSource
+from headrace.components.evaluation_result import FILE_NAME, read_evaluation
+from headrace.components.example_gen.paths import resolve
+from headrace.configs.loader import load
+from headrace.configs.sources import FileSource
 
 CONFIG = measure.PROJECT / "configs" / "taxi.yaml"
 SETTINGS = ("train.early_stopping=null",)
@@ -96,7 +96,7 @@ def engines() -> dict[str, Engine]:
     (data,) = resolve(source.path)
     stock = ["benchmarks.stock.pipeline", str(CONFIG), str(Path(data).parent), "out"]
     return {
-        "ours": Engine("Headrace", ["pipeline", "run", str(CONFIG)], "runs/chicago-taxi", in_tfx=False),
+        "ours": Engine("Headrace", ["headrace", "run", str(CONFIG)], "runs/chicago-taxi", in_tfx=False),
         "same": Engine("same components, LocalDagRunner", ["benchmarks.same_components", str(CONFIG), "out"], "out"),
         "stock": Engine("stock TFX", stock, "out"),
         "example": Engine("stock TFX, as in its example", [*stock, "--as-example"], "out"),

@@ -11,11 +11,11 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from components.contents import CONTENTS, contents_of
-from components.intact import flaw_of
-from components.registry import DAMAGED, WHY, Entry, MadeFor, Registry, inside
-from components.schema import column_types, read_schema
-from configs.lock import alone
+from headrace.components.contents import CONTENTS, contents_of
+from headrace.components.intact import flaw_of
+from headrace.components.registry import DAMAGED, WHY, Entry, MadeFor, Registry, inside
+from headrace.components.schema import column_types, read_schema
+from headrace.configs.lock import alone
 
 EXISTS = "exists"
 """Custom property of the baseline: 1 if its URI is a blessed model's, 0 if there is none."""

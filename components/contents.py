@@ -1,7 +1,7 @@
 """What an artifact's files were when its component ended, so that whatever uses them later trusts only what is whole.
 
 The checksum travels with the artifact as a custom property, through ML Metadata here and Kubeflow's elsewhere. It is
-made once, by `pipeline.execute`, and compared where the files are used: before a component reads them (all but
+made once, by `headrace.pipeline.execute`, and compared where the files are used: before a component reads them (all but
 Examples, whose records have checksums of their own), and before the local runner takes them for a later run.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from configs.checksums import MARK, checksum
-from configs.errors import RunError
+from headrace.configs.checksums import MARK, checksum
+from headrace.configs.errors import RunError
 
 CONTENTS = "headrace_contents"
-"""Custom property of artifacts: the checksum of their files (`configs.checksums`)."""
+"""Custom property of artifacts: the checksum of their files (`headrace.configs.checksums`)."""
 
 
 def contents_of(artifact: Any) -> str:

@@ -12,11 +12,11 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import Artifact, artifact_utils, standard_artifacts
 
-from components import data_rules
-from components.data_rules import Finding, Split
-from components.float32_rules import digits_lost
-from configs.errors import GateError
-from configs.label import LabelConfig
+from headrace.components import data_rules
+from headrace.components.data_rules import Finding, Split
+from headrace.components.float32_rules import digits_lost
+from headrace.configs.errors import GateError
+from headrace.configs.label import LabelConfig
 
 TRAIN = "train"
 

@@ -14,8 +14,8 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import (
     NumericStatistics,
 )
 
-from configs.features import SEVERAL_VALUES
-from configs.label import LabelConfig
+from headrace.configs.features import SEVERAL_VALUES
+from headrace.configs.label import LabelConfig
 
 MANY = 5
 """Values named in one finding before the rest are only counted."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from tensorflow_model_analysis.proto import config_pb2
 
-from configs.evaluate import LOWER_IS_BETTER, METRICS, EvaluateConfig, Threshold
-from configs.label import LabelConfig
+from headrace.configs.evaluate import LOWER_IS_BETTER, METRICS, EvaluateConfig, Threshold
+from headrace.configs.label import LabelConfig
 
 SIGNATURE = "serving_default"
 PREPROCESSING = "transform_features"

@@ -19,15 +19,15 @@ from tfx.dsl.components.base import base_beam_executor, executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils, proto_utils
 
-from components.baseline import EXISTS
-from components.eval_config import eval_config
-from components.evaluation import conclude, tfma_files
-from components.evaluation.predict import RAW, Keyed, TallyBatches
-from components.evaluation.tally import Tally
-from components.evaluation_result import Evaluation, read_evaluation, write_evaluation
-from components.registry import DAMAGED
-from configs.evaluate import EvaluateConfig
-from configs.label import LabelConfig
+from headrace.components.baseline import EXISTS
+from headrace.components.eval_config import eval_config
+from headrace.components.evaluation import conclude, tfma_files
+from headrace.components.evaluation.predict import RAW, Keyed, TallyBatches
+from headrace.components.evaluation.tally import Tally
+from headrace.components.evaluation_result import Evaluation, read_evaluation, write_evaluation
+from headrace.components.registry import DAMAGED
+from headrace.configs.evaluate import EvaluateConfig
+from headrace.configs.label import LabelConfig
 
 BATCH = 2048
 """Examples that a model predicts at once."""

@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 from tensorflow_metadata.proto.v0.statistics_pb2 import FeatureNameStatistics, NumericStatistics
 
-from components.data_rules import Finding, Split
-from components.example_gen.rounding import COARSE
-from configs.label import LabelConfig
+from headrace.components.data_rules import Finding, Split
+from headrace.components.example_gen.rounding import COARSE
+from headrace.configs.label import LabelConfig
 
 TOO_COARSE = 0.1
 """Rounding that moves values by more than this share of their standard deviation makes the data unfit. Over an even

@@ -10,11 +10,11 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from components import shared_models
-from components.pushed import Pushed
-from components.registry import Entry, MadeFor
-from configs.checksums import checksum, checksum_of, file_checksum, files_below
-from configs.durable import replacing
+from headrace.components import shared_models
+from headrace.components.pushed import Pushed
+from headrace.components.registry import Entry, MadeFor
+from headrace.configs.checksums import checksum, checksum_of, file_checksum, files_below
+from headrace.configs.durable import replacing
 
 SERVING = "Format-Serving"
 """The folder of a Model artifact that is pushed."""

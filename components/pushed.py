@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from components.registry import Entry, inside
-from configs.checksums import checksum, with_checksum, without_checksum
-from configs.durable import write_text
-from configs.errors import RunError
+from headrace.components.registry import Entry, inside
+from headrace.configs.checksums import checksum, with_checksum, without_checksum
+from headrace.configs.durable import write_text
+from headrace.configs.errors import RunError
 
 LATE = "headrace_late"
 """Custom property of a PushedModel that an earlier run made: which model that is, in words."""

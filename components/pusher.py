@@ -19,11 +19,11 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 from tfx.utils import path_utils
 
-from components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS, LATE, Push, Pushed
-from components.registry import Entry
-from configs.checksums import checksum
-from configs.durable import sync_folder, sync_tree
-from configs.errors import RunError
+from headrace.components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS, LATE, Push, Pushed
+from headrace.components.registry import Entry
+from headrace.configs.checksums import checksum
+from headrace.configs.durable import sync_folder, sync_tree
+from headrace.configs.errors import RunError
 
 KEEP_ALL = 0
 _PUSHING, _REMOVING = ".pushing-", ".removing-"

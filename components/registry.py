@@ -16,9 +16,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from configs.checksums import ChecksumError, with_checksum, without_checksum
-from configs.durable import write_text
-from configs.errors import RunError
+from headrace.configs.checksums import ChecksumError, with_checksum, without_checksum
+from headrace.configs.durable import write_text
+from headrace.configs.errors import RunError
 
 WHY = "why.txt"
 """File in a baseline that there is none of, if there are blessed models all the same: says why none will do. A file and

@@ -9,8 +9,8 @@ from pathlib import Path
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0.schema_pb2 import FeatureType, Schema
 
-from configs.data import ColumnType
-from configs.errors import DataError
+from headrace.configs.data import ColumnType
+from headrace.configs.errors import DataError
 
 COLUMN_TYPES: dict[int, ColumnType] = {FeatureType.INT: "int", FeatureType.FLOAT: "float", FeatureType.BYTES: "string"}
 HINT = (

@@ -31,9 +31,9 @@ from tensorflow_transform.beam.analyzer_cache import DatasetCache, DatasetKey
 from tfx_bsl.sketches import QuantilesSketch
 from tfx_bsl.tfxio import tf_example_record
 
-from components.example_gen.shard_names import by_span
-from components.example_gen.shared_spans import SharedSpans
-from configs.durable import replacing
+from headrace.components.example_gen.shard_names import by_span
+from headrace.components.example_gen.shared_spans import SharedSpans
+from headrace.configs.durable import replacing
 
 MADE_BY = ("tensorflow", "tensorflow-transform", "tfx-bsl", "numpy", "pyarrow")
 KEPT = DatasetKey("kept", is_cached=False)

@@ -32,11 +32,11 @@ from tfx.utils import io_utils, json_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from tfx_bsl.tfxio import tf_example_record
 
-from components.example_gen import shard_names, shared_spans
-from components.example_gen.packing import Packing
-from components.example_gen.tfrecord import framed_examples
-from components.span_analysis import AnalyzeBySpan, KeptAnalysis
-from configs.errors import TrainingError
+from headrace.components.example_gen import shard_names, shared_spans
+from headrace.components.example_gen.packing import Packing
+from headrace.components.example_gen.tfrecord import framed_examples
+from headrace.components.span_analysis import AnalyzeBySpan, KeptAnalysis
+from headrace.configs.errors import TrainingError
 
 BATCH = 2048
 """Examples that pass the graph at once, at most."""

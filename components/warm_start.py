@@ -7,10 +7,10 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from components.baseline import EXISTS, columns_of
-from components.intact import flaw_of
-from components.registry import MadeFor, Registry
-from trainer.weights.origin import Origin, piece_of_work
+from headrace.components.baseline import EXISTS, columns_of
+from headrace.components.intact import flaw_of
+from headrace.components.registry import MadeFor, Registry
+from headrace.trainer.weights.origin import Origin, piece_of_work
 
 
 @component

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.section import Name, Section
+from headrace.configs.section import Name, Section
 
 Runner = Literal["auto", "direct", "flink", "spark", "dataflow", "portable"]
 OptionValue = bool | int | float | str | tuple[str, ...]

@@ -6,13 +6,21 @@ import json
 import re
 from collections.abc import Iterator
 
-from configs.beam import BeamConfig, OptionValue, Runner
-from configs.beam_options import BEAM_OPTIONS, JOB_SERVER_OPTIONS, NUMBER, TEXT, TEXTS, TRUE_OR_FALSE, WHOLE_NUMBER
-from configs.credentials import FIELD, SHAPES, without
-from configs.passwords import hides
-from configs.suggest import did_you_mean, nearest
-from configs.tree import Where
-from configs.words import either
+from headrace.configs.beam import BeamConfig, OptionValue, Runner
+from headrace.configs.beam_options import (
+    BEAM_OPTIONS,
+    JOB_SERVER_OPTIONS,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    TRUE_OR_FALSE,
+    WHOLE_NUMBER,
+)
+from headrace.configs.credentials import FIELD, SHAPES, without
+from headrace.configs.passwords import hides
+from headrace.configs.suggest import did_you_mean, nearest
+from headrace.configs.tree import Where
+from headrace.configs.words import either
 
 Finding = tuple[Where, str]
 

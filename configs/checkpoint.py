@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from configs.section import Section
+from headrace.configs.section import Section
 
 KEPT_IN, KEPT_HOW = "checkpoints", "checkpoint"
 """What the Trainer is told of checkpoints beside its config: their folder, and these settings as JSON. Nothing of what

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from configs.explain import follow, refusal
-from configs.json_schema import Schema, branches, resolved
-from configs.suggest import meant
-from configs.tree import Mistake, Tree, Where, descend, dotted, holds
+from headrace.configs.explain import follow, refusal
+from headrace.configs.json_schema import Schema, branches, resolved
+from headrace.configs.suggest import meant
+from headrace.configs.tree import Mistake, Tree, Where, descend, dotted, holds
 
 
 def cleared(tree: Tree, refused: ValidationError, layers: Sequence[Tree]) -> tuple[Tree, list[Mistake]]:

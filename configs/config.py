@@ -6,18 +6,18 @@ from typing import Annotated
 
 from pydantic import Field
 
-from configs.beam import BeamConfig
-from configs.data import DataConfig
-from configs.deploy import DeployConfig
-from configs.evaluate import EvaluateConfig
-from configs.features import Feature, NumericFeature, data_columns, single_columns
-from configs.kubeflow import KubeflowConfig
-from configs.label import LabelConfig
-from configs.models import ModelConfig, WideAndDeepModel
-from configs.schedule import Retrain, ScheduleConfig
-from configs.section import Name, Section
-from configs.train import TrainConfig
-from configs.tune import TuneConfig
+from headrace.configs.beam import BeamConfig
+from headrace.configs.data import DataConfig
+from headrace.configs.deploy import DeployConfig
+from headrace.configs.evaluate import EvaluateConfig
+from headrace.configs.features import Feature, NumericFeature, data_columns, single_columns
+from headrace.configs.kubeflow import KubeflowConfig
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import ModelConfig, WideAndDeepModel
+from headrace.configs.schedule import Retrain, ScheduleConfig
+from headrace.configs.section import Name, Section
+from headrace.configs.train import TrainConfig
+from headrace.configs.tune import TuneConfig
 
 
 class PipelineSection(Section):

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from configs.credentials import KEYS, value_without
-from configs.passwords import URL_START, hides
-from configs.rule import Finding
-from configs.tree import Where
+from headrace.configs.credentials import KEYS, value_without
+from headrace.configs.passwords import URL_START, hides
+from headrace.configs.rule import Finding
+from headrace.configs.tree import Where
 
 _ELSEWHERE = {
     "s3": "s3:// takes its keys from the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",

@@ -1,7 +1,7 @@
 """What credentials are called and look like: one table for the config's rules, the compiled file, the image, pages and
 messages.
 
-The password in a URL is `configs.passwords`' part where it is to be hidden.
+The password in a URL is `headrace.configs.passwords`' part where it is to be hidden.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from configs.passwords import hidden, hidden_in_url
+from headrace.configs.passwords import hidden, hidden_in_url
 
 _HARMLESS_KEYS = (
     "cache|cluster|clustering|column|composite|dedup|example|feature|foreign|group|hash|index|join|label|lookup|"
@@ -123,7 +123,7 @@ _NAMED = re.compile(
 """A value under a name, as Python, JSON, shells and connection texts write it; not `column 'token': found 3`."""
 _NO_SECRET = re.compile(r"[\"']?(?:none|null|true|false|string|bytes|int|float|\*+|)[\"']?[)\]}]*", re.IGNORECASE)
 _IN_MESSAGES = (*(shape for what, shape in SHAPES.items() if what != "a URL with a password"), _BEARER)
-"""`configs.passwords` hides those of URLs."""
+"""`headrace.configs.passwords` hides those of URLs."""
 
 
 def without(text: str) -> str:

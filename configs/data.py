@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.section import Name, Section
-from configs.sources import SourceConfig
+from headrace.configs.section import Name, Section
+from headrace.configs.sources import SourceConfig
 
 ColumnType = Literal["int", "float", "string", "bytes", "int list", "float list", "string list", "bytes list"]
 PositiveInt = Annotated[int, Field(gt=0)]

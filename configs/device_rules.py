@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from configs.devices import DISTRIBUTED
-from configs.train import TrainConfig
-from configs.tree import Where
+from headrace.configs.devices import DISTRIBUTED
+from headrace.configs.train import TrainConfig
+from headrace.configs.tree import Where
 
 Finding = tuple[Where, str]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from configs.errors import ConfigError, Problem
+from headrace.configs.errors import ConfigError, Problem
 
 Value = str | int | bool | list[int] | None
 

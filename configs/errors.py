@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from configs.credentials import without
+from headrace.configs.credentials import without
 
 
 class HeadraceError(Exception):

@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from configs import hints
-from configs.beam_rules import moved_args
-from configs.credentials import may_be_secret
-from configs.json_schema import Schema, branches, json_schema, resolved, tags
-from configs.suggest import did_you_mean, listed, nearest
-from configs.tree import Mistake, Tree, Where, at, descend, dotted, plain
-from configs.words import allowed, either, found
+from headrace.configs import hints
+from headrace.configs.beam_rules import moved_args
+from headrace.configs.credentials import may_be_secret
+from headrace.configs.json_schema import Schema, branches, json_schema, resolved, tags
+from headrace.configs.suggest import did_you_mean, listed, nearest
+from headrace.configs.tree import Mistake, Tree, Where, at, descend, dotted, plain
+from headrace.configs.words import allowed, either, found
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from configs.data import DataConfig
-from configs.features import (
+from headrace.configs.data import DataConfig
+from headrace.configs.features import (
     CrossedFeature,
     CustomFeature,
     Feature,
@@ -15,12 +15,12 @@ from configs.features import (
     TextFeature,
     data_columns,
 )
-from configs.image import ImageFeature
-from configs.label import LabelConfig
-from configs.models import ModelConfig, OwnModel
-from configs.suggest import meant
-from configs.train import TrainConfig
-from configs.tree import Where
+from headrace.configs.image import ImageFeature
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import ModelConfig, OwnModel
+from headrace.configs.suggest import meant
+from headrace.configs.train import TrainConfig
+from headrace.configs.tree import Where
 
 Features = dict[str, Feature]
 Finding = tuple[Where, str]

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from configs.image import ImageFeature
-from configs.section import Name, Section
+from headrace.configs.image import ImageFeature
+from headrace.configs.section import Name, Section
 
 DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
 Embedding = Literal["auto", "one_hot"] | Annotated[int, Field(gt=0)]

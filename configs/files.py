@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 from pathlib import Path
 
-from configs.config import PipelineConfig
-from configs.suggest import did_you_mean, listed
-from configs.tree import Mistake, Place, Tree
-from configs.words import found
-from configs.yaml_tree import read
+from headrace.configs.config import PipelineConfig
+from headrace.configs.suggest import did_you_mean, listed
+from headrace.configs.tree import Mistake, Place, Tree
+from headrace.configs.words import found
+from headrace.configs.yaml_tree import read
 
 OTHER_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 

@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Mapping
 
-from configs.json_schema import Schema, branches, documentation, json_schema, resolved, tags
-from configs.scalars import PATTERNS
-from configs.suggest import did_you_mean, listed
-from configs.tree import Tree, Where, dotted
+from headrace.configs.json_schema import Schema, branches, documentation, json_schema, resolved, tags
+from headrace.configs.scalars import PATTERNS
+from headrace.configs.suggest import did_you_mean, listed
+from headrace.configs.tree import Tree, Where, dotted
 
 TRUTH = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.section import Name, Section
+from headrace.configs.section import Name, Section
 
 Pixels = Annotated[int, Field(ge=1, le=4096)]
 

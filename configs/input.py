@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.section import Name, Section
-from configs.service import GrpcAddress, ServiceConfig
+from headrace.configs.section import Name, Section
+from headrace.configs.service import GrpcAddress, ServiceConfig
 
 Auto = Literal["auto"]
 PositiveInt = Annotated[int, Field(gt=0)]

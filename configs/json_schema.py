@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from configs.config import PipelineConfig
-from configs.models import OWN
+from headrace.configs.config import PipelineConfig
+from headrace.configs.models import OWN
 
 Schema = dict[str, Any]
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.durations import Duration
-from configs.kubeflow_server import ServerConfig
-from configs.section import Name, Section
+from headrace.configs.durations import Duration
+from headrace.configs.kubeflow_server import ServerConfig
+from headrace.configs.section import Name, Section
 
 Count = Annotated[int, Field(gt=0, le=1000)]
 Id = Annotated[int, Field(ge=0, le=2**31 - 1)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from configs.credentials import SECRETIVE
-from configs.durations import seconds
-from configs.kubeflow import SHARED_MEMORY, ComponentSettings, KubeflowConfig
-from configs.pods import folder, mounts, pods
-from configs.suggest import did_you_mean, listed
-from configs.train import TrainConfig
-from configs.tree import Where
+from headrace.configs.credentials import SECRETIVE
+from headrace.configs.durations import seconds
+from headrace.configs.kubeflow import SHARED_MEMORY, ComponentSettings, KubeflowConfig
+from headrace.configs.pods import folder, mounts, pods
+from headrace.configs.suggest import did_you_mean, listed
+from headrace.configs.train import TrainConfig
+from headrace.configs.tree import Where
 
 Finding = tuple[Where, str]
 

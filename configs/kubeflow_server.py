@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.section import Name, Section
+from headrace.configs.section import Name, Section
 
 Endpoint = Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$")]
 Seconds = Annotated[int, Field(gt=0, le=3600)]

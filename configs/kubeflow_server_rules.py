@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from configs.kubeflow import KubeflowConfig
-from configs.tree import Where
+from headrace.configs.kubeflow import KubeflowConfig
+from headrace.configs.tree import Where
 
 Finding = tuple[Where, str]
 AUTH: Where = ("kubeflow", "server", "auth")

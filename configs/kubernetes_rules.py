@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from configs.credentials import is_no_name
-from configs.image_names import is_image
-from configs.kubeflow import ComponentSettings, KubeflowConfig
-from configs.pod_resources import amount
-from configs.pods import folder, mounts, pods
-from configs.tree import Where
+from headrace.configs.credentials import is_no_name
+from headrace.configs.image_names import is_image
+from headrace.configs.kubeflow import ComponentSettings, KubeflowConfig
+from headrace.configs.pod_resources import amount
+from headrace.configs.pods import folder, mounts, pods
+from headrace.configs.tree import Where
 
 Finding = tuple[Where, str]
 LABEL = re.compile(r"(?=.{1,63}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from configs.section import Name, Section
+from headrace.configs.section import Name, Section
 
 
 class LabelConfig(Section):

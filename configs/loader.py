@@ -17,16 +17,16 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from configs import rules
-from configs.clearing import cleared
-from configs.config import PipelineConfig
-from configs.credential_rules import credentials_in, without_those_of
-from configs.errors import ConfigError, Problem
-from configs.explain import explain
-from configs.files import read_mapping
-from configs.overlay import lay, profile_path, setting, unknown_profile
-from configs.sound import sound_part
-from configs.tree import Mistake, Tree, Where, at, dotted, plain
+from headrace.configs import rules
+from headrace.configs.clearing import cleared
+from headrace.configs.config import PipelineConfig
+from headrace.configs.credential_rules import credentials_in, without_those_of
+from headrace.configs.errors import ConfigError, Problem
+from headrace.configs.explain import explain
+from headrace.configs.files import read_mapping
+from headrace.configs.overlay import lay, profile_path, setting, unknown_profile
+from headrace.configs.sound import sound_part
+from headrace.configs.tree import Mistake, Tree, Where, at, dotted, plain
 
 
 @dataclass(frozen=True)

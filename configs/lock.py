@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from configs.errors import RunError
+from headrace.configs.errors import RunError
 
 POLL_SECONDS = 0.005
 _kept: list[int] = []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from configs.features import Feature, TextFeature
-from configs.image import ImageFeature
-from configs.keras_names import ACTIVATIONS
-from configs.label import LabelConfig
-from configs.models import DcnModel, DnnModel, ImageModel, ModelConfig, OwnModel, TextModel
-from configs.rule import Finding, Rule
-from configs.suggest import meant
-from configs.words import either
+from headrace.configs.features import Feature, TextFeature
+from headrace.configs.image import ImageFeature
+from headrace.configs.keras_names import ACTIVATIONS
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import DcnModel, DnnModel, ImageModel, ModelConfig, OwnModel, TextModel
+from headrace.configs.rule import Finding, Rule
+from headrace.configs.suggest import meant
+from headrace.configs.words import either
 
 
 def activation_is_known(model: ModelConfig) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
-from configs.section import Name, Section
+from headrace.configs.section import Name, Section
 
 Positive = Annotated[float, Field(gt=0)]
 

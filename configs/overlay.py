@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from configs.credentials import FIELD, HIDDEN, may_be_secret, without
-from configs.models import DEFAULT_KIND
-from configs.passwords import hidden_from_url
-from configs.suggest import did_you_mean, listed
-from configs.tree import Mistake, Place, Tree
-from configs.yaml_tree import read
+from headrace.configs.credentials import FIELD, HIDDEN, may_be_secret, without
+from headrace.configs.models import DEFAULT_KIND
+from headrace.configs.passwords import hidden_from_url
+from headrace.configs.suggest import did_you_mean, listed
+from headrace.configs.tree import Mistake, Place, Tree
+from headrace.configs.yaml_tree import read
 
 KINDS: dict[tuple[str, ...], tuple[str, str | None]] = {
     ("data", "source"): ("kind", None),

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from configs.kubeflow import ComponentSettings
+from headrace.configs.kubeflow import ComponentSettings
 
 GI = 1 << 30
 UNITS = {"": 1, **{unit: 1000**power for power, unit in enumerate("MGTPE", 2)}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from configs.kubeflow import ComponentSettings, KubeflowConfig
-from configs.tree import Where
+from headrace.configs.kubeflow import ComponentSettings, KubeflowConfig
+from headrace.configs.tree import Where
 
 
 def pods(kubeflow: KubeflowConfig) -> Iterator[tuple[Where, ComponentSettings]]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from configs.section import Section
+from headrace.configs.section import Section
 
 PositiveInt = Annotated[int, Field(gt=0)]
 

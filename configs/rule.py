@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from configs.tree import Where
+from headrace.configs.tree import Where
 
 Finding = tuple[Where, str]
 Rule = Callable[..., Iterator[Finding]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from configs import (
+from headrace.configs import (
     beam_rules,
     device_rules,
     feature_rules,
@@ -19,15 +19,15 @@ from configs import (
     train_rules,
     tune_rules,
 )
-from configs.config import PipelineSection
-from configs.data import DataConfig
-from configs.deploy import DeployConfig
-from configs.evaluate import METRICS, EvaluateConfig
-from configs.label import LabelConfig
-from configs.rule import Finding, Rule, ask
-from configs.suggest import did_you_mean, meant
-from configs.tree import Where
-from configs.words import either
+from headrace.configs.config import PipelineSection
+from headrace.configs.data import DataConfig
+from headrace.configs.deploy import DeployConfig
+from headrace.configs.evaluate import METRICS, EvaluateConfig
+from headrace.configs.label import LabelConfig
+from headrace.configs.rule import Finding, Rule, ask
+from headrace.configs.suggest import did_you_mean, meant
+from headrace.configs.tree import Where
+from headrace.configs.words import either
 
 
 def check(parts: Mapping[str, object]) -> list[Finding]:

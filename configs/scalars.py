@@ -12,7 +12,7 @@ import re
 from yaml.nodes import Node
 from yaml.resolver import BaseResolver
 
-from configs.tree import Scalar
+from headrace.configs.tree import Scalar
 
 PREFIX = "tag:yaml.org,2002:"
 PATTERNS = {

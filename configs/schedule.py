@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.durations import Duration, seconds
-from configs.section import Name, Section
+from headrace.configs.durations import Duration, seconds
+from headrace.configs.section import Name, Section
 
 Retrain = Literal["always", "new_span", "drift"]
 Limit = Annotated[float, Field(ge=0, le=1)]

@@ -5,16 +5,16 @@ from __future__ import annotations
 import zoneinfo
 from collections.abc import Iterator
 
-from configs.cron import translate
-from configs.data import DataConfig
-from configs.features import Feature, data_columns
-from configs.kubeflow import KubeflowConfig
-from configs.label import LabelConfig
-from configs.schedule import ScheduleConfig
-from configs.sources import FileSource
-from configs.span_fields import DATE, placeholders
-from configs.suggest import did_you_mean
-from configs.tree import Where
+from headrace.configs.cron import translate
+from headrace.configs.data import DataConfig
+from headrace.configs.features import Feature, data_columns
+from headrace.configs.kubeflow import KubeflowConfig
+from headrace.configs.label import LabelConfig
+from headrace.configs.schedule import ScheduleConfig
+from headrace.configs.sources import FileSource
+from headrace.configs.span_fields import DATE, placeholders
+from headrace.configs.suggest import did_you_mean
+from headrace.configs.tree import Where
 
 Finding = tuple[Where, str]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from configs.section import Section
+from headrace.configs.section import Section
 
 Rate = Annotated[float, Field(gt=0)]
 Steps = Annotated[int, Field(gt=0)]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.section import Section
+from headrace.configs.section import Section
 
 GrpcAddress = Annotated[str, Field(pattern=r"^grpc://[^\s/:]+:[0-9]{1,5}$")]
 """`grpc://host:port`."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from configs.service import service
-from configs.train import TrainConfig
-from configs.tree import Where
+from headrace.configs.service import service
+from headrace.configs.train import TrainConfig
+from headrace.configs.tree import Where
 
 Finding = tuple[Where, str]
 SERVICE: Where = ("train", "input", "service")

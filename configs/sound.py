@@ -6,13 +6,13 @@ import json
 
 from pydantic import ValidationError
 
-from configs import rules
-from configs.clearing import without
-from configs.config import PipelineConfig
-from configs.credential_rules import credentials_in
-from configs.explain import refusal
-from configs.features import CrossedFeature
-from configs.tree import Tree, Where, descend, holds, plain
+from headrace.configs import rules
+from headrace.configs.clearing import without
+from headrace.configs.config import PipelineConfig
+from headrace.configs.credential_rules import credentials_in
+from headrace.configs.explain import refusal
+from headrace.configs.features import CrossedFeature
+from headrace.configs.tree import Tree, Where, descend, holds, plain
 
 ROUNDS = 5
 """How often refused settings are taken away: without one, its group may be refused."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 
-from configs.data import DataConfig
-from configs.sources import FileSource
-from configs.span_fields import DATE, placeholders, what_is_wrong
-from configs.tree import Where
+from headrace.configs.data import DataConfig
+from headrace.configs.sources import FileSource
+from headrace.configs.span_fields import DATE, placeholders, what_is_wrong
+from headrace.configs.tree import Where
 
 Finding = tuple[Where, str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 
-from configs.credentials import without
+from headrace.configs.credentials import without
 
 
 def traceback_of(error: BaseException) -> str:

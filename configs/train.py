@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.checkpoint import CheckpointConfig
-from configs.devices import Jit, Precision, Strategy
-from configs.input import InputConfig
-from configs.optimizer import ClipConfig, OptimizerConfig
-from configs.profile import ProfileConfig
-from configs.schedules import Schedule
-from configs.section import Name, Section
+from headrace.configs.checkpoint import CheckpointConfig
+from headrace.configs.devices import Jit, Precision, Strategy
+from headrace.configs.input import InputConfig
+from headrace.configs.optimizer import ClipConfig, OptimizerConfig
+from headrace.configs.profile import ProfileConfig
+from headrace.configs.schedules import Schedule
+from headrace.configs.section import Name, Section
 
 PositiveInt = Annotated[int, Field(gt=0)]
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from pydantic import JsonValue
 
-from configs.keras_names import OPTIMIZER_ARGUMENTS, OPTIMIZERS, SET_ELSEWHERE, SHARED_ARGUMENTS
-from configs.optimizer import OptimizerConfig, optimizer_config
-from configs.schedules import CosineSchedule, PolynomialSchedule
-from configs.suggest import did_you_mean, listed, meant
-from configs.train import TrainConfig
-from configs.tree import Where
+from headrace.configs.keras_names import OPTIMIZER_ARGUMENTS, OPTIMIZERS, SET_ELSEWHERE, SHARED_ARGUMENTS
+from headrace.configs.optimizer import OptimizerConfig, optimizer_config
+from headrace.configs.schedules import CosineSchedule, PolynomialSchedule
+from headrace.configs.suggest import did_you_mean, listed, meant
+from headrace.configs.train import TrainConfig
+from headrace.configs.tree import Where
 
 Finding = tuple[Where, str]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from configs.errors import Problem
+from headrace.configs.errors import Problem
 
 Scalar = str | int | float | bool | None
 Where = tuple[str | int, ...]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
-from configs.section import Section
+from headrace.configs.section import Section
 
 PositiveInt = Annotated[int, Field(gt=0)]
 

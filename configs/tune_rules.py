@@ -8,14 +8,14 @@ from typing import Any
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from configs import device_rules, model_rules, service_rules, train_rules
-from configs.label import LabelConfig
-from configs.models import ModelConfig
-from configs.rule import Finding, ask
-from configs.suggest import did_you_mean, listed, meant
-from configs.train import TrainConfig
-from configs.tree import Where
-from configs.tune import HIGHER_IS_BETTER, Parameter, TuneConfig, with_values
+from headrace.configs import device_rules, model_rules, service_rules, train_rules
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import ModelConfig
+from headrace.configs.rule import Finding, ask
+from headrace.configs.suggest import did_you_mean, listed, meant
+from headrace.configs.train import TrainConfig
+from headrace.configs.tree import Where
+from headrace.configs.tune import HIGHER_IS_BETTER, Parameter, TuneConfig, with_values
 
 KEPT_OUT = {
     "model.kind": "the kind of model decides what other settings there are",
@@ -184,8 +184,8 @@ def _invalid(name: str, value: JsonValue, sections: Mapping[str, BaseModel]) -> 
 
 def _said(found: Any, section: str) -> str:
     """What pydantic's error says, in the words for other settings."""
-    from configs.explain import follow
-    from configs.words import allowed
+    from headrace.configs.explain import follow
+    from headrace.configs.words import allowed
 
     if reason := found.get("ctx", {}).get("error"):
         return str(reason)

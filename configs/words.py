@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from configs.credentials import value_without
-from configs.json_schema import Schema, resolved, tags
-from configs.suggest import listed
-from configs.tree import Tree
+from headrace.configs.credentials import value_without
+from headrace.configs.json_schema import Schema, resolved, tags
+from headrace.configs.suggest import listed
+from headrace.configs.tree import Tree
 
 PATTERNS = {
     r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower-case letters, digits and dashes, a dash neither first nor last",

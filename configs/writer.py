@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from configs.config import PipelineConfig
-from configs.scalars import FIRST, PATTERNS, PREFIX
+from headrace.configs.config import PipelineConfig
+from headrace.configs.scalars import FIRST, PATTERNS, PREFIX
 
 
 def to_yaml(config: PipelineConfig) -> str:

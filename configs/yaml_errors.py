@@ -7,7 +7,7 @@ import re
 from yaml import MarkedYAMLError, YAMLError
 from yaml.reader import ReaderError
 
-from configs.tree import Mistake, Place
+from headrace.configs.tree import Mistake, Place
 
 _STARTERS = {
     "%": "a text that starts with % needs quotes around it",

@@ -9,9 +9,9 @@ from yaml.parser import Parser
 from yaml.reader import Reader
 from yaml.scanner import Scanner
 
-from configs import scalars
-from configs.tree import Mistake, Place, Scalar, Tree, Where, dotted
-from configs.yaml_errors import syntax_mistake
+from headrace.configs import scalars
+from headrace.configs.tree import Mistake, Place, Scalar, Tree, Where, dotted
+from headrace.configs.yaml_errors import syntax_mistake
 
 MAX_DEPTH = 40
 MAX_VALUES = 200_000

@@ -12,27 +12,27 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import trainer_pb2
 from tfx.types import channel
 
-from components.baseline import Baseline, RecordBlessing
-from components.data_gate import DataGate
-from components.evaluator import evaluator
-from components.example_gen.component import ExampleGen
-from components.example_gen.spans import Spans
-from components.profile_verdict.component import ProfileVerdict
-from components.profile_verdict.gate import ProfileGate
-from components.pusher import KEEP_ALL, Pusher
-from components.schema import read_schema
-from components.schema_gen import SchemaGen
-from components.statistics.component import StatisticsGen
-from components.transform import Transform
-from components.trigger.component import Drift, LookForNew, RecordTraining
-from components.warm_start import WarmStart
-from configs.checkpoint import KEPT_HOW, KEPT_IN
-from configs.config import PipelineConfig
-from configs.features import CustomFeature
-from pipeline.folders import Folders
-from pipeline.sources import sources_digest
-from pipeline.work import FOUND_BY, data_hooks, file_digests, model_files, training_hooks, work_digest
-from trainer.sections import TrainerSections
+from headrace.components.baseline import Baseline, RecordBlessing
+from headrace.components.data_gate import DataGate
+from headrace.components.evaluator import evaluator
+from headrace.components.example_gen.component import ExampleGen
+from headrace.components.example_gen.spans import Spans
+from headrace.components.profile_verdict.component import ProfileVerdict
+from headrace.components.profile_verdict.gate import ProfileGate
+from headrace.components.pusher import KEEP_ALL, Pusher
+from headrace.components.schema import read_schema
+from headrace.components.schema_gen import SchemaGen
+from headrace.components.statistics.component import StatisticsGen
+from headrace.components.transform import Transform
+from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
+from headrace.components.warm_start import WarmStart
+from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
+from headrace.configs.config import PipelineConfig
+from headrace.configs.features import CustomFeature
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.sources import sources_digest
+from headrace.pipeline.work import FOUND_BY, data_hooks, file_digests, model_files, training_hooks, work_digest
+from headrace.trainer.sections import TrainerSections
 
 AFTER_PROFILE_GATE = frozenset({"RecordBlessing", "Pusher"})
 """What a model must not come to whose training waits too long for input, where the config sets a limit."""
@@ -71,12 +71,12 @@ def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
         spans=spans.outputs["spans"],
         data=read.model_dump_json(by_alias=True, exclude=FOUND_BY - {"source"} | {"on_anomaly"}),
         store=str(folders.spans),
-        code=sources_digest("components.example_gen.component"),
+        code=sources_digest("headrace.components.example_gen.component"),
     )
     statistics_gen = StatisticsGen(
         examples=example_gen.outputs["examples"],
         store=str(folders.spans),
-        code=sources_digest("components.statistics.component"),
+        code=sources_digest("headrace.components.statistics.component"),
     )
     statistics = statistics_gen.outputs["statistics"]
     schema_gen = _schema(config, statistics)
@@ -96,7 +96,7 @@ def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
 def _spans(config: PipelineConfig, folders: Folders, data: str) -> base_node.BaseNode:
     """What there is to read, and where the config asks for it whether there is anything new."""
     if config.retrain == "always":
-        code = sources_digest("components.example_gen.spans", *map(_module, data_hooks(config)))
+        code = sources_digest("headrace.components.example_gen.spans", *map(_module, data_hooks(config)))
         return Spans(data=data, code=code)
     look = LookForNew(
         data=data,
@@ -123,7 +123,7 @@ def _drift(config: PipelineConfig, folders: Folders, data: list[base_node.BaseNo
         columns=json.dumps(sorted({config.label.key, *config.feature_columns})),
         trained=str(folders.trained),
         store=str(folders.spans),
-        code=sources_digest("components.statistics.component"),
+        code=sources_digest("headrace.components.statistics.component"),
     )
     drift.add_upstream_node(gate)
     return [drift]
@@ -165,16 +165,16 @@ def _transform(
     return Transform(
         examples=examples,
         schema=schema,
-        preprocessing_fn="trainer.preprocessing.preprocessing_fn",
+        preprocessing_fn="headrace.trainer.preprocessing.preprocessing_fn",
         custom_config={
             "config": TrainerSections.for_transform(config).to_json(),
-            "sources": sources_digest("trainer.preprocessing", *map(_module, hooks)),
+            "sources": sources_digest("headrace.trainer.preprocessing", *map(_module, hooks)),
             "files": _files(config),
         },
         disable_statistics=True,
         disable_analyzer_cache=True,  # TFX's own; what is kept of spans lies in the store
         store=str(folders.spans),
-        code=sources_digest("components.transform"),
+        code=sources_digest("headrace.components.transform"),
     )
 
 
@@ -188,7 +188,7 @@ def _tuner(
     without = {"profile": None, "warm_start": False}  # of no account for a trial
     sections = sections.model_copy(update={"train": sections.train.model_copy(update=without)})
     tuner = stock.Tuner(
-        tuner_fn="trainer.tuning.tuner.tuner_fn",
+        tuner_fn="headrace.trainer.tuning.tuner.tuner_fn",
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
         schema=schema,
@@ -196,7 +196,7 @@ def _tuner(
             "config": sections.to_json(),
             KEPT_IN: str(folders.checkpoints),
             "tune": config.tune.model_dump_json(),
-            "sources": sources_digest("trainer.tuning.tuner", *map(_module, training_hooks(config))),
+            "sources": sources_digest("headrace.trainer.tuning.tuner", *map(_module, training_hooks(config))),
             "files": _files(config, *model_files(config)),
         },
     )
@@ -213,7 +213,7 @@ def _trainer(
     """The Trainer, and what finds the model that it begins with, where the config asks for it."""
     custom_config = {
         "config": TrainerSections.of(config).to_json(),
-        "sources": sources_digest("trainer.run", *map(_module, training_hooks(config))),
+        "sources": sources_digest("headrace.trainer.run", *map(_module, training_hooks(config))),
         "files": _files(config, *model_files(config)),
     }
     bases = []
@@ -230,7 +230,7 @@ def _trainer(
         )
     kept = {KEPT_IN: str(folders.checkpoints), KEPT_HOW: config.train.checkpoint.model_dump_json()}
     trainer = stock.Trainer(
-        run_fn="trainer.run.run_fn",
+        run_fn="headrace.trainer.run.run_fn",
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
         schema=schema,

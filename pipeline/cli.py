@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from pipeline.utf8 import use_utf8
+from headrace.pipeline.utf8 import use_utf8
 
 VERBS = {
     "validate": "validate",
@@ -72,7 +72,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"pipeline.verbs.{cmd_name.replace('-', '_')}")
+        module = importlib.import_module(f"headrace.pipeline.verbs.{cmd_name.replace('-', '_')}")
         verb: click.Command = getattr(module, VERBS[cmd_name])
         return verb
 
@@ -86,8 +86,8 @@ def cli() -> None:
 def _refuse_credential(argument: str) -> None:
     if not re.search(r"[:/\\][/\\]|:.*@", argument):
         return
-    from configs.credential_rules import credentials_in
-    from configs.passwords import URL_START
+    from headrace.configs.credential_rules import credentials_in
+    from headrace.configs.passwords import URL_START
 
     for start in URL_START.finditer(argument):
         for _, what in credentials_in(argument[start.start() :]):
@@ -100,7 +100,7 @@ def _without_credentials() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        from configs.credentials import without
+        from headrace.configs.credentials import without
 
         error.message = without(error.message)  # type: ignore[misc]  # final, and all that it is shown from
         raise

@@ -8,8 +8,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TypeGuard
 
-from configs.suggest import did_you_mean, listed, meant
-from pipeline.modules import find_below
+from headrace.configs.suggest import did_you_mean, listed, meant
+from headrace.pipeline.modules import find_below
 
 
 def why_not_importable(path: str) -> str | None:
@@ -48,7 +48,8 @@ def _modules_in(above: ModuleSpec | None) -> list[str]:
     """The modules beside the one that was looked for."""
     folders = [str(Path.cwd())] if above is None else list(above.submodule_search_locations or ())
     found = [path for folder in folders if Path(folder).is_dir() for path in Path(folder).iterdir()]
-    return [path.stem for path in found if path.suffix == ".py" or (path.is_dir() and path.name.isidentifier())]
+    names = [path.stem for path in found if path.suffix == ".py" or (path.is_dir() and path.name.isidentifier())]
+    return [name for name in names if not name.startswith("__")]
 
 
 def _why_not_in(spec: ModuleSpec, name: str, path: str) -> str | None:

@@ -11,10 +11,10 @@ from tfx.dsl.components.base import base_beam_executor, base_executor
 from tfx.types import Artifact, standard_artifacts
 from tfx.types.value_artifact import ValueArtifact
 
-from components.beam_pipelines import BeamPipelines
-from components.contents import check_whole, seal
-from configs.errors import RunError
-from pipeline.plan import Node
+from headrace.components.beam_pipelines import BeamPipelines
+from headrace.components.contents import check_whole, seal
+from headrace.configs.errors import RunError
+from headrace.pipeline.plan import Node
 
 Artifacts = dict[str, list[Artifact]]
 ROWS = "rows"

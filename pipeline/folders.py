@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.config import PipelineConfig
+from headrace.configs.config import PipelineConfig
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.local.record import RunRecord, Status
+from headrace.pipeline.local.record import RunRecord, Status
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Where the modules lie that a run imports: one search, for the checks of a config and for the digests of code.
 
-A run looks in this project, in PYTHONPATH, among the installed packages (editable ones are found by hooks, not by
-folders), and last in the current directory. Nothing is imported here, not even the packages around a module.
+A run looks in PYTHONPATH, among the installed packages (editable ones may be found by hooks, not by folders), and
+last in the current directory. Nothing is imported here, not even the packages around a module.
 
 spec = find("mine.features")            # None: there is no such module
 spec.origin                             # its file; None for a folder without __init__.py
@@ -14,8 +14,6 @@ import sys
 import sysconfig
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-
-PROJECT = Path(__file__).resolve().parents[1]
 
 
 def find(name: str) -> ModuleSpec | None:
@@ -64,4 +62,4 @@ def search_path() -> list[str]:
     """Folders, in the order in which a run looks through them (pipeline/local/warm.py)."""
     here, scripts = str(Path.cwd()), sysconfig.get_path("scripts")
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
-    return [str(PROJECT), *given, *(entry for entry in sys.path if entry not in ("", here, scripts)), here]
+    return [*given, *(entry for entry in sys.path if entry not in ("", here, scripts)), here]

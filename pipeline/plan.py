@@ -12,15 +12,15 @@ from tfx.dsl.components.base import base_component, base_executor
 from tfx.orchestration.pipeline import Pipeline
 from tfx.types import Artifact
 
-from components.baseline import Baseline, RecordBlessing
-from components.example_gen.spans import Spans
-from components.trigger.component import Drift, LookForNew, RecordTraining
-from components.trigger.look import GO
-from components.warm_start import WarmStart
-from configs.checkpoint import KEPT_HOW, KEPT_IN
-from pipeline.cache.parts import flat
-from pipeline.digest import digest_text
-from pipeline.sources import sources_digest, sources_of, stack_versions
+from headrace.components.baseline import Baseline, RecordBlessing
+from headrace.components.example_gen.spans import Spans
+from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
+from headrace.components.trigger.look import GO
+from headrace.components.warm_start import WarmStart
+from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
+from headrace.pipeline.cache.parts import flat
+from headrace.pipeline.digest import digest_text
+from headrace.pipeline.sources import sources_digest, sources_of, stack_versions
 
 UNCACHED = frozenset(
     {

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from configs.errors import ConfigError, Problem
-from configs.passwords import hidden_from_url
-from configs.suggest import did_you_mean, listed
+from headrace.configs.errors import ConfigError, Problem
+from headrace.configs.passwords import hidden_from_url
+from headrace.configs.suggest import did_you_mean, listed
 
 
 @dataclass(frozen=True)

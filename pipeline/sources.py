@@ -18,13 +18,12 @@ from importlib import metadata
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from configs.errors import RunError
-from configs.installed import version
-from pipeline.modules import PROJECT as FOLDER
-from pipeline.modules import find_below, search_path
-from pipeline.parsed import Parsed
+from headrace.configs.errors import RunError
+from headrace.configs.installed import version
+from headrace.pipeline.modules import find_below, search_path
+from headrace.pipeline.parsed import Parsed
 
-PROJECT = ("configs", "trainer", "components", "pipeline")
+PROJECT = "headrace"
 STACK = (
     "apache-beam",
     "isal",
@@ -94,7 +93,7 @@ def _follow(modules: tuple[str, ...], searched: tuple[str, ...]) -> Mapping[str,
     if missing := [name for name in modules if name not in imports.found]:
         raise RunError(
             f"no module {', '.join(missing)}, whose code decides what a component computes; modules are looked for in"
-            f" {FOLDER}, in PYTHONPATH, among the installed packages, and in {searched[-1]}"
+            f" PYTHONPATH, among the installed packages, and in {searched[-1]}"
         )
     return imports.found
 
@@ -131,7 +130,7 @@ class _Imports:
         if spec is None or source is None:
             return []
         self.found[name] = str(spec.origin), source.meaning
-        if _head(name) not in PROJECT:
+        if _head(name) != PROJECT:
             for head in {*map(_head, source.imported)} - PACKAGES.keys() - sys.stdlib_module_names:
                 if not self._is_followed(head) and self._spec(head):
                     self.found[head] = "", _release(head)
@@ -141,7 +140,7 @@ class _Imports:
         """Whether a package's files count: the project's, the user's, and those of a package that holds the user's
         function, wherever it lies.
         """
-        if head in PROJECT or head in self._asked:
+        if head == PROJECT or head in self._asked:
             return True
         spec = None if head in sys.stdlib_module_names else self._spec(head)
         return spec is not None and not _installed(spec)

@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from configs.config import PipelineConfig
-from configs.data import DataConfig
-from configs.errors import DataError, Problem
-from configs.features import (
+from headrace.configs.config import PipelineConfig
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError, Problem
+from headrace.configs.features import (
     SEVERAL_VALUES,
     CrossedFeature,
     CustomFeature,
@@ -26,18 +26,18 @@ from configs.features import (
     TextFeature,
     VocabularyFeature,
 )
-from configs.loader import Loaded
-from configs.models import ImageModel, OwnModel
-from configs.optimizer import optimizer_config
-from configs.sources import CsvSource, SourceConfig
-from configs.suggest import did_you_mean, listed
-from configs.tree import Where
-from pipeline.dotted_path import why_not_importable
-from trainer.devices.machine import unmet
+from headrace.configs.loader import Loaded
+from headrace.configs.models import ImageModel, OwnModel
+from headrace.configs.optimizer import optimizer_config
+from headrace.configs.sources import CsvSource, SourceConfig
+from headrace.configs.suggest import did_you_mean, listed
+from headrace.configs.tree import Where
+from headrace.pipeline.dotted_path import why_not_importable
+from headrace.trainer.devices.machine import unmet
 
 if TYPE_CHECKING:
-    from components.example_gen.manifest import Span
-    from components.example_gen.sources import Source
+    from headrace.components.example_gen.manifest import Span
+    from headrace.components.example_gen.sources import Source
 
 Finding = tuple[Where, str]
 
@@ -50,7 +50,7 @@ DELIMITERS = (";", "\t", "|", ",")
 
 def check_data(loaded: Loaded) -> list[Problem]:
     """What is wrong, each at its place in the config, in reading order."""
-    from components.example_gen.sources import open_source
+    from headrace.components.example_gen.sources import open_source
 
     config = loaded.config
     findings = [*_files(config), *_functions(config)]
@@ -116,7 +116,7 @@ def _source(source: SourceConfig) -> Where:
 
 def _spans(data: DataConfig) -> Sequence[Span]:
     """What there is to read, the newest last."""
-    from components.example_gen.find import find_spans
+    from headrace.components.example_gen.find import find_spans
 
     return find_spans(data.model_copy(update={"fingerprint": "times"})).spans
 
@@ -125,8 +125,8 @@ def _first_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collecti
     """What a run would refuse in the first rows of the newest span: values that cannot be read, and texts where numbers
     are needed.
     """
-    from components.example_gen.head import read_head, why_text
-    from components.example_gen.sources import Reading, open_source
+    from headrace.components.example_gen.head import read_head, why_text
+    from headrace.components.example_gen.sources import Reading, open_source
 
     asked = config.read_columns
     chosen = None if asked is None else tuple(name for name in asked if name in columns)
@@ -156,7 +156,7 @@ def _first_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collecti
 
 def _lists(config: PipelineConfig, source: Source) -> Iterator[Finding]:
     """Lists of several values, in the first rows, where a feature or the label takes one."""
-    from components.example_gen.sources.base import ListCounter
+    from headrace.components.example_gen.sources.base import ListCounter
 
     if config.data.on_anomaly != "stop" or not isinstance(source, ListCounter):
         return

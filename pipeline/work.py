@@ -5,25 +5,25 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from configs.config import PipelineConfig
-from configs.features import CustomFeature
-from configs.models import ImageModel, OwnModel
-from configs.optimizer import optimizer_config
-from configs.sources import ArraysSource
-from pipeline.digest import digest_path, digest_text
-from pipeline.sources import sources_digest, stack_versions
+from headrace.configs.config import PipelineConfig
+from headrace.configs.features import CustomFeature
+from headrace.configs.models import ImageModel, OwnModel
+from headrace.configs.optimizer import optimizer_config
+from headrace.configs.sources import ArraysSource
+from headrace.pipeline.digest import digest_path, digest_text
+from headrace.pipeline.sources import sources_digest, stack_versions
 
 FOUND_BY = {"source", "window", "spans", "run_date", "delay", "fingerprint"}
 """The settings of `data:` that decide which spans are read."""
 SECTIONS = {"label", "features", "model", "train", "tune", "evaluate"}
 CODE = (
-    "components.example_gen.component",
-    "components.statistics.component",
-    "components.data_gate",
-    "components.transform",
-    "components.evaluator",
-    "trainer.preprocessing",
-    "trainer.run",
+    "headrace.components.example_gen.component",
+    "headrace.components.statistics.component",
+    "headrace.components.data_gate",
+    "headrace.components.transform",
+    "headrace.components.evaluator",
+    "headrace.trainer.preprocessing",
+    "headrace.trainer.run",
 )
 
 

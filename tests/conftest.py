@@ -14,7 +14,7 @@ from guard import Guard, limit
 from hypothesis import HealthCheck, settings
 from skips import Skips
 
-from pipeline.environment import prepare
+from headrace.pipeline.environment import prepare
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

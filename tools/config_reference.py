@@ -14,9 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run from anywhere, installed or not
 
-from configs.evaluate import LOWER_IS_BETTER, METRICS
-from configs.json_schema import Schema, branches, documentation, json_schema, resolved, tags
-from configs.words import allowed
+from headrace.configs.evaluate import LOWER_IS_BETTER, METRICS
+from headrace.configs.json_schema import Schema, branches, documentation, json_schema, resolved, tags
+from headrace.configs.words import allowed
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "config.md"
 SHARED = ("missing", "embedding", "deep", "wide")

@@ -3,8 +3,8 @@
 python tools/golden.py            # writes them
 python tools/golden.py --check    # exit status 1 if one is not current
 
-A digest of code changes with every edit, so its name stands for it: `<code of components.pusher>`, or `<sources of
-trainer.run>`.
+A digest of code changes with every edit, so its name stands for it: `<code of headrace.components.pusher>`, or
+`<sources of headrace.trainer.run>`.
 Two digests never share a name, nor two names a digest; every other digest stays as it is.
 """
 
@@ -21,18 +21,18 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run from anywhere, installed or not
 
 if TYPE_CHECKING:
-    from configs.config import PipelineConfig
+    from headrace.configs.config import PipelineConfig
 
 FOLDER = ROOT / "tests" / "pipeline" / "kubeflow" / "golden"
 
 
 def goldens() -> Iterator[tuple[Path, str]]:
     """Each golden file with its text; the one with Kubernetes settings only where kfp-kubernetes is installed."""
-    from pipeline.environment import prepare
+    from headrace.pipeline.environment import prepare
 
     prepare()
-    from configs.loader import load
-    from pipeline.kubeflow.compile import compile_pipeline
+    from headrace.configs.loader import load
+    from headrace.pipeline.kubeflow.compile import compile_pipeline
 
     os.chdir(ROOT)  # the config names files from there
     with_kubernetes = importlib.util.find_spec("kfp.kubernetes") is not None
@@ -44,9 +44,9 @@ def goldens() -> Iterator[tuple[Path, str]]:
 
 def named(text: str, config: PipelineConfig) -> str:
     """A compiled pipeline with names for the digests of code. Raises ValueError where two names have one digest."""
-    from pipeline.kubeflow.tasks import tasks
-    from pipeline.sources import asked_for
-    from pipeline.work import work_digest
+    from headrace.pipeline.kubeflow.tasks import tasks
+    from headrace.pipeline.sources import asked_for
+    from headrace.pipeline.work import work_digest
 
     names = {f"sources of {', '.join(modules)}": digest for digest, modules in asked_for().items()}
     invocations = [task.invocation for task in tasks(config)]

@@ -12,7 +12,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from pipeline.image.size import counted, layers, listed
+from headrace.pipeline.image.size import counted, layers, listed
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "image" / "measured.json"

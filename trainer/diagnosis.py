@@ -18,8 +18,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.checkpointing.finite import all_finite, optimizer_finite
-from trainer.checkpointing.state import Tree, copies, restored
+from headrace.trainer.checkpointing.finite import all_finite, optimizer_finite
+from headrace.trainer.checkpointing.state import Tree, copies, restored
 
 MOST_SECONDS = 120.0
 """Steps are made once more for so long, at most."""

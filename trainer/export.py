@@ -28,9 +28,9 @@ import keras
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from trainer.columns import MISSING_INTEGER, PADDING
-from trainer.columns.layers import dense
-from trainer.signature_names import signature_names
+from headrace.trainer.columns import MISSING_INTEGER, PADDING
+from headrace.trainer.columns.layers import dense
+from headrace.trainer.signature_names import signature_names
 
 WEIGHTS = "assets.extra/model.weights.h5"
 """Where the weights lie as Keras writes them: from there a model of the same layers can start."""

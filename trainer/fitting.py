@@ -14,26 +14,26 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from configs.train import TrainConfig
-from trainer.callbacks.averages import Averages
-from trainer.callbacks.best_weights import BestWeights
-from trainer.callbacks.checkpoint import Checkpoint
-from trainer.callbacks.epoch_log import EpochLog
-from trainer.callbacks.finite_loss import Batches, FiniteLoss
-from trainer.callbacks.jit import JitChoice
-from trainer.callbacks.scalars import Scalars
-from trainer.checkpointing.checkpoints import Checkpoints, Position, Saved
-from trainer.devices import precision
-from trainer.devices.loop import Loop
-from trainer.devices.strategy import ONE_CPU, Choice, agreement
-from trainer.devices.xla import xla_told
-from trainer.history import History
-from trainer.input.inputs import Inputs
-from trainer.input.pipeline import Split
-from trainer.objective import compile_model
-from trainer.optimizers import left_over
-from trainer.profiling.callbacks import profiling
-from trainer.sections import TrainerSections
+from headrace.configs.train import TrainConfig
+from headrace.trainer.callbacks.averages import Averages
+from headrace.trainer.callbacks.best_weights import BestWeights
+from headrace.trainer.callbacks.checkpoint import Checkpoint
+from headrace.trainer.callbacks.epoch_log import EpochLog
+from headrace.trainer.callbacks.finite_loss import Batches, FiniteLoss
+from headrace.trainer.callbacks.jit import JitChoice
+from headrace.trainer.callbacks.scalars import Scalars
+from headrace.trainer.checkpointing.checkpoints import Checkpoints, Position, Saved
+from headrace.trainer.devices import precision
+from headrace.trainer.devices.loop import Loop
+from headrace.trainer.devices.strategy import ONE_CPU, Choice, agreement
+from headrace.trainer.devices.xla import xla_told
+from headrace.trainer.history import History
+from headrace.trainer.input.inputs import Inputs
+from headrace.trainer.input.pipeline import Split
+from headrace.trainer.objective import compile_model
+from headrace.trainer.optimizers import left_over
+from headrace.trainer.profiling.callbacks import profiling
+from headrace.trainer.sections import TrainerSections
 
 STEPS_PER_EXECUTION = 64
 """Steps that run as one graph, at most: of a small model on a CPU, calling each from Python takes most of the time."""

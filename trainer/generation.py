@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from trainer.columns import PADDING, Column, TextColumn
+from headrace.trainer.columns import PADDING, Column, TextColumn
 
 Tensors = dict[str, tf.Tensor]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from configs.errors import TrainingError
+from headrace.configs.errors import TrainingError
 
 
 def resolve(path: str, where: str) -> Callable[..., Any]:

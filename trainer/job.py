@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow_transform as tft
 
-from configs.checkpoint import KEPT_HOW, CheckpointConfig
-from trainer.sections import TrainerSections
-from trainer.tuning.trials import Search, in_words
-from trainer.weights.origin import piece_of_work
+from headrace.configs.checkpoint import KEPT_HOW, CheckpointConfig
+from headrace.trainer.sections import TrainerSections
+from headrace.trainer.tuning.trials import Search, in_words
+from headrace.trainer.weights.origin import piece_of_work
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.label import LabelConfig
-from trainer.columns import Batch, Column, Raw, TextColumn, VocabularySize
-from trainer.columns.batch import said_by_type
+from headrace.configs.errors import TrainingError
+from headrace.configs.label import LabelConfig
+from headrace.trainer.columns import Batch, Column, Raw, TextColumn, VocabularySize
+from headrace.trainer.columns.batch import said_by_type
 
 NO_CLASS = -1
 """Stands for a label that is missing or none of the classes; the gate stops such data before training."""

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.label import LabelConfig
-from trainer.input.packing import plain
+from headrace.configs.errors import TrainingError
+from headrace.configs.label import LabelConfig
+from headrace.trainer.input.packing import plain
 
 MARK = "label out of range"
 

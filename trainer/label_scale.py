@@ -9,7 +9,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from trainer.input.pipeline import Split
+from headrace.trainer.input.pipeline import Split
 
 LAYER = "predictions"
 BATCHES = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from configs.errors import TrainingError
+from headrace.configs.errors import TrainingError
 
 
 def unknown(where: str, found: str, known: Iterable[str]) -> TrainingError:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import keras
 
-from configs.label import LabelConfig
-from configs.train import TrainConfig
-from trainer.gradients import add_up_repeats
-from trainer.optimizers import optimizer
-from trainer.word_metrics import KnownWords, Perplexity
+from headrace.configs.label import LabelConfig
+from headrace.configs.train import TrainConfig
+from headrace.trainer.gradients import add_up_repeats
+from headrace.trainer.optimizers import optimizer
+from headrace.trainer.word_metrics import KnownWords, Perplexity
 
 
 def compile_model(
@@ -27,7 +27,7 @@ def compile_model(
         loss=loss(label),
         metrics=metrics(label),
         steps_per_execution=steps_per_execution,
-        jit_compile=train.jit == "on",  # auto: trainer.callbacks.jit may change it on the way
+        jit_compile=train.jit == "on",  # auto: headrace.trainer.callbacks.jit may change it on the way
     )
     add_up_repeats(model.optimizer)
     model.optimizer.build(model.trainable_variables)  # else Keras traces the first step twice

@@ -11,13 +11,13 @@ from typing import Any
 
 import keras
 
-from configs.errors import TrainingError
-from configs.keras_names import OPTIMIZER_ARGUMENTS, SHARED_ARGUMENTS
-from configs.optimizer import OptimizerConfig, optimizer_config
-from configs.train import TrainConfig
-from trainer.hooks import resolve
-from trainer.nearest import unknown
-from trainer.schedules import learning_rate
+from headrace.configs.errors import TrainingError
+from headrace.configs.keras_names import OPTIMIZER_ARGUMENTS, SHARED_ARGUMENTS
+from headrace.configs.optimizer import OptimizerConfig, optimizer_config
+from headrace.configs.train import TrainConfig
+from headrace.trainer.hooks import resolve
+from headrace.trainer.nearest import unknown
+from headrace.trainer.schedules import learning_rate
 
 Kind = Callable[..., keras.optimizers.Optimizer]
 

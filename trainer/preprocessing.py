@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from trainer import columns
-from trainer.columns.batch import Batch, RawTensor, naming
-from trainer.label import transform_label
-from trainer.sections import TrainerSections
+from headrace.trainer import columns
+from headrace.trainer.columns.batch import Batch, RawTensor, naming
+from headrace.trainer.label import transform_label
+from headrace.trainer.sections import TrainerSections
 
 
 def preprocessing_fn(inputs: Mapping[str, RawTensor], custom_config: Mapping[str, str]) -> dict[str, tf.Tensor]:

@@ -11,28 +11,28 @@ import keras
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from configs.features import data_columns, single_columns
-from trainer import columns, generation, models
-from trainer.callbacks.finite_loss import Batches, LostError
-from trainer.checkpointing.work import checkpoints
-from trainer.columns.stored import from_stored
-from trainer.devices.elsewhere import training_elsewhere
-from trainer.devices.launch import launch
-from trainer.devices.out_of_memory import out_of_memory_told
-from trainer.devices.precision import check_float32, computing_in
-from trainer.devices.strategy import Choice, check_same_begin, choose, look, opened, place_to_write
-from trainer.export import RawColumns, Signatures, export
-from trainer.fitting import WEIGHTS, Training, fit
-from trainer.input.inputs import Inputs, open_inputs
-from trainer.job import Job
-from trainer.label import with_vocabulary
-from trainer.label_check import labels_told
-from trainer.label_scale import adapt
-from trainer.objective import compile_model
-from trainer.sections import TrainerSections
-from trainer.weights.layout import Layout
-from trainer.weights.origin import Origin
-from trainer.weights.warm_start import start_from
+from headrace.configs.features import data_columns, single_columns
+from headrace.trainer import columns, generation, models
+from headrace.trainer.callbacks.finite_loss import Batches, LostError
+from headrace.trainer.checkpointing.work import checkpoints
+from headrace.trainer.columns.stored import from_stored
+from headrace.trainer.devices.elsewhere import training_elsewhere
+from headrace.trainer.devices.launch import launch
+from headrace.trainer.devices.out_of_memory import out_of_memory_told
+from headrace.trainer.devices.precision import check_float32, computing_in
+from headrace.trainer.devices.strategy import Choice, check_same_begin, choose, look, opened, place_to_write
+from headrace.trainer.export import RawColumns, Signatures, export
+from headrace.trainer.fitting import WEIGHTS, Training, fit
+from headrace.trainer.input.inputs import Inputs, open_inputs
+from headrace.trainer.job import Job
+from headrace.trainer.label import with_vocabulary
+from headrace.trainer.label_check import labels_told
+from headrace.trainer.label_scale import adapt
+from headrace.trainer.objective import compile_model
+from headrace.trainer.sections import TrainerSections
+from headrace.trainer.weights.layout import Layout
+from headrace.trainer.weights.origin import Origin
+from headrace.trainer.weights.warm_start import start_from
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs

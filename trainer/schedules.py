@@ -8,8 +8,8 @@ from typing import Any, cast
 import keras
 from keras.optimizers import schedules
 
-from configs.errors import TrainingError
-from configs.schedules import (
+from headrace.configs.errors import TrainingError
+from headrace.configs.schedules import (
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,

@@ -8,14 +8,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from configs.checkpoint import CheckpointConfig
-from configs.config import PipelineConfig
-from configs.features import Feature
-from configs.label import LabelConfig
-from configs.models import ModelConfig, WideAndDeepModel
-from configs.section import Section
-from configs.train import TrainConfig
-from configs.tune import with_values
+from headrace.configs.checkpoint import CheckpointConfig
+from headrace.configs.config import PipelineConfig
+from headrace.configs.features import Feature
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import ModelConfig, WideAndDeepModel
+from headrace.configs.section import Section
+from headrace.configs.train import TrainConfig
+from headrace.configs.tune import with_values
 
 _OF_THE_MODEL = ("embedding", "deep", "wide", "combiner")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from tfx import v1 as tfx
 
 from benchmarks.stock import taxi_utils
-from components.eval_config import eval_config
-from configs.config import PipelineConfig
-from configs.loader import load
+from headrace.components.eval_config import eval_config
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loader import load
 
 MODULE = taxi_utils.__name__
 

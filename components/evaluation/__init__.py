@@ -4,11 +4,11 @@ call for each example, slice and metric.
 
 from __future__ import annotations
 
-from components.evaluation.binary import Binary
-from components.evaluation.multiclass import Multiclass
-from components.evaluation.next_word import NextWord
-from components.evaluation.regression import Regression
-from components.evaluation.tally import Measure
+from headrace.components.evaluation.binary import Binary
+from headrace.components.evaluation.multiclass import Multiclass
+from headrace.components.evaluation.next_word import NextWord
+from headrace.components.evaluation.regression import Regression
+from headrace.components.evaluation.tally import Measure
 
 MEASURES: dict[str, Measure] = {
     "binary": Binary(),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from components.evaluation.tally import Array, Measure, Tally
-from components.evaluation_result import Curves
-from configs.evaluate import METRICS
+from headrace.components.evaluation.tally import Array, Measure, Tally
+from headrace.components.evaluation_result import Curves
+from headrace.configs.evaluate import METRICS
 
 EPSILON = 1e-7
 """Probabilities are kept this far from 0 and 1 inside logarithms, as Keras and TFMA do."""

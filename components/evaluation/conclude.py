@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from tensorflow_model_analysis.proto import config_pb2
 
-from components.evaluation import MEASURES, verdict
-from components.evaluation.predict import Keyed
-from components.evaluation.slices import SliceKey, in_words
-from components.evaluation.tally import Tally
-from components.evaluation_result import Evaluation, Metrics, SliceMetrics
-from configs.evaluate import METRICS
+from headrace.components.evaluation import MEASURES, verdict
+from headrace.components.evaluation.predict import Keyed
+from headrace.components.evaluation.slices import SliceKey, in_words
+from headrace.components.evaluation.tally import Tally
+from headrace.components.evaluation_result import Evaluation, Metrics, SliceMetrics
+from headrace.configs.evaluate import METRICS
 
 KINDS = {name: kind for kind, metrics in METRICS.items() for name in metrics.values()}
 """The kind of label that each of TFMA's metric classes is for."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from components.evaluation.binary import EPSILON
-from components.evaluation.tally import Array, Measure, Tally
+from headrace.components.evaluation.binary import EPSILON
+from headrace.components.evaluation.tally import Array, Measure, Tally
 
 
 class Multiclass(Measure):

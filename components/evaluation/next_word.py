@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from tensorflow_model_analysis.metrics import metric_types
 
-from components.evaluation.binary import EPSILON
-from components.evaluation.multiclass import Multiclass
-from components.evaluation.tally import Array, Tally
-from configs.evaluate import METRICS
+from headrace.components.evaluation.binary import EPSILON
+from headrace.components.evaluation.multiclass import Multiclass
+from headrace.components.evaluation.tally import Array, Tally
+from headrace.configs.evaluate import METRICS
 
 TOP = 5
 

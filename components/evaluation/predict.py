@@ -10,10 +10,10 @@ import pyarrow as pa
 import tensorflow as tf
 from tensorflow_model_analysis.proto import config_pb2
 
-from components.evaluation import MEASURES
-from components.evaluation.slices import SliceKey, Slicing, slicing
-from components.evaluation.tally import Array, Tally
-from configs.errors import RunError
+from headrace.components.evaluation import MEASURES
+from headrace.components.evaluation.slices import SliceKey, Slicing, slicing
+from headrace.components.evaluation.tally import Array, Tally
+from headrace.configs.errors import RunError
 
 RAW = "__raw_record__"
 """The column of a batch that holds the serialized examples."""

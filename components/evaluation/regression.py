@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from components.evaluation.tally import Array, Measure, Tally
+from headrace.components.evaluation.tally import Array, Measure, Tally
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from components.evaluation_result import Curves
+from headrace.components.evaluation_result import Curves
 
 Array = NDArray[np.float64]
 

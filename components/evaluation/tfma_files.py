@@ -15,8 +15,8 @@ from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.proto.metrics_for_slice_pb2 import MetricsForSlice
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 
-from components.evaluation.conclude import Values, model_names
-from components.evaluation.slices import SliceKey, in_words
+from headrace.components.evaluation.conclude import Values, model_names
+from headrace.components.evaluation.slices import SliceKey, in_words
 
 
 def write(

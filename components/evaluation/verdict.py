@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from tensorflow_model_analysis.proto import config_pb2
 
-from components.evaluation_result import Check
+from headrace.components.evaluation_result import Check
 
 MAY_BE_UNDEFINED = frozenset({"calibration", "precision", "recall"})
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""

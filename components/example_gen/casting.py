@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from components.example_gen.types import ARROW, Kind
-from configs.errors import DataError
+from headrace.components.example_gen.types import ARROW, Kind
+from headrace.configs.errors import DataError
 
 
 def cast_declared(column: pa.Array, kind: Kind, name: str) -> pa.Array:

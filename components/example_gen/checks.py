@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from components.example_gen.delimited.header import nearest
-from components.example_gen.sources import Skipped, Survey
-from configs.data import DataConfig
-from configs.errors import DataError
+from headrace.components.example_gen.delimited.header import nearest
+from headrace.components.example_gen.sources import Skipped, Survey
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
 
 
 def check_key(data: DataConfig, columns: Sequence[str]) -> None:

@@ -13,16 +13,16 @@ from tfx.dsl.components.base import base_beam_component, base_beam_executor, exe
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact, artifact_utils, channel, component_spec, standard_artifacts
 
-from components.beam_pipelines import always_beam
-from components.example_gen import shared_spans
-from components.example_gen.ingest import Ingested, ingest
-from components.example_gen.manifest import Manifest
-from components.example_gen.sources import reads_alone
-from components.example_gen.span_store import SpanStore
-from components.example_gen.spread import BeamSpread, threads_of
-from components.example_gen.storage import is_remote
-from components.example_gen.workers import Workers
-from configs.data import DataConfig
+from headrace.components.beam_pipelines import always_beam
+from headrace.components.example_gen import shared_spans
+from headrace.components.example_gen.ingest import Ingested, ingest
+from headrace.components.example_gen.manifest import Manifest
+from headrace.components.example_gen.sources import reads_alone
+from headrace.components.example_gen.span_store import SpanStore
+from headrace.components.example_gen.spread import BeamSpread, threads_of
+from headrace.components.example_gen.storage import is_remote
+from headrace.components.example_gen.workers import Workers
+from headrace.configs.data import DataConfig
 
 FORKED = 1 << 24
 """Bytes of a span from which on processes are forked, which takes some hundredths of a second. What has fewer is one

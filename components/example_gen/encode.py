@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from components.example_gen.pieces import Coded, Codes, Field, Fixed, Piece, Stacked, Varied, join
-from components.example_gen.repeated import Counted, numbers_of, repeated, valid_of
-from components.example_gen.stacks import Stack, stacks, worth_stacking
-from components.example_gen.wire import (
+from headrace.components.example_gen.pieces import Coded, Codes, Field, Fixed, Piece, Stacked, Varied, join
+from headrace.components.example_gen.repeated import Counted, numbers_of, repeated, valid_of
+from headrace.components.example_gen.stacks import Stack, stacks, worth_stacking
+from headrace.components.example_gen.wire import (
     BYTES,
     FLOAT,
     INT64,

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
-from components.example_gen.manifest import Manifest, Span
-from components.example_gen.sources import files_of, patterns_of, state_of
-from components.example_gen.span_paths import Found, glob_of, matched, name_of, window_of
-from components.example_gen.storage import FileState, checksum, each_once, resolve, stats
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.span_fields import placeholders
+from headrace.components.example_gen.manifest import Manifest, Span
+from headrace.components.example_gen.sources import files_of, patterns_of, state_of
+from headrace.components.example_gen.span_paths import Found, glob_of, matched, name_of, window_of
+from headrace.components.example_gen.storage import FileState, checksum, each_once, resolve, stats
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.span_fields import placeholders
 
 TOLD = 10
 """Missing spans that are told by their names, and files with several."""

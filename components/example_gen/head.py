@@ -15,13 +15,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from components.example_gen.checks import check_rows
-from components.example_gen.parts import files_of_part
-from components.example_gen.rounding import Roundings
-from components.example_gen.sources.base import Head, Sampled, Source
-from components.example_gen.types import Kind, declared_types
-from configs.data import DataConfig
-from configs.errors import DataError
+from headrace.components.example_gen.checks import check_rows
+from headrace.components.example_gen.parts import files_of_part
+from headrace.components.example_gen.rounding import Roundings
+from headrace.components.example_gen.sources.base import Head, Sampled, Source
+from headrace.components.example_gen.types import Kind, declared_types
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from components.example_gen.checks import (
+from headrace.components.example_gen.checks import (
     check_columns,
     check_fraction,
     check_key,
@@ -22,12 +22,12 @@ from components.example_gen.checks import (
     check_splits,
     check_written,
 )
-from components.example_gen.kept import MOST, Kept
-from components.example_gen.manifest import Manifest, Span, check_unchanged
-from components.example_gen.packing import Packing
-from components.example_gen.rounding import Rounding, notes
-from components.example_gen.shards import SMALLEST, Estimate, plan
-from components.example_gen.sources import (
+from headrace.components.example_gen.kept import MOST, Kept
+from headrace.components.example_gen.manifest import Manifest, Span, check_unchanged
+from headrace.components.example_gen.packing import Packing
+from headrace.components.example_gen.rounding import Rounding, notes
+from headrace.components.example_gen.shards import SMALLEST, Estimate, plan
+from headrace.components.example_gen.sources import (
     Reading,
     Skipped,
     Source,
@@ -36,12 +36,12 @@ from components.example_gen.sources import (
     is_files,
     open_source,
 )
-from components.example_gen.span_store import COLUMNS, SURVEY, WRITTEN, SpanStore, Written, key_of, link
-from components.example_gen.split import Layout, Shard
-from components.example_gen.types import Kind, declared_types, widest
-from components.example_gen.write import Read, Writer
-from configs.data import DataConfig
-from configs.errors import DataError
+from headrace.components.example_gen.span_store import COLUMNS, SURVEY, WRITTEN, SpanStore, Written, key_of, link
+from headrace.components.example_gen.split import Layout, Shard
+from headrace.components.example_gen.types import Kind, declared_types, widest
+from headrace.components.example_gen.write import Read, Writer
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """What a disk says that takes no more."""

@@ -17,8 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from components.example_gen.sources.base import Source, Spread, Survey, Surveyor
-from components.example_gen.types import ARROW, Kind
+from headrace.components.example_gen.sources.base import Source, Spread, Survey, Surveyor
+from headrace.components.example_gen.types import ARROW, Kind
 
 MOST = 2 << 30
 """Bytes of raw data up to which columns are kept: while they stay in the system's memory, they cost little."""

@@ -12,8 +12,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from configs.errors import DataError
-from configs.suggest import did_you_mean, listed
+from headrace.configs.errors import DataError
+from headrace.configs.suggest import did_you_mean, listed
 
 PACKAGE = "pkg://"
 AT_ONCE = 16
@@ -55,7 +55,7 @@ def fixed_folder(patterns: Sequence[str]) -> str:
 
 def _spelled(pattern: str) -> str:
     if is_remote(pattern):
-        from components.example_gen.remote.place import place_of
+        from headrace.components.example_gen.remote.place import place_of
 
         return str(place_of(pattern))
     return inside_package(pattern) if pattern.startswith(PACKAGE) else str(Path(pattern).expanduser().absolute())
@@ -63,7 +63,7 @@ def _spelled(pattern: str) -> str:
 
 def _matches(pattern: str) -> list[str]:
     if is_remote(pattern):
-        from components.example_gen.remote.find import find
+        from headrace.components.example_gen.remote.find import find
 
         return find(pattern)
     scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", pattern)

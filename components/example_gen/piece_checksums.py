@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from components.example_gen import checksum
-from components.example_gen.pieces import Coded, Fixed, Piece, Single, Stacked, Varied
-from components.example_gen.stacks import FEW_ROWS
-from components.example_gen.wire import letters_of, offsets_of
+from headrace.components.example_gen import checksum
+from headrace.components.example_gen.pieces import Coded, Fixed, Piece, Single, Stacked, Varied
+from headrace.components.example_gen.stacks import FEW_ROWS
+from headrace.components.example_gen.wire import letters_of, offsets_of
 
 SHORT = 10
 """Bytes of a varied value up to which its checksum is made byte by byte, for all rows at once."""

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from components.example_gen import checksum
-from components.example_gen.wire import binary, letters_of, offsets_of
+from headrace.components.example_gen import checksum
+from headrace.components.example_gen.wire import binary, letters_of, offsets_of
 
 SHARE = 8
 """Two neighbours are put together if this many rows, on average, have the same bytes in both."""

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from components.example_gen.encode import is_list
-from components.example_gen.repeated import numbers_of, valid_of
-from components.example_gen.skips import Skipped, Skips
-from components.example_gen.stacks import stacks, worth_stacking
-from configs.errors import DataError
+from headrace.components.example_gen.encode import is_list
+from headrace.components.example_gen.repeated import numbers_of, valid_of
+from headrace.components.example_gen.skips import Skipped, Skips
+from headrace.components.example_gen.stacks import stacks, worth_stacking
+from headrace.configs.errors import DataError
 
 COARSE = 1e-4
 """A column is reported if rounding moves its values by more than this share of their standard deviation (root mean

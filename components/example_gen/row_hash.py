@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen.encode import is_list
-from components.example_gen.repeated import Counted, numbers_of, repeated, valid_of
-from components.example_gen.stacks import stacks, worth_stacking
+from headrace.components.example_gen.encode import is_list
+from headrace.components.example_gen.repeated import Counted, numbers_of, repeated, valid_of
+from headrace.components.example_gen.stacks import stacks, worth_stacking
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: Knuth's multiplicative hashing
 _EXACT = 2**53

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from components.example_gen.packing import Packing
-from components.example_gen.tfrecord import framed_examples
+from headrace.components.example_gen.packing import Packing
+from headrace.components.example_gen.tfrecord import framed_examples
 
 PER_READER = 10
 SMALLEST, BEST = 10e6, 150e6

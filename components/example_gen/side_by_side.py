@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from components.example_gen.repeated import numbers_of, valid_of
-from components.example_gen.stacks import stacks_or_columns
+from headrace.components.example_gen.repeated import numbers_of, valid_of
+from headrace.components.example_gen.stacks import stacks_or_columns
 
 _ROWS = "\0rows"
 """The name of the column; there may be others of any name, but not of this one."""

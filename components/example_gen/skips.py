@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from configs.errors import DataError
+from headrace.configs.errors import DataError
 
 TOLD = 20
 """Bad records that are told one by one; the others are only counted."""

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.span_fields import DATE, PLACEHOLDER, placeholders
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.span_fields import DATE, PLACEHOLDER, placeholders
 
 EPOCH = dt.date(1970, 1, 1)
 

@@ -24,12 +24,12 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from components.example_gen.rounding import Rounding
-from components.example_gen.shared_spans import SharedSpans
-from components.example_gen.sources import Skipped, Survey
-from components.example_gen.storage import UNKNOWN, FileState
-from configs.checksums import file_checksum
-from configs.durable import sync_folder, sync_tree, write_text
+from headrace.components.example_gen.rounding import Rounding
+from headrace.components.example_gen.shared_spans import SharedSpans
+from headrace.components.example_gen.sources import Skipped, Survey
+from headrace.components.example_gen.storage import UNKNOWN, FileState
+from headrace.configs.checksums import file_checksum
+from headrace.configs.durable import sync_folder, sync_tree, write_text
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from tfx.dsl.component.experimental.annotations import OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from components.example_gen.find import find_spans
-from configs.data import DataConfig
+from headrace.components.example_gen.find import find_spans
+from headrace.configs.data import DataConfig
 
 
 @component

@@ -9,7 +9,7 @@ from types import TracebackType
 import numpy as np
 import pyarrow as pa
 
-from components.example_gen.side_by_side import side_by_side
+from headrace.components.example_gen.side_by_side import side_by_side
 
 SMALLEST, LARGEST = 16 << 20, 64 << 20
 """Bytes that a part holds in memory before they go to disk."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from components.example_gen.row_hash import row_hash
+from headrace.components.example_gen.row_hash import row_hash
 
 Shard = tuple[str, int]
 """A split's name and the number of the shard in it."""

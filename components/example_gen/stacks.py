@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from components.example_gen.parts import grouped
+from headrace.components.example_gen.parts import grouped
 
 FEW_ROWS, MANY_COLUMNS = 1024, 32
 """Rows from which on a call for each column costs less than to copy the columns into stacks, and columns below which it

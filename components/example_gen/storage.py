@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from components.example_gen.paths import at_once, is_remote, resolve
-from configs.errors import DataError
+from headrace.components.example_gen.paths import at_once, is_remote, resolve
+from headrace.configs.errors import DataError
 
 __all__ = [
     "UNKNOWN",
@@ -55,7 +55,7 @@ class FileState:
 def stat(path: str) -> FileState:
     """The file as it is now. Raises DataError if it is not there."""
     if is_remote(path):
-        from components.example_gen.remote.reader import state
+        from headrace.components.example_gen.remote.reader import state
 
         return FileState(path, *state(path))
     with reading(path):
@@ -101,7 +101,7 @@ def open_file(path: str) -> BinaryIO:
     that names the file.
     """
     if is_remote(path):
-        from components.example_gen.remote.reader import RemoteFile
+        from headrace.components.example_gen.remote.reader import RemoteFile
 
         return cast(BinaryIO, RemoteFile(path))
     with reading(path):
@@ -113,7 +113,7 @@ def arrow_file(path: str) -> Any:
     which gives errors their words.
     """
     if is_remote(path):
-        from components.example_gen.remote.reader import open_object
+        from headrace.components.example_gen.remote.reader import open_object
 
         return open_object(path)
     return path
@@ -126,7 +126,7 @@ def reading(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         if is_remote(path):
-            from components.example_gen.remote.errors import explained
+            from headrace.components.example_gen.remote.errors import explained
 
             raise explained(error, path) from None
         raise DataError(f"cannot be read: {error.strerror or error}", file=path) from error
@@ -135,7 +135,7 @@ def reading(path: str) -> Iterator[None]:
 def is_folder(path: str) -> bool:
     """Whether the path names a folder, which may have files below it."""
     if is_remote(path):
-        from components.example_gen.remote import find
+        from headrace.components.example_gen.remote import find
 
         return find.is_folder(path)
     return Path(path).expanduser().is_dir()

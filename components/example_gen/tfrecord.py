@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
-from components.example_gen import checksum
-from components.example_gen.encode import distinct, examples, start
-from components.example_gen.piece_checksums import states
-from components.example_gen.pieces import Coded, Field, Fixed, Piece, Varied, join, merged
+from headrace.components.example_gen import checksum
+from headrace.components.example_gen.encode import distinct, examples, start
+from headrace.components.example_gen.piece_checksums import states
+from headrace.components.example_gen.pieces import Coded, Field, Fixed, Piece, Varied, join, merged
 
 BEFORE, AFTER = 12, 4
 """Bytes around a record."""

@@ -18,8 +18,8 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
-from configs.data import ColumnType, DataConfig
-from configs.errors import DataError
+from headrace.configs.data import ColumnType, DataConfig
+from headrace.configs.errors import DataError
 
 Kind = Literal["missing"] | ColumnType
 

@@ -21,15 +21,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from components.example_gen.packing import Packing
-from components.example_gen.parts import files_of_part, room
-from components.example_gen.rounding import Rounding, Roundings
-from components.example_gen.side_by_side import columns, width
-from components.example_gen.skips import Skipped
-from components.example_gen.sources.base import Spread, for_work
-from components.example_gen.spill import Spill, read_chunks, together
-from components.example_gen.split import Dealer, Layout, Shard, random
-from components.example_gen.tfrecord import framed_examples
+from headrace.components.example_gen.packing import Packing
+from headrace.components.example_gen.parts import files_of_part, room
+from headrace.components.example_gen.rounding import Rounding, Roundings
+from headrace.components.example_gen.side_by_side import columns, width
+from headrace.components.example_gen.skips import Skipped
+from headrace.components.example_gen.sources.base import Spread, for_work
+from headrace.components.example_gen.spill import Spill, read_chunks, together
+from headrace.components.example_gen.split import Dealer, Layout, Shard, random
+from headrace.components.example_gen.tfrecord import framed_examples
 
 ENCODED = 4 << 20
 """Bytes of columns that are encoded at a time: so many rows that calls cost little, and little against a pile."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from components.profile_verdict.result import Change, Split
-from components.profile_verdict.stages import READING, SHUFFLING, STARTING
-from configs.service import service
-from configs.train import TrainConfig
-from trainer.input.memory import DISK_SHARE, SHARE, in_words
-from trainer.profiling.facts import ProfileFacts
+from headrace.components.profile_verdict.result import Change, Split
+from headrace.components.profile_verdict.stages import READING, SHUFFLING, STARTING
+from headrace.configs.service import service
+from headrace.configs.train import TrainConfig
+from headrace.trainer.input.memory import DISK_SHARE, SHARE, in_words
+from headrace.trainer.profiling.facts import ProfileFacts
 
 LEAST = 0.02
 """A change that saves a smaller share of the time than this is not worth a line."""

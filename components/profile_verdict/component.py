@@ -6,8 +6,8 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from components.profile_verdict.result import Verdict
-from components.profile_verdict.verdict import judge
+from headrace.components.profile_verdict.result import Verdict
+from headrace.components.profile_verdict.verdict import judge
 
 
 @component

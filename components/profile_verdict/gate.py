@@ -4,8 +4,8 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from components.profile_verdict.result import Verdict
-from configs.errors import GateError
+from headrace.components.profile_verdict.result import Verdict
+from headrace.configs.errors import GateError
 
 
 @component

@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from components.profile_verdict.result import Split
-from components.profile_verdict.spans_of_time import Spans, both, length, union, without
-from components.profile_verdict.stages import stage_of
-from trainer.profiling.facts import MARKER
+from headrace.components.profile_verdict.result import Split
+from headrace.components.profile_verdict.spans_of_time import Spans, both, length, union, without
+from headrace.components.profile_verdict.stages import stage_of
+from headrace.trainer.profiling.facts import MARKER
 
 WAITING = ("IteratorGetNext", "MultiDeviceIteratorGetNext")
 WORKING = "ExecutorState::Process"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.profile_verdict.advice import Situation, advise, cause
-from components.profile_verdict.result import SOMEWHAT, Verdict
-from components.profile_verdict.trace import Trace, read_trace
-from components.profile_verdict.xprof_tools import Xprof, ask_xprof
-from trainer.profiling.facts import SESSIONS, ProfileFacts
+from headrace.components.profile_verdict.advice import Situation, advise, cause
+from headrace.components.profile_verdict.result import SOMEWHAT, Verdict
+from headrace.components.profile_verdict.trace import Trace, read_trace
+from headrace.components.profile_verdict.xprof_tools import Xprof, ask_xprof
+from headrace.trainer.profiling.facts import SESSIONS, ProfileFacts
 
 OPERATIONS = 12
 STAGES = 8

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.profile_verdict.result import Operation
+from headrace.components.profile_verdict.result import Operation
 
 Table = list[dict[str, Any]]
 """Rows by the names of their columns."""

@@ -19,7 +19,7 @@ from tensorflow_data_validation.statistics.generators import basic_stats_generat
 from tensorflow_data_validation.types import FeaturePath
 from tfx_bsl.sketches import KmvSketch, QuantilesSketch
 
-from components.statistics.categories import Counts
+from headrace.components.statistics.categories import Counts
 
 _LEVEL_COUNTS = (
     "num_non_missing",
@@ -74,7 +74,7 @@ _WRONG = (ArithmeticError, LookupError, MemoryError, OSError, RuntimeError, Stop
 
 
 def to_bytes(accumulator: list[Any]) -> bytes:
-    """An accumulator of `components.statistics.combine.Statistics`, made small, as an Arrow IPC stream."""
+    """An accumulator of `headrace.components.statistics.combine.Statistics`, made small, as an Arrow IPC stream."""
     basic, categories = accumulator
     counted = [categories.get(path) for path in basic]
     rows = [_row(path, stats, counts) for (path, stats), counts in zip(basic.items(), counted, strict=True)]

@@ -22,7 +22,7 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics
 from tfx_bsl.arrow import array_util
 from tfx_bsl.sketches import KmvSketch
 
-from components.statistics import ESTIMATED
+from headrace.components.statistics import ESTIMATED
 
 LIMIT = 1 << 18
 """Distinct values of a column that are counted exactly."""

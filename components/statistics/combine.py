@@ -14,8 +14,8 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics
 from tfx.dsl.io import fileio
 from tfx_bsl.statistics import merge_util
 
-from components.statistics.categories import CategoryGenerator
-from components.statistics.read import batches
+from headrace.components.statistics.categories import CategoryGenerator
+from headrace.components.statistics.read import batches
 
 Shards = Mapping[str, list[str]]
 """The files of each split, or of whatever else is added up by itself."""

@@ -21,10 +21,10 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
-from components.beam_pipelines import always_beam
-from components.example_gen import shared_spans
-from components.statistics.combine import AddUp, Shards, Statistics, Write, add_up, to_files
-from components.statistics.spans import KeptSums, by_span
+from headrace.components.beam_pipelines import always_beam
+from headrace.components.example_gen import shared_spans
+from headrace.components.statistics.combine import AddUp, Shards, Statistics, Write, add_up, to_files
+from headrace.components.statistics.spans import KeptSums, by_span
 
 SMALL = 4 << 20
 """Bytes of gzipped examples that take a third of a second; starting Beam would add half as much."""

@@ -1,4 +1,4 @@
-"""tf.Example bytes to columns, without a loop over rows: `components.example_gen.encode` backwards.
+"""tf.Example bytes to columns, without a loop over rows: `headrace.components.example_gen.encode` backwards.
 
 All rows are read at once, byte by byte: a cursor holds each row's position. That works where every row has the same
 features in the same order, of one value or none, as our ExampleGen writes them. Whatever differs is left to tfx_bsl's
@@ -14,9 +14,17 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from components.example_gen.stacks import FEW_ROWS, MANY_COLUMNS
-from components.example_gen.wire import BYTES, FLOAT, INT64, varint
-from components.statistics.decode_stacked import OtherLayoutError, check, decode_stacked, floats, integers, lists, texts
+from headrace.components.example_gen.stacks import FEW_ROWS, MANY_COLUMNS
+from headrace.components.example_gen.wire import BYTES, FLOAT, INT64, varint
+from headrace.components.statistics.decode_stacked import (
+    OtherLayoutError,
+    check,
+    decode_stacked,
+    floats,
+    integers,
+    lists,
+    texts,
+)
 
 _SPARE = 64
 """Bytes that the fixed parts of a feature, but for its name, may reach beyond the end of a damaged row."""

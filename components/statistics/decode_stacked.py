@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from components.example_gen.wire import BYTES, FLOAT, INT64, varint
+from headrace.components.example_gen.wire import BYTES, FLOAT, INT64, varint
 
 VALUES = 1 << 19
 """Values that are worked on at a time: their places take some megabytes."""

@@ -2,8 +2,8 @@
 
     <store>/<key of a span>/statistics-<digest>/<split>.arrow
 
-A file of sums is the table of `components.statistics.accumulators`, followed by its SHA-256, which readers of Arrow
-pass over. A damaged file counts as not there.
+A file of sums is the table of `headrace.components.statistics.accumulators`, followed by its SHA-256, which readers of
+Arrow pass over. A damaged file counts as not there.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from components.example_gen import shard_names
-from components.example_gen.shared_spans import SharedSpans
-from components.statistics.accumulators import are_sums, from_bytes, to_bytes
-from components.statistics.combine import Shards, Statistics, Sums, Write
-from configs.durable import write_bytes
-from configs.errors import DataError
+from headrace.components.example_gen import shard_names
+from headrace.components.example_gen.shared_spans import SharedSpans
+from headrace.components.statistics.accumulators import are_sums, from_bytes, to_bytes
+from headrace.components.statistics.combine import Shards, Statistics, Sums, Write
+from headrace.configs.durable import write_bytes
+from headrace.configs.errors import DataError
 
 MADE_BY = ("tensorflow-data-validation", "tfx-bsl", "numpy", "pyarrow")
 SUFFIX = ".arrow"

@@ -11,12 +11,12 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from components.example_gen.find import find_spans
-from components.example_gen.manifest import Manifest
-from components.trigger.look import NO, decide
-from components.trigger.trained import Trained, TrainedOn, update
-from configs.data import DataConfig
-from configs.schedule import DriftConfig
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.manifest import Manifest
+from headrace.components.trigger.look import NO, decide
+from headrace.components.trigger.trained import Trained, TrainedOn, update
+from headrace.configs.data import DataConfig
+from headrace.configs.schedule import DriftConfig
 
 
 @component
@@ -59,7 +59,7 @@ def Drift(  # noqa: N802, PLR0913, PLR0917
 
     found: what Spans decided; limits: DriftConfig as JSON; columns: JSON list; store, code: as StatisticsGen has them.
     """
-    from components.trigger.newest import drift
+    from headrace.components.trigger.newest import drift
 
     if found.value != "if-drifted":
         go.value, why.value = "yes", "not asked for"

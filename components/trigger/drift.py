@@ -9,7 +9,7 @@ import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 
-from configs.schedule import DriftConfig
+from headrace.configs.schedule import DriftConfig
 
 NAMES = {
     anomalies_pb2.DriftSkewInfo.Measurement.L_INFTY: "L-infinity",

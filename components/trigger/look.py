@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from components.example_gen.manifest import Manifest
-from components.trigger.trained import Trained, TrainedOn
-from configs.schedule import Retrain
+from headrace.components.example_gen.manifest import Manifest
+from headrace.components.trigger.trained import Trained, TrainedOn
+from headrace.configs.schedule import Retrain
 
 Go = Literal["yes", "no", "if-drifted"]
 GO, WHY = "go", "why"

@@ -13,14 +13,14 @@ from tfx.dsl.io import fileio
 from tfx.types import Artifact, artifact_utils
 from tfx.utils import io_utils
 
-from components.example_gen import shard_names, shared_spans
-from components.schema import read_schema
-from components.statistics.combine import Statistics, add_up
-from components.statistics.spans import KeptSums, is_whole, load
-from components.trigger.drift import Distance, distances
-from components.trigger.look import Decision
-from components.trigger.trained import Trained
-from configs.schedule import DriftConfig
+from headrace.components.example_gen import shard_names, shared_spans
+from headrace.components.schema import read_schema
+from headrace.components.statistics.combine import Statistics, add_up
+from headrace.components.statistics.spans import KeptSums, is_whole, load
+from headrace.components.trigger.drift import Distance, distances
+from headrace.components.trigger.look import Decision
+from headrace.components.trigger.trained import Trained
+from headrace.configs.schedule import DriftConfig
 
 SPLIT = "train"
 TOLD = 3

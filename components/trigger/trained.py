@@ -11,9 +11,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from configs.durable import write_text
-from configs.errors import RunError
-from configs.lock import alone
+from headrace.configs.durable import write_text
+from headrace.configs.errors import RunError
+from headrace.configs.lock import alone
 
 
 class TrainedOn(BaseModel):

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from configs.models.base import ModelBase
-from configs.models.dcn import DcnModel
-from configs.models.dnn import DnnModel
-from configs.models.image import AugmentConfig, BackboneConfig, ImageModel
-from configs.models.own import OWN, OwnModel
-from configs.models.text import TextModel
-from configs.models.wide_and_deep import WideAndDeepModel
+from headrace.configs.models.base import ModelBase
+from headrace.configs.models.dcn import DcnModel
+from headrace.configs.models.dnn import DnnModel
+from headrace.configs.models.image import AugmentConfig, BackboneConfig, ImageModel
+from headrace.configs.models.own import OWN, OwnModel
+from headrace.configs.models.text import TextModel
+from headrace.configs.models.wide_and_deep import WideAndDeepModel
 
 __all__ = [
     "DEFAULT_KIND",

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from configs.features import Embedding
-from configs.section import Section
+from headrace.configs.features import Embedding
+from headrace.configs.section import Section
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Units = Annotated[int, Field(gt=0)]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from configs.models.base import ModelBase
+from headrace.configs.models.base import ModelBase
 
 AtLeastOne = Annotated[int, Field(ge=1)]
 

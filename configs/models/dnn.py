@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from configs.models.base import ModelBase
+from headrace.configs.models.base import ModelBase
 
 
 class DnnModel(ModelBase):

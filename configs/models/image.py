@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from configs.models.base import ModelBase, Share, Units
-from configs.section import Name, Section
+from headrace.configs.models.base import ModelBase, Share, Units
+from headrace.configs.section import Name, Section
 
 Amount = Annotated[float, Field(ge=0, le=1)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import JsonValue
 
-from configs.features import DottedPath
-from configs.models.base import ModelBase
+from headrace.configs.features import DottedPath
+from headrace.configs.models.base import ModelBase
 
 OWN = "the dotted path of your own builder"
 """How the schema, the reference and error messages call this kind, which has no name of its own."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from configs.models.base import ModelBase, Units
-from configs.section import Name
+from headrace.configs.models.base import ModelBase, Units
+from headrace.configs.section import Name
 
 
 class TextModel(ModelBase):

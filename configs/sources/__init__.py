@@ -6,17 +6,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from configs.sources.arrays import ArraysSource
-from configs.sources.base import FileSource, Paths
-from configs.sources.bigquery import BigquerySource
-from configs.sources.csv import CsvSource
-from configs.sources.images import ImagesSource
-from configs.sources.jsonl import JsonlSource
-from configs.sources.parquet import ParquetSource
-from configs.sources.sql import SqlSource
-from configs.sources.text import TextSource
-from configs.sources.tfds import TfdsSource
-from configs.sources.tfrecord import TfrecordSource
+from headrace.configs.sources.arrays import ArraysSource
+from headrace.configs.sources.base import FileSource, Paths
+from headrace.configs.sources.bigquery import BigquerySource
+from headrace.configs.sources.csv import CsvSource
+from headrace.configs.sources.images import ImagesSource
+from headrace.configs.sources.jsonl import JsonlSource
+from headrace.configs.sources.parquet import ParquetSource
+from headrace.configs.sources.sql import SqlSource
+from headrace.configs.sources.text import TextSource
+from headrace.configs.sources.tfds import TfdsSource
+from headrace.configs.sources.tfrecord import TfrecordSource
 
 __all__ = [
     "ArraysSource",

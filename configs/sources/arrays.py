@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from configs.features import DottedPath
-from configs.section import Name, Section
+from headrace.configs.features import DottedPath
+from headrace.configs.section import Name, Section
 
 
 class ArraysSource(Section):

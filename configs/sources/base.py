@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from configs.section import Name, Section
+from headrace.configs.section import Name, Section
 
 Paths = Name | Annotated[tuple[Name, ...], Field(min_length=1)]
 """A path or glob pattern, or several."""

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from configs.section import Name
-from configs.sources.base import FileSource
+from headrace.configs.section import Name
+from headrace.configs.sources.base import FileSource
 
 
 class CsvSource(FileSource):

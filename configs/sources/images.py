@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from configs.section import Name, Section
-from configs.sources.base import Paths
+from headrace.configs.section import Name, Section
+from headrace.configs.sources.base import Paths
 
 
 class ImagesSource(Section):

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from configs.passwords import hides
-from configs.section import Name, Section
+from headrace.configs.passwords import hides
+from headrace.configs.section import Name, Section
 
 
 class SqlSource(Section):

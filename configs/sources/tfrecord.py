@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from configs.sources.base import FileSource
+from headrace.configs.sources.base import FileSource
 
 
 class TfrecordSource(FileSource):

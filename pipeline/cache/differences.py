@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pipeline.cache.parts import KeyParts
+from headrace.pipeline.cache.parts import KeyParts
 
 Kind = Literal["setting", "code", "version", "input", "executor", "image"]
 LONGEST = 60

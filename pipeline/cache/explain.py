@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from pipeline.cache.differences import Difference
-from pipeline.cache.history import Execution, Run, chosen, most_similar, runs
-from pipeline.cache.manifests import changes
-from pipeline.cache.parts import Input, KeyParts
-from pipeline.folders import Folders
-from pipeline.local.record import NodeRecord, Status
+from headrace.pipeline.cache.differences import Difference
+from headrace.pipeline.cache.history import Execution, Run, chosen, most_similar, runs
+from headrace.pipeline.cache.manifests import changes
+from headrace.pipeline.cache.parts import Input, KeyParts
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.record import NodeRecord, Status
 
 Result = Literal["reused", "ran", "always runs", "not run", "unknown", "would be reused", "would run"]
 

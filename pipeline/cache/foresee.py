@@ -17,23 +17,23 @@ from tfx.components.util.model_utils import is_model_blessed
 from tfx.types import artifact_utils
 from tfx.types.value_artifact import ValueArtifact
 
-from components.baseline import RecordBlessing
-from components.beam_pipelines import BeamPipelines
-from components.registry import Registry
-from components.trigger.component import Drift, RecordTraining
-from components.trigger.look import GO, NO, WHY
-from configs.config import PipelineConfig
-from pipeline.build import create_pipeline
-from pipeline.cache.explain import LOOKS, SAME, Explained, Explanation, run_of, why
-from pipeline.cache.history import Run, most_similar, runs
-from pipeline.cache.parts import Input, KeyParts, key_of
-from pipeline.digest import digest_path
-from pipeline.execute import execute
-from pipeline.folders import Folders
-from pipeline.local.lock import locked
-from pipeline.local.metadata import Metadata
-from pipeline.local.wire import Stored
-from pipeline.plan import Node, plan
+from headrace.components.baseline import RecordBlessing
+from headrace.components.beam_pipelines import BeamPipelines
+from headrace.components.registry import Registry
+from headrace.components.trigger.component import Drift, RecordTraining
+from headrace.components.trigger.look import GO, NO, WHY
+from headrace.configs.config import PipelineConfig
+from headrace.pipeline.build import create_pipeline
+from headrace.pipeline.cache.explain import LOOKS, SAME, Explained, Explanation, run_of, why
+from headrace.pipeline.cache.history import Run, most_similar, runs
+from headrace.pipeline.cache.parts import Input, KeyParts, key_of
+from headrace.pipeline.digest import digest_path
+from headrace.pipeline.execute import execute
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.lock import locked
+from headrace.pipeline.local.metadata import Metadata
+from headrace.pipeline.local.wire import Stored
+from headrace.pipeline.plan import Node, plan
 
 WRITES = frozenset(one.EXECUTOR_SPEC.executor_class for one in (RecordBlessing, RecordTraining, Drift))
 Known = dict[str, Stored]

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.errors import RunError
-from configs.suggest import did_you_mean
-from pipeline.cache.differences import Difference, differences
-from pipeline.cache.parts import KeyParts
-from pipeline.folders import Folders
-from pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.configs.errors import RunError
+from headrace.configs.suggest import did_you_mean
+from headrace.pipeline.cache.differences import Difference, differences
+from headrace.pipeline.cache.parts import KeyParts
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 
 MOST = 100
 """Runs that are looked through."""

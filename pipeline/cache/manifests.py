@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from components.example_gen.manifest import Manifest, Span
+from headrace.components.example_gen.manifest import Manifest, Span
 
 TOLD = 3
 """Files or spans that are named."""

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from pipeline.digest import digest_text
+from headrace.pipeline.digest import digest_text
 
 FOLDER = "keys"
 DROPPED = ("custom_config.config.", "custom_config.")

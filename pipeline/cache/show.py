@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.cache.explain import Explained, Explanation
+from headrace.pipeline.cache.explain import Explained, Explanation
 
 STYLES = {
     "reused": "blue",

@@ -4,7 +4,7 @@ Each check is a function that returns findings; what has to be imported is impor
 library that crashes the interpreter is a finding too.
 """
 
-from pipeline.doctor.checks import examine, main
-from pipeline.doctor.finding import Finding, Level
+from headrace.pipeline.doctor.checks import examine, main
+from headrace.pipeline.doctor.finding import Finding, Level
 
 __all__ = ["Finding", "Level", "examine", "main"]

@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.doctor import imports, interpreter, machine, packages, tools
-from pipeline.doctor.finding import Finding, Level
-from pipeline.terminal import Output
+from headrace.pipeline.doctor import imports, interpreter, machine, packages, tools
+from headrace.pipeline.doctor.finding import Finding, Level
+from headrace.pipeline.terminal import Output
 
 _STYLES = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "bold red"}
 

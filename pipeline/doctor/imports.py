@@ -8,8 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
-from pipeline.doctor.finding import REMAKE, Finding, note, ok, problem
-from pipeline.environment import SETTINGS
+from headrace.pipeline.doctor.finding import REMAKE, Finding, note, ok, problem
+from headrace.pipeline.environment import SETTINGS
 
 LIBRARIES = (
     "ml_metadata.metadata_store.metadata_store",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.util import cache_from_source, find_spec
 
-from pipeline.doctor.finding import Finding, note, ok, problem
+from headrace.pipeline.doctor.finding import Finding, note, ok, problem
 
 OLDEST, TOO_NEW = (3, 11), (3, 14)
 _LARGE_PACKAGES = ("tensorflow", "tfx", "apache_beam", "tensorflow_model_analysis")

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.doctor.finding import Finding, note, ok, problem
+from headrace.pipeline.doctor.finding import Finding, note, ok, problem
 
 GIB = 1024**3
 _MEMORY_TIGHT, _MEMORY_TOO_SMALL = 4 * GIB, 2 * GIB  # the taxi example peaks near 2 GiB

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from pipeline.doctor.finding import REMAKE, Finding, note, ok, problem
+from headrace.pipeline.doctor.finding import REMAKE, Finding, note, ok, problem
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 def versions(project: Path = PROJECT) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
-from pipeline.doctor.finding import Finding, note, ok
+from headrace.pipeline.doctor.finding import Finding, note, ok
 
 _OPTIONAL = {
     "g++": "`make env` builds one dependency from source (apt-get install g++ python3-dev)",

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.errors import MissingDependencyError, RunError
-from pipeline.image.faults import LAST, fault, no_daemon
+from headrace.configs.errors import MissingDependencyError, RunError
+from headrace.pipeline.image.faults import LAST, fault, no_daemon
 
 NAMES = ("docker", "podman", "buildah")
 PLATFORM = "linux/amd64"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import yaml
 
-from configs.config import PipelineConfig
-from configs.credentials import CERTAIN
-from configs.errors import RunError
-from pipeline.digest import digest_path, digest_text
+from headrace.configs.config import PipelineConfig
+from headrace.configs.credentials import CERTAIN
+from headrace.configs.errors import RunError
+from headrace.pipeline.digest import digest_path, digest_text
 
 PROJECT = Path(__file__).resolve().parents[2]
 PARTS = (
@@ -24,6 +24,8 @@ PARTS = (
     "pyproject.toml",
     "uv.lock",
     "image",
+    "src/headrace/__init__.py",
+    "src/headrace/__main__.py",
     "configs",
     "trainer",
     "components",
@@ -99,6 +101,7 @@ def _copy(source: Path, target: Path) -> None:
     if source.is_dir():
         shutil.copytree(source, target, ignore=_no_source, dirs_exist_ok=True)
     else:
+        target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from configs.errors import HeadraceError, MissingDependencyError, RunError, ServerError
+from headrace.configs.errors import HeadraceError, MissingDependencyError, RunError, ServerError
 
 LAST = 8
 """Lines of the output that are told where nothing better is known."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 
-from configs.errors import RunError
+from headrace.configs.errors import RunError
 
 PLAIN = 60_000
 """Characters that are readable as they are in Kubeflow's interface; longer texts are compressed."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from configs.checkpoint import KEPT_HOW
+from headrace.configs.checkpoint import KEPT_HOW
 
 VARIABLE = "HEADRACE_ASIDE"
 """Environment variable of a pod: what belongs into its component's `custom_config`, as JSON."""

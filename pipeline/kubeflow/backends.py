@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from configs.errors import RunError
-from configs.kubeflow import Backend, KubeflowConfig
+from headrace.configs.errors import RunError
+from headrace.configs.kubeflow import Backend, KubeflowConfig
 
 KNOWN_IN_ALL = frozenset(
     {
@@ -69,7 +69,7 @@ def own_store(backend: Backend) -> str:
 
 
 def store_options(settings: KubeflowConfig) -> dict[str, str]:
-    """What `pipeline.kubeflow.store` has to know of a config."""
+    """What `headrace.pipeline.kubeflow.store` has to know of a config."""
     told = settings.object_store.model_dump(include={"endpoint", "region"}, exclude_none=True)
     return {**told, "minio": own_store(settings.backend)}
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from components.registry import Entry, Registry, inside
-from configs.checksums import with_checksum, without_checksum
-from configs.durable import write_text
-from configs.errors import RunError
-from pipeline.kubeflow.places import BELOW_HOME
-from pipeline.kubeflow.store import Store
+from headrace.components.registry import Entry, Registry, inside
+from headrace.configs.checksums import with_checksum, without_checksum
+from headrace.configs.durable import write_text
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.places import BELOW_HOME
+from headrace.pipeline.kubeflow.store import Store
 
 FOLDER, LAST = "blessed", ".json"
 

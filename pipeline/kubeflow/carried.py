@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.config import PipelineConfig
-from configs.errors import RunError
-from configs.features import TextFeature, VocabularyFeature
-from pipeline.folders import Folders
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import RunError
+from headrace.configs.features import TextFeature, VocabularyFeature
+from headrace.pipeline.folders import Folders
 
 HOME = "/headrace-home"
 """Stands for the pipeline's folder."""

@@ -3,7 +3,7 @@
 with mirrored(Path("/minio/bucket/taxi/checkpoints"), "minio://bucket/taxi/checkpoints", store):
     ...     # what is written there is copied to the store while training goes on; what is removed, is removed there
 
-Training only knows the folder, in which each piece of work has one of its own (`trainer.checkpointing`).
+Training only knows the folder, in which each piece of work has one of its own (`headrace.trainer.checkpointing`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from pipeline.kubeflow.store import Store
-from trainer.checkpointing.checkpoints import PATTERN
+from headrace.pipeline.kubeflow.store import Store
+from headrace.trainer.checkpointing.checkpoints import PATTERN
 
 SECONDS = 0.5
 """Between two looks at the folder."""

@@ -20,25 +20,25 @@ from typing import Any
 import yaml
 from kfp import compiler, components, dsl
 
-from components.trigger.look import GO, NO
-from configs.config import PipelineConfig
-from configs.durations import seconds
-from configs.errors import ConfigError, Problem
-from configs.kubeflow import TRAINER, ComponentSettings, KubeflowConfig
-from configs.pod_resources import Peak, settled
-from pipeline.kubeflow import backends, credentials, within_reach
-from pipeline.kubeflow.argument import pack
-from pipeline.kubeflow.aside import VARIABLE
-from pipeline.kubeflow.distributed.jobset import MANIFEST, manifest_text
-from pipeline.kubeflow.invocation import Invocation
-from pipeline.kubeflow.measured import peaks
-from pipeline.kubeflow.parameters import PARAMETERS, offered
-from pipeline.kubeflow.platform import needs_platform, set_platform
-from pipeline.kubeflow.store import open_store
-from pipeline.kubeflow.tasks import Task, tasks
-from pipeline.kubeflow.written import with_time_for_tries
+from headrace.components.trigger.look import GO, NO
+from headrace.configs.config import PipelineConfig
+from headrace.configs.durations import seconds
+from headrace.configs.errors import ConfigError, Problem
+from headrace.configs.kubeflow import TRAINER, ComponentSettings, KubeflowConfig
+from headrace.configs.pod_resources import Peak, settled
+from headrace.pipeline.kubeflow import backends, credentials, within_reach
+from headrace.pipeline.kubeflow.argument import pack
+from headrace.pipeline.kubeflow.aside import VARIABLE
+from headrace.pipeline.kubeflow.distributed.jobset import MANIFEST, manifest_text
+from headrace.pipeline.kubeflow.invocation import Invocation
+from headrace.pipeline.kubeflow.measured import peaks
+from headrace.pipeline.kubeflow.parameters import PARAMETERS, offered
+from headrace.pipeline.kubeflow.platform import needs_platform, set_platform
+from headrace.pipeline.kubeflow.store import open_store
+from headrace.pipeline.kubeflow.tasks import Task, tasks
+from headrace.pipeline.kubeflow.written import with_time_for_tries
 
-COMMAND = ("python", "-P", "-m", "pipeline.kubeflow.entrypoint")
+COMMAND = ("python", "-P", "-m", "headrace.pipeline.kubeflow.entrypoint")
 EXECUTOR_INPUT = "{{$}}"
 """What Kubeflow's launcher puts the executor input in the place of."""
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
-from configs.config import PipelineConfig
-from configs.credentials import FIELD, SECRETIVE, SHAPES, VARIABLE
-from configs.data import ColumnType
-from configs.errors import RunError
+from headrace.configs.config import PipelineConfig
+from headrace.configs.credentials import FIELD, SECRETIVE, SHAPES, VARIABLE
+from headrace.configs.data import ColumnType
+from headrace.configs.errors import RunError
 
 OF_A_SECRET = "secretKey"  # noqa: S105 - a name
 """In the Kubernetes document: which key of a Secret is meant."""

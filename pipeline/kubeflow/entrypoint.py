@@ -1,6 +1,6 @@
 """What runs in a pod: one component, between Kubeflow's launcher and TFX's executor.
 
-python -m pipeline.kubeflow.entrypoint --invocation JSON --executor-input JSON
+python -m headrace.pipeline.kubeflow.entrypoint --invocation JSON --executor-input JSON
 
 Ends with 1 and the cause on the last line, which is Kubernetes' termination message too; with 143 on SIGTERM.
 """
@@ -24,22 +24,22 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from configs.credentials import without
-from configs.tracebacks import write_traceback
-from pipeline.environment import prepare
-from pipeline.kubeflow.argument import unpack
-from pipeline.utf8 import use_utf8
+from headrace.configs.credentials import without
+from headrace.configs.tracebacks import write_traceback
+from headrace.pipeline.environment import prepare
+from headrace.pipeline.kubeflow.argument import unpack
+from headrace.pipeline.utf8 import use_utf8
 
 if TYPE_CHECKING:
-    from pipeline.kubeflow.distributed.launch import Task
-    from pipeline.kubeflow.exchange import Exchange
-    from pipeline.kubeflow.invocation import Invocation
-    from pipeline.kubeflow.places import Places
-    from pipeline.kubeflow.store import Store
+    from headrace.pipeline.kubeflow.distributed.launch import Task
+    from headrace.pipeline.kubeflow.exchange import Exchange
+    from headrace.pipeline.kubeflow.invocation import Invocation
+    from headrace.pipeline.kubeflow.places import Places
+    from headrace.pipeline.kubeflow.store import Store
 
 ROOT = "HEADRACE_POD"
 """Environment variable: a folder to take for the pod's root. For tests."""
-LOOK = "components.trigger.component:LookForNew_Executor"
+LOOK = "headrace.components.trigger.component:LookForNew_Executor"
 """The executor of the first task of a pipeline that trains only where there is a reason to."""
 NOISE = ("Examples artifact does not have payload_format", "TF_USE_LEGACY_KERAS is set to 0")
 """What TFX and TensorFlow Transform warn of in each pod, several times, and nobody has to mend: the format is
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the component that the arguments describe; the exit status."""
     prepare()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    parser = argparse.ArgumentParser(prog="pipeline.kubeflow.entrypoint")
+    parser = argparse.ArgumentParser(prog="headrace.pipeline.kubeflow.entrypoint")
     parser.add_argument("--invocation", required=True, metavar="JSON", help="The component, as compiled.")
     parser.add_argument("--executor-input", required=True, metavar="JSON", help="As the launcher tells it.")
     given = parser.parse_args(arguments)
@@ -112,7 +112,7 @@ def _looked(invocation: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
     """Whether the component was the one that needs no TensorFlow; it is done then."""
     if invocation["executor"] != LOOK:
         return False
-    from pipeline.kubeflow.look import look
+    from headrace.pipeline.kubeflow.look import look
 
     look(invocation, told, os.environ.get(ROOT, ""))
     return True
@@ -121,18 +121,18 @@ def _looked(invocation: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
 def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
     importlib.import_module("absl.logging")  # which has no types; it makes the logger
     logging.getLogger("absl").addFilter(_tells_something)
-    from components.beam_pipelines import BeamPipelines
-    from configs.beam import BeamConfig
-    from pipeline.execute import execute
-    from pipeline.kubeflow.aside import put_back
-    from pipeline.kubeflow.carried import with_paths
-    from pipeline.kubeflow.distributed.launch import distributed
-    from pipeline.kubeflow.exchange import Exchange
-    from pipeline.kubeflow.invocation import Invocation
-    from pipeline.kubeflow.parameters import with_parameters
-    from pipeline.kubeflow.places import Places
-    from pipeline.kubeflow.state import present
-    from pipeline.kubeflow.store import open_store
+    from headrace.components.beam_pipelines import BeamPipelines
+    from headrace.configs.beam import BeamConfig
+    from headrace.pipeline.execute import execute
+    from headrace.pipeline.kubeflow.aside import put_back
+    from headrace.pipeline.kubeflow.carried import with_paths
+    from headrace.pipeline.kubeflow.distributed.launch import distributed
+    from headrace.pipeline.kubeflow.exchange import Exchange
+    from headrace.pipeline.kubeflow.invocation import Invocation
+    from headrace.pipeline.kubeflow.parameters import with_parameters
+    from headrace.pipeline.kubeflow.places import Places
+    from headrace.pipeline.kubeflow.state import present
+    from headrace.pipeline.kubeflow.store import open_store
 
     invocation = Invocation.from_json(invocation_json)
     places = Places(os.environ.get(ROOT, ""), invocation.mount)
@@ -155,7 +155,7 @@ def _run(invocation_json: str, told: Mapping[str, Any]) -> None:
 
 def _task(invocation: Invocation, exchange: Exchange, places: Places, store: Store, files: Path) -> Task:
     """The task, as a training in several pods knows it."""
-    from pipeline.kubeflow.distributed.launch import POD, Task
+    from headrace.pipeline.kubeflow.distributed.launch import POD, Task
 
     home = places.remote(exchange.home) or ""
     return Task(exchange.user, home, os.environ.get(POD, ""), files, places, store, invocation.store)
@@ -193,7 +193,7 @@ def _files(contents: Mapping[str, str], scratch: Path) -> Path:
 
 
 def _cause(error: Exception) -> str:
-    from configs.errors import HeadraceError
+    from headrace.configs.errors import HeadraceError
 
     if isinstance(error, HeadraceError):
         return str(error)

@@ -10,16 +10,16 @@ from typing import Any
 
 from tfx.types import Artifact
 
-from components.baseline import EXISTS
-from components.contents import CONTENTS, known_contents
-from components.registry import DAMAGED, WHY
-from configs.errors import RunError
-from pipeline.execute import Artifacts
-from pipeline.kubeflow.argument import pack, unpack
-from pipeline.kubeflow.invocation import ARTIFACT, REFERENCE, Invocation
-from pipeline.kubeflow.places import RECORD, Places, home_of
-from pipeline.kubeflow.properties import set_properties, to_metadata
-from pipeline.kubeflow.store import Store
+from headrace.components.baseline import EXISTS
+from headrace.components.contents import CONTENTS, known_contents
+from headrace.components.registry import DAMAGED, WHY
+from headrace.configs.errors import RunError
+from headrace.pipeline.execute import Artifacts
+from headrace.pipeline.kubeflow.argument import pack, unpack
+from headrace.pipeline.kubeflow.invocation import ARTIFACT, REFERENCE, Invocation
+from headrace.pipeline.kubeflow.places import RECORD, Places, home_of
+from headrace.pipeline.kubeflow.properties import set_properties, to_metadata
+from headrace.pipeline.kubeflow.store import Store
 
 
 class Exchange:

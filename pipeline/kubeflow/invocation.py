@@ -15,8 +15,8 @@ from typing import Any, Self
 
 from tfx.types import Artifact
 
-from pipeline.kubeflow.places import RECORD
-from pipeline.plan import Node
+from headrace.pipeline.kubeflow.places import RECORD
+from headrace.pipeline.plan import Node
 
 REFERENCE, VALUE, ARTIFACT = "reference", "value", "artifact"
 """How an input or output travels: as a parameter that names an artifact, as a parameter that holds its text, or as an
@@ -64,7 +64,7 @@ class Invocation:
         return cls(**told)
 
     def node(self, exec_properties: Mapping[str, Any]) -> Node:
-        """The component as `pipeline.execute` runs it. Imports its executor."""
+        """The component as `headrace.pipeline.execute` runs it. Imports its executor."""
         return Node(
             id=self.id,
             kind=self.kind,

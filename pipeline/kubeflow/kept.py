@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from configs.checkpoint import KEPT_IN
-from pipeline.kubeflow.invocation import REFERENCE, Invocation
+from headrace.configs.checkpoint import KEPT_IN
+from headrace.pipeline.kubeflow.invocation import REFERENCE, Invocation
 
 
 class Kept(NamedTuple):

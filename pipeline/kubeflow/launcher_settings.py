@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 
 import yaml
 
-from configs.errors import RunError
+from headrace.configs.errors import RunError
 
 DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
 DEFAULT_STORE = "http://seaweedfs.kubeflow:9000"

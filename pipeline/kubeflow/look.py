@@ -1,6 +1,7 @@
 """The cheap first task in a pod: what there is to read, and whether any of it is new. Imports no TensorFlow and no TFX.
 
-What `components.trigger.component.LookForNew` does, with the executor input and output of `pipeline.kubeflow.exchange`.
+What `headrace.components.trigger.component.LookForNew` does, with the executor input and output of
+`headrace.pipeline.kubeflow.exchange`.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.example_gen.find import find_spans
-from components.trigger.look import GO, WHY, decide
-from components.trigger.trained import Trained
-from configs.data import DataConfig
-from pipeline.kubeflow import trainings
-from pipeline.kubeflow.argument import pack
-from pipeline.kubeflow.carried import with_paths
-from pipeline.kubeflow.parameters import with_parameters
-from pipeline.kubeflow.places import RECORD, Places, home_of
-from pipeline.kubeflow.store import open_store
+from headrace.components.example_gen.find import find_spans
+from headrace.components.trigger.look import GO, WHY, decide
+from headrace.components.trigger.trained import Trained
+from headrace.configs.data import DataConfig
+from headrace.pipeline.kubeflow import trainings
+from headrace.pipeline.kubeflow.argument import pack
+from headrace.pipeline.kubeflow.carried import with_paths
+from headrace.pipeline.kubeflow.parameters import with_parameters
+from headrace.pipeline.kubeflow.places import RECORD, Places, home_of
+from headrace.pipeline.kubeflow.store import open_store
 
 
 def look(invocation: Mapping[str, Any], told: Mapping[str, Any], root: str) -> None:

@@ -17,13 +17,13 @@ from typing import Any
 
 import yaml
 
-from configs.config import PipelineConfig
-from configs.errors import ConfigError, Problem, RunError
-from configs.kubeflow import Security
-from configs.writer import to_yaml
-from pipeline.kubeflow import credentials
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.server.versions import content, version_name
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import ConfigError, Problem, RunError
+from headrace.configs.kubeflow import Security
+from headrace.configs.writer import to_yaml
+from headrace.pipeline.kubeflow import credentials
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.server.versions import content, version_name
 
 RESOURCES = "pipelines.kubeflow.org/v2beta1"
 TOKEN = "/var/run/secrets/kubeflow/pipelines"  # noqa: S105 - a path
@@ -98,7 +98,7 @@ def _job(config: PipelineConfig, name: str, endpoint: str) -> dict[str, Any]:
     container = {
         "name": "headrace",
         "image": config.kubeflow.image,
-        "command": ["python", "-P", "-m", "pipeline", *verb[:1], f"{MOUNT}/{CONFIG}", *verb[1:], *overrides],
+        "command": ["python", "-P", "-m", "headrace", *verb[:1], f"{MOUNT}/{CONFIG}", *verb[1:], *overrides],
         "resources": {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"cpu": "2", "memory": "2Gi"}},
         "securityContext": confined,
         "volumeMounts": [

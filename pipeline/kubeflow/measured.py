@@ -9,12 +9,12 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from configs.config import PipelineConfig
-from configs.errors import RunError
-from configs.pod_resources import Peak
-from pipeline.folders import Folders
-from pipeline.kubeflow.store import Store
-from pipeline.local.record import RunRecord
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import RunError
+from headrace.configs.pod_resources import Peak
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.local.record import RunRecord
 
 RUNS = 5
 """The newest ones count, each with what it ran itself."""

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from configs.config import PipelineConfig
-from configs.data import DataConfig
-from configs.errors import RunError
-from configs.schedule import Retrain
-from configs.sources import FileSource
-from configs.span_fields import DATE, placeholders
-from trainer.sections import TrainerSections
+from headrace.configs.config import PipelineConfig
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import RunError
+from headrace.configs.schedule import Retrain
+from headrace.configs.sources import FileSource
+from headrace.configs.span_fields import DATE, placeholders
+from headrace.trainer.sections import TrainerSections
 
 Properties = dict[str, Any]
 SCHEDULED = "scheduled"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from configs.durations import seconds
-from configs.errors import MissingDependencyError
-from configs.kubeflow import SHARED_MEMORY, ComponentSettings, KubeflowConfig, Secret, Security
-from pipeline.kubeflow.backends import knows
-from pipeline.kubeflow.invocation import Invocation
-from pipeline.kubeflow.kept import reaches_the_store
-from pipeline.kubeflow.store import KEYS
+from headrace.configs.durations import seconds
+from headrace.configs.errors import MissingDependencyError
+from headrace.configs.kubeflow import SHARED_MEMORY, ComponentSettings, KubeflowConfig, Secret, Security
+from headrace.pipeline.kubeflow.backends import knows
+from headrace.pipeline.kubeflow.invocation import Invocation
+from headrace.pipeline.kubeflow.kept import reaches_the_store
+from headrace.pipeline.kubeflow.store import KEYS
 
 
 def needs_platform(settings: KubeflowConfig, invocation: Invocation) -> bool:

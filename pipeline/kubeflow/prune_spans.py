@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from configs.errors import RunError
-from pipeline.kubeflow.span_objects import LIST, RUNS, keys_in
-from pipeline.kubeflow.store import Found, Store
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.span_objects import LIST, RUNS, keys_in
+from headrace.pipeline.kubeflow.store import Found, Store
 
 GRACE = 86_400.0
 """Seconds for which nothing is removed that was written, however few runs are kept."""

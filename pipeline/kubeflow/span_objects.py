@@ -26,7 +26,7 @@ from typing import Annotated, TypeVar
 import google_crc32c
 from pydantic import Field, TypeAdapter
 
-from pipeline.kubeflow.store import CHUNK, Store
+from headrace.pipeline.kubeflow.store import CHUNK, Store
 
 AT_ONCE = 16
 """Files that are copied at the same time."""
@@ -71,8 +71,8 @@ def keys_in(text: str) -> list[str]:
 
 @dataclass
 class SpanObjects:
-    """The `components.example_gen.shared_spans.SharedSpans` of a pod. `folder`: the store of spans on its disk; `uri`:
-    what stands for that in the object store; `user`: `<run>/<task>`.
+    """The `headrace.components.example_gen.shared_spans.SharedSpans` of a pod. `folder`: the store of spans on its
+    disk; `uri`: what stands for that in the object store; `user`: `<run>/<task>`.
     """
 
     folder: Path

@@ -3,8 +3,8 @@ what models learned from, and what was made of spans.
 
 With staged artifacts these lie in the object store, and components work on paths. So before such a component runs, the
 pod gets the files it reads (of pushed models, the newest's), and an empty folder for each blessed model, whose files
-come when the component asks for them (`components.shared_models`); afterwards, what the component wrote is copied back.
-On a shared volume all of it is there already.
+come when the component asks for them (`headrace.components.shared_models`); afterwards, what the component wrote is
+copied back. On a shared volume all of it is there already.
 
 What comes from the store names paths. One that leads out of the pipeline's folder is refused: the pod would look, or
 write, where nobody meant it to.
@@ -20,18 +20,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from components import shared_models
-from components.example_gen.shared_spans import sharing
-from components.pushed import Pushed
-from components.trigger.trained import Trained
-from configs.errors import RunError
-from pipeline.kubeflow import blessings, trainings
-from pipeline.kubeflow.checkpoints import mirrored
-from pipeline.kubeflow.kept import kept
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.span_objects import SpanObjects
-from pipeline.kubeflow.store import Found, Store
-from trainer.weights.origin import Origin
+from headrace.components import shared_models
+from headrace.components.example_gen.shared_spans import sharing
+from headrace.components.pushed import Pushed
+from headrace.components.trigger.trained import Trained
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow import blessings, trainings
+from headrace.pipeline.kubeflow.checkpoints import mirrored
+from headrace.pipeline.kubeflow.kept import kept
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.span_objects import SpanObjects
+from headrace.pipeline.kubeflow.store import Found, Store
+from headrace.trainer.weights.origin import Origin
 
 GRAPH = "saved_model.pb"
 """Without it a folder is no model to a server: so it is the last file of a version to come, and the first to go."""

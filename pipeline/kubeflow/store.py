@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from pyarrow import fs
 
-from components.example_gen.remote.filesystems import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
-from configs.errors import RunError
-from configs.passwords import hidden
+from headrace.components.example_gen.remote.filesystems import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
+from headrace.configs.errors import RunError
+from headrace.configs.passwords import hidden
 
 FOLDER = "HEADRACE_STORE"
 """Environment variable: a folder to take for the object store, with a folder for each scheme in it. For tests."""

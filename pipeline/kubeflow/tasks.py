@@ -10,19 +10,19 @@ from typing import Any
 from tfx.components.schema_gen.import_schema_gen import executor as import_schema_gen
 from tfx.types import standard_artifacts
 
-from components.baseline import Baseline, RecordBlessing
-from components.warm_start import WarmStart
-from configs.config import PipelineConfig
-from configs.sources import FileSource
-from configs.span_fields import placeholders
-from pipeline.build import create_pipeline
-from pipeline.kubeflow.aside import set_aside
-from pipeline.kubeflow.backends import store_options
-from pipeline.kubeflow.carried import named_files, pod_folders, without_paths
-from pipeline.kubeflow.invocation import ARTIFACT, REFERENCE, VALUE, Invocation, Port, name_of
-from pipeline.kubeflow.parameters import PARAMETERS, constants, offered
-from pipeline.kubeflow.places import RECORD
-from pipeline.plan import Node, plan
+from headrace.components.baseline import Baseline, RecordBlessing
+from headrace.components.warm_start import WarmStart
+from headrace.configs.config import PipelineConfig
+from headrace.configs.sources import FileSource
+from headrace.configs.span_fields import placeholders
+from headrace.pipeline.build import create_pipeline
+from headrace.pipeline.kubeflow.aside import set_aside
+from headrace.pipeline.kubeflow.backends import store_options
+from headrace.pipeline.kubeflow.carried import named_files, pod_folders, without_paths
+from headrace.pipeline.kubeflow.invocation import ARTIFACT, REFERENCE, VALUE, Invocation, Port, name_of
+from headrace.pipeline.kubeflow.parameters import PARAMETERS, constants, offered
+from headrace.pipeline.kubeflow.places import RECORD
+from headrace.pipeline.plan import Node, plan
 
 SYSTEM_TYPES = {
     standard_artifacts.Examples: "system.Dataset",

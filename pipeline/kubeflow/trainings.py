@@ -22,10 +22,10 @@ import re
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from components.trigger.trained import Trained
-from configs.durable import write_text
-from configs.errors import RunError
-from pipeline.kubeflow.store import Store
+from headrace.components.trigger.trained import Trained
+from headrace.configs.durable import write_text
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.store import Store
 
 FOLDER = "trained"
 BEFORE = "before.json"

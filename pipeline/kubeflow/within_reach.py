@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from configs.beam import BeamConfig
-from configs.beam_rules import ENDPOINTS
-from configs.config import PipelineConfig
-from configs.errors import ConfigError, Problem
-from configs.service import service
+from headrace.configs.beam import BeamConfig
+from headrace.configs.beam_rules import ENDPOINTS
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import ConfigError, Problem
+from headrace.configs.service import service
 
 IN_THE_POD = re.compile(
     r"embed|\[(local|auto)\]|local(\[.+\])?|(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?", re.IGNORECASE

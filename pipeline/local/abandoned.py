@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import shutil
 
-from configs.durable import SUFFIX, remove_left
-from pipeline.folders import Folders
-from pipeline.local.metadata import Metadata
-from pipeline.local.record import RunRecord, Status
+from headrace.configs.durable import SUFFIX, remove_left
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.metadata import Metadata
+from headrace.pipeline.local.record import RunRecord, Status
 
 PARTIAL = (".", "runs/*", "spans", "spans/*", "spans/*/*", "checkpoints/*")
 """Folders of the pipeline in which a kill may leave a file that was being written."""

@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from configs.config import PipelineConfig
-from configs.errors import RunError
-from configs.lock import free, held
-from pipeline.local.wire import Line
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import RunError
+from headrace.configs.lock import free, held
+from headrace.pipeline.local.wire import Line
 
-PROJECT = Path(__file__).resolve().parents[2]
 ORPHANS_SECONDS = 0.5
 """For processes that components have started, which nobody reaps in some containers: they count as there for ever."""
 CHILDREN_SECONDS = 10.0
@@ -34,25 +33,24 @@ class WarmProcess:
         warm.run(node="Spans", ...)
         for message in warm.events(): ...
 
-    at_work: a file that it and its children hold (`configs.lock`) until the last of them has ended.
+    at_work: a file that it and its children hold (`headrace.configs.lock`) until the last of them has ended.
     """
 
     def __init__(self, config: PipelineConfig, log: Path, at_work: Path) -> None:
         ours, theirs = socket.socketpair()
         self._line = Line(ours)
         self._log, self._at_work = log, at_work
-        paths = [str(PROJECT), *(entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry)]
         refusal = f"{at_work} is held by another run"
         with log.open("ab") as stream, held(at_work, refusal) as theirs_too:
             handed_on = [theirs.fileno(), theirs_too.fileno()]
             self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-P", "-m", "pipeline.local.warm", *map(str, handed_on)],
+                [sys.executable, "-P", "-m", "headrace.pipeline.local.warm", *map(str, handed_on)],
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=stream,
                 pass_fds=handed_on,
                 start_new_session=True,  # Ctrl-C reaches the command alone, which then ends the group
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         theirs.close()
         self._line.send(config=config.model_dump_json(by_alias=True), path=[str(Path.cwd())])
@@ -98,7 +96,7 @@ class WarmProcess:
         return nodes
 
     def run(self, **request: Any) -> None:
-        """Start one component (see `pipeline.local.warm`)."""
+        """Start one component (see `headrace.pipeline.local.warm`)."""
         self._line.send(**request)
 
     def events(self) -> Iterator[dict[str, Any]]:

@@ -3,15 +3,16 @@
 Otherwise an unchanged run over much data would read all of it, only to reuse it. Whoever writes to a file gives it
 another time of change (ctime), which no user can set back, and whoever replaces it gives it another inode. So files in
 the state that they had when their checksum was last compared are taken as they are, and others are read again. This
-misses bits that rot below the file system. A component that reads such a file does notice (`components.contents`) and
-fails; the runner then reads all that the component was given before it trusts it again.
+misses bits that rot below the file system. A component that reads such a file does notice
+(`headrace.components.contents`) and fails; the runner then reads all that the component was given before it trusts it
+again.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.digest import digest_text
+from headrace.pipeline.digest import digest_text
 
 
 def signature(path: Path) -> str:

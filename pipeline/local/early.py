@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from components.example_gen.find import find_spans
-from components.trigger.look import NO, decide
-from components.trigger.trained import Trained
-from configs.config import PipelineConfig
-from configs.errors import HeadraceError
-from pipeline.folders import Folders
-from pipeline.work import work_digest
+from headrace.components.example_gen.find import find_spans
+from headrace.components.trigger.look import NO, decide
+from headrace.components.trigger.trained import Trained
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import HeadraceError
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.work import work_digest
 
 
 def nothing_new(config: PipelineConfig, folders: Folders) -> str | None:

@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from configs.errors import RunError
-from configs.lock import free, held
+from headrace.configs.errors import RunError
+from headrace.configs.lock import free, held
 
 PATIENCE_SECONDS = 60.0
 """Processes of a command that is gone end within milliseconds; on a machine that is very busy, within seconds."""

@@ -13,12 +13,12 @@ from ml_metadata import errors
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
-from components.contents import CONTENTS
-from components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS
-from configs.checksums import MARK, checksum
-from configs.errors import RunError
-from pipeline.local.contents import signature
-from pipeline.local.wire import Stored
+from headrace.components.contents import CONTENTS
+from headrace.components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS
+from headrace.configs.checksums import MARK, checksum
+from headrace.configs.errors import RunError
+from headrace.pipeline.local.contents import signature
+from headrace.pipeline.local.wire import Stored
 
 Artifacts = Mapping[str, list[Stored]]
 CACHE_KEY = "cache_key"

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from components.example_gen.span_store import kept_with
-from components.registry import Entry, Registry
-from components.trigger.trained import Trained
-from configs.errors import RunError
-from pipeline.folders import Folders
-from pipeline.local.record import RunRecord, Status
+from headrace.components.example_gen.span_store import kept_with
+from headrace.components.registry import Entry, Registry
+from headrace.components.trigger.trained import Trained
+from headrace.configs.errors import RunError
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.record import RunRecord, Status
 
 Place = tuple[str, ...]
 """The component, the output and the run of an artifact: the last three names of its folder."""

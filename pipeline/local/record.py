@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from configs.durable import write_text
+from headrace.configs.durable import write_text
 
 FILE_NAME = "run.json"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from pipeline.local.wire import Stored
+from headrace.pipeline.local.wire import Stored
 
 
 def rows_in(inputs: Mapping[str, list[Stored]], splits: list[str] | None) -> int | None:

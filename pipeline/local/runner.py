@@ -22,24 +22,24 @@ from typing import Any
 
 from ml_metadata.errors import StatusError
 
-from components.trigger.look import GO, NO, WHY
-from configs.config import PipelineConfig
-from configs.errors import RunError
-from configs.writer import to_yaml
-from pipeline.cache.parts import Input, KeyParts, key_of
-from pipeline.digest import digest_path
-from pipeline.folders import Folders
-from pipeline.local import abandoned
-from pipeline.local.client import WarmProcess
-from pipeline.local.early import nothing_new
-from pipeline.local.lock import at_work, locked
-from pipeline.local.metadata import Metadata, cause
-from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
-from pipeline.local.rows import rows_in, rows_out
-from pipeline.local.signals import stoppable, undisturbed
-from pipeline.local.wire import FULL_DISK, Stored
-from pipeline.report.versions import write_versions
-from pipeline.terminal import Display
+from headrace.components.trigger.look import GO, NO, WHY
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import RunError
+from headrace.configs.writer import to_yaml
+from headrace.pipeline.cache.parts import Input, KeyParts, key_of
+from headrace.pipeline.digest import digest_path
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local import abandoned
+from headrace.pipeline.local.client import WarmProcess
+from headrace.pipeline.local.early import nothing_new
+from headrace.pipeline.local.lock import at_work, locked
+from headrace.pipeline.local.metadata import Metadata, cause
+from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.local.rows import rows_in, rows_out
+from headrace.pipeline.local.signals import stoppable, undisturbed
+from headrace.pipeline.local.wire import FULL_DISK, Stored
+from headrace.pipeline.report.versions import write_versions
+from headrace.pipeline.terminal import Display
 
 Outputs = dict[str, Stored]
 GRACE_SECONDS = 30.0

@@ -1,8 +1,9 @@
 """The warm process: it imports TensorFlow, TFX and Beam once, and forks a child for each component to run.
 
 A child starts in a fraction of a second with everything imported, writes to its own log, and cannot hurt the others.
-The process runs no thread of its own, so that forking is safe. It is started by `pipeline.local.client`, in a process
-group of its own; when the command at the other end goes away, for whatever reason, it takes its children with it.
+The process runs no thread of its own, so that forking is safe. It is started by `headrace.pipeline.local.client`, in a
+process group of its own; when the command at the other end goes away, for whatever reason, it takes its children with
+it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from configs.credentials import without
-from configs.durable import write_text
-from configs.lock import keep
-from configs.tracebacks import write_traceback
-from pipeline.environment import prepare
-from pipeline.local.wire import FULL_DISK, Line, Stored
+from headrace.configs.credentials import without
+from headrace.configs.durable import write_text
+from headrace.configs.lock import keep
+from headrace.configs.tracebacks import write_traceback
+from headrace.pipeline.environment import prepare
+from headrace.pipeline.local.wire import FULL_DISK, Line, Stored
 
 prepare()
 
@@ -33,7 +34,8 @@ prepare()
 def main(descriptor: int, at_work: int) -> None:
     """Serve the command at the other end of the socket until it closes it.
 
-    at_work: an open file that this process and its children hold, but no program that they start (`configs.lock`).
+    at_work: an open file that this process and its children hold, but no program that they start
+    (`headrace.configs.lock`).
     """
     line = Line(socket.socket(fileno=descriptor))
     keep(at_work)
@@ -51,7 +53,7 @@ class Server:
     """Holds the pipeline and the children that run its components."""
 
     def __init__(self, line: Line, request: dict[str, Any]) -> None:
-        from configs.config import PipelineConfig
+        from headrace.configs.config import PipelineConfig
 
         # Last, so that a trainer.py or queue.py of the user's cannot stand in for ours or Python's own.
         sys.path += [path for path in request["path"] if path not in sys.path]
@@ -117,7 +119,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 def _expected(error: BaseException) -> BaseException | None:
     """What the user can mend, in an error or below it."""
-    from configs.errors import HeadraceError
+    from headrace.configs.errors import HeadraceError
 
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, HeadraceError):
@@ -141,7 +143,7 @@ def _full_disk(error: BaseException) -> str:
 
 def _write_down(error: BaseException) -> None:
     """Into the log: where it happened; of a training that was asked to end, that it was, which is no fault."""
-    from configs.errors import TrainingStoppedError
+    from headrace.configs.errors import TrainingStoppedError
 
     expected = _expected(error)
     if isinstance(expected, TrainingStoppedError):
@@ -168,9 +170,9 @@ def _warm_up(config: Any) -> dict[str, Any]:
     gc.disable()
     import tensorflow_model_analysis  # noqa: F401
 
-    import trainer.run  # noqa: F401
-    from pipeline.build import create_pipeline
-    from pipeline.plan import plan
+    import headrace.trainer.run  # noqa: F401
+    from headrace.pipeline.build import create_pipeline
+    from headrace.pipeline.plan import plan
 
     nodes = plan(create_pipeline(config))
     gc.freeze()  # children neither look through these objects nor copy the memory that holds them
@@ -235,8 +237,8 @@ def _redirect(log: Path) -> None:
 def _execute(node: Any, request: dict[str, Any], config: Any) -> dict[str, Any]:
     from tfx.types import artifact_utils
 
-    from components.beam_pipelines import BeamPipelines
-    from pipeline.execute import execute, uses_beam
+    from headrace.components.beam_pipelines import BeamPipelines
+    from headrace.pipeline.execute import execute, uses_beam
 
     inputs = {
         key: [

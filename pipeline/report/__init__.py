@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from configs.durable import write_text
+from headrace.configs.durable import write_text
 
 FILE_NAME = "report.html"
 
 
 def write_report(run_dir: Path) -> Path:
     """Write `report.html` into a run's folder, as far as the run came. FileNotFoundError if it has no run record."""
-    from pipeline.report.page import render_page
-    from pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.report.page import render_page
+    from headrace.pipeline.report.run_folder import RunFolder
 
     page = render_page(RunFolder.read(run_dir))
     write_text(run_dir / FILE_NAME, page)

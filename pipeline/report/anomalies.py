@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
-from pipeline.ingested import on_one_line
-from pipeline.report.run_folder import RunFolder
+from headrace.pipeline.ingested import on_one_line
+from headrace.pipeline.report.run_folder import RunFolder
 
 _SPLIT = "Split-"
 _IN_WORDS = 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.local.record import RunRecord
+from headrace.pipeline.local.record import RunRecord
 
 
 def describe_beam(record: RunRecord) -> str:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from pipeline.report.charts import Line, line_chart
-from pipeline.report.training import VALIDATION, Training
+from headrace.pipeline.report.charts import Line, line_chart
+from headrace.pipeline.report.training import VALIDATION, Training
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from configs.config import PipelineConfig
-from configs.features import data_columns
-from pipeline.ingested import Ingested, ingested
-from pipeline.report.charts import histogram
-from pipeline.report.run_folder import RunFolder
-from pipeline.report.statistics import Column, Split, read_statistics
+from headrace.configs.config import PipelineConfig
+from headrace.configs.features import data_columns
+from headrace.pipeline.ingested import Ingested, ingested
+from headrace.pipeline.report.charts import histogram
+from headrace.pipeline.report.run_folder import RunFolder
+from headrace.pipeline.report.statistics import Column, Split, read_statistics
 
 _TRAIN = "train"
 _ROLES = ("label", "feature", "not used", "")

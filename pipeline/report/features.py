@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from configs.config import PipelineConfig
-from configs.features import (
+from headrace.configs.config import PipelineConfig
+from headrace.configs.features import (
     BucketizedFeature,
     CrossedFeature,
     CustomFeature,
@@ -17,7 +17,7 @@ from configs.features import (
     VocabularyFeature,
     data_columns,
 )
-from configs.image import ImageFeature
+from headrace.configs.image import ImageFeature
 
 _SCALES = {"z_score": "scaled to mean 0, deviation 1", "min_max": "scaled to 0..1", "log": "sign(x) log(1 + |x|)"}
 

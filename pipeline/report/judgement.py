@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from components.evaluation_result import Curves, Evaluation, SliceMetrics
-from configs.config import PipelineConfig
-from configs.evaluate import LOWER_IS_BETTER
-from pipeline.report.charts import Line, line_chart
-from pipeline.report.charts.scale import Scale, padded
-from pipeline.report.verdict import Bound, Verdict
-from pipeline.report.visible import value_in_words
+from headrace.components.evaluation_result import Curves, Evaluation, SliceMetrics
+from headrace.configs.config import PipelineConfig
+from headrace.configs.evaluate import LOWER_IS_BETTER
+from headrace.pipeline.report.charts import Line, line_chart
+from headrace.pipeline.report.charts.scale import Scale, padded
+from headrace.pipeline.report.verdict import Bound, Verdict
+from headrace.pipeline.report.visible import value_in_words
 
 _FROM_0_TO_1 = frozenset({"auc", "auc_precision_recall", "binary_accuracy", "precision", "recall", "accuracy"})
 _BEST_AT_ONE = "calibration"

@@ -12,23 +12,23 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from pipeline.local.record import NodeRecord, RunRecord, Status
-from pipeline.report.anomalies import read_anomalies
-from pipeline.report.beam import describe_beam
-from pipeline.report.curves import draw_curves
-from pipeline.report.data import read_data
-from pipeline.report.features import describe_features
-from pipeline.report.figures import FILTERS
-from pipeline.report.judgement import read_judgement
-from pipeline.report.profile import read_profile
-from pipeline.report.run_folder import RunFolder
-from pipeline.report.timings import read_timings
-from pipeline.report.training import read_training
-from pipeline.report.tuning import read_search
-from pipeline.report.verdict import Verdict, read_verdict
-from pipeline.report.versions import read_versions
-from pipeline.report.visible import visible
-from pipeline.terminal.logs import last_lines
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.report.anomalies import read_anomalies
+from headrace.pipeline.report.beam import describe_beam
+from headrace.pipeline.report.curves import draw_curves
+from headrace.pipeline.report.data import read_data
+from headrace.pipeline.report.features import describe_features
+from headrace.pipeline.report.figures import FILTERS
+from headrace.pipeline.report.judgement import read_judgement
+from headrace.pipeline.report.profile import read_profile
+from headrace.pipeline.report.run_folder import RunFolder
+from headrace.pipeline.report.timings import read_timings
+from headrace.pipeline.report.training import read_training
+from headrace.pipeline.report.tuning import read_search
+from headrace.pipeline.report.verdict import Verdict, read_verdict
+from headrace.pipeline.report.versions import read_versions
+from headrace.pipeline.report.visible import visible
+from headrace.pipeline.terminal.logs import last_lines
 
 TEMPLATES = Path(__file__).parent / "templates"
 _LOG_LINES = 25

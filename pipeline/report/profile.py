@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from components.profile_verdict.result import Operation, Verdict
-from pipeline.report.run_folder import RunFolder
+from headrace.components.profile_verdict.result import Operation, Verdict
+from headrace.pipeline.report.run_folder import RunFolder
 
 _PARTS = (
     ("input", "Input", "a step waits for its batch, or for its copy to the accelerator, and nothing computes"),

@@ -10,10 +10,10 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from components.evaluation_result import Evaluation, read_evaluation
-from configs.config import PipelineConfig
-from configs.errors import RunError
-from pipeline.local.record import ArtifactRecord, RunRecord, Status
+from headrace.components.evaluation_result import Evaluation, read_evaluation
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import RunError
+from headrace.pipeline.local.record import ArtifactRecord, RunRecord, Status
 
 CONFIG_FILE = "config.yaml"
 

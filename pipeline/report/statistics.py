@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
-from components.statistics import ESTIMATED
-from pipeline.report.figures import figure
-from pipeline.report.visible import value_in_words
+from headrace.components.statistics import ESTIMATED
+from headrace.pipeline.report.figures import figure
+from headrace.pipeline.report.visible import value_in_words
 
 FILE_NAME = "FeatureStats.pb"
 _SPLIT = "Split-"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.local.record import NodeRecord, RunRecord
-from pipeline.report.figures import count
-from pipeline.terminal.words import LOOKS, duration
+from headrace.pipeline.local.record import NodeRecord, RunRecord
+from headrace.pipeline.report.figures import count
+from headrace.pipeline.terminal.words import LOOKS, duration
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from trainer.tuning.trials import Search
+from headrace.trainer.tuning.trials import Search
 
 FILE_NAME = "best_hyperparameters.txt"
 

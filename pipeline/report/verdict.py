@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.evaluation_result import Check, Evaluation
-from components.pushed import LATE
-from components.registry import WHY
-from configs.evaluate import LOWER_IS_BETTER, EvaluateConfig
-from pipeline.report.run_folder import RunFolder
+from headrace.components.evaluation_result import Check, Evaluation
+from headrace.components.pushed import LATE
+from headrace.components.registry import WHY
+from headrace.configs.evaluate import LOWER_IS_BETTER, EvaluateConfig
+from headrace.pipeline.report.run_folder import RunFolder
 
 
 @dataclass(frozen=True)

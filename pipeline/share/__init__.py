@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from configs.errors import RunError
+from headrace.configs.errors import RunError
 
 if TYPE_CHECKING:
-    from pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.report.run_folder import RunFolder
 
 PAGE, DATA = "index.html", "share.json"
 
@@ -34,9 +34,9 @@ def write_share(  # noqa: PLR0913
     logs: whether TensorBoard's logs are copied beside; left_out: runs that came to no training, in words. Raises
     RunError where `target` holds something else.
     """
-    from pipeline.share.logs import copy_logs
-    from pipeline.share.page import page_data, render
-    from pipeline.share.runs import shared
+    from headrace.pipeline.share.logs import copy_logs
+    from headrace.pipeline.share.page import page_data, render
+    from headrace.pipeline.share.runs import shared
 
     if target.exists() and name_of(target) is None and not (target.is_dir() and not any(target.iterdir())):
         raise RunError(f"{target} is there already, and is no folder of `headrace share`; give another with -o")
@@ -55,7 +55,7 @@ def write_share(  # noqa: PLR0913
 
 def name_of(target: Path) -> str | None:
     """The name of the page in a folder; None where there is none of ours."""
-    from pipeline.share.page import FORMAT
+    from headrace.pipeline.share.page import FORMAT
 
     try:
         told = json.loads((target / DATA).read_text(encoding="utf-8"))
@@ -66,7 +66,7 @@ def name_of(target: Path) -> str | None:
 
 def _replace(target: Path, new: Path, old: Path) -> None:
     """Put what is new in the place of what is old, the page last; what else lies there stays."""
-    from pipeline.share.logs import FOLDER
+    from headrace.pipeline.share.logs import FOLDER
 
     for name in (FOLDER, DATA, PAGE):
         if (target / name).exists():

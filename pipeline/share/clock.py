@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from pipeline.report.training import Training
-from pipeline.share.events import Logs, Scalar
+from headrace.pipeline.report.training import Training
+from headrace.pipeline.share.events import Logs, Scalar
 
 EPOCHS = "epoch_"
 """What the names of the Trainer's own curves begin with: a value for each epoch, counted from 0."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from configs.credentials import HIDDEN, HIDEABLE, without
+from headrace.configs.credentials import HIDDEN, HIDEABLE, without
 
 
 def stripped(value: Any) -> Any:

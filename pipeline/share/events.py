@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from components.example_gen.records.frames import frames
-from configs.errors import DataError
+from headrace.components.example_gen.records.frames import frames
+from headrace.configs.errors import DataError
 
 EVENTS = "events.out.tfevents"
 MOST_STEPS = 40

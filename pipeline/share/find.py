@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from configs.errors import RunError, UntrainedError
-from pipeline.folders import Folders
-from pipeline.local.record import FILE_NAME
-from pipeline.report.run_folder import RunFolder
-from pipeline.share.events import log_files
+from headrace.configs.errors import RunError, UntrainedError
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.record import FILE_NAME
+from headrace.pipeline.report.run_folder import RunFolder
+from headrace.pipeline.share.events import log_files
 
 RUNS = "runs"
 
@@ -23,7 +23,7 @@ def find(given: Path) -> RunFolder:
         return _trained(_read(given))
     if given.is_dir():
         return _latest(given / RUNS if (given / RUNS).is_dir() else given, given)
-    from configs.loader import load
+    from headrace.configs.loader import load
 
     return _latest(Folders.of(load(given)).runs, given)
 

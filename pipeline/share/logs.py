@@ -6,8 +6,8 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.share.events import log_files
-from pipeline.share.runs import SharedRun
+from headrace.pipeline.share.events import log_files
+from headrace.pipeline.share.runs import SharedRun
 
 FOLDER = "logs"
 _PROFILE = ".xplane.pb"

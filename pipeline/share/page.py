@@ -12,14 +12,14 @@ from typing import Any
 
 from markupsafe import Markup
 
-from configs.credentials import without
-from pipeline.report.page import environment, headline, style, with_marked_keys
-from pipeline.report.profile import read_profile
-from pipeline.report.versions import locked, read_versions
-from pipeline.share.credentials import stripped
-from pipeline.share.differences import differing, hyperparameters, telling
-from pipeline.share.logs import LogFile
-from pipeline.share.runs import SharedRun
+from headrace.configs.credentials import without
+from headrace.pipeline.report.page import environment, headline, style, with_marked_keys
+from headrace.pipeline.report.profile import read_profile
+from headrace.pipeline.report.versions import locked, read_versions
+from headrace.pipeline.share.credentials import stripped
+from headrace.pipeline.share.differences import differing, hyperparameters, telling
+from headrace.pipeline.share.logs import LogFile
+from headrace.pipeline.share.runs import SharedRun
 
 TEMPLATES = Path(__file__).parent / "templates"
 FORMAT = 1

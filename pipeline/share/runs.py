@@ -10,18 +10,18 @@ from typing import Any
 
 import yaml
 
-from configs.credentials import without
-from pipeline.report.judgement import Judgement, grouped, read_judgement
-from pipeline.report.run_folder import RunFolder
-from pipeline.report.training import Training, read_training
-from pipeline.report.tuning import read_search
-from pipeline.report.verdict import Verdict, read_verdict
-from pipeline.share.clock import Clock
-from pipeline.share.credentials import stripped
-from pipeline.share.differences import flattened
-from pipeline.share.events import Logs, read_logs
-from pipeline.share.find import logs_of
-from trainer.tuning.trials import Search
+from headrace.configs.credentials import without
+from headrace.pipeline.report.judgement import Judgement, grouped, read_judgement
+from headrace.pipeline.report.run_folder import RunFolder
+from headrace.pipeline.report.training import Training, read_training
+from headrace.pipeline.report.tuning import read_search
+from headrace.pipeline.report.verdict import Verdict, read_verdict
+from headrace.pipeline.share.clock import Clock
+from headrace.pipeline.share.credentials import stripped
+from headrace.pipeline.share.differences import flattened
+from headrace.pipeline.share.events import Logs, read_logs
+from headrace.pipeline.share.find import logs_of
+from headrace.trainer.tuning.trials import Search
 
 COLORS, STROKES = 10, 3
 """Of runs (share.css), and strokes of dashes and dots, so that 40 runs are told apart."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from configs.errors import DataError, RunError
+from headrace.configs.errors import DataError, RunError
 
 if TYPE_CHECKING:
-    from components.example_gen.remote.place import Place
-    from pipeline.report.run_folder import RunFolder
+    from headrace.components.example_gen.remote.place import Place
+    from headrace.pipeline.report.run_folder import RunFolder
 
 SCHEMES = ("gs://", "s3://", "minio://")
 _TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}
@@ -27,7 +27,7 @@ class BucketUpload:
     @classmethod
     def of(cls, url: str) -> BucketUpload:
         """RunError where it is no such place."""
-        from components.example_gen.remote.place import place_of
+        from headrace.components.example_gen.remote.place import place_of
 
         if not url.startswith(SCHEMES):
             raise RunError(f"--to {url}: not a bucket; write gs://bucket/path or s3://bucket/path")
@@ -38,7 +38,7 @@ class BucketUpload:
 
     def send(self, folder: Path, folders: Sequence[RunFolder], name: str, description: str) -> str:  # noqa: ARG002
         """Copy all files, the page last, so that it never shows what is not there yet; returns the page's address."""
-        from pipeline.share import PAGE
+        from headrace.pipeline.share import PAGE
 
         files = sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.name == PAGE)
         for file in files:
@@ -49,8 +49,8 @@ class BucketUpload:
         return replace(self.place, key=f"{self.place.key}/{name}" if self.place.key else name)
 
     def _put(self, file: Path, name: str) -> None:
-        from components.example_gen.remote.errors import explained
-        from components.example_gen.remote.filesystems import filesystem
+        from headrace.components.example_gen.remote.errors import explained
+        from headrace.components.example_gen.remote.filesystems import filesystem
 
         place = self._at(name)
         try:

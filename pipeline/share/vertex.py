@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from configs.errors import MissingDependencyError, RunError
+from headrace.configs.errors import MissingDependencyError, RunError
 
 if TYPE_CHECKING:
-    from pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.report.run_folder import RunFolder
 
 LONGEST_NAME = 128
 """Of an experiment on Vertex AI, which is made of small letters, digits and hyphens."""
@@ -59,8 +59,8 @@ class VertexUpload:
             from google.cloud import aiplatform
         except ImportError as error:
             raise MissingDependencyError(f"--vertex needs the package google-cloud-aiplatform: {error}") from error
-        from pipeline.share.logs import copy_logs
-        from pipeline.share.runs import shared
+        from headrace.pipeline.share.logs import copy_logs
+        from headrace.pipeline.share.runs import shared
 
         with tempfile.TemporaryDirectory(prefix="headrace-share-") as logs:
             for run in shared(folders):

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from pipeline.kubeflow.store import Found, Store
-from pipeline.tensorboard.staged import PARTIAL, is_log, shown
+from headrace.pipeline.kubeflow.store import Found, Store
+from headrace.pipeline.tensorboard.staged import PARTIAL, is_log, shown
 
 SHARE = 9
 """A pause is at least so many times as long as the look before it: a large store is not listed all the time."""
@@ -140,7 +140,7 @@ def follow(
 
 def report(change: Change) -> str:
     """What a look came to, in a line."""
-    from pipeline.report.figures import size
+    from headrace.pipeline.report.figures import size
 
     files = f"{change.copied} file{'s' * (change.copied != 1)}"
     told = f"copied {files} ({size(change.size)}), removed {change.removed}; {change.files} in the folder"

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from configs.errors import RunError
-from pipeline.tensorboard.offline import offline
-from pipeline.tensorboard.view import link
+from headrace.configs.errors import RunError
+from headrace.pipeline.tensorboard.offline import offline
+from headrace.pipeline.tensorboard.view import link
 
 RELOAD = 5
 """Seconds between two looks for new logs."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
-from pipeline.kubeflow.store import Found
-from pipeline.tensorboard.view import EVENTS, LOGS, PROFILE
+from headrace.pipeline.kubeflow.store import Found
+from headrace.pipeline.tensorboard.view import EVENTS, LOGS, PROFILE
 
 PARTIAL = ".partial"
 """The folder, beside the logs, of what is being copied. TensorBoard finds no log there, by the names of its files."""

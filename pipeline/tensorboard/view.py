@@ -10,9 +10,9 @@ import contextlib
 import json
 from pathlib import Path
 
-from configs.errors import RunError
-from pipeline.folders import Folders
-from pipeline.local.record import FILE_NAME, RunRecord
+from headrace.configs.errors import RunError
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.record import FILE_NAME, RunRecord
 
 TRAINER = "Trainer"
 LOGS = "model_run"

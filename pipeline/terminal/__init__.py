@@ -5,9 +5,9 @@ with open_display() as display:
 print_summary(Output(), record, verdict, report)
 """
 
-from pipeline.terminal.console import Output
-from pipeline.terminal.display import Display, open_display
-from pipeline.terminal.logs import failure_text, last_lines
-from pipeline.terminal.summary import print_summary, summary
+from headrace.pipeline.terminal.console import Output
+from headrace.pipeline.terminal.display import Display, open_display
+from headrace.pipeline.terminal.logs import failure_text, last_lines
+from headrace.pipeline.terminal.summary import print_summary, summary
 
 __all__ = ["Display", "Output", "failure_text", "last_lines", "open_display", "print_summary", "summary"]

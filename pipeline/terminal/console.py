@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from pipeline.unread import ReaderGoneError, silence
+from headrace.pipeline.unread import ReaderGoneError, silence
 
 
 class Output(Console):

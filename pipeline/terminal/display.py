@@ -9,9 +9,9 @@ from typing import Protocol, Self
 
 from rich.console import Console
 
-from pipeline.local.record import RunRecord
-from pipeline.terminal.live import LiveDisplay
-from pipeline.terminal.plain import PlainDisplay
+from headrace.pipeline.local.record import RunRecord
+from headrace.pipeline.terminal.live import LiveDisplay
+from headrace.pipeline.terminal.plain import PlainDisplay
 
 Clock = Callable[[], float]
 

@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pipeline.local.record import NodeRecord, RunRecord
-from pipeline.terminal.words import LOOKS, count, duration
+from headrace.pipeline.local.record import NodeRecord, RunRecord
+from headrace.pipeline.terminal.words import LOOKS, count, duration
 
 REFRESHES_PER_SECOND = 8
 _ROOMY = 72  # columns from which two spaces fit between the fields

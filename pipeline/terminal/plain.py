@@ -9,8 +9,8 @@ from typing import Self
 
 from rich.console import Console
 
-from pipeline.local.record import NodeRecord, RunRecord, Status
-from pipeline.terminal.words import count, duration
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.terminal.words import count, duration
 
 _STATUS_WIDTH = max(map(len, Status))
 

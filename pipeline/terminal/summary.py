@@ -9,11 +9,11 @@ from types import MappingProxyType
 from rich.console import Console
 from rich.text import Text
 
-from pipeline.ingested import Ingested, ingested
-from pipeline.local.record import NodeRecord, RunRecord, Status
-from pipeline.report.verdict import Verdict
-from pipeline.terminal.logs import failure_text
-from pipeline.terminal.words import duration
+from headrace.pipeline.ingested import Ingested, ingested
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.report.verdict import Verdict
+from headrace.pipeline.terminal.logs import failure_text
+from headrace.pipeline.terminal.words import duration
 
 PLACES = 3
 """Records left out that are told one by one; the report tells more."""
@@ -49,8 +49,8 @@ def summary(
     report: Path | None = None,
     remarks: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[str]:
-    """The lines that end a run. `verdict`: from `pipeline.report.verdict.read_verdict`; `remarks`: on the `data` and on
-    the `training`; paths are shown as given.
+    """The lines that end a run. `verdict`: from `headrace.pipeline.report.verdict.read_verdict`; `remarks`: on the
+    `data` and on the `training`; paths are shown as given.
     """
     lines = [*_trouble(record), *_data(ingested(record))]
     lines += [f"{about:<10}{remark}" for about, listed in remarks.items() for remark in listed]

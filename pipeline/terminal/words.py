@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline.local.record import Status
+from headrace.pipeline.local.record import Status
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, told
+from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.verbs.options import config_options, load, told
 
 
 @click.command()
@@ -20,9 +20,9 @@ def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], firs
     prepare()
     loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
-        from pipeline.kubeflow.server import submission
-        from pipeline.kubeflow.server.backfill import spans
-        from pipeline.kubeflow.server.session import Session
+        from headrace.pipeline.kubeflow.server import submission
+        from headrace.pipeline.kubeflow.server.backfill import spans
+        from headrace.pipeline.kubeflow.server.session import Session
     wanted = spans(loaded.config, first, last)
     session = Session.of(loaded.config)
     made = 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.verbs.options import config_options, session_of, told
-from pipeline.verbs.status import LOST
+from headrace.pipeline.verbs.options import config_options, session_of, told
+from headrace.pipeline.verbs.status import LOST
 
 
 @click.command()
@@ -18,8 +18,8 @@ from pipeline.verbs.status import LOST
 def cancel(config: Path, profile: str | None, overrides: tuple[str, ...], run: str) -> None:
     """End RUN (a name or id) of CONFIG's pipeline on Kubeflow."""
     session = session_of(config, profile, overrides)
-    from pipeline.kubeflow.server.runs import cancel as end
-    from pipeline.kubeflow.server.runs import word
+    from headrace.pipeline.kubeflow.server.runs import cancel as end
+    from headrace.pipeline.kubeflow.server.runs import word
 
     found = session.run(run)
     outcome = end(session.server, found)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, short, told
+from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.verbs.options import config_options, load, short, told
 
 
 @click.command("compile")
@@ -29,8 +29,8 @@ def compile_(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     prepare()
     loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
-        from pipeline.kubeflow.compile import compile_pipeline
-        from pipeline.kubeflow.manifest import manifest as manifest_of
+        from headrace.pipeline.kubeflow.compile import compile_pipeline
+        from headrace.pipeline.kubeflow.manifest import manifest as manifest_of
 
         text = manifest_of(loaded.config, endpoint) if manifest else compile_pipeline(loaded.config)
     if output is None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.verbs.options import told
+from headrace.pipeline.verbs.options import told
 
 
 @click.command()
@@ -17,6 +17,6 @@ from pipeline.verbs.options import told
 @told
 def doctor(root: Path) -> None:
     """Say what is wrong with this environment, and how to mend it."""
-    from pipeline.doctor import main as examine
+    from headrace.pipeline.doctor import main as examine
 
     sys.exit(examine(root))

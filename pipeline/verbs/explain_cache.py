@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, told
+from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.verbs.options import config_options, load, told
 
 if TYPE_CHECKING:
-    from configs.config import PipelineConfig
-    from pipeline.cache.explain import Explanation
+    from headrace.configs.config import PipelineConfig
+    from headrace.pipeline.cache.explain import Explanation
 
 
 @click.command("explain-cache")
@@ -37,8 +37,8 @@ def explain_cache(  # noqa: PLR0913, PLR0917
     prepare()
     loaded = load(config, profile, overrides, data=False, functions=ahead)
     explanation = _explained(loaded.config, run, ahead=ahead, kubeflow=kubeflow)
-    from pipeline.cache.show import as_json, show
-    from pipeline.terminal import Output
+    from headrace.pipeline.cache.show import as_json, show
+    from headrace.pipeline.terminal import Output
 
     if machine:
         click.echo(as_json(explanation))
@@ -49,15 +49,15 @@ def explain_cache(  # noqa: PLR0913, PLR0917
 def _explained(config: PipelineConfig, run: str | None, *, ahead: bool, kubeflow: bool) -> Explanation:
     if ahead:
         with quiet():
-            from pipeline.cache.foresee import foresee
+            from headrace.pipeline.cache.foresee import foresee
 
             return foresee(config)
     if kubeflow:
         with quiet():
-            from pipeline.kubeflow.server.cache import explain as explain_there
-            from pipeline.kubeflow.server.session import Session
+            from headrace.pipeline.kubeflow.server.cache import explain as explain_there
+            from headrace.pipeline.kubeflow.server.session import Session
         return explain_there(Session.of(config), run)
-    from pipeline.cache.explain import explain
-    from pipeline.folders import Folders
+    from headrace.pipeline.cache.explain import explain
+    from headrace.pipeline.folders import Folders
 
     return explain(Folders.of(config), run)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.verbs.options import told
+from headrace.pipeline.verbs.options import told
 
 MEGABYTE = 1_000_000
 
@@ -45,9 +45,9 @@ def follow_logs(  # noqa: PLR0913, PLR0917 - one for each option
     """
     if root is None and launcher is None:
         raise click.UsageError("say where the runs are, with --root or --launcher")
-    from pipeline.kubeflow.launcher_settings import launcher_settings
-    from pipeline.kubeflow.store import open_store
-    from pipeline.tensorboard.follow import Follower, follow, report
+    from headrace.pipeline.kubeflow.launcher_settings import launcher_settings
+    from headrace.pipeline.kubeflow.store import open_store
+    from headrace.pipeline.tensorboard.follow import Follower, follow, report
 
     root, options = launcher_settings(launcher, root)
     options |= {name: given for name, given in (("endpoint", endpoint), ("region", region)) if given}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from configs.image_names import HOST, REPOSITORY, TAG
-from pipeline.verbs.options import told
+from headrace.configs.image_names import HOST, REPOSITORY, TAG
+from headrace.pipeline.verbs.options import told
 
 NAME = "headrace"
 
@@ -37,8 +37,8 @@ def image(  # noqa: PLR0913, PLR0917 - one for each option
     """Build the image that the pods of a pipeline run in, and push it."""
     import tempfile
 
-    from pipeline.image.builders import find_builder
-    from pipeline.image.context import content_tag, stage, trust
+    from headrace.pipeline.image.builders import find_builder
+    from headrace.pipeline.image.context import content_tag, stage, trust
 
     if ca_in_image and ca is None:
         raise click.UsageError("--ca-in-image needs --ca FILE")
@@ -85,7 +85,7 @@ def _check(name: str, tag: str | None) -> None:
 
 
 def _tell(context: Path, variant: str, reference: str) -> None:
-    from pipeline.image.size import layers
+    from headrace.pipeline.image.size import layers
 
     found, unknown = layers(context, variant)
     click.echo(reference)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.verbs.options import config_options, session_of, told
+from headrace.pipeline.verbs.options import config_options, session_of, told
 
 
 @click.command()
@@ -20,12 +20,12 @@ def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
 ) -> None:
     """Print what COMPONENT wrote in RUN (a name or id; by default the newest) of CONFIG's pipeline on Kubeflow."""
     session = session_of(config, profile, overrides)
-    from configs.errors import RunError
-    from configs.suggest import meant
-    from pipeline.kubeflow.server import logs as server_logs
-    from pipeline.kubeflow.server.record import record
-    from pipeline.kubeflow.server.runs import get_run
-    from pipeline.kubeflow.server.workflow import killed_for_memory
+    from headrace.configs.errors import RunError
+    from headrace.configs.suggest import meant
+    from headrace.pipeline.kubeflow.server import logs as server_logs
+    from headrace.pipeline.kubeflow.server.record import record
+    from headrace.pipeline.kubeflow.server.runs import get_run
+    from headrace.pipeline.kubeflow.server.workflow import killed_for_memory
 
     found = session.run(run)
     graph = session.tasks(found)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.local.signals import terminable
-from pipeline.unread import EXIT_CODE, ReaderGoneError, is_unread, silence
+from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.local.signals import terminable
+from headrace.pipeline.unread import EXIT_CODE, ReaderGoneError, is_unread, silence
 
 if TYPE_CHECKING:
-    from configs.loader import Loaded
-    from pipeline.kubeflow.server.session import Session
+    from headrace.configs.loader import Loaded
+    from headrace.pipeline.kubeflow.server.session import Session
 
 P = ParamSpec("P")
 
@@ -30,8 +30,8 @@ def told(verb: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(verb)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        from configs.credentials import without
-        from configs.errors import HeadraceError
+        from headrace.configs.credentials import without
+        from headrace.configs.errors import HeadraceError
 
         try:
             with terminable():
@@ -88,19 +88,19 @@ def load(
     """The config, with `data` the data checked against it, with `functions` the user's own functions looked for, whose
     code is compiled. Raises ConfigError with every mistake.
     """
-    from configs.errors import ConfigError
-    from configs.loader import load_sound_part, load_with_places
+    from headrace.configs.errors import ConfigError
+    from headrace.configs.loader import load_sound_part, load_with_places
 
     try:
         loaded = load_with_places(str(config), profile, overrides)
     except ConfigError as error:
         if data and (part := load_sound_part(str(config), profile, overrides)):
-            from pipeline.validate import check_data
+            from headrace.pipeline.validate import check_data
 
             raise ConfigError(*error.problems, *check_data(part)) from None
         raise
     if data or functions:
-        from pipeline.validate import check_data, check_functions
+        from headrace.pipeline.validate import check_data, check_functions
 
         if problems := check_data(loaded) if data else check_functions(loaded):
             raise ConfigError(*problems)
@@ -112,7 +112,7 @@ def session_of(config: Path, profile: str | None, overrides: tuple[str, ...]) ->
     prepare()
     loaded = load(config, profile, overrides, data=False)
     with quiet():
-        from pipeline.kubeflow.server.session import Session
+        from headrace.pipeline.kubeflow.server.session import Session
     return Session.of(loaded.config)
 
 

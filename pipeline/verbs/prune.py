@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.verbs.options import config_options, load, short, told
+from headrace.pipeline.verbs.options import config_options, load, short, told
 
 if TYPE_CHECKING:
-    from configs.config import PipelineConfig
-    from pipeline.local.prune import Plan
+    from headrace.configs.config import PipelineConfig
+    from headrace.pipeline.local.prune import Plan
 
 DAY = 86_400
 
@@ -40,10 +40,10 @@ def prune(  # noqa: PLR0913, PLR0917
     """
     import time
 
-    from configs.errors import RunError
-    from pipeline.folders import Folders
-    from pipeline.local import prune as old
-    from pipeline.local.lock import locked
+    from headrace.configs.errors import RunError
+    from headrace.pipeline.folders import Folders
+    from headrace.pipeline.local import prune as old
+    from headrace.pipeline.local.lock import locked
 
     loaded = load(config, profile, overrides, data=False).config
     if root is not None:
@@ -66,13 +66,13 @@ def prune(  # noqa: PLR0913, PLR0917
 def _prune_root(config: PipelineConfig, root: str, keep: int, older_than: float, *, dry_run: bool) -> None:
     import time
 
-    from configs.errors import RunError
-    from configs.passwords import hidden
-    from pipeline.kubeflow import prune_spans
-    from pipeline.kubeflow.backends import store_options
-    from pipeline.kubeflow.places import SCHEMES
-    from pipeline.kubeflow.store import open_store
-    from pipeline.report.figures import size
+    from headrace.configs.errors import RunError
+    from headrace.configs.passwords import hidden
+    from headrace.pipeline.kubeflow import prune_spans
+    from headrace.pipeline.kubeflow.backends import store_options
+    from headrace.pipeline.kubeflow.places import SCHEMES
+    from headrace.pipeline.kubeflow.store import open_store
+    from headrace.pipeline.report.figures import size
 
     if not root.startswith(tuple(SCHEMES)):
         raise RunError(f"--root {hidden(root)}: not in an object store; write {', '.join(SCHEMES)} and bucket/path")
@@ -96,8 +96,8 @@ def _prune_root(config: PipelineConfig, root: str, keep: int, older_than: float,
 
 
 def _total(found: Plan, dry_run: bool) -> str:
-    from components.example_gen.span_store import SHARDS
-    from pipeline.report.figures import size
+    from headrace.components.example_gen.span_store import SHARDS
+    from headrace.pipeline.report.figures import size
 
     if not found.folders:
         made = sum(run.made_a_model for run in found.kept)

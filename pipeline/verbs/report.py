@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.verbs.options import config_options, load, short, told
+from headrace.pipeline.verbs.options import config_options, load, short, told
 
 
 @click.command()
@@ -15,9 +15,9 @@ from pipeline.verbs.options import config_options, load, short, told
 @told
 def report(config: Path, profile: str | None, overrides: tuple[str, ...], run_id: str | None) -> None:
     """Write the report of a run of CONFIG: one HTML page that opens from disk. Prints its path."""
-    from configs.errors import RunError
-    from pipeline.folders import Folders
-    from pipeline.report import write_report
+    from headrace.configs.errors import RunError
+    from headrace.pipeline.folders import Folders
+    from headrace.pipeline.report import write_report
 
     folders = Folders.of(load(config, profile, overrides, data=False).config)
     runs = sorted(path.parent.name for path in folders.runs.glob("*/run.json"))

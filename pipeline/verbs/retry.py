@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.verbs.options import config_options, session_of, told
+from headrace.pipeline.verbs.options import config_options, session_of, told
 
 
 @click.command()
@@ -16,7 +16,7 @@ from pipeline.verbs.options import config_options, session_of, told
 def retry(config: Path, profile: str | None, overrides: tuple[str, ...], run: str) -> None:
     """Go on with RUN (a name or id) of CONFIG's pipeline on Kubeflow, from the tasks that failed."""
     session = session_of(config, profile, overrides)
-    from pipeline.kubeflow.server.runs import retry as go_on
+    from headrace.pipeline.kubeflow.server.runs import retry as go_on
 
     found = session.run(run)
     go_on(session.server, found)

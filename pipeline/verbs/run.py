@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.environment import prepare
-from pipeline.unread import EXIT_CODE
-from pipeline.verbs.options import INTERRUPTED, config_options, load, param_option, short, told
+from headrace.pipeline.environment import prepare
+from headrace.pipeline.unread import EXIT_CODE
+from headrace.pipeline.verbs.options import INTERRUPTED, config_options, load, param_option, short, told
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipeline.local.record import RunRecord
+    from headrace.pipeline.local.record import RunRecord
 
 
 @click.command()
@@ -28,13 +28,13 @@ def run(
 ) -> None:
     """Run the pipeline of CONFIG on this machine; only what changed since the last run runs again."""
     prepare()
-    from configs.errors import ConfigError
-    from pipeline.local.record import Status
-    from pipeline.local.runner import run as run_pipeline
-    from pipeline.local.signals import undisturbed
-    from pipeline.run_parameters import overrides as of_parameters
-    from pipeline.terminal import Output, open_display
-    from pipeline.validate import check_machine
+    from headrace.configs.errors import ConfigError
+    from headrace.pipeline.local.record import Status
+    from headrace.pipeline.local.runner import run as run_pipeline
+    from headrace.pipeline.local.signals import undisturbed
+    from headrace.pipeline.run_parameters import overrides as of_parameters
+    from headrace.pipeline.terminal import Output, open_display
+    from headrace.pipeline.validate import check_machine
 
     given, heed = of_parameters(parameters)
     loaded = load(config, profile, (*overrides, *given), data=True)
@@ -55,12 +55,12 @@ def _last_words(console: Console, record: RunRecord, run_dir: Path) -> None:
     """Write the report and print the summary."""
     from dataclasses import replace
 
-    from pipeline.report import write_report
-    from pipeline.report.anomalies import anomalies_in_words
-    from pipeline.report.run_folder import RunFolder
-    from pipeline.report.training import read_training
-    from pipeline.report.verdict import read_verdict
-    from pipeline.terminal import print_summary
+    from headrace.pipeline.report import write_report
+    from headrace.pipeline.report.anomalies import anomalies_in_words
+    from headrace.pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.report.training import read_training
+    from headrace.pipeline.report.verdict import read_verdict
+    from headrace.pipeline.terminal import print_summary
 
     report_file = short(write_report(run_dir))
     run = RunFolder(run_dir, record)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pipeline.verbs.options import config_options, session_of, told
+from headrace.pipeline.verbs.options import config_options, session_of, told
 
 
 @click.command()
@@ -26,7 +26,7 @@ def runs(config: Path, profile: str | None, overrides: tuple[str, ...], limit: i
 
 
 def _line(run: Any, width: int) -> str:
-    from pipeline.kubeflow.server.runs import word
+    from headrace.pipeline.kubeflow.server.runs import word
 
     state = word(run, dt.datetime.now(dt.UTC))
     return f"{run.created_at:%Y-%m-%d %H:%M:%S}Z  {state:<10}  {run.display_name:<{width}}  {run.run_id}"

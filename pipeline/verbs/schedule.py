@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, told
+from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.verbs.options import config_options, load, told
 
 
 @click.command()
@@ -17,7 +17,7 @@ from pipeline.verbs.options import config_options, load, told
 def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], compiled: Path | None) -> None:
     """Bring Kubeflow's schedule of CONFIG's pipeline to what CONFIG says under `schedule:`."""
     prepare()
-    from configs.errors import ConfigError, Problem
+    from headrace.configs.errors import ConfigError, Problem
 
     loaded = load(config, profile, overrides, data=False, functions=compiled is None)
     text = None if compiled is None else compiled.read_text(encoding="utf-8")
@@ -25,8 +25,8 @@ def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], comp
     if wanted is None:
         raise ConfigError(Problem("schedule", 'say when: `schedule: {cron: "30 4 * * *"}`'))
     with quiet():
-        from pipeline.kubeflow.server.session import Session
-        from pipeline.kubeflow.server.submission import schedule as bring
+        from headrace.pipeline.kubeflow.server.session import Session
+        from headrace.pipeline.kubeflow.server.submission import schedule as bring
     session = Session.of(loaded.config)
     with quiet():
         version, made, outcome = bring(session, wanted, text)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.verbs.options import short, told
+from headrace.pipeline.verbs.options import short, told
 
 if TYPE_CHECKING:
-    from pipeline.share.upload import BucketUpload
-    from pipeline.share.vertex import VertexUpload
+    from headrace.pipeline.share.upload import BucketUpload
+    from headrace.pipeline.share.vertex import VertexUpload
 
 
 @click.command()
@@ -51,8 +51,8 @@ def share(  # noqa: PLR0913, PLR0917
     The page is a folder with an index.html: it opens from disk, and from any static host or bucket, and asks no server
     for anything. Passwords and what looks like a key or a token are left out of it.
     """
-    from pipeline.share import write_share
-    from pipeline.share.find import find_all
+    from headrace.pipeline.share import write_share
+    from headrace.pipeline.share.find import find_all
 
     destinations = _destinations(to, vertex)
     folders, left_out = find_all(runs)
@@ -69,8 +69,8 @@ def share(  # noqa: PLR0913, PLR0917
 
 def _destinations(to: str | None, vertex: str | None) -> list[BucketUpload | VertexUpload]:
     """Where the page goes too; RunError before anything is written where that is no such place."""
-    from pipeline.share.upload import BucketUpload
-    from pipeline.share.vertex import VertexUpload
+    from headrace.pipeline.share.upload import BucketUpload
+    from headrace.pipeline.share.vertex import VertexUpload
 
     found: list[BucketUpload | VertexUpload] = []
     if to is not None:
@@ -82,8 +82,8 @@ def _destinations(to: str | None, vertex: str | None) -> list[BucketUpload | Ver
 
 def _folder(title: str) -> Path:
     """The title as a name that every file system takes. RunError where a page of another title has it."""
-    from configs.errors import RunError
-    from pipeline.share import name_of
+    from headrace.configs.errors import RunError
+    from headrace.pipeline.share import name_of
 
     folder = Path("shared", re.sub(r"[^\w.]+", "-", title.lower()).strip("-._")[:60] or "page")
     if name_of(folder) not in {None, title}:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.verbs.options import config_options, session_of, told
+from headrace.pipeline.verbs.options import config_options, session_of, told
 
 if TYPE_CHECKING:
-    from pipeline.kubeflow.server.session import Session
-    from pipeline.local.record import RunRecord
+    from headrace.pipeline.kubeflow.server.session import Session
+    from headrace.pipeline.local.record import RunRecord
 
 FAILED, CANCELLED = 1, 3
 """Exit codes for a run that failed, and for one that was cancelled or is lost."""
@@ -34,8 +34,8 @@ def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
     found = session.run(run)
     if watch:
         sys.exit(watch_to_the_end(session, found))
-    from pipeline.kubeflow.server.watch import show
-    from pipeline.terminal import open_display
+    from headrace.pipeline.kubeflow.server.watch import show
+    from headrace.pipeline.terminal import open_display
 
     with open_display() as display:
         shown = show(session, found, display)
@@ -46,8 +46,8 @@ def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
 
 def watch_to_the_end(session: Session, run: Any) -> int:
     """Follow the run; the status to exit with."""
-    from pipeline.kubeflow.server.watch import follow
-    from pipeline.terminal import open_display
+    from headrace.pipeline.kubeflow.server.watch import follow
+    from headrace.pipeline.terminal import open_display
 
     try:
         with open_display() as display:
@@ -62,8 +62,8 @@ def watch_to_the_end(session: Session, run: Any) -> int:
 
 def tell_kills(session: Session, shown: RunRecord, run: Any) -> None:
     """Say of a run that failed which components were killed for memory, and what to set."""
-    from pipeline.kubeflow.server.workflow import killed_for_memory
-    from pipeline.local.record import Status
+    from headrace.pipeline.kubeflow.server.workflow import killed_for_memory
+    from headrace.pipeline.local.record import Status
 
     if shown.status is Status.FAILED:
         for line in killed_for_memory(session, run).values():
@@ -72,7 +72,7 @@ def tell_kills(session: Session, shown: RunRecord, run: Any) -> None:
 
 def _early(shown: RunRecord) -> str:
     """What to look at where a run ended early, as a success."""
-    from pipeline.local.record import Status
+    from headrace.pipeline.local.record import Status
 
     ran = [node.id for node in shown.nodes if node.status in (Status.DONE, Status.CACHED)]
     if shown.status is not Status.DONE or not any(node.status is Status.SKIPPED for node in shown.nodes):
@@ -82,8 +82,8 @@ def _early(shown: RunRecord) -> str:
 
 def last_words(shown: RunRecord, run: Any) -> int:
     """How the run stands, in a word; the status to exit with."""
-    from pipeline.kubeflow.server.runs import word
-    from pipeline.local.record import Status
+    from headrace.pipeline.kubeflow.server.runs import word
+    from headrace.pipeline.local.record import Status
 
     said = {"cancelled": "cancelled", "cancelling": "being cancelled", "lost": f"lost: {LOST}"}.get(
         word(run, dt.datetime.now(dt.UTC)), str(shown.status)

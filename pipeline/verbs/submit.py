@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, param_option, told
+from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.verbs.options import config_options, load, param_option, told
 
 if TYPE_CHECKING:
-    from pipeline.kubeflow.server.runs import Submitted
-    from pipeline.kubeflow.server.session import Session
+    from headrace.pipeline.kubeflow.server.runs import Submitted
+    from headrace.pipeline.kubeflow.server.session import Session
 
 
 @click.command()
@@ -29,8 +29,8 @@ def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch:
     prepare()
     loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
-        from pipeline.kubeflow.server.session import Session
-        from pipeline.kubeflow.server.submission import submit as send
+        from headrace.pipeline.kubeflow.server.session import Session
+        from headrace.pipeline.kubeflow.server.submission import submit as send
     session = Session.of(loaded.config)
     try:
         with quiet():
@@ -41,7 +41,7 @@ def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch:
     click.echo(f"version   {version.name}{' (new)' if version.uploaded else ''}")
     _tell(session, done)
     if watch:
-        from pipeline.verbs.status import watch_to_the_end
+        from headrace.pipeline.verbs.status import watch_to_the_end
 
         sys.exit(watch_to_the_end(session, done.run))
 

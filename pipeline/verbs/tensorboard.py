@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, told
+from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.verbs.options import config_options, load, told
 
 
 @click.command()
@@ -29,14 +29,14 @@ def tensorboard(  # noqa: PLR0913, PLR0917
 ) -> None:
     """Open TensorBoard on the trainings of CONFIG, with their curves and profiles, until Ctrl-C."""
     prepare()
-    from pipeline.folders import Folders
-    from pipeline.tensorboard.view import trainings
+    from headrace.pipeline.folders import Folders
+    from headrace.pipeline.tensorboard.view import trainings
 
     folders = Folders.of(load(config, profile, overrides, data=False).config)
     names = list(trainings(folders, run_id))
     number = f"{len(names)} training{'s' * (len(names) > 1)}"
     with quiet():  # also while it serves: the profile plugin writes a line for each request
-        from pipeline.tensorboard.server import serving
+        from headrace.pipeline.tensorboard.server import serving
 
         with serving(lambda: trainings(folders, run_id), port, google_charts) as address:
             click.echo(f"{address}  {number}, the latest {names[-1]}; Ctrl-C ends it")

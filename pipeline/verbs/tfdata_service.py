@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from pipeline.environment import prepare
-from pipeline.verbs.options import told
-from trainer.service.roles import EVERYWHERE, LOOPBACK, UNGUARDED
+from headrace.pipeline.environment import prepare
+from headrace.pipeline.verbs.options import told
+from headrace.trainer.service.roles import EVERYWHERE, LOOPBACK, UNGUARDED
 
 LOCAL = {"localhost", LOOPBACK, "::1", "[::1]"}
 """Names of this machine that only it takes for itself."""
@@ -44,11 +44,11 @@ def tfdata_service(  # noqa: PLR0913, PLR0917 - one for each option
     if role == "worker":
         if dispatcher is None:
             raise click.UsageError("a worker needs --dispatcher HOST:PORT")
-        from trainer.service.roles import work
+        from headrace.trainer.service.roles import work
 
         work(dispatcher.removeprefix("grpc://"), port, host, listen)
     elif role == "dispatcher":
-        from trainer.service.roles import dispatch
+        from headrace.trainer.service.roles import dispatch
 
         dispatch(port, work_dir, listen)
     else:
@@ -56,8 +56,8 @@ def tfdata_service(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _serve(port: int, workers: int, work_dir: Path, host: str, listen: str) -> None:
-    from pipeline.local.signals import stoppable, undisturbed
-    from trainer.service.local import LocalService
+    from headrace.pipeline.local.signals import stoppable, undisturbed
+    from headrace.trainer.service.local import LocalService
 
     service = LocalService(port, workers, work_dir, host=host, listen=listen)
     with stoppable():

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, told
+from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.verbs.options import config_options, load, told
 
 if TYPE_CHECKING:
-    from configs.config import PipelineConfig
-    from trainer.input.choices import Found
+    from headrace.configs.config import PipelineConfig
+    from headrace.trainer.input.choices import Found
 
 
 @click.command("tune-input")
@@ -26,8 +26,8 @@ def tune_input(config: Path, profile: str | None, overrides: tuple[str, ...], se
     loaded = load(config, profile, overrides, data=False)
     graph, examples = transformed(loaded.config)
     with quiet():
-        from trainer.input.tuned import measure
-        from trainer.sections import TrainerSections
+        from headrace.trainer.input.tuned import measure
+        from headrace.trainer.sections import TrainerSections
 
         found = measure(TrainerSections.of(loaded.config), graph, examples, seconds)
     _tell(found)
@@ -43,9 +43,9 @@ def tune_input(config: Path, profile: str | None, overrides: tuple[str, ...], se
 
 def transformed(config: PipelineConfig) -> tuple[Path, Path]:
     """The folders of the transform graph and the transformed examples of the latest run that made them."""
-    from configs.errors import RunError
-    from pipeline.folders import Folders
-    from pipeline.report.run_folder import RunFolder
+    from headrace.configs.errors import RunError
+    from headrace.pipeline.folders import Folders
+    from headrace.pipeline.report.run_folder import RunFolder
 
     for record in sorted(Folders.of(config).runs.glob("*/run.json"), reverse=True):
         run = RunFolder.read(record.parent)
@@ -58,9 +58,9 @@ def transformed(config: PipelineConfig) -> tuple[Path, Path]:
 
 def write(path: Path, changes: dict[str, Any]) -> None:
     """Set them in the file's `train.input`. Raises ConfigError, and leaves the file as it was, if that cannot be."""
-    from configs.edit import edit
-    from configs.errors import ConfigError
-    from configs.loader import load as read
+    from headrace.configs.edit import edit
+    from headrace.configs.errors import ConfigError
+    from headrace.configs.loader import load as read
 
     before = read(path)
     wanted = before.train.model_copy(update={"input": before.train.input.model_copy(update=changes)})
@@ -77,7 +77,7 @@ def write(path: Path, changes: dict[str, Any]) -> None:
 def _tell(found: Found) -> None:
     from rich.table import Table
 
-    from pipeline.terminal import Output
+    from headrace.pipeline.terminal import Output
 
     table = Table("setting", box=None, header_style="bold")
     for head in ("opened in s", "examples/s", "all epochs read in s"):

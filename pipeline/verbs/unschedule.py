@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.verbs.options import config_options, session_of, told
+from headrace.pipeline.verbs.options import config_options, session_of, told
 
 
 @click.command()
@@ -15,7 +15,7 @@ from pipeline.verbs.options import config_options, session_of, told
 def unschedule(config: Path, profile: str | None, overrides: tuple[str, ...]) -> None:
     """Delete Kubeflow's schedule of CONFIG's pipeline. Runs that it made stay."""
     session = session_of(config, profile, overrides)
-    from pipeline.kubeflow.server import schedules
+    from headrace.pipeline.kubeflow.server import schedules
 
     experiment_id = session.experiment_id()
     called = [] if experiment_id is None else schedules.called(session.server, experiment_id, session.pipeline)

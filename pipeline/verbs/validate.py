@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from pipeline.verbs.options import load, told
+from headrace.pipeline.verbs.options import load, told
 
 
 @click.command()
@@ -20,14 +20,14 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
     if schema:
         import json
 
-        from configs.json_schema import json_schema
+        from headrace.configs.json_schema import json_schema
 
         click.echo(json.dumps(json_schema(), indent=2))
         return
     if config is None:
         raise click.UsageError("name a config, such as configs/taxi.yaml, or ask for --schema")
     loaded = load(config, profile, overrides, data=True)
-    from pipeline.validate import check_machine
+    from headrace.pipeline.validate import check_machine
 
     for lacking in check_machine(loaded):
         click.echo(f"note: `headrace run` would stop on this machine: {lacking}", err=True)

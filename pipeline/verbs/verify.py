@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.environment import prepare, quiet
-from pipeline.verbs.options import config_options, load, told
+from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.verbs.options import config_options, load, told
 
 
 @click.command()
@@ -20,14 +20,14 @@ def verify(config: Path, profile: str | None, overrides: tuple[str, ...], keep: 
     prepare()
     import tempfile
 
-    from configs.errors import RunError
-    from pipeline.terminal import open_display
+    from headrace.configs.errors import RunError
+    from headrace.pipeline.terminal import open_display
 
     loaded = load(config, profile, overrides, data=True)
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise RunError(f"{keep} is not empty; name a folder that is empty, or not there yet")
     with quiet():
-        from pipeline.kubeflow.verify import verify as compare_runs
+        from headrace.pipeline.kubeflow.verify import verify as compare_runs
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder, open_display() as display:
         verdict = compare_runs(loaded.config, keep.absolute() if keep else Path(folder), display, click.echo)
     for line in verdict.lines:

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from tfx.types import standard_artifacts
 
-from components.beam_pipelines import BeamPipelines
-from components.example_gen.component import Executor
-from components.example_gen.find import find_spans
-from components.statistics import component as statistics_gen
-from configs.beam import BeamConfig
-from configs.data import DataConfig
+from headrace.components.beam_pipelines import BeamPipelines
+from headrace.components.example_gen.component import Executor
+from headrace.components.example_gen.find import find_spans
+from headrace.components.statistics import component as statistics_gen
+from headrace.configs.beam import BeamConfig
+from headrace.configs.data import DataConfig
 
 AUTO, DIRECT = BeamConfig(), BeamConfig(runner="direct")
 

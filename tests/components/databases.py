@@ -10,11 +10,11 @@ from typing import Any
 import postgres
 import psycopg
 
-from components.example_gen.ingest import ingest
-from components.example_gen.manifest import Manifest, Span
-from components.example_gen.sources import Spread, Survey, in_place, open_source, state_of
-from configs.data import DataConfig
-from configs.sources import SqlSource
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.manifest import Manifest, Span
+from headrace.components.example_gen.sources import Spread, Survey, in_place, open_source, state_of
+from headrace.configs.data import DataConfig
+from headrace.configs.sources import SqlSource
 
 ROWS = 5000
 KEYED = "insert into other.keyed values (1, 'a'), (null, 'b'), (1, 'c'), (9, 'd'), (null, 'e');"

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from decoded_examples import decoded
 
-from components.example_gen.encode import encode
-from components.example_gen.sources import Reading, Survey, in_place, open_source
-from configs.sources import ParquetSource
+from headrace.components.example_gen.encode import encode
+from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.configs.sources import ParquetSource
 
 
 def write(path: Path, columns: dict | pa.Table, **options: object) -> Path:

@@ -10,11 +10,11 @@ import pytest
 import tensorflow as tf
 from tfx.types import artifact_utils, standard_artifacts
 
-from components.example_gen.component import Executor
-from components.example_gen.find import find_spans
-from components.example_gen.sources.csv import CsvFiles
-from configs.data import DataConfig
-from configs.sources import CsvSource
+from headrace.components.example_gen.component import Executor
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.sources.csv import CsvFiles
+from headrace.configs.data import DataConfig
+from headrace.configs.sources import CsvSource
 
 FIRST_TWO = ("2026-01-01", "2026-01-02")
 DAYS = "in/{YYYY}-{MM}-{DD}.csv"

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.errors import DataError
-from trainer.service.roles import free_port
+from headrace.configs.errors import DataError
+from headrace.trainer.service.roles import free_port
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfx.types import standard_artifacts
 
-from components.baseline import Baseline, RecordBlessing, choose, record
-from components.pushed import Pushed
-from components.registry import DAMAGED, WHY, Entry, MadeFor, Registry
-from configs.checksums import checksum
-from configs.errors import RunError
+from headrace.components.baseline import Baseline, RecordBlessing, choose, record
+from headrace.components.pushed import Pushed
+from headrace.components.registry import DAMAGED, WHY, Entry, MadeFor, Registry
+from headrace.configs.checksums import checksum
+from headrace.configs.errors import RunError
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

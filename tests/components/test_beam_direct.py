@@ -16,10 +16,10 @@ import tensorflow as tf
 from beam_runs import DIRECT, make, same_with_beam, transforms
 from databases import source_of, sqlite_of_trips
 
-from components.example_gen import parts
-from components.example_gen.sources import parquet
-from configs.beam import BeamConfig, OptionValue
-from configs.data import DataConfig
+from headrace.components.example_gen import parts
+from headrace.components.example_gen.sources import parquet
+from headrace.configs.beam import BeamConfig, OptionValue
+from headrace.configs.data import DataConfig
 
 ROWS = 3000
 

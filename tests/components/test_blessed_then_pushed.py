@@ -12,10 +12,10 @@ import pytest
 from dying import deaths, full_disks
 from tfx.types import standard_artifacts
 
-from components.baseline import RecordBlessing
-from components.pushed import LATE
-from components.pusher import Pusher
-from components.registry import Registry
+from headrace.components.baseline import RecordBlessing
+from headrace.components.pushed import LATE
+from headrace.components.pusher import Pusher
+from headrace.components.registry import Registry
 
 
 def night(home: Path, name: str, *, blessed: bool) -> standard_artifacts.PushedModel:

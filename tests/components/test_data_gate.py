@@ -22,12 +22,12 @@ from tfx.components.schema_gen.import_schema_gen.executor import Executor as Imp
 from tfx.components.statistics_gen.executor import Executor as StatisticsGen
 from tfx.types import artifact_utils, standard_artifacts
 
-from components.data_gate import DataGate, describe, judge
-from components.data_rules import Finding, Split
-from components.float32_rules import TOO_COARSE, digits_lost
-from configs.config import PipelineConfig
-from configs.errors import GateError
-from configs.label import LabelConfig
+from headrace.components.data_gate import DataGate, describe, judge
+from headrace.components.data_rules import Finding, Split
+from headrace.components.float32_rules import TOO_COARSE, digits_lost
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import GateError
+from headrace.configs.label import LabelConfig
 
 BINARY = LabelConfig(key="y", kind="binary")
 Rows = dict[str, list[Any]]

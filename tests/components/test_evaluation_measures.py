@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from components.evaluation import MEASURES
-from components.evaluation.slices import SliceKey, in_words, slicing
-from components.evaluation.tally import Tally
+from headrace.components.evaluation import MEASURES
+from headrace.components.evaluation.slices import SliceKey, in_words, slicing
+from headrace.components.evaluation.tally import Tally
 
 Array = NDArray[np.float64]
 

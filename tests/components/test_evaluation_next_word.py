@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.evaluation import MEASURES
-from trainer.word_metrics import KnownWords, Perplexity
+from headrace.components.evaluation import MEASURES
+from headrace.trainer.word_metrics import KnownWords, Perplexity
 
 RANDOM = np.random.default_rng(4)
 LABELS = RANDOM.integers(0, 9, 3000)

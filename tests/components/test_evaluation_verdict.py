@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tensorflow_model_analysis.proto import config_pb2
 
-from components.evaluation.conclude import conclude
-from components.evaluation.verdict import checks, reasons
-from components.trigger.drift import Distance
+from headrace.components.evaluation.conclude import conclude
+from headrace.components.evaluation.verdict import checks, reasons
+from headrace.components.trigger.drift import Distance
 
 NEXT = {"up": math.inf, "down": -math.inf}
 

@@ -14,11 +14,11 @@ from plain_shards import unpacked
 from tfx.components.evaluator.executor import Executor as StockExecutor
 from tfx.types import Channel, artifact_utils, standard_artifacts
 
-from components import evaluator
-from components.evaluation_result import Evaluation, read_evaluation
-from configs.errors import RunError
-from configs.evaluate import EvaluateConfig, Threshold
-from configs.label import LabelConfig
+from headrace.components import evaluator
+from headrace.components.evaluation_result import Evaluation, read_evaluation
+from headrace.configs.errors import RunError
+from headrace.configs.evaluate import EvaluateConfig, Threshold
+from headrace.configs.label import LabelConfig
 
 ROWS = 600
 LABELS = {

@@ -19,15 +19,15 @@ from decoded_examples import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.example_gen.columnar.tables import as_table, digest
-from components.example_gen.encode import encode
-from components.example_gen.find import find_spans
-from components.example_gen.ingest import ingest
-from components.example_gen.sources import Reading, Survey, in_place, open_source
-from components.example_gen.sources import arrays as arrays_module
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.sources import ArraysSource
+from headrace.components.example_gen.columnar.tables import as_table, digest
+from headrace.components.example_gen.encode import encode
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.components.example_gen.sources import arrays as arrays_module
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.sources import ArraysSource
 
 Give = Callable[[object], ArraysSource]
 
@@ -133,7 +133,7 @@ def test_any_arrays_come_back(
     with pytest.MonkeyPatch.context() as patch:
         for name in ("SMALLEST_PART", "LARGEST_PART"):
             patch.setattr(arrays_module, name, part)
-        patch.setattr("components.example_gen.columnar.fit.BATCH", part)
+        patch.setattr("headrace.components.example_gen.columnar.fit.BATCH", part)
         kinds, found = read(ArraysSource(kind="arrays", path=str(path)))
     assert kinds == {name: name for name in arrays}
     text = np.vectorize(str.encode, otypes=[object])

@@ -25,13 +25,13 @@ from google.cloud.bigquery_storage_v1 import BigQueryReadClient, types
 from google.cloud.bigquery_storage_v1.services.big_query_read.transports import BigQueryReadGrpcTransport
 from pydantic import ValidationError
 
-from components.example_gen.bigquery import clients
-from components.example_gen.find import find_spans
-from components.example_gen.ingest import ingest
-from components.example_gen.sources import Reading, Survey, in_place, open_source
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.sources import BigquerySource
+from headrace.components.example_gen.bigquery import clients
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.sources import BigquerySource
 
 SERVICE = "google.cloud.bigquery.storage.v1.BigQueryRead"
 FIELDS = [

@@ -19,21 +19,21 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import proto_utils
 from tfx_bsl.tfxio import tf_example_record
 
-from components.example_gen import component
-from components.example_gen import parts as parts_module
-from components.example_gen import shards as shards_module
-from components.example_gen import spread as spread_module
-from components.example_gen.component import ExampleGen, Executor
-from components.example_gen.find import find_spans
-from components.example_gen.ingest import ingest
-from components.example_gen.manifest import Manifest, check_unchanged
-from components.example_gen.paths import resolve
-from components.example_gen.sources import in_place
-from components.example_gen.spans import Spans
-from components.example_gen.spread import BeamSpread, Seal, threads_of
-from configs.data import DataConfig
-from configs.errors import DataError, RunError
-from configs.sources import CsvSource
+from headrace.components.example_gen import component
+from headrace.components.example_gen import parts as parts_module
+from headrace.components.example_gen import shards as shards_module
+from headrace.components.example_gen import spread as spread_module
+from headrace.components.example_gen.component import ExampleGen, Executor
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.manifest import Manifest, check_unchanged
+from headrace.components.example_gen.paths import resolve
+from headrace.components.example_gen.sources import in_place
+from headrace.components.example_gen.spans import Spans
+from headrace.components.example_gen.spread import BeamSpread, Seal, threads_of
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError, RunError
+from headrace.configs.sources import CsvSource
 
 TAXI = "pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv"
 ROWS = 15_002

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from components.example_gen import parts as parts_module
-from components.example_gen.delimited import blocks as blocks_module
-from components.example_gen.sources import Survey, in_place, open_source
-from components.example_gen.types import declared_types
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.sources import CsvSource
+from headrace.components.example_gen import parts as parts_module
+from headrace.components.example_gen.delimited import blocks as blocks_module
+from headrace.components.example_gen.sources import Survey, in_place, open_source
+from headrace.components.example_gen.types import declared_types
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.sources import CsvSource
 
 FIELD = st.text(st.sampled_from('ab ,;"\n\r\té0'), max_size=6)
 

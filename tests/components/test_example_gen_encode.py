@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfx_bsl.coders import example_coder
 
-from components.example_gen.encode import encode
-from components.example_gen.packing import Packing
-from components.example_gen.tfrecord import frame
-from components.example_gen.wire import varint, varints
+from headrace.components.example_gen.encode import encode
+from headrace.components.example_gen.packing import Packing
+from headrace.components.example_gen.tfrecord import frame
+from headrace.components.example_gen.wire import varint, varints
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 COLUMN = st.sampled_from(["int", "float", "float32", "string", "bytes"])

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from components.example_gen import parts as parts_module
-from components.example_gen.checks import check_fraction
-from components.example_gen.delimited import blocks as blocks_module
-from components.example_gen.ingest import ingest
-from components.example_gen.manifest import Manifest
-from components.example_gen.paths import resolve
-from components.example_gen.skips import Skipped
-from components.example_gen.sources import in_place
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.rules import types_fit_delimited_text
-from configs.sources import CsvSource
+from headrace.components.example_gen import parts as parts_module
+from headrace.components.example_gen.checks import check_fraction
+from headrace.components.example_gen.delimited import blocks as blocks_module
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.manifest import Manifest
+from headrace.components.example_gen.paths import resolve
+from headrace.components.example_gen.skips import Skipped
+from headrace.components.example_gen.sources import in_place
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.rules import types_fit_delimited_text
+from headrace.configs.sources import CsvSource
 
 GOOD = "".join(f'{i},"text, {i}\nmore",{i / 2}\n' for i in range(400))
 HEAD = "id,text,number\n"

@@ -15,10 +15,10 @@ from google_crc32c import value as crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.example_gen import checksum
-from components.example_gen.encode import encode
-from components.example_gen.side_by_side import columns, side_by_side
-from components.example_gen.tfrecord import frame, framed_examples
+from headrace.components.example_gen import checksum
+from headrace.components.example_gen.encode import encode
+from headrace.components.example_gen.side_by_side import columns, side_by_side
+from headrace.components.example_gen.tfrecord import frame, framed_examples
 
 ROWS = 2500
 KINDS: dict[str, Callable[[np.random.Generator], Any]] = {

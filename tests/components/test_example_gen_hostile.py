@@ -17,12 +17,12 @@ import pytest
 import tensorflow as tf
 from hostile_files import BAD_LINES, HEAD, KINDS, ROWS, WHOLE_FILES, content, framed, record, values, whole
 
-from components.example_gen import storage
-from components.example_gen.find import find_spans
-from components.example_gen.ingest import Ingested, ingest
-from components.example_gen.sources import in_place, open_source
-from configs.data import DataConfig
-from configs.errors import DataError
+from headrace.components.example_gen import storage
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.ingest import Ingested, ingest
+from headrace.components.example_gen.sources import in_place, open_source
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
 
 NOBODY = 65534
 

@@ -17,15 +17,15 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from stores import Bucket
 
-from components.example_gen import parts as parts_module
-from components.example_gen.find import find_spans
-from components.example_gen.images.header import UnfitError, read_header
-from components.example_gen.ingest import ingest
-from components.example_gen.sources import Reading, Survey, in_place, open_source
-from components.example_gen.sources import images as images_module
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.sources import ImagesSource
+from headrace.components.example_gen import parts as parts_module
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.images.header import UnfitError, read_header
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.components.example_gen.sources import images as images_module
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.sources import ImagesSource
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from components.example_gen import parts as parts_module
-from components.example_gen.json_lines import blocks as blocks_module
-from components.example_gen.json_lines import fast
-from components.example_gen.sources import Reading, Survey, in_place, open_source
-from configs.errors import DataError
-from configs.sources import JsonlSource
+from headrace.components.example_gen import parts as parts_module
+from headrace.components.example_gen.json_lines import blocks as blocks_module
+from headrace.components.example_gen.json_lines import fast
+from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.configs.errors import DataError
+from headrace.configs.sources import JsonlSource
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(max_size=5) | st.sampled_from(["2024-01-31", "2024-01-31T12:00:00", "12:30", "null", "[null]", "NaN"])

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from components.example_gen.delimited import blocks
-from components.example_gen.json_lines import blocks as json_blocks
-from components.example_gen.kept import Kept
-from components.example_gen.records import frames
-from components.example_gen.sources import in_place, open_source
-from components.example_gen.tfrecord import framed_examples
-from configs.sources import CsvSource, JsonlSource, TfrecordSource
+from headrace.components.example_gen.delimited import blocks
+from headrace.components.example_gen.json_lines import blocks as json_blocks
+from headrace.components.example_gen.kept import Kept
+from headrace.components.example_gen.records import frames
+from headrace.components.example_gen.sources import in_place, open_source
+from headrace.components.example_gen.tfrecord import framed_examples
+from headrace.configs.sources import CsvSource, JsonlSource, TfrecordSource
 
 CELLS = st.sampled_from(["", "1", "-7", "0.5", "1e300", "nan", "9007199254740993", "007", "text", "é", '"x,y"', '"NA"'])
 CELLS |= st.sampled_from(["NA", "2020-01-01", "true", "12:30"])

@@ -14,13 +14,13 @@ from decoded_examples import decoded
 from parquet_files import read, write
 from stores import Bucket
 
-from components.example_gen.find import find_spans
-from components.example_gen.ingest import ingest
-from components.example_gen.sources import Reading, in_place, open_source
-from components.example_gen.sources import parquet as parquet_module
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.sources import ParquetSource
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.sources import Reading, in_place, open_source
+from headrace.components.example_gen.sources import parquet as parquet_module
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.sources import ParquetSource
 
 
 def test_row_groups_are_parts_of_bounded_size_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,8 @@ def test_spans_may_be_folders(tmp_path: Path) -> None:
 def test_the_names_of_columns_need_no_tensorflow(tmp_path: Path) -> None:
     path = write(tmp_path / "f.parquet", {"a": [1]})
     code = (
-        "import sys; from components.example_gen.sources import open_source; from configs.sources import ParquetSource;"
+        "import sys; from headrace.components.example_gen.sources import open_source;"
+        "from headrace.configs.sources import ParquetSource;"
         f"print(open_source(ParquetSource(kind='parquet', path={str(path)!r})).columns(), 'tensorflow' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parquet_files import one, read, survey_of, write
 
-from components.example_gen.sources import Reading
-from components.example_gen.sources import parquet as parquet_module
-from components.example_gen.types import kind_of_decimal
-from configs.errors import DataError
+from headrace.components.example_gen.sources import Reading
+from headrace.components.example_gen.sources import parquet as parquet_module
+from headrace.components.example_gen.types import kind_of_decimal
+from headrace.configs.errors import DataError
 
 NOON = dt.datetime(2026, 11, 21, 12, 30)
 
@@ -203,7 +203,7 @@ def test_any_table_comes_back(
         expected |= {kind: [None if value is None else [value] for value in single], f"{kind} list": several}
     path = write(tmp_path_factory.mktemp("parquet") / "f.parquet", columns, row_group_size=group)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("components.example_gen.columnar.fit.BATCH", batch)
+        patch.setattr("headrace.components.example_gen.columnar.fit.BATCH", batch)
         patch.setattr(parquet_module, "SMALLEST_PART", 50)
         patch.setattr(parquet_module, "LARGEST_PART", 50)
         kinds, found = read(path)

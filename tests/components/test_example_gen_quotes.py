@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.example_gen.delimited import blocks as blocks_module
-from components.example_gen.delimited.align import Range, look, segments
-from components.example_gen.delimited.blocks import Segment, blocks
-from components.example_gen.delimited.quotes import Dialect, ends_inside, record_ends, runs
-from configs.errors import DataError
+from headrace.components.example_gen.delimited import blocks as blocks_module
+from headrace.components.example_gen.delimited.align import Range, look, segments
+from headrace.components.example_gen.delimited.blocks import Segment, blocks
+from headrace.components.example_gen.delimited.quotes import Dialect, ends_inside, record_ends, runs
+from headrace.configs.errors import DataError
 
 COMMA = Dialect(",", '"')
 TEXT = st.text('a,"\n', max_size=40)

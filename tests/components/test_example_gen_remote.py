@@ -11,16 +11,16 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from stores import Bucket
 from tfx.types import standard_artifacts
 
-from components.example_gen import parts as parts_module
-from components.example_gen.component import Executor
-from components.example_gen.find import find_spans
-from components.example_gen.ingest import ingest
-from components.example_gen.manifest import Manifest
-from components.example_gen.sources import in_place, open_source
-from components.example_gen.storage import resolve
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.sources import CsvSource
+from headrace.components.example_gen import parts as parts_module
+from headrace.components.example_gen.component import Executor
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.manifest import Manifest
+from headrace.components.example_gen.sources import in_place, open_source
+from headrace.components.example_gen.storage import resolve
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.sources import CsvSource
 
 HEAD = "id,text,number\n"
 

@@ -8,11 +8,11 @@ import pytest
 from PIL import Image
 from span_runs import config, generate, ids, told, write
 
-from components.example_gen.find import find_spans
-from components.example_gen.ingest import ingest
-from components.example_gen.manifest import Manifest
-from components.example_gen.sources import in_place
-from configs.data import DataConfig
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.manifest import Manifest
+from headrace.components.example_gen.sources import in_place
+from headrace.configs.data import DataConfig
 
 
 def symlink(folder: Path) -> None:

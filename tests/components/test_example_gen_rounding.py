@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.example_gen.ingest import Ingested, ingest
-from components.example_gen.manifest import Manifest
-from components.example_gen.paths import resolve
-from components.example_gen.rounding import COARSE, Rounding, Roundings, notes
-from components.example_gen.sources import in_place
-from configs.data import DataConfig
-from configs.errors import DataError
+from headrace.components.example_gen.ingest import Ingested, ingest
+from headrace.components.example_gen.manifest import Manifest
+from headrace.components.example_gen.paths import resolve
+from headrace.components.example_gen.rounding import COARSE, Rounding, Roundings, notes
+from headrace.components.example_gen.sources import in_place
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
 
 ROWS = 1597
 TIMES = 1700000000.5 + 7.0 * np.arange(ROWS)

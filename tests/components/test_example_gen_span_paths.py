@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from components.example_gen.find import find_spans
-from components.example_gen.manifest import Manifest
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.sources import CsvSource
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.manifest import Manifest
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.sources import CsvSource
 
 
 @pytest.fixture(autouse=True)

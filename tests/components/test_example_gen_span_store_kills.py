@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dying import changes, deaths
 
-from components.example_gen.span_store import SpanStore, Written
+from headrace.components.example_gen.span_store import SpanStore, Written
 
 
 def _shards(folder: Path) -> Written:

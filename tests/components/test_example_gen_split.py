@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.example_gen.row_hash import row_hash
-from components.example_gen.shards import MOST_PILES, PILE, Estimate, automatic, plan
-from components.example_gen.split import Dealer, Layout, Shard, split_numbers
+from headrace.components.example_gen.row_hash import row_hash
+from headrace.components.example_gen.shards import MOST_PILES, PILE, Estimate, automatic, plan
+from headrace.components.example_gen.split import Dealer, Layout, Shard, split_numbers
 
 SPLITS = {"train": 8, "eval": 1, "test": 1}
 

@@ -13,12 +13,12 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from databases import KEYED, ROWS, config, read, source_of, sqlite_of_trips, written
 
-from components.example_gen.find import find_spans
-from components.example_gen.sources import in_place, open_source, state_of
-from components.example_gen.span_store import SpanStore
-from components.example_gen.spread import BeamSpread, threads_of
-from configs.errors import DataError
-from configs.sources import SqlSource
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.sources import in_place, open_source, state_of
+from headrace.components.example_gen.span_store import SpanStore
+from headrace.components.example_gen.spread import BeamSpread, threads_of
+from headrace.configs.errors import DataError
+from headrace.configs.sources import SqlSource
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import pytest
 from databases import ROWS, source_of, written
 from pydantic import ValidationError
 
-from components.example_gen.sources import in_place, open_source
-from configs.errors import DataError
-from configs.overlay import setting
-from configs.sources import SqlSource
+from headrace.components.example_gen.sources import in_place, open_source
+from headrace.configs.errors import DataError
+from headrace.configs.overlay import setting
+from headrace.configs.sources import SqlSource
 
 
 def test_a_backend_killed_half_way_leaves_a_clear_error(server: postgres.Server) -> None:

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import Bucket, message
 
-from components.example_gen.delimited.files import line_at, opened, read_fully
-from components.example_gen.remote.find import fits
-from components.example_gen.storage import (
+from headrace.components.example_gen.delimited.files import line_at, opened, read_fully
+from headrace.components.example_gen.remote.find import fits
+from headrace.components.example_gen.storage import (
     FileState,
     arrow_file,
     checksum,
@@ -28,7 +28,7 @@ from components.example_gen.storage import (
     stat,
     stats,
 )
-from configs.errors import DataError
+from headrace.configs.errors import DataError
 
 TREE = [
     "a.csv",
@@ -180,8 +180,8 @@ def test_local_paths_connect_to_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     program = (
         "import sys\n"
-        "from components.example_gen.sources import open_source\n"
-        "from configs.sources import CsvSource\n"
+        "from headrace.components.example_gen.sources import open_source\n"
+        "from headrace.configs.sources import CsvSource\n"
         "print(open_source(CsvSource(kind='csv', path=sys.argv[1])).columns())\n"
         "print({'pyarrow.fs', 'pyarrow._s3fs', 'tensorflow', 'apache_beam'} & {*sys.modules})\n"
     )
@@ -193,8 +193,8 @@ def test_a_forked_child_reads_from_s3_if_its_parent_has_not(s3_bucket: Bucket) -
     path = s3_bucket.put("a.csv", "a\n1\n")
     program = (
         "import os, sys\n"
-        "from components.example_gen import component\n"
-        "from components.example_gen.storage import checksum, stat\n"
+        "from headrace.components.example_gen import component\n"
+        "from headrace.components.example_gen.storage import checksum, stat\n"
         "print(len(sys.argv) > 2 and stat(sys.argv[1]).size, flush=True)\n"
         "if os.fork() == 0:\n"
         "    try:\n"
@@ -205,7 +205,7 @@ def test_a_forked_child_reads_from_s3_if_its_parent_has_not(s3_bucket: Bucket) -
         "os.wait()\n"
     )
     assert _python(program, path) == ["False", hashlib.sha256(b"a\n1\n").hexdigest()]
-    before = _python(program.replace("from components.example_gen import component\n", ""), path, "before")
+    before = _python(program.replace("from headrace.components.example_gen import component\n", ""), path, "before")
     assert before == ["4", "an object store was used before this process was forked, so it would hang in here"]
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from stores import Bucket, breaking_proxy, message, refusing_server, tls_server
 
-from components.example_gen.delimited import files as files_module
-from components.example_gen.delimited.files import line_at, opened, read_fully
-from components.example_gen.remote import filesystems
-from components.example_gen.remote import reader as reader_module
-from components.example_gen.storage import (
+from headrace.components.example_gen.delimited import files as files_module
+from headrace.components.example_gen.delimited.files import line_at, opened, read_fully
+from headrace.components.example_gen.remote import filesystems
+from headrace.components.example_gen.remote import reader as reader_module
+from headrace.components.example_gen.storage import (
     arrow_file,
     checksum,
     open_file,

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stores import Bucket
 
-from components.example_gen import parts as parts_module
-from components.example_gen.ingest import ingest
-from components.example_gen.manifest import Manifest
-from components.example_gen.sources import Reading, Survey, in_place, open_source
-from components.example_gen.text import read as read_module
-from components.example_gen.text import windows as windows_module
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.sources import TextSource
+from headrace.components.example_gen import parts as parts_module
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.manifest import Manifest
+from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.components.example_gen.text import read as read_module
+from headrace.components.example_gen.text import windows as windows_module
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.sources import TextSource
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,13 @@ import tensorflow_datasets as tfds
 from beam_runs import same_with_beam
 from decoded_examples import decoded
 
-from components.example_gen.encode import encode
-from components.example_gen.find import find_spans
-from components.example_gen.ingest import ingest
-from components.example_gen.sources import Reading, Survey, in_place, open_source
-from configs.data import DataConfig
-from configs.errors import DataError
-from configs.sources import TfdsSource
+from headrace.components.example_gen.encode import encode
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
+from headrace.configs.sources import TfdsSource
 
 PLAIN = ("id", "flag", "half", "label", "text", "image", "numbers", "words", "vector", "large")
 NESTED = ("matrix", "inner", "boxes", "packed", "ragged")

@@ -11,10 +11,10 @@ import tensorflow as tf
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from components.example_gen.records import frames as frames_module
-from components.example_gen.sources import Reading, Survey, in_place, open_source
-from configs.errors import DataError
-from configs.sources import TfrecordSource
+from headrace.components.example_gen.records import frames as frames_module
+from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.configs.errors import DataError
+from headrace.configs.sources import TfrecordSource
 
 FLOAT = st.floats(width=32, allow_nan=False)
 VALUES = {

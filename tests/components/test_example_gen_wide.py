@@ -19,21 +19,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.example_gen.encode import encode
-from components.example_gen.find import find_spans
-from components.example_gen.ingest import ingest
-from components.example_gen.rounding import Roundings
-from components.example_gen.row_hash import row_hash
-from components.example_gen.side_by_side import columns, side_by_side
-from components.example_gen.sources import arrays as arrays_module
-from components.example_gen.sources import in_place
-from components.example_gen.sources import tfrecord as tfrecord_module
-from components.example_gen.sources.jsonl import JsonlFiles
-from components.example_gen.sources.tfrecord import TfrecordFiles
-from components.example_gen.stacks import FEW_ROWS, MANY_COLUMNS, worth_stacking
-from components.example_gen.tfrecord import framed_examples
-from configs.data import DataConfig
-from configs.errors import DataError
+from headrace.components.example_gen.encode import encode
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.rounding import Roundings
+from headrace.components.example_gen.row_hash import row_hash
+from headrace.components.example_gen.side_by_side import columns, side_by_side
+from headrace.components.example_gen.sources import arrays as arrays_module
+from headrace.components.example_gen.sources import in_place
+from headrace.components.example_gen.sources import tfrecord as tfrecord_module
+from headrace.components.example_gen.sources.jsonl import JsonlFiles
+from headrace.components.example_gen.sources.tfrecord import TfrecordFiles
+from headrace.components.example_gen.stacks import FEW_ROWS, MANY_COLUMNS, worth_stacking
+from headrace.components.example_gen.tfrecord import framed_examples
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError
 
 ROWS = 100
 FEWER, MORE = 400, 800

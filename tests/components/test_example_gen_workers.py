@@ -19,13 +19,13 @@ import pyarrow.parquet
 import pytest
 from command import alive, wait_until
 
-from components.example_gen import parts, shards
-from components.example_gen.find import find_spans
-from components.example_gen.ingest import ingest
-from components.example_gen.sources import in_place
-from components.example_gen.workers import Workers, can_fork
-from configs.data import DataConfig
-from configs.errors import DataError, RunError
+from headrace.components.example_gen import parts, shards
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.sources import in_place
+from headrace.components.example_gen.workers import Workers, can_fork
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import DataError, RunError
 
 
 def process(number: int) -> tuple[int, int]:

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from components.example_gen import spill
-from components.example_gen.packing import Packing
-from components.example_gen.sources import in_place
-from components.example_gen.split import Layout
-from components.example_gen.write import Writer
+from headrace.components.example_gen import spill
+from headrace.components.example_gen.packing import Packing
+from headrace.components.example_gen.sources import in_place
+from headrace.components.example_gen.split import Layout
+from headrace.components.example_gen.write import Writer
 
 SPLITS = {"train": 8, "eval": 1, "test": 1}
 GZIP, PLAIN = Packing(), Packing("none")

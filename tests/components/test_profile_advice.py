@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from components.profile_verdict.advice import Situation, advise, cause
-from components.profile_verdict.result import Split
-from components.profile_verdict.stages import PARSING, READING, STARTING
-from configs.train import TrainConfig
-from trainer.profiling.facts import Execution, ProfileFacts
+from headrace.components.profile_verdict.advice import Situation, advise, cause
+from headrace.components.profile_verdict.result import Split
+from headrace.components.profile_verdict.stages import PARSING, READING, STARTING
+from headrace.configs.train import TrainConfig
+from headrace.trainer.profiling.facts import Execution, ProfileFacts
 
 FACTS = ProfileFacts(
     asked=(50, 60),

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from components.profile_verdict import spans_of_time
-from components.profile_verdict.result import Split
-from components.profile_verdict.stages import PARSING, READING, STARTING, stage_of
-from components.profile_verdict.trace import Event, Trace, own_times, read_trace
+from headrace.components.profile_verdict import spans_of_time
+from headrace.components.profile_verdict.result import Split
+from headrace.components.profile_verdict.stages import PARSING, READING, STARTING, stage_of
+from headrace.components.profile_verdict.trace import Event, Trace, own_times, read_trace
 
 
 class Moments(NamedTuple):

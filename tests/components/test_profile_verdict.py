@@ -15,19 +15,19 @@ import pytest
 import tensorflow as tf
 from tfx.types import standard_artifacts
 
-from components.profile_verdict.component import ProfileVerdict
-from components.profile_verdict.gate import ProfileGate
-from components.profile_verdict.result import Verdict
-from components.profile_verdict.trace import read_trace
-from components.profile_verdict.verdict import judge
-from configs.checksums import checksum
-from configs.errors import GateError
-from configs.train import TrainConfig
-from trainer.callbacks.profile import Asked, Profile
-from trainer.checkpointing.checkpoints import Position
-from trainer.input.inputs import Inputs
-from trainer.profiling.callbacks import profiling
-from trainer.profiling.facts import ProfileFacts
+from headrace.components.profile_verdict.component import ProfileVerdict
+from headrace.components.profile_verdict.gate import ProfileGate
+from headrace.components.profile_verdict.result import Verdict
+from headrace.components.profile_verdict.trace import read_trace
+from headrace.components.profile_verdict.verdict import judge
+from headrace.configs.checksums import checksum
+from headrace.configs.errors import GateError
+from headrace.configs.train import TrainConfig
+from headrace.trainer.callbacks.profile import Asked, Profile
+from headrace.trainer.checkpointing.checkpoints import Position
+from headrace.trainer.input.inputs import Inputs
+from headrace.trainer.profiling.callbacks import profiling
+from headrace.trainer.profiling.facts import ProfileFacts
 
 BATCH, WIDTH, STEPS = 512, 64, 48
 FEATURES = np.random.default_rng(0).normal(size=(BATCH * STEPS, WIDTH)).astype(np.float32)

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from tfx.types import standard_artifacts
 
-from components import pusher
-from components.pushed import IN_SERVICE, LATE, Pushed
-from components.pusher import push
-from components.registry import Entry
-from configs.checksums import checksum
-from configs.errors import RunError
+from headrace.components import pusher
+from headrace.components.pushed import IN_SERVICE, LATE, Pushed
+from headrace.components.pusher import push
+from headrace.components.registry import Entry
+from headrace.configs.checksums import checksum
+from headrace.configs.errors import RunError
 
 
 @pytest.fixture

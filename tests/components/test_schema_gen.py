@@ -9,7 +9,7 @@ from tensorflow_data_validation.statistics.stats_impl import generate_statistics
 from tensorflow_metadata.proto.v0.schema_pb2 import FLOAT, INT, LifecycleStage, Schema
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 
-from components.schema_gen import infer_schema
+from headrace.components.schema_gen import infer_schema
 
 Column = list[list[int] | list[float] | list[bytes] | None]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 from tfx_bsl.sketches import KmvSketch, QuantilesSketch
 
-from components.statistics import categories
-from components.statistics.accumulators import from_bytes, to_bytes
-from components.statistics.combine import Statistics
+from headrace.components.statistics import categories
+from headrace.components.statistics.accumulators import from_bytes, to_bytes
+from headrace.components.statistics.combine import Statistics
 
 STATISTICS = Statistics()
 KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {

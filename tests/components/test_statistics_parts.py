@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
-from components.example_gen.encode import encode
-from components.example_gen.stacks import MANY_COLUMNS
-from components.example_gen.wire import varint
-from components.statistics import categories, decode_stacked, read
-from components.statistics.categories import CategoryGenerator, Counts
-from components.statistics.decode import decode
-from configs.errors import DataError
-from pipeline.report.statistics import read_statistics
+from headrace.components.example_gen.encode import encode
+from headrace.components.example_gen.stacks import MANY_COLUMNS
+from headrace.components.example_gen.wire import varint
+from headrace.components.statistics import categories, decode_stacked, read
+from headrace.components.statistics.categories import CategoryGenerator, Counts
+from headrace.components.statistics.decode import decode
+from headrace.configs.errors import DataError
+from headrace.pipeline.report.statistics import read_statistics
 
 COLUMN = st.sampled_from(
     [

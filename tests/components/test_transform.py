@@ -17,8 +17,8 @@ from tfx.components.transform import executor as stock
 from tfx.proto import transform_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from components import transform
-from configs.errors import TrainingError
+from headrace.components import transform
+from headrace.configs.errors import TrainingError
 
 SHARDS = {"train": [2500, 0, 40], "eval": [300], "test": [0]}
 SCHEMA = """
@@ -98,7 +98,7 @@ def run(
         outputs[key] = [artifact]
     context = executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner", *args]))
     exec_properties = {
-        "preprocessing_fn": "trainer.preprocessing.preprocessing_fn",
+        "preprocessing_fn": "headrace.trainer.preprocessing.preprocessing_fn",
         "custom_config": json.dumps({"config": json.dumps(config)}),
         "disable_statistics": 1,
         "force_tf_compat_v1": 0,

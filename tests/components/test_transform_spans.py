@@ -15,8 +15,8 @@ from test_transform import CONFIG, SCHEMA, Artifacts, contents, example, files, 
 from tfx.proto import transform_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from components import transform
-from trainer.columns.statistics import QUANTILE_ERROR
+from headrace.components import transform
+from headrace.trainer.columns.statistics import QUANTILE_ERROR
 
 NIGHT = json_format.MessageToJson(transform_pb2.SplitsConfig(analyze=["train"], transform=["eval"]))
 """Materialises nothing of the train split, so that its files need not be readable."""

@@ -11,14 +11,14 @@ import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, DatasetFeatureStatisticsList
 from tfx.types import standard_artifacts
 
-from components.example_gen.manifest import Manifest, Span
-from components.example_gen.storage import FileState
-from components.trigger.drift import Distance, distances
-from components.trigger.look import decide
-from components.trigger.newest import decision, drift
-from components.trigger.trained import Trained, TrainedOn
-from configs.errors import RunError
-from configs.schedule import DriftConfig, Retrain
+from headrace.components.example_gen.manifest import Manifest, Span
+from headrace.components.example_gen.storage import FileState
+from headrace.components.trigger.drift import Distance, distances
+from headrace.components.trigger.look import decide
+from headrace.components.trigger.newest import decision, drift
+from headrace.components.trigger.trained import Trained, TrainedOn
+from headrace.configs.errors import RunError
+from headrace.configs.schedule import DriftConfig, Retrain
 
 
 def manifest(*names: str, size: int = 1) -> Manifest:

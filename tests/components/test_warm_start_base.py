@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from components.registry import Entry, MadeFor, Registry
-from components.warm_start import choose
-from trainer.weights.origin import Origin
+from headrace.components.registry import Entry, MadeFor, Registry
+from headrace.components.warm_start import choose
+from headrace.trainer.weights.origin import Origin
 
 DATA = MadeFor(label="l", columns={"a": "INT", "b": "INT"})
 

@@ -24,12 +24,12 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners.runner import create_runner
 
-from components.beam_pipelines import BeamPipelines, beam_options
-from configs.beam import BeamConfig
-from configs.beam_options import BEAM_OPTIONS, NUMBER, TEXT, TEXTS, TRUE_OR_FALSE, WHOLE_NUMBER
-from configs.beam_rules import RULES
-from configs.errors import RunError
-from configs.rule import ask
+from headrace.components.beam_pipelines import BeamPipelines, beam_options
+from headrace.configs.beam import BeamConfig
+from headrace.configs.beam_options import BEAM_OPTIONS, NUMBER, TEXT, TEXTS, TRUE_OR_FALSE, WHOLE_NUMBER
+from headrace.configs.beam_rules import RULES
+from headrace.configs.errors import RunError
+from headrace.configs.rule import ask
 
 DOCS = Path(__file__).parents[2] / "docs" / "beam.md"
 CLOUD = {"project": "my-project", "region": "europe-west1", "temp_location": "gs://bucket/tmp"}

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from configs.config import PipelineConfig
-from configs.errors import ConfigError, Problem
-from configs.json_schema import json_schema, resolved, tags
-from configs.loader import load
-from configs.tree import plain
-from configs.writer import to_yaml
-from configs.yaml_tree import read
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import ConfigError, Problem
+from headrace.configs.json_schema import json_schema, resolved, tags
+from headrace.configs.loader import load
+from headrace.configs.tree import plain
+from headrace.configs.writer import to_yaml
+from headrace.configs.yaml_tree import read
 
 TAXI = Path("configs/taxi.yaml").read_text(encoding="utf-8")
 FEW = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.credential_rules import credentials_in
-from configs.credentials import HIDDEN, SHAPES, value_without, without
-from configs.errors import ConfigError, DataError, HeadraceError, RunError, ServerError
-from configs.loader import load
-from configs.tracebacks import write_traceback
+from headrace.configs.credential_rules import credentials_in
+from headrace.configs.credentials import HIDDEN, SHAPES, value_without, without
+from headrace.configs.errors import ConfigError, DataError, HeadraceError, RunError, ServerError
+from headrace.configs.loader import load
+from headrace.configs.tracebacks import write_traceback
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
 PLAIN = "abcXYZ0189!$()*+,;=:%-._~"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from configs.cron import Cron, translate
+from headrace.configs.cron import Cron, translate
 
 LIMITS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]

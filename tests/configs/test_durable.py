@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from dying import changes, deaths, full_disks
 
-from configs.checksums import checksum, file_checksum
-from configs.durable import SUFFIX, replacing, sync_tree, write_bytes, write_text
+from headrace.configs.checksums import checksum, file_checksum
+from headrace.configs.durable import SUFFIX, replacing, sync_tree, write_bytes, write_text
 
 
 def test_file_is_on_the_disk_before_it_is_renamed_and_its_name_after(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.edit import edit
-from configs.errors import ConfigError
+from headrace.configs.edit import edit
+from headrace.configs.errors import ConfigError
 
 CHANGE: dict[str, Any] = {"cache": "memory", "threads": 2}
 

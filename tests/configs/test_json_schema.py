@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from configs.features import Feature
-from configs.json_schema import json_schema, resolved, tags
-from configs.words import PATTERNS
+from headrace.configs.features import Feature
+from headrace.configs.json_schema import json_schema, resolved, tags
+from headrace.configs.words import PATTERNS
 
 
 def reference() -> Any:

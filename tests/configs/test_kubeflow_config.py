@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from configs.errors import ConfigError
-from configs.kubeflow import KubeflowConfig
-from configs.loader import load
+from headrace.configs.errors import ConfigError
+from headrace.configs.kubeflow import KubeflowConfig
+from headrace.configs.loader import load
 
 CONFIG = """\
 pipeline: {name: trips}

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from configs.errors import ConfigError
-from configs.json_schema import json_schema, tags
-from configs.loader import load, load_with_places
-from configs.suggest import listed
-from configs.train import TrainConfig
-from configs.words import either
+from headrace.configs.errors import ConfigError
+from headrace.configs.json_schema import json_schema, tags
+from headrace.configs.loader import load, load_with_places
+from headrace.configs.suggest import listed
+from headrace.configs.train import TrainConfig
+from headrace.configs.words import either
 
 SECTIONS = {
     "pipeline": "pipeline: {name: taxi}",

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.config import PipelineConfig
-from configs.errors import ConfigError
-from configs.loader import load, load_with_places
-from configs.overlay import lay
-from configs.tree import Place, Tree, Where, dotted, plain
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import ConfigError
+from headrace.configs.loader import load, load_with_places
+from headrace.configs.overlay import lay
+from headrace.configs.tree import Place, Tree, Where, dotted, plain
 
 BASE = """\
 pipeline: {name: taxi}

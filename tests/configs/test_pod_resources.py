@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.kubeflow import Accelerator, ComponentSettings
-from configs.kubeflow_rules import COMPONENTS
-from configs.pod_resources import GI, Peak, amount, rounded, settled, written
+from headrace.configs.kubeflow import Accelerator, ComponentSettings
+from headrace.configs.kubeflow_rules import COMPONENTS
+from headrace.configs.pod_resources import GI, Peak, amount, rounded, settled, written
 
 SIZES = st.sampled_from(["100Mi", "900M", "1Gi", "6Gi", "64G", "500Gi"])
 CPUS = st.sampled_from([0.25, 1.0, 7.5, 64.0])

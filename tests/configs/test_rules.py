@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from configs import rules
-from configs.errors import ConfigError
-from configs.loader import load
+from headrace.configs import rules
+from headrace.configs.errors import ConfigError
+from headrace.configs.loader import load
 
 SECTIONS = {
     "pipeline": "pipeline: {name: taxi}",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from configs.errors import ConfigError
-from configs.loader import load
+from headrace.configs.errors import ConfigError
+from headrace.configs.loader import load
 
 TAXI = Path(__file__).parents[2] / "configs" / "taxi.yaml"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from configs.evaluate import EvaluateConfig, Threshold
-from configs.rules import thresholds_can_be_met
+from headrace.configs.evaluate import EvaluateConfig, Threshold
+from headrace.configs.rules import thresholds_can_be_met
 
 
 def found(threshold: Threshold) -> list[str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from configs.errors import ConfigError
-from configs.loader import load
-from configs.optimizer import OptimizerConfig, optimizer_config
+from headrace.configs.errors import ConfigError
+from headrace.configs.loader import load
+from headrace.configs.optimizer import OptimizerConfig, optimizer_config
 
 REST = """
 pipeline: {name: a}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from configs import rules
-from configs.errors import ConfigError
-from configs.loader import load
-from configs.tune_rules import OF_A_TRIAL
+from headrace.configs import rules
+from headrace.configs.errors import ConfigError
+from headrace.configs.loader import load
+from headrace.configs.tune_rules import OF_A_TRIAL
 
 REST = """
 pipeline: {name: taxi}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from configs.tree import at, plain
-from configs.yaml_tree import read
+from headrace.configs.tree import at, plain
+from headrace.configs.yaml_tree import read
 
 
 def values(text: str) -> object:

@@ -26,10 +26,10 @@ import yaml
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from command import ROOT, wait_until
 
-from configs.beam import BeamConfig, OptionValue
-from pipeline.kubeflow.verify.driver import Json
-from pipeline.kubeflow.verify.launcher import Pod
-from trainer.service.roles import free_port
+from headrace.configs.beam import BeamConfig, OptionValue
+from headrace.pipeline.kubeflow.verify.driver import Json
+from headrace.pipeline.kubeflow.verify.launcher import Pod
+from headrace.trainer.service.roles import free_port
 
 POM = Path(__file__).parent / "flink_job_server" / "pom.xml"
 SECONDS = 120

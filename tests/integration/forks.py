@@ -220,14 +220,14 @@ def _become(asked: dict[str, Any]) -> None:
 
 def main(descriptor: int) -> None:
     """Import what programs need, and serve."""
-    from pipeline.environment import prepare
+    from headrace.pipeline.environment import prepare
 
     prepare()
     gc.disable()
     import tensorflow_model_analysis  # noqa: F401
 
-    import pipeline.build  # noqa: F401
-    import trainer.run  # noqa: F401
+    import headrace.pipeline.build  # noqa: F401
+    import headrace.trainer.run  # noqa: F401
 
     gc.freeze()
     gc.enable()

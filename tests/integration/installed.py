@@ -20,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("configs", "trainer", "components", "pipeline")
+FACE = Path("src", "headrace")
+"""The package itself, in which links lead to the folders of the others."""
 SITE = Path(sysconfig.get_path("purelib"))
 
 
@@ -58,9 +60,15 @@ def install(folder: Path, *, editable: bool) -> Installed:
     site = environment / SITE.relative_to(sys.prefix)
     site.mkdir(parents=True)
     for entry in SITE.iterdir():
-        if not entry.name.startswith("__editable__") and entry.name not in PACKAGES:
+        if not entry.name.startswith("__editable__") and entry.name != "headrace":
             (site / entry.name).symlink_to(entry)
-    sources = folder / "project" if editable else site
+    sources = folder / "project" if editable else site / "headrace"
+    (sources / FACE if editable else sources).mkdir(parents=True)
+    for entry in (ROOT / FACE).iterdir():
+        if entry.is_file():
+            shutil.copy(entry, sources / FACE if editable else sources)
+        elif editable and entry.is_symlink():
+            (sources / FACE / entry.name).symlink_to(entry.readlink())
     for package in PACKAGES:
         shutil.copytree(ROOT / package, sources / package)  # with the bytecode, which goes by the times of the files
     if editable:

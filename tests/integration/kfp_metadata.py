@@ -21,7 +21,7 @@ from ml_metadata.metadata_store.pywrap.metadata_store_extension import metadata_
 from ml_metadata.proto import metadata_store_pb2, metadata_store_service_pb2
 
 if TYPE_CHECKING:
-    from pipeline.kubeflow.verify.driver import TaskRun
+    from headrace.pipeline.kubeflow.verify.driver import TaskRun
 
 SERVICE = "ml_metadata.MetadataStoreService"
 OF_ONE_GRAPH = re.compile(r"custom_properties\.parent_dag_id\.int_value = (\d+)")
@@ -100,7 +100,7 @@ def ended_tasks(database: Path, run_id: str) -> dict[str, TaskRun]:
 
 
 def _ended(store: Any, execution: Any) -> TaskRun:
-    from pipeline.kubeflow.verify.driver import TaskRun
+    from headrace.pipeline.kubeflow.verify.driver import TaskRun
 
     outputs = execution.custom_properties["outputs"].struct_value
     events = store.get_events_by_execution_ids([execution.id])

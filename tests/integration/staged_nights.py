@@ -29,13 +29,13 @@ import pytest
 import yaml
 from forks import Forked
 
-from configs.loader import load
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.store import FOLDER
-from pipeline.kubeflow.verify import cluster
-from pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
-from pipeline.kubeflow.verify.driver import TaskSpec
-from pipeline.kubeflow.verify.launcher import Pod
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.store import FOLDER
+from headrace.pipeline.kubeflow.verify import cluster
+from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
+from headrace.pipeline.kubeflow.verify.driver import TaskSpec
+from headrace.pipeline.kubeflow.verify.launcher import Pod
 
 ROOT = "s3://runs/v2/artifacts"
 CONFIG = """\

@@ -24,9 +24,9 @@ import pytest
 import yaml
 from command import ROOT
 
-from configs.loader import load
-from pipeline.kubeflow.distributed.jobset import Owner, completed, described
-from pipeline.kubeflow.places import Places
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.distributed.jobset import Owner, completed, described
+from headrace.pipeline.kubeflow.places import Places
 
 FLINK = "org.apache.flink:flink-kubernetes-operator-api:1.10.0"
 FLINK_FILE = "META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml"

@@ -12,8 +12,8 @@ import pytest
 from command import Finished, headrace, versions
 from parcels import write_parcels
 
-from components.evaluation_result import read_evaluation
-from components.registry import Registry
+from headrace.components.evaluation_result import read_evaluation
+from headrace.components.registry import Registry
 
 pytestmark = pytest.mark.slow
 

@@ -18,9 +18,9 @@ from command import ROOT, Finished, headrace, versions
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from configs.digits import images
-from configs.loader import load
-from pipeline.kubeflow.compile import compile_pipeline
+from headrace.configs.digits import images
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.compile import compile_pipeline
 
 pytestmark = pytest.mark.slow
 

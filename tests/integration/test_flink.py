@@ -14,16 +14,16 @@ from flink import HIDDEN, JobServer, MissingError, PodApart, beam_section, descr
 from forks import Forked
 from kfp_kubernetes import pods_work
 
-from components.beam_pipelines import BeamPipelines
-from configs.beam import BeamConfig
-from configs.beam_options import JOB_SERVER_OPTIONS
-from configs.errors import TrainingError
-from configs.loader import load
-from pipeline.execute import WORKERS
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
-from pipeline.kubeflow.verify.compare import Line
-from pipeline.kubeflow.verify.verify import as_compiled, compared
+from headrace.components.beam_pipelines import BeamPipelines
+from headrace.configs.beam import BeamConfig
+from headrace.configs.beam_options import JOB_SERVER_OPTIONS
+from headrace.configs.errors import TrainingError
+from headrace.configs.loader import load
+from headrace.pipeline.execute import WORKERS
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
+from headrace.pipeline.kubeflow.verify.compare import Line
+from headrace.pipeline.kubeflow.verify.verify import as_compiled, compared
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +67,7 @@ def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
         config = as_compiled(load(TAXI, overrides=[*overrides, *on_flink]))
         cluster = Cluster(kept, config.kubeflow.pipeline_root)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("pipeline.kubeflow.verify.cluster.Pod", PodApart)
+            patch.setattr("headrace.pipeline.kubeflow.verify.cluster.Pod", PodApart)
             patch.setattr(subprocess, "Popen", Forked)  # with the imports done
             run = cluster.run(compile_pipeline(config))
         lines = compared(config, local, run.tasks, lambda uri: cluster.path(uri, config.kubeflow.volume))

@@ -12,9 +12,9 @@ from command import Finished, headrace
 from ml_metadata.errors import StatusError
 from parcels import write_parcels
 
-from configs.errors import RunError
-from pipeline.local.metadata import FULL, Metadata, cause
-from pipeline.local.warm import describe
+from headrace.configs.errors import RunError
+from headrace.pipeline.local.metadata import FULL, Metadata, cause
+from headrace.pipeline.local.warm import describe
 
 CONFIG = """\
 pipeline: {name: parcels, root: disk}

@@ -15,10 +15,10 @@ from kfp_cluster import BUCKET, SECRET, Bucket, Cluster, cluster
 from kfp_metadata import ended_tasks
 from kfp_server import Server
 
-from configs.loader import load
-from pipeline.kubeflow.verify.driver import TaskRun
-from pipeline.kubeflow.verify.verify import compared
-from pipeline.local.record import RunRecord
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.verify.driver import TaskRun
+from headrace.pipeline.kubeflow.verify.verify import compared
+from headrace.pipeline.local.record import RunRecord
 
 pytestmark = pytest.mark.slow
 

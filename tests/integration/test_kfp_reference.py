@@ -17,12 +17,12 @@ from kfp_metadata import ended_tasks
 from kfp_server import Server
 from test_triggers import CONFIG, write_day
 
-from configs.loader import load
-from pipeline.kubeflow.argument import unpack
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.verify.compare import Line
-from pipeline.kubeflow.verify.driver import TaskRun
-from pipeline.kubeflow.verify.verify import compared
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.argument import unpack
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.verify.compare import Line
+from headrace.pipeline.kubeflow.verify.driver import TaskRun
+from headrace.pipeline.kubeflow.verify.verify import compared
 
 pytestmark = pytest.mark.slow
 

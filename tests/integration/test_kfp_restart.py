@@ -18,11 +18,11 @@ from command import ROOT
 from kfp_commands import CONFIG, IMAGE, Built
 from kfp_server import Server
 
-from configs.errors import ServerError
-from configs.loader import load
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.server import submission
-from pipeline.kubeflow.server.session import Session
+from headrace.configs.errors import ServerError
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.server import submission
+from headrace.pipeline.kubeflow.server.session import Session
 
 pytestmark = pytest.mark.slow
 TRIES_UNTIL_BACK = 2

@@ -22,9 +22,9 @@ from kfp_kubernetes import Kubernetes
 from kfp_metadata import ended_tasks
 from kfp_server import Server
 
-from components.trigger.trained import Trained, TrainedOn
-from pipeline.kubeflow.argument import unpack
-from pipeline.kubeflow.verify.driver import TaskRun
+from headrace.components.trigger.trained import Trained, TrainedOn
+from headrace.pipeline.kubeflow.argument import unpack
+from headrace.pipeline.kubeflow.verify.driver import TaskRun
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command import ROOT, Finished, headrace
 
-from components.example_gen.paths import resolve
+from headrace.components.example_gen.paths import resolve
 
 pytestmark = pytest.mark.slow
 

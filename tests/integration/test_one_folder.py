@@ -75,7 +75,7 @@ def test_second_command_at_the_same_time_is_refused_at_once(story: Story) -> Non
         f"another run of this pipeline is going on in {story.home}.",
         "  Wait for it, or give this one another `pipeline.name` or `pipeline.root`.",
     ]
-    assert "pipeline.local.lock" in imported
+    assert "headrace.pipeline.local.lock" in imported
     assert not imported & {"tensorflow", "apache_beam", "tfx"}  # which take seconds
 
 

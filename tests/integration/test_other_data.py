@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from command import Finished, headrace, versions
 
-from components.evaluation_result import read_evaluation
+from headrace.components.evaluation_result import read_evaluation
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command import Finished, headrace, versions
 
-from components.profile_verdict.result import Verdict
+from headrace.components.profile_verdict.result import Verdict
 
 SMALL = ["--set", "train.epochs=3", "--set", "evaluate.thresholds={}"]
 STARVED = ["--set", "train.input.cache=none", "--set", "train.input.threads=1"]

@@ -16,8 +16,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from command import ROOT, Finished, headrace, versions
 
-from components.evaluation_result import Evaluation, read_evaluation
-from pipeline.report import write_report
+from headrace.components.evaluation_result import Evaluation, read_evaluation
+from headrace.pipeline.report import write_report
 
 pytestmark = pytest.mark.slow
 UNKNOWN = "unknown"

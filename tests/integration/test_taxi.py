@@ -28,8 +28,8 @@ from tfx.orchestration import metadata as tfx_metadata
 from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.types import standard_artifacts
 
-from pipeline.kubeflow.verify.compare import folders
-from pipeline.local.record import RunRecord
+from headrace.pipeline.kubeflow.verify.compare import folders
+from headrace.pipeline.local.record import RunRecord
 
 pytestmark = pytest.mark.slow
 

@@ -16,15 +16,15 @@ import tensorflow as tf
 from browsing import PATIENCE, watched
 from command import Going, headrace
 
-from configs.checksums import checksum
-from configs.errors import RunError
-from configs.train import TrainConfig
-from pipeline.folders import Folders
-from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
-from pipeline.tensorboard.offline import LOADER, profile_page
-from pipeline.tensorboard.view import link, trainings
-from trainer.callbacks.scalars import Scalars
-from trainer.profiling.callbacks import profiling
+from headrace.configs.checksums import checksum
+from headrace.configs.errors import RunError
+from headrace.configs.train import TrainConfig
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.tensorboard.offline import LOADER, profile_page
+from headrace.pipeline.tensorboard.view import link, trainings
+from headrace.trainer.callbacks.scalars import Scalars
+from headrace.trainer.profiling.callbacks import profiling
 
 if TYPE_CHECKING:
     from browsing import Watched

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from command import Finished, headrace
 
-from configs.loader import load
-from pipeline.cache.foresee import foresee
+from headrace.configs.loader import load
+from headrace.pipeline.cache.foresee import foresee
 
 pytestmark = pytest.mark.slow
 

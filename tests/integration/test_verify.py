@@ -20,15 +20,15 @@ from forks import HEADRACE
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
-from configs.loader import load
-from pipeline.kubeflow.argument import pack, unpack
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.store import KEYS as STORE_KEYS
-from pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
-from pipeline.kubeflow.verify.driver import TaskRun, TaskSpec, fingerprint, provision, resolve, task_specs
-from pipeline.kubeflow.verify.launcher import Pod, command
-from pipeline.kubeflow.verify.verify import as_compiled
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.argument import pack, unpack
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.store import KEYS as STORE_KEYS
+from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
+from headrace.pipeline.kubeflow.verify.driver import TaskRun, TaskSpec, fingerprint, provision, resolve, task_specs
+from headrace.pipeline.kubeflow.verify.launcher import Pod, command
+from headrace.pipeline.kubeflow.verify.verify import as_compiled
 
 pytestmark = pytest.mark.slow
 

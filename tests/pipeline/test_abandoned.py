@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from configs.durable import replacing
-from pipeline.folders import Folders
-from pipeline.local.abandoned import clear
-from pipeline.local.metadata import Metadata
-from pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.configs.durable import replacing
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.abandoned import clear
+from headrace.pipeline.local.metadata import Metadata
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 
 KIND = "tfx.components.transform.component.Transform"
 

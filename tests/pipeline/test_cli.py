@@ -16,7 +16,7 @@ import yaml
 from forks import HEADRACE
 from installed import without_pythonpath
 
-from pipeline.verbs.options import INTERRUPTED, told
+from headrace.pipeline.verbs.options import INTERRUPTED, told
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"tensorflow", "keras", "tfx", "apache_beam", "ml_metadata", "pyarrow", "numpy", "pydantic", "yaml", "rich"}
@@ -54,21 +54,21 @@ def _run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "doing",
     [
-        "import pipeline.cli",
-        "from click.testing import CliRunner; from pipeline.cli import cli; CliRunner().invoke(cli, ['--help'])",
-        "from click.testing import CliRunner; from pipeline.cli import cli; CliRunner().invoke(cli, ['run', '--help'])",
+        "import headrace.pipeline.cli",
+        "import click.testing as t, headrace.pipeline.cli as c; t.CliRunner().invoke(c.cli, ['--help'])",
+        "import click.testing as t, headrace.pipeline.cli as c; t.CliRunner().invoke(c.cli, ['run', '--help'])",
     ],
 )
 def test_help_imports_nothing_heavy(tmp_path: Path, doing: str) -> None:
     done = python(tmp_path, "-c", f"{doing}; import json, sys; print(json.dumps([*sys.modules]))")
     modules = json.loads(done.stdout)
-    assert "pipeline.cli" in modules
+    assert "headrace.pipeline.cli" in modules
     assert {name.partition(".")[0] for name in modules} & HEAVY == set()
 
 
 def test_validate_imports_neither_tensorflow_nor_tfx_nor_beam(here: Path) -> None:
     script = (
-        "import sys; from click.testing import CliRunner; from pipeline.cli import cli;"
+        "import sys; from click.testing import CliRunner; from headrace.pipeline.cli import cli;"
         "done = CliRunner().invoke(cli, ['validate', 'trips.yaml']);"
         "print(done.exit_code, *{m.partition('.')[0] for m in sys.modules} & {'tensorflow', 'tfx', 'apache_beam'})"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pipeline.doctor import Finding, Level, checks, imports, interpreter, machine, packages, tools
+from headrace.pipeline.doctor import Finding, Level, checks, imports, interpreter, machine, packages, tools
 
 PROJECT = Path(__file__).parents[2]
 GIB_IN_KB = 1024**2
@@ -201,7 +201,7 @@ def test_broken_wheel_and_wrong_version_in_a_real_environment_are_both_named(tmp
     fake_distribution(tmp_path, "tensorflow", "2.15.0")
     (tmp_path / "ml_metadata").mkdir()
     (tmp_path / "ml_metadata" / "__init__.py").write_text("raise ImportError('GLIBC_2.38 not found')")
-    program = "import sys; from pipeline.doctor import main; sys.exit(main())"
+    program = "import sys; from headrace.pipeline.doctor import main; sys.exit(main())"
     doctor = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{PROJECT}", "COLUMNS": "200"},

@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from components.example_gen.manifest import Manifest, Span
-from components.example_gen.storage import FileState
-from configs.errors import RunError
-from pipeline.cache.differences import differences
-from pipeline.cache.explain import Explained, explain
-from pipeline.cache.parts import Input, KeyParts, flat
-from pipeline.cache.show import as_json, lines, show
-from pipeline.folders import Folders
-from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.components.example_gen.manifest import Manifest, Span
+from headrace.components.example_gen.storage import FileState
+from headrace.configs.errors import RunError
+from headrace.pipeline.cache.differences import differences
+from headrace.pipeline.cache.explain import Explained, explain
+from headrace.pipeline.cache.parts import Input, KeyParts, flat
+from headrace.pipeline.cache.show import as_json, lines, show
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 
 
 def parts(key: str = "k", **changed: Any) -> KeyParts:
-    told = {"settings": {"train.epochs": 5}, "sources": {"trainer.run": "aa"}, "versions": {"keras": "3.1"}}
+    told = {"settings": {"train.epochs": 5}, "sources": {"headrace.trainer.run": "aa"}, "versions": {"keras": "3.1"}}
     return KeyParts(**{"key": key, "executor": "Trainer", **told, **changed})
 
 
@@ -91,12 +91,13 @@ def test_every_kind_of_part_is_told() -> None:
 
 def test_settings_are_told_one_by_one_however_deep_the_json_is_that_they_travel_in() -> None:
     config = json.dumps({"train": {"epochs": 5}, "features": {"a": {"buckets": [1, 2]}}})
-    found = flat({"custom_config": json.dumps({"config": config, "files": "{}"}), "run_fn": "trainer.run", "n": 1})
+    custom = json.dumps({"config": config, "files": "{}"})
+    found = flat({"custom_config": custom, "run_fn": "headrace.trainer.run", "n": 1})
     assert found == {
         "train.epochs": 5,
         "features.a.buckets": [1, 2],
         "files": {},
-        "run_fn": "trainer.run",
+        "run_fn": "headrace.trainer.run",
         "n": 1,
     }
 

@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
-from configs.errors import RunError
-from pipeline.kubeflow.launcher_settings import launcher_settings
-from pipeline.kubeflow.store import Found, Store
-from pipeline.tensorboard.follow import Change, Follower, follow
-from pipeline.tensorboard.staged import PARTIAL, shown
-from pipeline.verbs.follow_logs import follow_logs
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.launcher_settings import launcher_settings
+from headrace.pipeline.kubeflow.store import Found, Store
+from headrace.pipeline.tensorboard.follow import Change, Follower, follow
+from headrace.pipeline.tensorboard.staged import PARTIAL, shown
+from headrace.pipeline.verbs.follow_logs import follow_logs
 
 EVENTS = "events.out.tfevents.1.host"
 MUCH = 1_000_000

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from pipeline.ingested import ingested
-from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
-from pipeline.terminal.summary import summary
+from headrace.pipeline.ingested import ingested
+from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.terminal.summary import summary
 
 
 def run(status: Status = Status.DONE, **properties: Any) -> RunRecord:

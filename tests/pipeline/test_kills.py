@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from dying import deaths
 
-from components.registry import Entry, Registry
-from components.trigger.trained import Trained
-from pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.components.registry import Entry, Registry
+from headrace.components.trigger.trained import Trained
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 
 
 def _run(folder: Path, word: str) -> None:

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from configs.errors import RunError
-from configs.lock import free, held
-from pipeline.local import lock
-from pipeline.local.lock import at_work, locked
+from headrace.configs.errors import RunError
+from headrace.configs.lock import free, held
+from headrace.pipeline.local import lock
+from headrace.pipeline.local.lock import at_work, locked
 
 HOLD = """
 import sys
 from pathlib import Path
-from pipeline.local.lock import locked
+from headrace.pipeline.local.lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -83,8 +83,8 @@ def test_program_started_under_the_lock_does_not_keep_it(tmp_path: Path) -> None
 WORK = """
 import os, subprocess, sys
 from pathlib import Path
-from configs.lock import held, keep, kept
-from pipeline.local.lock import at_work, locked
+from headrace.configs.lock import held, keep, kept
+from headrace.pipeline.local.lock import at_work, locked
 home, handed_on = Path(sys.argv[1]), sys.argv[2] == "handed on"
 with locked(home), held(at_work(home), "") as working:
     keep(os.dup(working.fileno()))

@@ -11,9 +11,9 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 from tfx.types import standard_artifacts
 
-from configs.errors import RunError
-from pipeline.local.metadata import Metadata
-from pipeline.local.wire import Stored
+from headrace.configs.errors import RunError
+from headrace.pipeline.local.metadata import Metadata
+from headrace.pipeline.local.wire import Stored
 
 KIND = "tfx.components.trainer.component.Trainer"
 
@@ -104,7 +104,7 @@ def test_output_whose_files_were_touched_or_copied_is_found_and_read_once(
     (tmp_path / "a").rename(tmp_path / "b")
     shutil.copytree(tmp_path / "b", tmp_path / "a")
     assert store.find("key") is not None
-    monkeypatch.setattr("pipeline.local.metadata.checksum", lambda _: pytest.fail("was read again"))
+    monkeypatch.setattr("headrace.pipeline.local.metadata.checksum", lambda _: pytest.fail("was read again"))
     assert store.find("key") is not None
 
 
@@ -194,10 +194,10 @@ def test_inputs_and_outputs_are_events_in_the_way_of_tfx(store: Metadata, tmp_pa
 
 
 def test_execution_carries_its_parameters_and_its_contexts(store: Metadata, tmp_path: Path) -> None:
-    id_ = store.begin("Trainer", KIND, {"run_fn": "trainer.run.run_fn", "steps": 5, "rate": 0.5})
+    id_ = store.begin("Trainer", KIND, {"run_fn": "headrace.trainer.run.run_fn", "steps": 5, "rate": 0.5})
     reader = raw(tmp_path)
     (execution,) = reader.get_executions_by_type(KIND)
-    assert execution.custom_properties["run_fn"].string_value == "trainer.run.run_fn"
+    assert execution.custom_properties["run_fn"].string_value == "headrace.trainer.run.run_fn"
     assert execution.custom_properties["steps"].int_value == 5
     assert execution.custom_properties["rate"].double_value == 0.5
     types = {kind.id: kind.name for kind in reader.get_context_types()}

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tfx.types.value_artifact import ValueArtifact
 
-from configs.checkpoint import CheckpointConfig
-from configs.errors import DataError
-from configs.loader import load
-from pipeline.build import create_pipeline
-from pipeline.plan import Node, plan
-from trainer.job import Job
-from trainer.weights.origin import piece_of_work
+from headrace.configs.checkpoint import CheckpointConfig
+from headrace.configs.errors import DataError
+from headrace.configs.loader import load
+from headrace.pipeline.build import create_pipeline
+from headrace.pipeline.plan import Node, plan
+from headrace.trainer.job import Job
+from headrace.trainer.weights.origin import piece_of_work
 
 NODES = [
     "Spans", "ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate", "Transform", "Trainer",

@@ -5,11 +5,11 @@ from typing import Any
 
 from tfx.components.trainer.executor import GenericExecutor
 
-from pipeline.plan import Node
+from headrace.pipeline.plan import Node
 
 
 def digest(**custom_config: Any) -> str:
-    properties = {"run_fn": "trainer.run.run_fn", "custom_config": json.dumps(custom_config)}
+    properties = {"run_fn": "headrace.trainer.run.run_fn", "custom_config": json.dumps(custom_config)}
     return Node("Trainer", "Trainer", GenericExecutor, properties, {}, {}, ()).digest
 
 

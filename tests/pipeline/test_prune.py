@@ -13,14 +13,14 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.registry import Entry, Registry
-from components.trigger.trained import Trained, TrainedOn
-from configs.errors import RunError
-from pipeline.cli import cli
-from pipeline.folders import Folders
-from pipeline.local.lock import locked
-from pipeline.local.prune import Plan, plan, remove
-from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.components.registry import Entry, Registry
+from headrace.components.trigger.trained import Trained, TrainedOn
+from headrace.configs.errors import RunError
+from headrace.pipeline.cli import cli
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.lock import locked
+from headrace.pipeline.local.prune import Plan, plan, remove
+from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 
 LATER = 10.0**9
 OLD = 1000.0
@@ -301,7 +301,7 @@ def test_nothing_is_removed_while_a_run_goes_on(home: Home, monkeypatch: pytest.
     monkeypatch.chdir(home.folders.home.parents[1])
     home.run(1)
     home.run(2)
-    script = "import sys, time; from pathlib import Path; from pipeline.local.lock import locked\n"
+    script = "import sys, time; from pathlib import Path; from headrace.pipeline.local.lock import locked\n"
     script += "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
     other = subprocess.Popen(
         [sys.executable, "-c", script, str(home.folders.home)],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from configs.errors import ConfigError
-from pipeline.run_parameters import overrides
+from headrace.configs.errors import ConfigError
+from headrace.pipeline.run_parameters import overrides
 
 
 def test_names_stand_for_settings_of_the_config() -> None:

@@ -17,18 +17,20 @@ from pathlib import Path
 import pytest
 from installed import Installed, install
 
-from configs.errors import RunError
-from pipeline.sources import closure, sources_digest, sources_of, stack_versions
+from headrace.configs.errors import RunError
+from headrace.pipeline.sources import closure, sources_digest, sources_of, stack_versions
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = (
-    "import json, sys; from pipeline.sources import sources_digest as d; print(json.dumps([*map(d, sys.argv[1:])]))"
-)
+SCRIPT = """
+import json, sys
+from headrace.pipeline.sources import sources_digest
+print(json.dumps([*map(sources_digest, sys.argv[1:])]))
+"""
 ENTRIES = (
-    "components.example_gen.component",
-    "components.data_gate",
-    "trainer.preprocessing",
-    "trainer.run",
+    "headrace.components.example_gen.component",
+    "headrace.components.data_gate",
+    "headrace.trainer.preprocessing",
+    "headrace.trainer.run",
     "mine.features",
 )
 INGEST, GATE, PREPROCESSING, TRAINING, MINE = ENTRIES
@@ -273,8 +275,8 @@ def test_module_that_is_not_there_is_an_error_that_names_it_and_where_it_was_loo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RunError, match=rf"no_such\.module.*{ROOT}.*{tmp_path}"):
-        sources_digest("trainer.run", "no_such.module")
+    with pytest.raises(RunError, match=rf"no_such\.module.*PYTHONPATH.*{tmp_path}"):
+        sources_digest("headrace.trainer.run", "no_such.module")
     (tmp_path / "folder").mkdir()
     with pytest.raises(RunError, match="folder"):
         sources_digest("folder")  # which has no code
@@ -287,9 +289,9 @@ def test_modules_of_the_stack_and_of_python_count_by_their_versions() -> None:
 
 
 def test_closure_holds_the_projects_modules_and_no_installed_ones() -> None:
-    found = closure("trainer.run")
-    assert found["trainer.models.dnn"] == ROOT / "trainer" / "models" / "dnn.py"
-    assert {name.partition(".")[0] for name in found} == {"trainer", "configs"}
+    found = closure("headrace.trainer.run")
+    assert found["headrace.trainer.models.dnn"] == ROOT / "src" / "headrace" / "trainer" / "models" / "dnn.py"
+    assert {".".join(name.split(".")[:2]) for name in found} == {"headrace", "headrace.trainer", "headrace.configs"}
     assert closure("tfx.components.trainer.executor", "json") == {}
 
 

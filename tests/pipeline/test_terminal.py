@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pipeline.local.record import NodeRecord, RunRecord, Status
-from pipeline.report.verdict import Bound, Verdict
-from pipeline.terminal import failure_text, last_lines, open_display, print_summary, summary
-from pipeline.terminal.live import render
-from pipeline.terminal.words import duration
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.report.verdict import Bound, Verdict
+from headrace.pipeline.terminal import failure_text, last_lines, open_display, print_summary, summary
+from headrace.pipeline.terminal.live import render
+from headrace.pipeline.terminal.words import duration
 
 START = 1_700_000_000.0
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.example_gen.find import find_spans
-from components.example_gen.ingest import ingest
-from components.example_gen.sources import in_place
-from configs.errors import ConfigError, DataError
-from configs.loader import load_with_places
-from pipeline.dotted_path import why_not_importable
-from pipeline.validate import MEANT, check_data, check_machine, why_not_writable
-from pipeline.verbs.options import load
+from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.sources import in_place
+from headrace.configs.errors import ConfigError, DataError
+from headrace.configs.loader import load_with_places
+from headrace.pipeline.dotted_path import why_not_importable
+from headrace.pipeline.validate import MEANT, check_data, check_machine, why_not_writable
+from headrace.pipeline.verbs.options import load
 
 CONFIG = """\
 pipeline: {name: trips}
@@ -151,8 +151,8 @@ def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "  fare: {column: numeric}",
-            "  fare: {column: numeric}\nmodel: {kind: configs.loader.laod}",
-            'c.yaml:7: model.kind: "configs.loader.laod": {loader} defines no laod; did you mean "load"?',
+            "  fare: {column: numeric}\nmodel: {kind: headrace.configs.loader.laod}",
+            'c.yaml:7: model.kind: "headrace.configs.loader.laod": {loader} defines no laod; did you mean "load"?',
         ),
         (
             "  fare: {column: numeric}",
@@ -163,7 +163,7 @@ def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_does_not_exist_is_told_at_its_line(here: Path, old: str, new: str, message: str) -> None:
-    loader = sys.modules["configs.loader"].__file__
+    loader = sys.modules["headrace.configs.loader"].__file__
     assert told(CONFIG.replace(old, new)) == [message.replace("{here}", str(here)).replace("{loader}", str(loader))]
 
 
@@ -281,14 +281,14 @@ def test_names_are_found_without_running_the_module(here: Path) -> None:
 
 def test_a_module_that_an_installed_one_hides_is_told_as_hidden(here: Path) -> None:
     (here / "queue.py").write_text("def build(): ...\n")
-    (here / "trainer").mkdir()
-    (here / "trainer" / "mine.py").write_text("def build(): ...\n")
+    (here / "headrace").mkdir()
+    (here / "headrace" / "mine.py").write_text("def build(): ...\n")
     hint = "in the current directory, which is looked in last: give that another name"
     queue = str(why_not_importable("queue.build"))
     assert "queue.py defines no build; " in queue
     assert queue.endswith(f"; it hides {here}/queue.py {hint}")
-    assert str(why_not_importable("trainer.mine.build")) == (
-        f'"trainer.mine.build": no module trainer.mine in the package trainer; it hides {here}/trainer {hint}'
+    assert str(why_not_importable("headrace.mine.build")) == (
+        f'"headrace.mine.build": no module headrace.mine in the package headrace; it hides {here}/headrace {hint}'
     )
     assert why_not_importable("queue.Queue") is None
 

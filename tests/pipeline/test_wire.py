@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 from tfx.types import artifact_utils, standard_artifacts
 
-from pipeline.local.wire import Line, Stored
+from headrace.pipeline.local.wire import Line, Stored
 
 MESSAGES = st.dictionaries(
     st.text(max_size=5), st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists), max_size=4

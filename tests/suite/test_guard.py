@@ -75,7 +75,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import browsing, kfp_server, postgres, stores
-from trainer.service.local import LocalService
+from headrace.trainer.service.local import LocalService
 
 GCS = "from gcp_storage_emulator.__main__ import main; main()"
 

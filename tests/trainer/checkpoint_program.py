@@ -15,8 +15,8 @@ from types import SimpleNamespace
 
 import keras
 
-from trainer.callbacks import checkpoint
-from trainer.run import run_fn
+from headrace.trainer.callbacks import checkpoint
+from headrace.trainer.run import run_fn
 
 
 class Killer(checkpoint.Checkpoint):
@@ -37,8 +37,8 @@ class Killer(checkpoint.Checkpoint):
 if len(sys.argv) > 2:
     WHERE = sys.argv[2]
     BATCH = int(WHERE.lstrip("te"))
-    import trainer.fitting
+    import headrace.trainer.fitting
 
-    trainer.fitting.Checkpoint = Killer  # type: ignore[attr-defined]
+    headrace.trainer.fitting.Checkpoint = Killer  # type: ignore[attr-defined]
 keras.utils.disable_interactive_logging()
 run_fn(SimpleNamespace(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))

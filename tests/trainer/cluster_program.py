@@ -18,13 +18,13 @@ from pathlib import Path
 
 import keras
 
-import trainer.fitting
-import trainer.run
-from configs.errors import TrainingError
-from trainer.callbacks import checkpoint
-from trainer.devices.strategy import choose, look, opened
-from trainer.job import Job
-from trainer.service import loopback
+import headrace.trainer.fitting
+import headrace.trainer.run
+from headrace.configs.errors import TrainingError
+from headrace.trainer.callbacks import checkpoint
+from headrace.trainer.devices.strategy import choose, look, opened
+from headrace.trainer.job import Job
+from headrace.trainer.service import loopback
 
 CHOICE = choose(
     Job.from_json(json.dumps(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))[0]["job"])).sections.train,
@@ -44,7 +44,7 @@ def reached(port: int) -> list[str]:
 
 assert CHOICE.hardware.cluster
 REACHED = reached(CHOICE.hardware.cluster.local_port)
-trainer.run.opened = lambda _: STRATEGY  # type: ignore[attr-defined, assignment]
+headrace.trainer.run.opened = lambda _: STRATEGY  # type: ignore[attr-defined, assignment]
 
 
 class Ending(checkpoint.Checkpoint):
@@ -61,12 +61,12 @@ class Ending(checkpoint.Checkpoint):
         super().on_train_batch_end(batch, logs)
 
 
-trainer.fitting.Checkpoint = Ending  # type: ignore[attr-defined]
+headrace.trainer.fitting.Checkpoint = Ending  # type: ignore[attr-defined]
 keras.utils.disable_interactive_logging()
 for told in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
     Ending.end = told["end"]
     try:
-        trainer.run.train(Job.from_json(json.dumps(told["job"])), CHOICE)
+        headrace.trainer.run.train(Job.from_json(json.dumps(told["job"])), CHOICE)
         print(json.dumps({"done": True, "reached": REACHED}), flush=True)
     except TrainingError as error:
         print(json.dumps({"kind": type(error).__name__, "error": str(error)}), flush=True)

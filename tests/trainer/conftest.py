@@ -15,9 +15,9 @@ import tensorflow_transform.beam as tft_beam
 from command import PATIENCE
 from tensorflow_transform.tf_metadata import metadata_io
 
-from trainer.preprocessing import preprocessing_fn
-from trainer.sections import TrainerSections
-from trainer.service.local import LocalService
+from headrace.trainer.preprocessing import preprocessing_fn
+from headrace.trainer.sections import TrainerSections
+from headrace.trainer.service.local import LocalService
 
 COLORS = ["red", "green", "blue", "white"]
 SIZES = ["small", "medium", "large"]

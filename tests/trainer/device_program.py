@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.input.pipeline import InputPipeline, Split
-from trainer.input.reading import Reading
+from headrace.trainer.input.pipeline import InputPipeline, Split
+from headrace.trainer.input.reading import Reading
 
 SPEC = {"numbers": tf.io.FixedLenFeature([2], tf.float32), "label": tf.io.FixedLenFeature([], tf.float32)}
 BATCH, EPOCHS, TOGETHER = 32, 2, 3

@@ -15,9 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.devices.loop import Loop
-from trainer.devices.precision import computing_in
-from trainer.gradients import add_up_repeats
+from headrace.trainer.devices.loop import Loop
+from headrace.trainer.devices.precision import computing_in
+from headrace.trainer.gradients import add_up_repeats
 
 ROWS, EVAL, BATCH, EPOCHS = 183, 32, 30, 2
 """Last batches of 3 and 2 examples: fewer than there are devices."""

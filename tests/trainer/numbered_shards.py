@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.input.pipeline import InputPipeline
+from headrace.trainer.input.pipeline import InputPipeline
 
 SPEC = {
     "id": tf.io.FixedLenFeature([], tf.int64),

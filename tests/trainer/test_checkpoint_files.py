@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dying import changes, deaths, full_disks
 
-from trainer.checkpointing.checkpoints import Checkpoints, Position
+from headrace.trainer.checkpointing.checkpoints import Checkpoints, Position
 
 
 def weights(number: int) -> np.ndarray:

@@ -18,14 +18,14 @@ import keras
 import numpy as np
 import pytest
 
-from trainer.callbacks.averages import Averages
-from trainer.callbacks.checkpoint import Writer
-from trainer.checkpointing.checkpoints import OTHERS, Checkpoints, Position
-from trainer.checkpointing.work import checkpoints
-from trainer.fitting import epochs_of
-from trainer.input.inputs import open_inputs
-from trainer.job import Job
-from trainer.run import build_model
+from headrace.trainer.callbacks.averages import Averages
+from headrace.trainer.callbacks.checkpoint import Writer
+from headrace.trainer.checkpointing.checkpoints import OTHERS, Checkpoints, Position
+from headrace.trainer.checkpointing.work import checkpoints
+from headrace.trainer.fitting import epochs_of
+from headrace.trainer.input.inputs import open_inputs
+from headrace.trainer.job import Job
+from headrace.trainer.run import build_model
 
 Prepare = Callable[[str], Any]
 ROOT = Path(__file__).parents[2]

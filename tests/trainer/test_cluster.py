@@ -19,10 +19,10 @@ from command import PATIENCE
 from test_distributed import PROJECT, TRAIN, cluster, compare
 from test_training_errors import changed, put
 
-from trainer.job import Job
-from trainer.run import run_fn
-from trainer.service.local import LocalService
-from trainer.service.roles import free_ports
+from headrace.trainer.job import Job
+from headrace.trainer.run import run_fn
+from headrace.trainer.service.local import LocalService
+from headrace.trainer.service.roles import free_ports
 
 pytestmark = pytest.mark.slow
 

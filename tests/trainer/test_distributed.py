@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from command import PATIENCE, alive, wait_until
 
-from configs.errors import TrainingError, TrainingStoppedError
-from trainer.devices import launch
-from trainer.devices.launch import SHARED
-from trainer.devices.machine import VIRTUAL
-from trainer.fitting import WEIGHTS
-from trainer.job import Job
-from trainer.run import run_fn
-from trainer.service.roles import free_ports
+from headrace.configs.errors import TrainingError, TrainingStoppedError
+from headrace.trainer.devices import launch
+from headrace.trainer.devices.launch import SHARED
+from headrace.trainer.devices.machine import VIRTUAL
+from headrace.trainer.fitting import WEIGHTS
+from headrace.trainer.job import Job
+from headrace.trainer.run import run_fn
+from headrace.trainer.service.roles import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +98,7 @@ def test_workers_of_a_cluster_give_the_weights_of_one_device_and_the_chief_alone
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     worker = subprocess.Popen(
-        [sys.executable, "-m", "trainer.devices.launch"],
+        [sys.executable, "-m", "headrace.trainer.devices.launch"],
         cwd=PROJECT,
         env={**os.environ, "TF_CONFIG": cluster(ports, 1), "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
@@ -151,7 +151,8 @@ def test_killing_the_trainer_ends_the_process_of_its_training(
     )
     (tmp_path / "job.json").write_text(job.to_json())
     program = (
-        "import sys; from pathlib import Path; from trainer.job import Job; from trainer.devices.launch import launch;"
+        "import sys; from pathlib import Path; from headrace.trainer.job import Job;"
+        "from headrace.trainer.devices.launch import launch;"
         " launch(Job.from_json(Path(sys.argv[1]).read_text()))"
     )
     log = tmp_path / "log"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainer.callbacks.epoch_log import EpochLog
+from headrace.trainer.callbacks.epoch_log import EpochLog
 
 
 def test_a_long_epoch_tells_step_rate_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:

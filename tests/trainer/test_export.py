@@ -16,9 +16,9 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.export import Signatures
-from trainer.run import build_model, raw_columns, run_fn
-from trainer.signature_names import signature_names
+from headrace.trainer.export import Signatures
+from headrace.trainer.run import build_model, raw_columns, run_fn
+from headrace.trainer.signature_names import signature_names
 
 MISSING: dict[type, Any] = {str: "", float: float("nan"), int: np.iinfo(np.int64).min}
 TYPES: dict[str, type] = {"color": str, "amount": float, "pickup area": int}

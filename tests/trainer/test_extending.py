@@ -13,9 +13,9 @@ import pytest
 import tensorflow as tf
 import yaml
 
-from trainer import columns, models
-from trainer.preprocessing import preprocessing_fn
-from trainer.sections import TrainerSections
+from headrace.trainer import columns, models
+from headrace.trainer.preprocessing import preprocessing_fn
+from headrace.trainer.sections import TrainerSections
 
 DOCS = Path(__file__).parents[2] / "docs" / "extending.md"
 LABEL = {"key": "tip", "kind": "binary"}

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.callbacks.histograms import BUCKETS, MOST, histogram
-from trainer.callbacks.scalars import Scalars
+from headrace.trainer.callbacks.histograms import BUCKETS, MOST, histogram
+from headrace.trainer.callbacks.scalars import Scalars
 
 
 def written(folder: Path) -> dict[tuple[str, int], np.ndarray]:

@@ -19,13 +19,13 @@ from image_rows import FEATURES, ROWS, SCHEMA, expected, make_rows, serialized
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from components import transform
-from configs.errors import TrainingError
-from trainer import columns
-from trainer.columns.stored import from_stored, loader
-from trainer.models.backbone import Backbone
-from trainer.run import build_model, run_fn
-from trainer.sections import TrainerSections
+from headrace.components import transform
+from headrace.configs.errors import TrainingError
+from headrace.trainer import columns
+from headrace.trainer.columns.stored import from_stored, loader
+from headrace.trainer.models.backbone import Backbone
+from headrace.trainer.run import build_model, run_fn
+from headrace.trainer.sections import TrainerSections
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +86,7 @@ def transformed(folder: Path, rows: list[dict[str, Any]], **more: dict[str, Any]
         {"examples": [examples], "schema": [schemas]},
         {"transform_graph": [graph], "transformed_examples": [written]},
         {
-            "preprocessing_fn": "trainer.preprocessing.preprocessing_fn",
+            "preprocessing_fn": "headrace.trainer.preprocessing.preprocessing_fn",
             "custom_config": json.dumps({"config": all_features(**more).to_json()}),
             "disable_statistics": 1,
             "force_tf_compat_v1": 0,

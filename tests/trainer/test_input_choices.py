@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.input import InputConfig
-from trainer.input.buckets import Buckets, choose_buckets, padding
-from trainer.input.choices import Found, Trial, find
-from trainer.input.disk_cache import DiskCache
-from trainer.input.packing import Packing
-from trainer.input.pipeline import InputPipeline, Split
-from trainer.input.reading import Reading
+from headrace.configs.errors import TrainingError
+from headrace.configs.input import InputConfig
+from headrace.trainer.input.buckets import Buckets, choose_buckets, padding
+from headrace.trainer.input.choices import Found, Trial, find
+from headrace.trainer.input.disk_cache import DiskCache
+from headrace.trainer.input.packing import Packing
+from headrace.trainer.input.pipeline import InputPipeline, Split
+from headrace.trainer.input.reading import Reading
 
 SPEC = {"words": tf.io.RaggedFeature(tf.int64, "words"), "label": tf.io.FixedLenFeature([], tf.float32)}
 LENGTHS = (np.random.default_rng(0).pareto(1.2, 1100) * 8).astype(int) % 300

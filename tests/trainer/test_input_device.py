@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.devices.strategy import Choice
+from headrace.trainer.devices.strategy import Choice
 
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.input.pipeline import InputPipeline
+from headrace.trainer.input.pipeline import InputPipeline
 
 SPEC = {
     "x": tf.io.FixedLenFeature([8], tf.float32),

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from trainer.input.memory import KEPT, Room, Sample, choose_cache, estimate_examples, free_memory, in_words
-from trainer.input.packing import Packing
-from trainer.input.pipeline import InputPipeline
+from headrace.configs.errors import TrainingError
+from headrace.trainer.input.memory import KEPT, Room, Sample, choose_cache, estimate_examples, free_memory, in_words
+from headrace.trainer.input.packing import Packing
+from headrace.trainer.input.pipeline import InputPipeline
 
 SIZES = [130, 1, 0, 2100, 269]
 TOTAL = sum(SIZES)

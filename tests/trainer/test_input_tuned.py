@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from configs.config import PipelineConfig
-from configs.errors import TrainingError
-from configs.loader import load
-from pipeline.verbs.tune_input import write
-from trainer.input.choices import Found
-from trainer.input.inputs import Examples, Plan
-from trainer.input.tuned import measure
-from trainer.sections import TrainerSections
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import TrainingError
+from headrace.configs.loader import load
+from headrace.pipeline.verbs.tune_input import write
+from headrace.trainer.input.choices import Found
+from headrace.trainer.input.inputs import Examples, Plan
+from headrace.trainer.input.tuned import measure
+from headrace.trainer.sections import TrainerSections
 
 TAXI = Path(__file__).resolve().parents[2] / "configs" / "taxi.yaml"
 

@@ -11,9 +11,9 @@ import pytest
 import tensorflow as tf
 from numbered_shards import SPEC, write_shards
 
-from configs.input import InputConfig
-from trainer.input.pipeline import InputPipeline
-from trainer.input.reading import AHEAD, Reading
+from headrace.configs.input import InputConfig
+from headrace.trainer.input.pipeline import InputPipeline
+from headrace.trainer.input.reading import AHEAD, Reading
 
 
 @pytest.mark.parametrize("cache", ["memory", "disk", "none"])

@@ -10,10 +10,10 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainer.input.memory import Sample
-from trainer.input.packing import Packing
-from trainer.input.pipeline import InputPipeline
-from trainer.input.shuffle import exact
+from headrace.trainer.input.memory import Sample
+from headrace.trainer.input.packing import Packing
+from headrace.trainer.input.pipeline import InputPipeline
+from headrace.trainer.input.shuffle import exact
 
 SPEC = {
     "id": tf.io.FixedLenFeature([], tf.int64),

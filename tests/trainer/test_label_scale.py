@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer.input.pipeline import Split
-from trainer.label_scale import adapt, unscale
+from headrace.trainer.input.pipeline import Split
+from headrace.trainer.label_scale import adapt, unscale
 
 
 def model() -> keras.Model:

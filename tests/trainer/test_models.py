@@ -10,14 +10,14 @@ import keras
 import numpy as np
 import pytest
 
-from configs.errors import TrainingError
-from configs.json_schema import json_schema, tags
-from configs.label import LabelConfig
-from configs.models import OWN, OwnModel
-from configs.train import TrainConfig
-from trainer import columns, models
-from trainer.objective import compile_model
-from trainer.sections import TrainerSections
+from headrace.configs.errors import TrainingError
+from headrace.configs.json_schema import json_schema, tags
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import OWN, OwnModel
+from headrace.configs.train import TrainConfig
+from headrace.trainer import columns, models
+from headrace.trainer.objective import compile_model
+from headrace.trainer.sections import TrainerSections
 
 FEATURES = {
     "amount": {"column": "numeric"},

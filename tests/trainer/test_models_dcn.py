@@ -7,10 +7,10 @@ import keras
 import numpy as np
 import pytest
 
-from configs.errors import TrainingError
-from trainer import columns, models
-from trainer.models.dcn import Cross
-from trainer.sections import TrainerSections
+from headrace.configs.errors import TrainingError
+from headrace.trainer import columns, models
+from headrace.trainer.models.dcn import Cross
+from headrace.trainer.sections import TrainerSections
 
 FEATURES: dict[str, dict[str, Any]] = {
     "amount": {"column": "numeric"},

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from trainer import columns, models
-from trainer.columns.stored import from_stored
-from trainer.models.backbone import Backbone
-from trainer.models.image import Augmented
-from trainer.sections import TrainerSections
+from headrace.configs.errors import TrainingError
+from headrace.trainer import columns, models
+from headrace.trainer.columns.stored import from_stored
+from headrace.trainer.models.backbone import Backbone
+from headrace.trainer.models.image import Augmented
+from headrace.trainer.sections import TrainerSections
 
 IMAGE = {"column": "image", "height": 8, "width": 8, "channels": 1}
 DIGIT = {"key": "digit", "kind": "multiclass", "classes": 3}

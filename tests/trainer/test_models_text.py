@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from configs.features import TextFeature
-from configs.train import TrainConfig
-from trainer import columns, models
-from trainer.columns import ModelInputs, TextColumn
-from trainer.devices.precision import computing_in
-from trainer.generation import Generator
-from trainer.label import with_vocabulary
-from trainer.models.text import NextWord
-from trainer.objective import compile_model
-from trainer.sections import TrainerSections
+from headrace.configs.features import TextFeature
+from headrace.configs.train import TrainConfig
+from headrace.trainer import columns, models
+from headrace.trainer.columns import ModelInputs, TextColumn
+from headrace.trainer.devices.precision import computing_in
+from headrace.trainer.generation import Generator
+from headrace.trainer.label import with_vocabulary
+from headrace.trainer.models.text import NextWord
+from headrace.trainer.objective import compile_model
+from headrace.trainer.sections import TrainerSections
 
 VALUES = list("abcdefgh")
 TEXT = {"column": "text", "values": VALUES, "oov_buckets": 2}

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from configs.errors import TrainingError
-from configs.schedules import Schedule
-from configs.train import TrainConfig
-from trainer.optimizers import left_over, optimizer
-from trainer.run import run_fn
-from trainer.schedules import LearningRate, learning_rate
+from headrace.configs.errors import TrainingError
+from headrace.configs.schedules import Schedule
+from headrace.configs.train import TrainConfig
+from headrace.trainer.optimizers import left_over, optimizer
+from headrace.trainer.run import run_fn
+from headrace.trainer.schedules import LearningRate, learning_rate
 
 FORMULAS: list[tuple[dict[str, Any], Callable[[int], float]]] = [
     ({"schedule": "constant", "initial": 0.3}, lambda _: 0.3),

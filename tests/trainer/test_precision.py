@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.train import TrainConfig
-from trainer.callbacks.jit import JitChoice
-from trainer.checkpointing.checkpoints import Position
-from trainer.columns.layers import MultiHots, PooledEmbeddings
-from trainer.devices.out_of_memory import out_of_memory_told
-from trainer.devices.precision import check_float32, computing_in
-from trainer.devices.xla import reason, xla_told
-from trainer.gradients import add_up_repeats
-from trainer.input.inputs import open_inputs
-from trainer.models.text import RunningMean
-from trainer.objective import compile_model
-from trainer.run import build_model, run_fn
+from headrace.configs.errors import TrainingError
+from headrace.configs.train import TrainConfig
+from headrace.trainer.callbacks.jit import JitChoice
+from headrace.trainer.checkpointing.checkpoints import Position
+from headrace.trainer.columns.layers import MultiHots, PooledEmbeddings
+from headrace.trainer.devices.out_of_memory import out_of_memory_told
+from headrace.trainer.devices.precision import check_float32, computing_in
+from headrace.trainer.devices.xla import reason, xla_told
+from headrace.trainer.gradients import add_up_repeats
+from headrace.trainer.input.inputs import open_inputs
+from headrace.trainer.models.text import RunningMean
+from headrace.trainer.objective import compile_model
+from headrace.trainer.run import build_model, run_fn
 
 Prepare = Callable[[str], Any]
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.loader import load
-from trainer.columns import MISSING_INTEGER
-from trainer.preprocessing import preprocessing_fn
-from trainer.sections import TrainerSections
+from headrace.configs.errors import TrainingError
+from headrace.configs.loader import load
+from headrace.trainer.columns import MISSING_INTEGER
+from headrace.trainer.preprocessing import preprocessing_fn
+from headrace.trainer.sections import TrainerSections
 
 CONFIG = {
     "label": {"key": "tip", "kind": "regression"},

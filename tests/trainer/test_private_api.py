@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer import private_api
+from headrace.trainer import private_api
 
 TRAINER = Path(private_api.__file__).parent
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from components.profile_verdict.verdict import judge
-from configs.config import PipelineConfig
-from configs.profile import ProfileConfig
-from trainer.callbacks.checkpoint import Checkpoint
-from trainer.callbacks.profile import window
-from trainer.profiling.facts import SESSIONS, ProfileFacts
-from trainer.run import run_fn
-from trainer.sections import TrainerSections
+from headrace.components.profile_verdict.verdict import judge
+from headrace.configs.config import PipelineConfig
+from headrace.configs.profile import ProfileConfig
+from headrace.trainer.callbacks.checkpoint import Checkpoint
+from headrace.trainer.callbacks.profile import window
+from headrace.trainer.profiling.facts import SESSIONS, ProfileFacts
+from headrace.trainer.run import run_fn
+from headrace.trainer.sections import TrainerSections
 
 EPOCH = 32
 """Steps in an epoch of the tests' data (2,000 examples) with batches of 64."""
@@ -86,7 +86,7 @@ def killed(prepared: Callable[[str], Any], tmp_path_factory: pytest.TempPathFact
     arguments = resumable(prepared, folder, [5, 8])
     arguments.custom_config["checkpoints"] = str(folder / "checkpoints")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trainer.fitting.Checkpoint", Killed)
+        patch.setattr("headrace.trainer.fitting.Checkpoint", Killed)
         with pytest.raises(KilledError):
             run_fn(arguments)
     return folder / "checkpoints"

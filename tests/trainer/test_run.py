@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from trainer.input.inputs import open_inputs
-from trainer.run import build_model, run_fn
+from headrace.configs.errors import TrainingError
+from headrace.trainer.input.inputs import open_inputs
+from headrace.trainer.run import build_model, run_fn
 
 Prepare = Callable[[str], Any]
 
@@ -268,7 +268,7 @@ def test_stock_trainer_executor_calls_run_fn_by_its_path(prepared: Prepare, tmp_
     GenericExecutor().Do(
         {"examples": [examples], "transform_graph": [graph], "schema": [schema]},
         {"model": [model], "model_run": [run]},
-        {"run_fn": "trainer.run.run_fn", "train_args": "{}", "eval_args": "{}", "module_path": None,
+        {"run_fn": "headrace.trainer.run.run_fn", "train_args": "{}", "eval_args": "{}", "module_path": None,
          "custom_config": json.dumps({"config": data.sections(epochs=2).to_json()})},
     )  # fmt: skip
     assert json.loads((tmp_path / "model_run" / "training.json").read_text())["examples"]["train"] == 2000

@@ -19,19 +19,19 @@ import tensorflow as tf
 from command import PATIENCE, ROOT, processes_in, wait_until
 from numbered_shards import SPEC, ids, pipeline, write_shards
 
-from configs.errors import RunError, TrainingError
-from configs.service import ServiceConfig
-from configs.train import TrainConfig
-from trainer.input.memory import Cache
-from trainer.input.packing import Packing
-from trainer.input.pipeline import InputPipeline
-from trainer.input.sources import Sources
-from trainer.service.client import Service
-from trainer.service.endless import endless
-from trainer.service.local import LocalService
-from trainer.service.loopback import check
-from trainer.service.probe import wait_for_workers, workers
-from trainer.service.roles import free_port
+from headrace.configs.errors import RunError, TrainingError
+from headrace.configs.service import ServiceConfig
+from headrace.configs.train import TrainConfig
+from headrace.trainer.input.memory import Cache
+from headrace.trainer.input.packing import Packing
+from headrace.trainer.input.pipeline import InputPipeline
+from headrace.trainer.input.sources import Sources
+from headrace.trainer.service.client import Service
+from headrace.trainer.service.endless import endless
+from headrace.trainer.service.local import LocalService
+from headrace.trainer.service.loopback import check
+from headrace.trainer.service.probe import wait_for_workers, workers
+from headrace.trainer.service.roles import free_port
 
 COMMAND = str(Path(sys.executable).with_name("headrace"))
 FILES, EACH = 60, 1100
@@ -153,7 +153,7 @@ def test_address_where_nothing_listens_is_told_in_time() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_command_leaves_no_process_behind_however_it_ends(tmp_path: Path, number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "pipeline", "tfdata-service", "--workers", "1", "--work-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "headrace", "tfdata-service", "--workers", "1", "--work-dir", str(tmp_path)]
     paths = {**os.environ, "PYTHONPATH": str(ROOT)}
     popen = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=tmp_path, env=paths

@@ -14,16 +14,16 @@ import pytest
 import tensorflow as tf
 from numbered_shards import SPEC, example, pipeline, write_shards
 
-from configs.service import ServiceConfig
-from configs.train import TrainConfig
-from trainer.input.buckets import Buckets, choose_buckets
-from trainer.input.packing import Packing
-from trainer.input.sources import Sources
-from trainer.input.worker import Worker
-from trainer.service.arrivals import StalledError, arrivals
-from trainer.service.client import Service
-from trainer.service.local import LocalService
-from trainer.service.rounds import in_rounds
+from headrace.configs.service import ServiceConfig
+from headrace.configs.train import TrainConfig
+from headrace.trainer.input.buckets import Buckets, choose_buckets
+from headrace.trainer.input.packing import Packing
+from headrace.trainer.input.sources import Sources
+from headrace.trainer.input.worker import Worker
+from headrace.trainer.service.arrivals import StalledError, arrivals
+from headrace.trainer.service.client import Service
+from headrace.trainer.service.local import LocalService
+from headrace.trainer.service.rounds import in_rounds
 
 BATCH, TRAINERS = 20, 2
 ROUND = BATCH * TRAINERS

@@ -24,13 +24,13 @@ import yaml
 from command import PATIENCE, ROOT
 from test_distributed import compare
 
-from configs.config import PipelineConfig
-from configs.loader import load
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.invocation import Invocation
-from pipeline.kubeflow.tasks import Task, tasks
-from pipeline.kubeflow.verify.driver import task_specs
-from trainer.run import run_fn
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.invocation import Invocation
+from headrace.pipeline.kubeflow.tasks import Task, tasks
+from headrace.pipeline.kubeflow.verify.driver import task_specs
+from headrace.trainer.run import run_fn
 
 pytestmark = pytest.mark.slow
 
@@ -113,7 +113,7 @@ class Kubeflow:
             **compiled_environment(chosen),
         )
         with (root / "log").open("wb") as log:
-            command = [sys.executable, "-P", "-m", "pipeline.kubeflow.entrypoint", *arguments]
+            command = [sys.executable, "-P", "-m", "headrace.pipeline.kubeflow.entrypoint", *arguments]
             return forks.Forked(command, env=environment, stdout=log, stderr=subprocess.STDOUT), root
 
     def _of_data(self, invocation: Invocation, chosen: PipelineConfig) -> Invocation:

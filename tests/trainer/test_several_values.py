@@ -16,11 +16,11 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from components.transform import Executor
-from configs.errors import TrainingError
-from trainer import columns
-from trainer.run import build_model, run_fn
-from trainer.sections import TrainerSections
+from headrace.components.transform import Executor
+from headrace.configs.errors import TrainingError
+from headrace.trainer import columns
+from headrace.trainer.run import build_model, run_fn
+from headrace.trainer.sections import TrainerSections
 
 SCHEMA = """
     feature { name: "tags" type: BYTES } feature { name: "codes" type: INT } feature { name: "said" type: BYTES }
@@ -200,7 +200,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     artifacts["examples"].set_string_custom_property("payload_format", "FORMAT_TF_EXAMPLE")
     config = {"label": CONFIG["label"], "features": FEATURES}
     properties = {
-        "preprocessing_fn": "trainer.preprocessing.preprocessing_fn",
+        "preprocessing_fn": "headrace.trainer.preprocessing.preprocessing_fn",
         "custom_config": json.dumps({"config": json.dumps(config)}),
         "disable_statistics": 1,
         "force_tf_compat_v1": 0,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import tensorflow as tf
 
-from trainer.input.shuffle import by_seed
+from headrace.trainer.input.shuffle import by_seed
 
 
 @pytest.fixture

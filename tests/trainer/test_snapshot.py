@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from numbered_shards import ids, pipeline, write_shards
 
-from configs.errors import TrainingError
-from trainer.input.memory import Cache, choose_cache
-from trainer.input.packing import Packing
-from trainer.input.pipeline import Split, Stream
-from trainer.input.snapshot import ABANDONED, KEPT, Snapshots
-from trainer.input.sources import Sources
+from headrace.configs.errors import TrainingError
+from headrace.trainer.input.memory import Cache, choose_cache
+from headrace.trainer.input.packing import Packing
+from headrace.trainer.input.pipeline import Split, Stream
+from headrace.trainer.input.snapshot import ABANDONED, KEPT, Snapshots
+from headrace.trainer.input.sources import Sources
 
 SIZES = [1500, 700, 1]
 TOTAL = sum(SIZES)

@@ -10,12 +10,12 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.train import TrainConfig
-from trainer.checkpointing.checkpoints import Position, Saved
-from trainer.fitting import MORE_CALLS, STEPS_PER_EXECUTION, Training, steps_per_execution
-from trainer.input.inputs import Inputs
-from trainer.input.pipeline import Split
-from trainer.sections import TrainerSections
+from headrace.configs.train import TrainConfig
+from headrace.trainer.checkpointing.checkpoints import Position, Saved
+from headrace.trainer.fitting import MORE_CALLS, STEPS_PER_EXECUTION, Training, steps_per_execution
+from headrace.trainer.input.inputs import Inputs
+from headrace.trainer.input.pipeline import Split
+from headrace.trainer.sections import TrainerSections
 
 AUTO = TrainConfig()
 STEPS = st.one_of(st.integers(1, 300), st.integers(1, 100_000))

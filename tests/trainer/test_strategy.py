@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from configs.device_rules import executions_divide_an_epoch, strategy_can_do_the_rest
-from configs.errors import TrainingError
-from configs.train import TrainConfig
-from trainer.devices.machine import Cluster, Hardware, unmet
-from trainer.devices.strategy import Choice, choose, look
-from trainer.job import Job
+from headrace.configs.device_rules import executions_divide_an_epoch, strategy_can_do_the_rest
+from headrace.configs.errors import TrainingError
+from headrace.configs.train import TrainConfig
+from headrace.trainer.devices.machine import Cluster, Hardware, unmet
+from headrace.trainer.devices.strategy import Choice, choose, look
+from headrace.trainer.job import Job
 
 CLUSTER = Cluster(3, "worker 0", chief=True)
 

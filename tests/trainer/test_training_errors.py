@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from trainer.run import run_fn
+from headrace.configs.errors import TrainingError
+from headrace.trainer.run import run_fn
 
 Prepare = Callable[[str], Any]
 SHARDS = 3

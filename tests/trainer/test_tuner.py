@@ -16,13 +16,13 @@ import tensorflow as tf
 from keras_tuner.errors import FatalError
 from tuner_program import do
 
-from configs.errors import TrainingError, TrainingStoppedError
-from configs.tune import TuneConfig
-from trainer import run
-from trainer.job import Job
-from trainer.profiling.facts import ProfileFacts
-from trainer.tuning.retracing import retracing_untold
-from trainer.tuning.trials import Search
+from headrace.configs.errors import TrainingError, TrainingStoppedError
+from headrace.configs.tune import TuneConfig
+from headrace.trainer import run
+from headrace.trainer.job import Job
+from headrace.trainer.profiling.facts import ProfileFacts
+from headrace.trainer.tuning.retracing import retracing_untold
+from headrace.trainer.tuning.trials import Search
 
 Prepare = Callable[[str], Any]
 RATES = {"train.learning_rate": {"choices": [0.00001, 0.02]}, "model.hidden": {"choices": [[4], [16, 8]]}}

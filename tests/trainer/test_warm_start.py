@@ -9,14 +9,14 @@ import keras
 import numpy as np
 import pytest
 
-from configs.errors import TrainingError
-from trainer import columns, models
-from trainer.export import WEIGHTS
-from trainer.run import run_fn
-from trainer.sections import TrainerSections
-from trainer.weights.layout import Layout
-from trainer.weights.origin import Origin, piece_of_work
-from trainer.weights.warm_start import start_from
+from headrace.configs.errors import TrainingError
+from headrace.trainer import columns, models
+from headrace.trainer.export import WEIGHTS
+from headrace.trainer.run import run_fn
+from headrace.trainer.sections import TrainerSections
+from headrace.trainer.weights.layout import Layout
+from headrace.trainer.weights.origin import Origin, piece_of_work
+from headrace.trainer.weights.warm_start import start_from
 
 Prepare = Callable[[str], Any]
 HOUR = {"column": "identity", "num_buckets": 5}

@@ -27,7 +27,7 @@ def do(examples: str, graph: str, folder: str, config: dict[str, Any]) -> None:
         "best_hyperparameters": [artifact(standard_artifacts.HyperParameters, Path(folder, "best"))],
         "tuner_results": [artifact(standard_artifacts.TunerResults, Path(folder, "results"))],
     }
-    properties = {"tuner_fn": "trainer.tuning.tuner.tuner_fn", "custom_config": json.dumps(config)}
+    properties = {"tuner_fn": "headrace.trainer.tuning.tuner.tuner_fn", "custom_config": json.dumps(config)}
     properties |= {"train_args": "{}", "eval_args": "{}"}
     context = base_executor.BaseExecutor.Context(tmp_dir=folder, unique_id="1")
     executor.Executor(context).Do(inputs, outputs, properties)
@@ -43,8 +43,8 @@ def artifact(kind: Any, folder: Path) -> Any:
 
 def end_in(trial: int, batch: int, number: signal.Signals) -> None:
     """Let the process get the signal there, once a checkpoint is written."""
-    import trainer.fitting
-    from trainer.callbacks import checkpoint
+    import headrace.trainer.fitting
+    from headrace.trainer.callbacks import checkpoint
 
     class Ending(checkpoint.Checkpoint):
         trials = 0
@@ -59,7 +59,7 @@ def end_in(trial: int, batch: int, number: signal.Signals) -> None:
                 assert self.last or number != signal.SIGKILL
                 os.kill(os.getpid(), number)
 
-    trainer.fitting.Checkpoint = Ending  # type: ignore[attr-defined]
+    headrace.trainer.fitting.Checkpoint = Ending  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from trainer.private_api import averages
+from headrace.trainer.private_api import averages
 
 
 class Averages(keras.callbacks.Callback):

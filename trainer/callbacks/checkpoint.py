@@ -14,13 +14,21 @@ from typing import Any, Self
 import keras
 import numpy as np
 
-from configs.errors import TrainingError, TrainingStoppedError
-from configs.train import TrainConfig
-from trainer.checkpointing.checkpoints import Checkpoints, Position, Saved
-from trainer.checkpointing.finite import finite
-from trainer.checkpointing.resuming import build_metrics, go_on, pass_over
-from trainer.checkpointing.state import Tree, assign, captured, copies, of_callbacks, restore_callbacks, restored
-from trainer.input.pipeline import Split
+from headrace.configs.errors import TrainingError, TrainingStoppedError
+from headrace.configs.train import TrainConfig
+from headrace.trainer.checkpointing.checkpoints import Checkpoints, Position, Saved
+from headrace.trainer.checkpointing.finite import finite
+from headrace.trainer.checkpointing.resuming import build_metrics, go_on, pass_over
+from headrace.trainer.checkpointing.state import (
+    Tree,
+    assign,
+    captured,
+    copies,
+    of_callbacks,
+    restore_callbacks,
+    restored,
+)
+from headrace.trainer.input.pipeline import Split
 
 Agreed = Callable[[tuple[bool, ...]], tuple[bool, ...]]
 

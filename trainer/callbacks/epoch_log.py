@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from trainer.history import Epoch
+from headrace.trainer.history import Epoch
 
 EVERY = 10.0
 """Seconds between two lines within an epoch."""

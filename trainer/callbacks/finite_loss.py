@@ -10,11 +10,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from trainer.callbacks.checkpoint import Checkpoint
-from trainer.checkpointing.checkpoints import Saved
-from trainer.checkpointing.state import Tree, captured, restored
-from trainer.diagnosis import MOST_BYTES, TAME, first_bad, optimizer_good, replay
+from headrace.configs.errors import TrainingError
+from headrace.trainer.callbacks.checkpoint import Checkpoint
+from headrace.trainer.checkpointing.checkpoints import Saved
+from headrace.trainer.checkpointing.state import Tree, captured, restored
+from headrace.trainer.diagnosis import MOST_BYTES, TAME, first_bad, optimizer_good, replay
 
 Batches = Callable[[int], Iterable[Any]]
 """From a number of batches to those that follow."""

@@ -10,8 +10,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer.checkpointing.checkpoints import Position
-from trainer.devices.xla import reason
+from headrace.trainer.checkpointing.checkpoints import Position
+from headrace.trainer.devices.xla import reason
 
 LOOK_AFTER = 5.0
 """Seconds of training before its length is estimated."""

@@ -16,10 +16,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.checkpointing.checkpoints import Position
-from trainer.checkpointing.state import Tree
-from trainer.profiling.facts import LOGS, MARKER, SESSIONS, Execution, ProfileFacts
-from trainer.profiling.markers import keep_markers
+from headrace.trainer.checkpointing.checkpoints import Position
+from headrace.trainer.checkpointing.state import Tree
+from headrace.trainer.profiling.facts import LOGS, MARKER, SESSIONS, Execution, ProfileFacts
+from headrace.trainer.profiling.markers import keep_markers
 
 PAUSE = 1.0
 """Seconds between two executions in which more was done than belongs to training, such as trying XLA."""

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 from tensorflow.core.framework.summary_pb2 import DATA_CLASS_SCALAR, SummaryMetadata
 
-from trainer.callbacks.histograms import write_weights
+from headrace.trainer.callbacks.histograms import write_weights
 
 METADATA = SummaryMetadata(
     plugin_data=SummaryMetadata.PluginData(plugin_name="scalars"), data_class=DATA_CLASS_SCALAR

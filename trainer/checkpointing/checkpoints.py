@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from configs.durable import replacing
-from trainer.checkpointing.finite import finite
+from headrace.configs.durable import replacing
+from headrace.trainer.checkpointing.finite import finite
 
 _ARRAY, _TYPE = "\u0000array", "type"
 _TREE = "tree"

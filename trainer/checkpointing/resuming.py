@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer import private_api
-from trainer.checkpointing.checkpoints import Position
+from headrace.trainer import private_api
+from headrace.trainer.checkpointing.checkpoints import Position
 
 
 def pass_over(model: keras.Model, position: Position) -> None:

@@ -13,8 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 import keras
 import numpy as np
 
-from configs.errors import TrainingError
-from trainer.private_api import global_seeds, made_seeds
+from headrace.configs.errors import TrainingError
+from headrace.trainer.private_api import global_seeds, made_seeds
 
 Tree = dict[str, Any]
 """Names to JSON values, NumPy arrays, and lists and mappings of them."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from configs.checkpoint import KEPT_HOW, KEPT_IN
-from configs.installed import version
-from trainer.checkpointing.checkpoints import Checkpoints
+from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
+from headrace.configs.installed import version
+from headrace.trainer.checkpointing.checkpoints import Checkpoints
 
 if TYPE_CHECKING:
-    from trainer.job import Job
+    from headrace.trainer.job import Job
 
 IRRELEVANT = {"train": {"checkpoint": True, "profile": True}}
 """Settings that have no say in the weights."""

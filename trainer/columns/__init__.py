@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from configs.features import (
+from headrace.configs.features import (
     BucketizedFeature,
     CrossedFeature,
     CustomFeature,
@@ -16,20 +16,20 @@ from configs.features import (
     TextFeature,
     VocabularyFeature,
 )
-from configs.image import ImageFeature
-from trainer.columns.base import PADDING, CategoryColumn, Column, NumberColumn
-from trainer.columns.batch import MISSING_INTEGER, Batch, Raw
-from trainer.columns.bucketized import BucketizedColumn
-from trainer.columns.crossed import CrossedColumn
-from trainer.columns.custom import custom_column
-from trainer.columns.hashed import HashedColumn
-from trainer.columns.identity import IdentityColumn
-from trainer.columns.image import ImageColumn
-from trainer.columns.inputs import ModelInputs
-from trainer.columns.lookup import VocabularySize, vocabulary_size
-from trainer.columns.numeric import NumericColumn
-from trainer.columns.text import TextColumn
-from trainer.columns.vocabulary import VocabularyColumn
+from headrace.configs.image import ImageFeature
+from headrace.trainer.columns.base import PADDING, CategoryColumn, Column, NumberColumn
+from headrace.trainer.columns.batch import MISSING_INTEGER, Batch, Raw
+from headrace.trainer.columns.bucketized import BucketizedColumn
+from headrace.trainer.columns.crossed import CrossedColumn
+from headrace.trainer.columns.custom import custom_column
+from headrace.trainer.columns.hashed import HashedColumn
+from headrace.trainer.columns.identity import IdentityColumn
+from headrace.trainer.columns.image import ImageColumn
+from headrace.trainer.columns.inputs import ModelInputs
+from headrace.trainer.columns.lookup import VocabularySize, vocabulary_size
+from headrace.trainer.columns.numeric import NumericColumn
+from headrace.trainer.columns.text import TextColumn
+from headrace.trainer.columns.vocabulary import VocabularyColumn
 
 __all__ = [
     "MISSING_INTEGER",

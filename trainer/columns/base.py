@@ -12,11 +12,11 @@ from typing import Generic, TypeVar
 import keras
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.features import CategoricalFeature, CustomFeature, Embedding, NumericFeature
-from configs.image import ImageFeature
-from trainer.columns.batch import Batch, Categories, Raw, Wish
-from trainer.columns.lookup import VocabularySize
+from headrace.configs.errors import TrainingError
+from headrace.configs.features import CategoricalFeature, CustomFeature, Embedding, NumericFeature
+from headrace.configs.image import ImageFeature
+from headrace.trainer.columns.batch import Batch, Categories, Raw, Wish
+from headrace.trainer.columns.lookup import VocabularySize
 
 FeatureT = TypeVar("FeatureT", bound=CategoricalFeature | NumericFeature | CustomFeature | ImageFeature)
 CategoricalT = TypeVar("CategoricalT", bound=CategoricalFeature | CustomFeature)

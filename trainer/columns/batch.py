@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from trainer.columns.learned import Learned, learn
-from trainer.columns.statistics import Statistic, analyze
+from headrace.configs.errors import TrainingError
+from headrace.trainer.columns.learned import Learned, learn
+from headrace.trainer.columns.statistics import Statistic, analyze
 
 if TYPE_CHECKING:
-    from trainer.columns.base import CategoryColumn, Column
-    from trainer.columns.text import TextColumn
+    from headrace.trainer.columns.base import CategoryColumn, Column
+    from headrace.trainer.columns.text import TextColumn
 
 RawTensor: TypeAlias = tf.Tensor | tf.SparseTensor
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from configs.features import BucketizedFeature
-from trainer.columns.base import CategoryColumn
-from trainer.columns.batch import Batch, Categories, Raw, Wish
-from trainer.columns.lookup import VocabularySize
-from trainer.columns.statistics import Quantiles
+from headrace.configs.features import BucketizedFeature
+from headrace.trainer.columns.base import CategoryColumn
+from headrace.trainer.columns.batch import Batch, Categories, Raw, Wish
+from headrace.trainer.columns.lookup import VocabularySize
+from headrace.trainer.columns.statistics import Quantiles
 
 
 class BucketizedColumn(CategoryColumn[BucketizedFeature]):

@@ -1,6 +1,6 @@
 """Analyzers whose sums can be kept for each span of the data, so that Transform reads each span once.
 
-TFT merges what was kept of some spans with what it just computed of others (see `components.span_analysis`).
+TFT merges what was kept of some spans with what it just computed of others (see `headrace.components.span_analysis`).
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ import functools
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.features import CrossedFeature
-from trainer.columns.base import CategoryColumn
-from trainer.columns.batch import Batch, Categories
-from trainer.columns.lookup import VocabularySize
+from headrace.configs.errors import TrainingError
+from headrace.configs.features import CrossedFeature
+from headrace.trainer.columns.base import CategoryColumn
+from headrace.trainer.columns.batch import Batch, Categories
+from headrace.trainer.columns.lookup import VocabularySize
 
 SEPARATOR = "_X_"
 """Between the texts of the keys, as in TensorFlow's own crosses."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.features import CustomFeature
-from trainer.columns.base import CategoryColumn, NumberColumn
-from trainer.columns.batch import Batch, Categories
-from trainer.columns.lookup import VocabularySize
-from trainer.hooks import resolve
+from headrace.configs.errors import TrainingError
+from headrace.configs.features import CustomFeature
+from headrace.trainer.columns.base import CategoryColumn, NumberColumn
+from headrace.trainer.columns.batch import Batch, Categories
+from headrace.trainer.columns.lookup import VocabularySize
+from headrace.trainer.hooks import resolve
 
 
 class CustomNumber(NumberColumn[CustomFeature]):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from configs.features import HashedFeature
-from trainer.columns.base import CategoryColumn
-from trainer.columns.batch import Batch, Categories
-from trainer.columns.lookup import VocabularySize
+from headrace.configs.features import HashedFeature
+from headrace.trainer.columns.base import CategoryColumn
+from headrace.trainer.columns.batch import Batch, Categories
+from headrace.trainer.columns.lookup import VocabularySize
 
 
 class HashedColumn(CategoryColumn[HashedFeature]):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.features import IdentityFeature
-from trainer.columns.base import CategoryColumn
-from trainer.columns.batch import Batch, Categories, Raw, said_by_type
-from trainer.columns.lookup import VocabularySize
+from headrace.configs.errors import TrainingError
+from headrace.configs.features import IdentityFeature
+from headrace.trainer.columns.base import CategoryColumn
+from headrace.trainer.columns.batch import Batch, Categories, Raw, said_by_type
+from headrace.trainer.columns.lookup import VocabularySize
 
 
 class IdentityColumn(CategoryColumn[IdentityFeature]):

@@ -7,11 +7,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.image import ImageFeature
-from trainer.columns.base import Column
-from trainer.columns.batch import Batch
-from trainer.columns.lookup import VocabularySize
+from headrace.configs.errors import TrainingError
+from headrace.configs.image import ImageFeature
+from headrace.trainer.columns.base import Column
+from headrace.trainer.columns.batch import Batch
+from headrace.trainer.columns.lookup import VocabularySize
 
 GREY = (0.2989, 0.587, 0.114)
 """How much of red, green and blue is in grey."""

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 import keras
 
-from configs.features import Embedding
-from trainer.columns.base import CategoryColumn, Column, NumberColumn
-from trainer.columns.image import ImageColumn
-from trainer.columns.layers import (
+from headrace.configs.features import Embedding
+from headrace.trainer.columns.base import CategoryColumn, Column, NumberColumn
+from headrace.trainer.columns.image import ImageColumn
+from headrace.trainer.columns.layers import (
     Embeddings,
     LinearSums,
     LinearTerms,
@@ -18,7 +18,7 @@ from trainer.columns.layers import (
     OneHots,
     PooledEmbeddings,
 )
-from trainer.columns.lookup import VocabularySize
+from headrace.trainer.columns.lookup import VocabularySize
 
 
 class ModelInputs:
@@ -37,8 +37,9 @@ class ModelInputs:
     def __init__(
         self, columns: Mapping[str, Column], vocabulary_size: VocabularySize, embedding: Embedding = "auto"
     ) -> None:
-        """columns: from `trainer.columns.build`; vocabulary_size: from `trainer.columns.vocabulary_size`; embedding:
-        `model.embedding`. Raises TrainingError if a learned vocabulary is empty.
+        """columns: from `headrace.trainer.columns.build`; vocabulary_size: from
+        `headrace.trainer.columns.vocabulary_size`; embedding: `model.embedding`. Raises TrainingError if a learned
+        vocabulary is empty.
         """
         self.columns = columns
         self.embedding: Embedding = embedding

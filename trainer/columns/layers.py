@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainer.columns.base import PADDING
+from headrace.trainer.columns.base import PADDING
 
 Several: TypeAlias = keras.KerasTensor
 """Any number of categories of each example: int64, a tf.RaggedTensor [batch, values], or [batch, values] filled up with

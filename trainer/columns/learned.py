@@ -16,8 +16,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.beam.experimental import PTransformAnalyzer
 
-from trainer.columns.by_span import Output, analyze
-from trainer.columns.tally import CountTexts, Tally, TallyCoder
+from headrace.trainer.columns.by_span import Output, analyze
+from headrace.trainer.columns.tally import CountTexts, Tally, TallyCoder
 
 Count = tuple[int, bytes]
 

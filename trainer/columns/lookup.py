@@ -10,9 +10,9 @@ from typing import Protocol
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from configs.errors import TrainingError
-from configs.features import TextFeature, VocabularyFeature
-from trainer.columns.learned import EMPTY, Learned
+from headrace.configs.errors import TrainingError
+from headrace.configs.features import TextFeature, VocabularyFeature
+from headrace.trainer.columns.learned import EMPTY, Learned
 
 VocabularySize = Callable[[str], int]
 """Number of entries of the learned vocabulary of that name: `TFTransformOutput.vocabulary_size_by_name`."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from configs.features import NumericFeature
-from trainer.columns.base import NumberColumn
-from trainer.columns.batch import Batch, Wish
-from trainer.columns.statistics import Moments
+from headrace.configs.features import NumericFeature
+from headrace.trainer.columns.base import NumberColumn
+from headrace.trainer.columns.batch import Batch, Wish
+from headrace.trainer.columns.statistics import Moments
 
 
 class NumericColumn(NumberColumn[NumericFeature]):

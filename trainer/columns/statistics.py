@@ -16,8 +16,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tfx_bsl import sketches
 
-from trainer.columns import by_span as sums
-from trainer.columns.by_span import Output
+from headrace.trainer.columns import by_span as sums
+from headrace.trainer.columns.by_span import Output
 
 Floats = npt.NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from trainer.columns.base import Column, inputs_named_apart
-from trainer.columns.image import ImageColumn
+from headrace.trainer.columns.base import Column, inputs_named_apart
+from headrace.trainer.columns.image import ImageColumn
 
 Features = dict[str, Any]
 """Tensors by the names of the features."""

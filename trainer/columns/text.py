@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.features import TextFeature
-from trainer.columns.base import PADDING, CategoryColumn
-from trainer.columns.batch import Batch, Categories, RawTensor, Wish, as_ragged
-from trainer.columns.lookup import Vocabulary, VocabularySize
+from headrace.configs.errors import TrainingError
+from headrace.configs.features import TextFeature
+from headrace.trainer.columns.base import PADDING, CategoryColumn
+from headrace.trainer.columns.batch import Batch, Categories, RawTensor, Wish, as_ragged
+from headrace.trainer.columns.lookup import Vocabulary, VocabularySize
 
 SPACE = r"\t-\r\x1c-\x20\x{85}\p{Z}"
 """White space as Python's str.isspace has it, inside a class of an RE2 regular expression."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from configs.features import VocabularyFeature
-from trainer.columns.base import CategoryColumn
-from trainer.columns.batch import Batch, Categories, Wish
-from trainer.columns.lookup import Vocabulary, VocabularySize
+from headrace.configs.features import VocabularyFeature
+from headrace.trainer.columns.base import CategoryColumn
+from headrace.trainer.columns.batch import Batch, Categories, Wish
+from headrace.trainer.columns.lookup import Vocabulary, VocabularySize
 
 
 class VocabularyColumn(CategoryColumn[VocabularyFeature]):

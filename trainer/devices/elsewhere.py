@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainer.job import Job
+    from headrace.trainer.job import Job
 
 Launch = Callable[["Job"], None]
 

@@ -1,8 +1,8 @@
 """Distributed training in a process of its own, where strategies are set up before any TensorFlow operation.
 
     launch(job)                                    # in the Trainer: start it, wait, raise what it raised
-    python -m trainer.devices.launch JOB RESULT    # that process: the job as JSON; what went wrong, at its end
-    HEADRACE_JOB=FILE python -m trainer.devices.launch    # a further worker of a cluster: waits for the job
+    python -m headrace.trainer.devices.launch JOB RESULT    # that process: the job as JSON; what went wrong, at its end
+    HEADRACE_JOB=FILE python -m headrace.trainer.devices.launch    # a further worker of a cluster: waits for the job
 
 What the process prints goes where the Trainer's own words go. It stays in the Trainer's process group, and ends itself
 when the Trainer is gone, however that ended: its standard input is a pipe that closes then.
@@ -25,16 +25,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from configs.credentials import without
-from configs.durable import write_text
-from configs.errors import HeadraceError, TrainingError, TrainingStoppedError
-from configs.lock import kept
-from configs.tracebacks import write_traceback
+from headrace.configs.credentials import without
+from headrace.configs.durable import write_text
+from headrace.configs.errors import HeadraceError, TrainingError, TrainingStoppedError
+from headrace.configs.lock import kept
+from headrace.configs.tracebacks import write_traceback
 
 if TYPE_CHECKING:
-    from trainer.job import Job
+    from headrace.trainer.job import Job
 
-PROJECT = Path(__file__).resolve().parents[2]
 SHARED = "HEADRACE_JOB"
 """Environment variable: a file on storage that all workers of a cluster share, through which the chief tells the others
 what to train."""
@@ -65,13 +64,12 @@ def launch(job: Job) -> None:
 
 def _run(arguments: list[str]) -> int:
     """Run this module with the arguments, and hand SIGTERM on to it; its exit status."""
-    paths = [str(PROJECT), *(path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path)]
     sys.stdout.flush()
     process = subprocess.Popen(  # noqa: S603 - our own module
-        [sys.executable, "-P", "-m", "trainer.devices.launch", *arguments],
+        [sys.executable, "-P", "-m", "headrace.trainer.devices.launch", *arguments],
         stdin=subprocess.PIPE,
         pass_fds=kept(),  # it outlives a Trainer that is killed by a moment, in which it may write a checkpoint
-        env={**SETTINGS, **os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+        env={**SETTINGS, **os.environ, "PYTHONUNBUFFERED": "1"},
     )
     try:
         with _handing_on_sigterm(process):
@@ -134,10 +132,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _train(text: str) -> None:
-    from trainer.devices.out_of_memory import out_of_memory_told
-    from trainer.devices.strategy import choose, look
-    from trainer.job import Job
-    from trainer.run import train
+    from headrace.trainer.devices.out_of_memory import out_of_memory_told
+    from headrace.trainer.devices.strategy import choose, look
+    from headrace.trainer.job import Job
+    from headrace.trainer.run import train
 
     job = Job.from_json(text)
     choice = choose(job.sections.train, look())

@@ -21,10 +21,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from trainer.checkpointing.checkpoints import Position
-from trainer.input.packing import plain
-from trainer.private_api import leave_gradients
+from headrace.configs.errors import TrainingError
+from headrace.trainer.checkpointing.checkpoints import Position
+from headrace.trainer.input.packing import plain
+from headrace.trainer.private_api import leave_gradients
 
 Batch = tuple[Any, ...]
 Logs = dict[str, float]

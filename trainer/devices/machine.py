@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.device_rules import unfit
-from configs.errors import TrainingError
-from configs.train import TrainConfig
-from configs.tree import Where
+from headrace.configs.device_rules import unfit
+from headrace.configs.errors import TrainingError
+from headrace.configs.train import TrainConfig
+from headrace.configs.tree import Where
 
 VIRTUAL = "HEADRACE_VIRTUAL_CPUS"
 """Environment variable: so many devices are made of the CPU, to try a strategy over several without having them."""

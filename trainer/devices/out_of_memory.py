@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from configs.devices import DISTRIBUTED
-from configs.errors import TrainingError
-from configs.train import TrainConfig
+from headrace.configs.devices import DISTRIBUTED
+from headrace.configs.errors import TrainingError
+from headrace.configs.train import TrainConfig
 
 
 @contextlib.contextmanager

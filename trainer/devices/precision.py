@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import keras
 
-from configs.devices import Precision
-from configs.errors import TrainingError
+from headrace.configs.devices import Precision
+from headrace.configs.errors import TrainingError
 
 
 @contextlib.contextmanager

@@ -20,13 +20,13 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from configs.device_rules import unfit
-from configs.devices import DISTRIBUTED
-from configs.errors import RunError, TrainingError
-from configs.train import TrainConfig
-from trainer.devices.machine import LOCAL_TPU, Hardware, found, lacking, told_by
-from trainer.input.worker import ALONE, Worker
-from trainer.service.loopback import only_loopback
+from headrace.configs.device_rules import unfit
+from headrace.configs.devices import DISTRIBUTED
+from headrace.configs.errors import RunError, TrainingError
+from headrace.configs.train import TrainConfig
+from headrace.trainer.devices.machine import LOCAL_TPU, Hardware, found, lacking, told_by
+from headrace.trainer.input.worker import ALONE, Worker
+from headrace.trainer.service.loopback import only_loopback
 
 
 @dataclass(frozen=True)

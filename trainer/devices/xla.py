@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from configs.train import TrainConfig
+from headrace.configs.errors import TrainingError
+from headrace.configs.train import TrainConfig
 
 _PLACES = re.compile(
     r"(Graph execution error|Detected at node|<stack traces|The op is created at|File \"|\[\[\{\{node)"

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 
-from trainer.input.shuffle import permutation
+from headrace.trainer.input.shuffle import permutation
 
 POOL = 64
 """Batches whose examples are sorted by length together. An example meets others of its length out of so many batches,

@@ -16,9 +16,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from configs.input import InputConfig
-from trainer.input.pipeline import Split
-from trainer.input.reading import CORES
+from headrace.configs.input import InputConfig
+from headrace.trainer.input.pipeline import Split
+from headrace.trainer.input.reading import CORES
 
 CLEARLY = 0.9
 """A setting is changed if the training's reading then takes at most this share of the time."""

@@ -14,10 +14,10 @@ from itertools import cycle
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from trainer.input.packing import Packed, Packing, plain
-from trainer.input.reading import untuned
-from trainer.input.shuffle import gathered, permutation
+from headrace.configs.errors import TrainingError
+from headrace.trainer.input.packing import Packed, Packing, plain
+from headrace.trainer.input.reading import untuned
+from headrace.trainer.input.shuffle import gathered, permutation
 
 SHARDS = 16
 """Files that the examples are dealt to, some thousands at a time; they are read in random order."""

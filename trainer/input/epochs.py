@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from trainer.input.packing import plain
+from headrace.trainer.input.packing import plain
 
 
 class Start(NamedTuple):

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from trainer.input.packing import Packing
+from headrace.configs.errors import TrainingError
+from headrace.trainer.input.packing import Packing
 
 _NO_EXAMPLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)  # the second where its words quote the bytes
 READ_ERRORS = (tf.errors.DataLossError, tf.errors.NotFoundError, *_NO_EXAMPLE)

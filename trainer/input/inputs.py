@@ -11,20 +11,20 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from configs.errors import TrainingError
-from configs.train import TrainConfig
-from trainer import columns
-from trainer.columns.stored import loader
-from trainer.input.buckets import choose_buckets
-from trainer.input.errors import told_by_file
-from trainer.input.memory import Cache, Room, Sample, Where, choose_cache, estimate_examples
-from trainer.input.packing import Packing
-from trainer.input.pipeline import InputPipeline, Split
-from trainer.input.reading import Reading
-from trainer.input.sources import Sources
-from trainer.input.worker import ALONE, Worker
-from trainer.label_check import checked
-from trainer.sections import TrainerSections
+from headrace.configs.errors import TrainingError
+from headrace.configs.train import TrainConfig
+from headrace.trainer import columns
+from headrace.trainer.columns.stored import loader
+from headrace.trainer.input.buckets import choose_buckets
+from headrace.trainer.input.errors import told_by_file
+from headrace.trainer.input.memory import Cache, Room, Sample, Where, choose_cache, estimate_examples
+from headrace.trainer.input.packing import Packing
+from headrace.trainer.input.pipeline import InputPipeline, Split
+from headrace.trainer.input.reading import Reading
+from headrace.trainer.input.sources import Sources
+from headrace.trainer.input.worker import ALONE, Worker
+from headrace.trainer.label_check import checked
+from headrace.trainer.sections import TrainerSections
 
 LARGE = 1 << 20
 """Bytes of a batch that is worth bringing to a device ahead of the step: tf.data takes 0.4 ms of a processor for each

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from trainer.input.packing import Packed, Packing
+from headrace.trainer.input.packing import Packed, Packing
 
 PARSED = 4096
 """Examples that are parsed to see how much memory one takes."""

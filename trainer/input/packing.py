@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from trainer.input import varying
-from trainer.input.varying import Parts, Varying
+from headrace.trainer.input import varying
+from headrace.trainer.input.varying import Parts, Varying
 
 Feature: TypeAlias = tf.io.FixedLenFeature | tf.io.VarLenFeature | tf.io.RaggedFeature | tf.io.SparseFeature
 """What a transformed feature spec may hold."""
@@ -17,7 +17,8 @@ Column: TypeAlias = tf.Tensor | tf.RaggedTensor | tf.SparseTensor
 """As its feature is parsed: [batch, ...]."""
 Packed: TypeAlias = tuple[tf.Tensor, ...]
 """A tensor for each group of columns of fixed size, [batch, columns of the group, ...]; then the parts of each group of
-the other columns, as `trainer.input.varying` describes them. Only plain tensors, whose first dimensions may differ."""
+the other columns, as `headrace.trainer.input.varying` describes them. Only plain tensors, whose first dimensions may
+differ."""
 
 plain = tf.autograph.experimental.do_not_convert
 """For functions given to tf.data that are graph code already: rewriting them costs tenths of a second each."""

@@ -21,15 +21,15 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from trainer.input.buckets import Buckets
-from trainer.input.disk_cache import DiskCache
-from trainer.input.epochs import Start, epochs
-from trainer.input.errors import told_by_file
-from trainer.input.memory import Where, taken
-from trainer.input.packing import Column, Feature, Packed, Packing, plain
-from trainer.input.reading import PLAIN_READING, Reading, untuned
-from trainer.input.shuffle import draw, exact, mixed, permutation, without_first
+from headrace.configs.errors import TrainingError
+from headrace.trainer.input.buckets import Buckets
+from headrace.trainer.input.disk_cache import DiskCache
+from headrace.trainer.input.epochs import Start, epochs
+from headrace.trainer.input.errors import told_by_file
+from headrace.trainer.input.memory import Where, taken
+from headrace.trainer.input.packing import Column, Feature, Packed, Packing, plain
+from headrace.trainer.input.reading import PLAIN_READING, Reading, untuned
+from headrace.trainer.input.shuffle import draw, exact, mixed, permutation, without_first
 
 GATHERED = 4096
 """Examples that are fetched from memory at once, if their batches are smaller."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from configs.input import InputConfig
-from trainer.input.packing import Packing, plain
+from headrace.configs.input import InputConfig
+from headrace.trainer.input.packing import Packing, plain
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 READ_BUFFER = 8 << 20

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from trainer.input.packing import Packed, Packing, plain
+from headrace.trainer.input.packing import Packed, Packing, plain
 
 
 def draw(seed: int, epoch: tf.Tensor) -> tf.Tensor:

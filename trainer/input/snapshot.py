@@ -20,14 +20,14 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from configs.durable import sync_folder, sync_tree
-from configs.errors import TrainingError
-from trainer.input.packing import Packing, plain
-from trainer.input.pipeline import Stream
-from trainer.input.reading import untuned
-from trainer.input.shuffle import by_seed, gathered
-from trainer.input.snapshot_key import Key
-from trainer.input.snapshot_manifest import Manifest
+from headrace.configs.durable import sync_folder, sync_tree
+from headrace.configs.errors import TrainingError
+from headrace.trainer.input.packing import Packing, plain
+from headrace.trainer.input.pipeline import Stream
+from headrace.trainer.input.reading import untuned
+from headrace.trainer.input.shuffle import by_seed, gathered
+from headrace.trainer.input.snapshot_key import Key
+from headrace.trainer.input.snapshot_manifest import Manifest
 
 SHARDS = 16
 """Files that the examples are dealt to, batch by batch; an epoch reads them in an order of its own."""

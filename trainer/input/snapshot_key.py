@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from trainer.input import packing, varying
+from headrace.trainer.input import packing, varying
 
 CODE = (packing, varying)
 """The modules whose code turns records into what is stored."""

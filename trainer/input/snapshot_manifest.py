@@ -8,8 +8,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.checksums import file_checksum
-from trainer.input.snapshot_key import Key
+from headrace.configs.checksums import file_checksum
+from headrace.trainer.input.snapshot_key import Key
 
 FILE = "snapshot.json"
 

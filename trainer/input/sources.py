@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from configs.service import service
-from configs.train import TrainConfig
-from trainer.input.buckets import Buckets
-from trainer.input.memory import Cache
-from trainer.input.packing import Packing
-from trainer.input.pipeline import Stream
-from trainer.input.reading import Reading
-from trainer.input.snapshot import Snapshots
-from trainer.input.worker import ALONE, Worker
-from trainer.service.client import Service
-from trainer.service.endless import endless, endless_batches
+from headrace.configs.service import service
+from headrace.configs.train import TrainConfig
+from headrace.trainer.input.buckets import Buckets
+from headrace.trainer.input.memory import Cache
+from headrace.trainer.input.packing import Packing
+from headrace.trainer.input.pipeline import Stream
+from headrace.trainer.input.reading import Reading
+from headrace.trainer.input.snapshot import Snapshots
+from headrace.trainer.input.worker import ALONE, Worker
+from headrace.trainer.service.client import Service
+from headrace.trainer.service.endless import endless, endless_batches
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import tensorflow_transform as tft
 
-from configs.input import InputConfig
-from configs.train import TrainConfig
-from trainer.devices.strategy import choose, look
-from trainer.input.choices import Found, find
-from trainer.input.inputs import Examples, Plan
-from trainer.input.memory import Room, Where, choose_cache, estimate_examples
-from trainer.input.pipeline import Split
-from trainer.label_check import labels_told
-from trainer.sections import TrainerSections
+from headrace.configs.input import InputConfig
+from headrace.configs.train import TrainConfig
+from headrace.trainer.devices.strategy import choose, look
+from headrace.trainer.input.choices import Found, find
+from headrace.trainer.input.inputs import Examples, Plan
+from headrace.trainer.input.memory import Room, Where, choose_cache, estimate_examples
+from headrace.trainer.input.pipeline import Split
+from headrace.trainer.label_check import labels_told
+from headrace.trainer.sections import TrainerSections
 
 CACHES: tuple[Where, ...] = ("memory", "disk", "none")
 """From the one that takes most room."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from configs.errors import TrainingError
+from headrace.configs.errors import TrainingError
 
 
 @dataclass(frozen=True)

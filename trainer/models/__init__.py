@@ -12,13 +12,13 @@ from typing import Any
 
 import keras
 
-from configs.errors import TrainingError
-from configs.label import LabelConfig
-from configs.models import DcnModel, DnnModel, ImageModel, ModelConfig, OwnModel, TextModel, WideAndDeepModel
-from trainer.columns import ModelInputs
-from trainer.columns.base import inputs_named_apart
-from trainer.hooks import resolve
-from trainer.models import dcn, dnn, image, text, wide_and_deep
+from headrace.configs.errors import TrainingError
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import DcnModel, DnnModel, ImageModel, ModelConfig, OwnModel, TextModel, WideAndDeepModel
+from headrace.trainer.columns import ModelInputs
+from headrace.trainer.columns.base import inputs_named_apart
+from headrace.trainer.hooks import resolve
+from headrace.trainer.models import dcn, dnn, image, text, wide_and_deep
 
 __all__ = ["KINDS", "Builder", "build"]
 

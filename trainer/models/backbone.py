@@ -11,8 +11,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from configs.errors import TrainingError
-from trainer.models.hub import local_folder
+from headrace.configs.errors import TrainingError
+from headrace.trainer.models.hub import local_folder
 
 SETTING = "model.backbone.saved_model"
 

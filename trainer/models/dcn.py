@@ -6,11 +6,11 @@ from typing import Any
 
 import keras
 
-from configs.errors import TrainingError
-from configs.label import LabelConfig
-from configs.models import DcnModel
-from trainer.columns import ModelInputs
-from trainer.models.layers import head, logits, tower
+from headrace.configs.errors import TrainingError
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import DcnModel
+from headrace.trainer.columns import ModelInputs
+from headrace.trainer.models.layers import head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: DcnModel) -> keras.Model:

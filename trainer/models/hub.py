@@ -18,7 +18,7 @@ from typing import IO
 
 import tensorflow as tf
 
-from configs.errors import TrainingError
+from headrace.configs.errors import TrainingError
 
 SETTING = "model.backbone.saved_model"
 CACHE = "TFHUB_CACHE_DIR"

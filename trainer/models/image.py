@@ -7,12 +7,12 @@ from typing import Any
 
 import keras
 
-from configs.errors import TrainingError
-from configs.label import LabelConfig
-from configs.models import AugmentConfig, ImageModel
-from trainer.columns import ModelInputs
-from trainer.models.backbone import Backbone
-from trainer.models.layers import check_activation, head, logits, tower
+from headrace.configs.errors import TrainingError
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import AugmentConfig, ImageModel
+from headrace.trainer.columns import ModelInputs
+from headrace.trainer.models.backbone import Backbone
+from headrace.trainer.models.layers import check_activation, head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: ImageModel) -> keras.Model:

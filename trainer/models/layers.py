@@ -6,11 +6,11 @@ import inspect
 
 import keras
 
-from configs.errors import TrainingError
-from configs.label import LabelConfig
-from configs.models import ModelBase
-from trainer.label_scale import unscale
-from trainer.nearest import unknown
+from headrace.configs.errors import TrainingError
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import ModelBase
+from headrace.trainer.label_scale import unscale
+from headrace.trainer.nearest import unknown
 
 HEADS = {"binary": "sigmoid", "multiclass": "softmax", "next_word": "softmax"}
 """For each kind of classes the activation of the model's output."""

@@ -12,11 +12,11 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from configs.label import LabelConfig
-from configs.models import TextModel
-from trainer.columns import PADDING, ModelInputs, TextColumn
-from trainer.columns.layers import Several, dense
-from trainer.models.layers import head, logits, tower
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import TextModel
+from headrace.trainer.columns import PADDING, ModelInputs, TextColumn
+from headrace.trainer.columns.layers import Several, dense
+from headrace.trainer.models.layers import head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: TextModel) -> keras.Model:

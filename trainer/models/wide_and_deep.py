@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import keras
 
-from configs.errors import TrainingError
-from configs.label import LabelConfig
-from configs.models import WideAndDeepModel
-from trainer.columns import ModelInputs
-from trainer.models.layers import head, logits, tower
+from headrace.configs.errors import TrainingError
+from headrace.configs.label import LabelConfig
+from headrace.configs.models import WideAndDeepModel
+from headrace.trainer.columns import ModelInputs
+from headrace.trainer.models.layers import head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: WideAndDeepModel) -> keras.Model:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import keras
 
-from configs.train import TrainConfig
-from trainer.callbacks.profile import Asked, Profile
-from trainer.checkpointing.checkpoints import Position
-from trainer.input.inputs import Inputs
-from trainer.input.memory import Room
-from trainer.input.reading import CORES
-from trainer.profiling.facts import ProfileFacts
+from headrace.configs.train import TrainConfig
+from headrace.trainer.callbacks.profile import Asked, Profile
+from headrace.trainer.checkpointing.checkpoints import Position
+from headrace.trainer.input.inputs import Inputs
+from headrace.trainer.input.memory import Room
+from headrace.trainer.input.reading import CORES
+from headrace.trainer.profiling.facts import ProfileFacts
 
 BEGINNING = Position()
 

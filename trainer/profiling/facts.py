@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from configs.train import TrainConfig
-from trainer.input.memory import Where
+from headrace.configs.train import TrainConfig
+from headrace.trainer.input.memory import Where
 
 FILE = "profile.json"
 LOGS = "train"

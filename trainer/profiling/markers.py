@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from trainer.profiling.facts import MARKER, SESSIONS
+from headrace.trainer.profiling.facts import MARKER, SESSIONS
 
 TURN = "iter_num"
 STEP = "step_num"

@@ -14,8 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.input.reading import untuned
-from trainer.private_api import CancellationManager
+from headrace.trainer.input.reading import untuned
+from headrace.trainer.private_api import CancellationManager
 
 AHEAD = 8
 """Elements that may wait to be taken."""

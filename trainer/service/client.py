@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from configs.service import ServiceConfig
-from trainer.input.packing import Packed, Packing, plain
-from trainer.input.reading import PLAIN_READING, Reading
-from trainer.input.worker import ALONE, Worker
-from trainer.service.arrivals import StalledError, arrivals
-from trainer.service.probe import alive_workers, wait_for_workers
-from trainer.service.tags import Seen, tagged
+from headrace.configs.service import ServiceConfig
+from headrace.trainer.input.packing import Packed, Packing, plain
+from headrace.trainer.input.reading import PLAIN_READING, Reading
+from headrace.trainer.input.worker import ALONE, Worker
+from headrace.trainer.service.arrivals import StalledError, arrivals
+from headrace.trainer.service.probe import alive_workers, wait_for_workers
+from headrace.trainer.service.tags import Seen, tagged
 
 PASSES = 3
 """Times that the service is asked for what is missing, before the trainer reads it itself."""

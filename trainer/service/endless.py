@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from trainer.input.buckets import Buckets
-from trainer.input.packing import Packing, plain
-from trainer.input.reading import PLAIN_READING, READ_BUFFER, Reading
-from trainer.input.shuffle import by_seed, exact, mixed
-from trainer.service.rounds import in_rounds
+from headrace.trainer.input.buckets import Buckets
+from headrace.trainer.input.packing import Packing, plain
+from headrace.trainer.input.reading import PLAIN_READING, READ_BUFFER, Reading
+from headrace.trainer.input.shuffle import by_seed, exact, mixed
+from headrace.trainer.service.rounds import in_rounds
 
 NEAR = 16
 """Read batches that change places with each other."""

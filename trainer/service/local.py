@@ -19,12 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from configs.errors import RunError
-from configs.lock import held
-from trainer.service.probe import alive_workers
-from trainer.service.roles import JOURNAL, LOOPBACK, free_ports
+from headrace.configs.errors import RunError
+from headrace.configs.lock import held
+from headrace.trainer.service.probe import alive_workers
+from headrace.trainer.service.roles import JOURNAL, LOOPBACK, free_ports
 
-PROJECT = Path(__file__).resolve().parents[2]
 GRACE = 5.0
 """Seconds that a process has to end by itself."""
 SOON, TOO_SOON = 60.0, 5
@@ -141,10 +140,8 @@ class LocalService:
 
     def _start(self, process: _Process) -> None:
         process.started = self._clock()
-        # -P: a folder `pipeline` of the user's in the current one is not meant
-        command = [sys.executable, "-P", "-m", "pipeline", "tfdata-service", *process.arguments]
-        paths = os.pathsep.join([str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])])
-        own = {"HEADRACE_PARENT_PIPE": str(self._pipe[0]), "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": paths}
+        command = [sys.executable, "-P", "-m", "headrace", "tfdata-service", *process.arguments]
+        own = {"HEADRACE_PARENT_PIPE": str(self._pipe[0]), "CUDA_VISIBLE_DEVICES": "-1"}
         environment = {**os.environ, **own}
         with self._log(process).open("ab") as log:
             process.popen = subprocess.Popen(  # noqa: S603 - ourselves

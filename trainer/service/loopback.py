@@ -20,7 +20,7 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from configs.errors import RunError
+from headrace.configs.errors import RunError
 
 _ATTACH_FILTER, _ATTACH_REUSEPORT_CBPF = 26, 51
 """Socket options of Linux (asm-generic/socket.h) that Python has no names for."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import grpc
 
-from configs.errors import TrainingError
+from headrace.configs.errors import TrainingError
 
 METHOD = "/tensorflow.data.DispatcherService/GetWorkers"
 """Takes an empty message; gives `repeated WorkerInfo workers = 1`, whose field 1 is the address (dispatcher.proto)."""

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import grpc
 
-from configs.errors import RunError
-from trainer.service import loopback
-from trainer.service.probe import workers
+from headrace.configs.errors import RunError
+from headrace.trainer.service import loopback
+from headrace.trainer.service.probe import workers
 
 JOURNAL = "journal"
 """In the work directory, where the dispatcher keeps what it needs to go on."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from trainer.input.buckets import Buckets
-from trainer.input.packing import Packed, Packing, plain
-from trainer.input.shuffle import permutation
+from headrace.trainer.input.buckets import Buckets
+from headrace.trainer.input.packing import Packed, Packing, plain
+from headrace.trainer.input.shuffle import permutation
 
 
 def in_rounds(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import tensorflow as tf
 
-from trainer.input.packing import Packing, plain
-from trainer.input.reading import PLAIN_READING, READ_BUFFER, Reading
+from headrace.trainer.input.packing import Packing, plain
+from headrace.trainer.input.reading import PLAIN_READING, READ_BUFFER, Reading
 
 SHARES = 8
 """One file in so many is open in a worker at the same time, so that the files are shared evenly."""

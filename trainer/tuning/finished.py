@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from configs.checkpoint import KEPT_IN
-from configs.durable import write_text
-from trainer.checkpointing.checkpoints import Checkpoints
-from trainer.checkpointing.work import digest
-from trainer.tuning.trials import Trial
+from headrace.configs.checkpoint import KEPT_IN
+from headrace.configs.durable import write_text
+from headrace.trainer.checkpointing.checkpoints import Checkpoints
+from headrace.trainer.checkpointing.work import digest
+from headrace.trainer.tuning.trials import Trial
 
 if TYPE_CHECKING:
-    from trainer.job import Job
+    from headrace.trainer.job import Job
 
 FILE = "trials.json"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import keras_tuner
 
-from configs.tune import Parameter
-from configs.tune_rules import bounds, is_whole
-from trainer.sections import TrainerSections
-from trainer.tuning.trials import INTERNAL
+from headrace.configs.tune import Parameter
+from headrace.configs.tune_rules import bounds, is_whole
+from headrace.trainer.sections import TrainerSections
+from headrace.trainer.tuning.trials import INTERNAL
 
 
 def space(parameters: Mapping[str, Parameter], sections: TrainerSections) -> keras_tuner.HyperParameters:

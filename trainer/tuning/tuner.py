@@ -17,21 +17,21 @@ import keras_tuner
 from keras_tuner.engine import base_tuner
 from keras_tuner.errors import FailedTrialError, FatalError
 
-from configs.errors import TrainingError, TrainingStoppedError
-from configs.tracebacks import write_traceback
-from configs.tune import HIGHER_IS_BETTER, TuneConfig
-from configs.tune_rules import ONE_MACHINE
-from trainer.checkpointing.work import checkpoints
-from trainer.devices.launch import launch
-from trainer.devices.out_of_memory import out_of_memory_told
-from trainer.devices.strategy import Choice, choose, look
-from trainer.history import FILE
-from trainer.job import Job
-from trainer.run import train
-from trainer.tuning.finished import Finished
-from trainer.tuning.retracing import retracing_untold
-from trainer.tuning.search_space import space, values
-from trainer.tuning.trials import Search, Trial, in_words
+from headrace.configs.errors import TrainingError, TrainingStoppedError
+from headrace.configs.tracebacks import write_traceback
+from headrace.configs.tune import HIGHER_IS_BETTER, TuneConfig
+from headrace.configs.tune_rules import ONE_MACHINE
+from headrace.trainer.checkpointing.work import checkpoints
+from headrace.trainer.devices.launch import launch
+from headrace.trainer.devices.out_of_memory import out_of_memory_told
+from headrace.trainer.devices.strategy import Choice, choose, look
+from headrace.trainer.history import FILE
+from headrace.trainer.job import Job
+from headrace.trainer.run import train
+from headrace.trainer.tuning.finished import Finished
+from headrace.trainer.tuning.retracing import retracing_untold
+from headrace.trainer.tuning.search_space import space, values
+from headrace.trainer.tuning.trials import Search, Trial, in_words
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs

@@ -15,10 +15,10 @@ from typing import Any, Self
 import keras
 import tensorflow_transform as tft
 
-from configs.features import CrossedFeature, Feature, TextFeature, VocabularyFeature
-from trainer.columns.lookup import Vocabulary, vocabulary_size
-from trainer.sections import TrainerSections
-from trainer.weights.beside import Beside
+from headrace.configs.features import CrossedFeature, Feature, TextFeature, VocabularyFeature
+from headrace.trainer.columns.lookup import Vocabulary, vocabulary_size
+from headrace.trainer.sections import TrainerSections
+from headrace.trainer.weights.beside import Beside
 
 _OF_THE_MODEL = {"embedding", "deep", "wide", "combiner"}
 

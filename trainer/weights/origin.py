@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from configs.checkpoint import KEPT_HOW, KEPT_IN
-from trainer.weights.beside import Beside
+from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
+from headrace.trainer.weights.beside import Beside
 
 _NOT_WORK = {KEPT_IN, KEPT_HOW}
 

@@ -11,9 +11,9 @@ import h5py
 import keras
 import numpy as np
 
-from configs.errors import TrainingError
-from trainer.export import WEIGHTS
-from trainer.weights.layout import Layout
+from headrace.configs.errors import TrainingError
+from headrace.trainer.export import WEIGHTS
+from headrace.trainer.weights.layout import Layout
 
 SHOWN = 8
 """Layers that are named of those taken or not; the others are counted."""

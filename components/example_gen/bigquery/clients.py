@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from configs.errors import DataError
+from headrace.configs.errors import DataError
 
 if TYPE_CHECKING:
     from google.cloud.bigquery import Client

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from components.example_gen.columnar.stored import UnfitError, as_kind, unfit_rows
-from components.example_gen.parts import room
-from components.example_gen.types import Kind
-from configs.errors import DataError
+from headrace.components.example_gen.columnar.stored import UnfitError, as_kind, unfit_rows
+from headrace.components.example_gen.parts import room
+from headrace.components.example_gen.types import Kind
+from headrace.configs.errors import DataError
 
 MOST_ROWS = 1 << 16
 BATCH = 1 << 23

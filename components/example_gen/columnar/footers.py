@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from components.example_gen.columnar.stored import UnfitError, is_uint64, stored_kind
-from components.example_gen.names import first_repeated
-from components.example_gen.storage import arrow_file, is_remote, open_file, reading
-from components.example_gen.types import LIST, Kind
-from configs.errors import DataError
+from headrace.components.example_gen.columnar.stored import UnfitError, is_uint64, stored_kind
+from headrace.components.example_gen.names import first_repeated
+from headrace.components.example_gen.storage import arrow_file, is_remote, open_file, reading
+from headrace.components.example_gen.types import LIST, Kind
+from headrace.configs.errors import DataError
 
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"
 LARGEST = 2**63 - 1

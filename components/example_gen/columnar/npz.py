@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from configs.errors import DataError
+from headrace.configs.errors import DataError
 
 ENDING = ".npy"
 MOST_TIMES = 1032

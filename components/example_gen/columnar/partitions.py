@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from urllib.parse import unquote
 
-from components.example_gen.types import Kind
-from configs.errors import DataError
+from headrace.components.example_gen.types import Kind
+from headrace.configs.errors import DataError
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """What Hive writes where the value is missing."""

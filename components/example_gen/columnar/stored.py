@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen.types import ARROW, LIST, Kind, kind_of_decimal, listed
+from headrace.components.example_gen.types import ARROW, LIST, Kind, kind_of_decimal, listed
 
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 """Of each unit in a second."""

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen.columnar.stored import UnfitError, holds_lists
-from components.example_gen.names import first_repeated
-from configs.errors import DataError
+from headrace.components.example_gen.columnar.stored import UnfitError, holds_lists
+from headrace.components.example_gen.names import first_repeated
+from headrace.configs.errors import DataError
 
 
 def as_table(given: Any) -> pa.Table:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from components.example_gen.delimited.blocks import Segment, chunks, unclosed
-from components.example_gen.delimited.quotes import Dialect, ends_inside, record_ends
+from headrace.components.example_gen.delimited.blocks import Segment, chunks, unclosed
+from headrace.components.example_gen.delimited.quotes import Dialect, ends_inside, record_ends
 
 
 @dataclass(frozen=True)

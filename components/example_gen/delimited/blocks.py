@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from components.example_gen.delimited.files import CHUNK, line_at, opened, read_fully
-from components.example_gen.delimited.lenient import cut_off_at, is_cut_off, opened_for
-from components.example_gen.delimited.quotes import (
+from headrace.components.example_gen.delimited.files import CHUNK, line_at, opened, read_fully
+from headrace.components.example_gen.delimited.lenient import cut_off_at, is_cut_off, opened_for
+from headrace.components.example_gen.delimited.quotes import (
     Dialect,
     Runs,
     ends_inside,
@@ -17,9 +17,9 @@ from components.example_gen.delimited.quotes import (
     record_ends,
     runs,
 )
-from components.example_gen.parts import room
-from components.example_gen.skips import Skips
-from configs.errors import DataError
+from headrace.components.example_gen.parts import room
+from headrace.components.example_gen.skips import Skips
+from headrace.configs.errors import DataError
 
 _QUOTES = (
     "Close the field where it ends; a quote that belongs to the text is doubled inside a quoted field. If the data"

@@ -11,8 +11,8 @@ from typing import BinaryIO, cast
 
 from zlib_ng import gzip_ng, zlib_ng
 
-from components.example_gen.storage import is_remote, open_file
-from configs.errors import DataError
+from headrace.components.example_gen.storage import is_remote, open_file
+from headrace.configs.errors import DataError
 
 _UNSOUND = cast(type[Exception], zlib_ng.error)
 

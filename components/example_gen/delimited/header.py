@@ -8,11 +8,11 @@ import difflib
 import io
 from dataclasses import dataclass
 
-from components.example_gen.delimited.blocks import Block, check_closing
-from components.example_gen.delimited.files import read_fully
-from components.example_gen.delimited.lenient import is_cut_off, opened_to_the_end
-from components.example_gen.delimited.quotes import Dialect, record_ends, runs
-from configs.errors import DataError
+from headrace.components.example_gen.delimited.blocks import Block, check_closing
+from headrace.components.example_gen.delimited.files import read_fully
+from headrace.components.example_gen.delimited.lenient import is_cut_off, opened_to_the_end
+from headrace.components.example_gen.delimited.quotes import Dialect, record_ends, runs
+from headrace.configs.errors import DataError
 
 LARGEST = 1 << 24
 """Bytes in which the header must end."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import BinaryIO, cast
 
-from components.example_gen.delimited.files import is_gzip, line_at, opened
-from components.example_gen.skips import Skips
-from components.example_gen.unpack import Unpacked
-from configs.errors import DataError
+from headrace.components.example_gen.delimited.files import is_gzip, line_at, opened
+from headrace.components.example_gen.skips import Skips
+from headrace.components.example_gen.unpack import Unpacked
+from headrace.configs.errors import DataError
 
 
 def opened_for(path: str, skips: Skips | None) -> AbstractContextManager[BinaryIO]:

@@ -8,13 +8,13 @@ from functools import partial
 
 import pyarrow as pa
 
-from components.example_gen.delimited.blocks import Block
-from components.example_gen.delimited.files import line_at
-from components.example_gen.delimited.lenient import opened_to_the_end
-from components.example_gen.delimited.parse import Format
-from components.example_gen.delimited.quotes import record_ends
-from components.example_gen.skips import Skips
-from configs.errors import DataError
+from headrace.components.example_gen.delimited.blocks import Block
+from headrace.components.example_gen.delimited.files import line_at
+from headrace.components.example_gen.delimited.lenient import opened_to_the_end
+from headrace.components.example_gen.delimited.parse import Format
+from headrace.components.example_gen.delimited.quotes import record_ends
+from headrace.components.example_gen.skips import Skips
+from headrace.configs.errors import DataError
 
 _CONVERSION = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+): (.*)", re.DOTALL)
 _FIELDS = re.compile(r"Expected (\d+) columns, got (\d+)")

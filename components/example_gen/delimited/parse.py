@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from components.example_gen.delimited.quotes import NEWLINE, RETURN, Dialect, is_any
-from components.example_gen.stacks import Stack, stacks_or_columns
-from components.example_gen.types import ARROW, Kind, kind_of
+from headrace.components.example_gen.delimited.quotes import NEWLINE, RETURN, Dialect, is_any
+from headrace.components.example_gen.stacks import Stack, stacks_or_columns
+from headrace.components.example_gen.types import ARROW, Kind, kind_of
 
 CODE = r"^\s*[+-]?0[0-9xX]"
 """Texts that a number reader takes, losing what makes them codes: leading zeros, hexadecimal digits."""

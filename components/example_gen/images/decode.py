@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from components.example_gen.images.header import Header, UnfitError
+from headrace.components.example_gen.images.header import Header, UnfitError
 
 
 def pixels(data: bytes, header: Header) -> bytes:

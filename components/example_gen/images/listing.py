@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from components.example_gen.paths import PACKAGE, inside_package, is_remote, resolve
-from components.example_gen.sources.base import Source, Survey, in_place
-from components.example_gen.storage import is_folder
-from components.example_gen.types import Kind
-from configs.errors import DataError
-from configs.sources import CsvSource, ImagesSource, ParquetSource
+from headrace.components.example_gen.paths import PACKAGE, inside_package, is_remote, resolve
+from headrace.components.example_gen.sources.base import Source, Survey, in_place
+from headrace.components.example_gen.storage import is_folder
+from headrace.components.example_gen.types import Kind
+from headrace.configs.errors import DataError
+from headrace.configs.sources import CsvSource, ImagesSource, ParquetSource
 
 LABEL = "label"
 IGNORED = {"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"}
@@ -101,7 +101,7 @@ def _of_index(source: ImagesSource) -> Listing:
 
 def _index(source: ImagesSource) -> tuple[Source, bool]:
     """The index, and whether it is text."""
-    from components.example_gen.sources import open_source
+    from headrace.components.example_gen.sources import open_source
 
     files = index_files(source)
     parquet = [path.endswith(".parquet") for path in files]

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from components.example_gen.delimited.blocks import LARGEST_RECORD, Block
-from components.example_gen.delimited.files import CHUNK, line_at, read_fully
-from components.example_gen.delimited.lenient import cut_off_at, is_cut_off, opened_for
-from components.example_gen.parts import NAMED, room
-from components.example_gen.skips import Skips
-from configs.errors import DataError
+from headrace.components.example_gen.delimited.blocks import LARGEST_RECORD, Block
+from headrace.components.example_gen.delimited.files import CHUNK, line_at, read_fully
+from headrace.components.example_gen.delimited.lenient import cut_off_at, is_cut_off, opened_for
+from headrace.components.example_gen.parts import NAMED, room
+from headrace.components.example_gen.skips import Skips
+from headrace.configs.errors import DataError
 
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from components.example_gen.types import LIST, Kind, listed, widest
+from headrace.components.example_gen.types import LIST, Kind, listed, widest
 
 _INT64 = range(-(2**63), 2**63)
 _NUMBERS = ("int", "float")

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from components.example_gen.stacks import stacks_or_columns
-from components.example_gen.types import ARROW, LIST, Kind, listed
+from headrace.components.example_gen.stacks import stacks_or_columns
+from headrace.components.example_gen.types import ARROW, LIST, Kind, listed
 
 _NULL_IN_LIST = re.compile(rb"[\[,]\s*null")
 _NEWLINE = 10

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen.types import Kind, listed
-from configs.errors import DataError
+from headrace.components.example_gen.types import Kind, listed
+from headrace.configs.errors import DataError
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from google.protobuf.message import DecodeError
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from tfx_bsl.coders.sequence_example_coder import SequenceExamplesToRecordBatchDecoder
 
-from components.example_gen.records.frames import Frames
-from components.example_gen.skips import Skips
-from components.example_gen.types import Kind
-from components.statistics.decode import decode
+from headrace.components.example_gen.records.frames import Frames
+from headrace.components.example_gen.skips import Skips
+from headrace.components.example_gen.types import Kind
+from headrace.components.statistics.decode import decode
 
 LENGTHS = ".lengths"
 """Behind the name of a feature list: the column with the number of values of each step."""

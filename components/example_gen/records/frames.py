@@ -12,12 +12,12 @@ import numpy as np
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
-from components.example_gen.delimited.files import opened
-from components.example_gen.parts import NAMED, room
-from components.example_gen.skips import Skips
-from components.example_gen.storage import open_file
-from components.example_gen.unpack import Unpacked
-from configs.errors import DataError
+from headrace.components.example_gen.delimited.files import opened
+from headrace.components.example_gen.parts import NAMED, room
+from headrace.components.example_gen.skips import Skips
+from headrace.components.example_gen.storage import open_file
+from headrace.components.example_gen.unpack import Unpacked
+from headrace.configs.errors import DataError
 
 CHUNK = 1 << 21
 """Bytes read at a time."""

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from components.example_gen.columnar.stored import UnfitError, as_kind
-from components.example_gen.parts import grouped
-from components.example_gen.stacks import FEW_ROWS, LARGEST, MANY_COLUMNS
-from components.example_gen.types import Kind, listed
+from headrace.components.example_gen.columnar.stored import UnfitError, as_kind
+from headrace.components.example_gen.parts import grouped
+from headrace.components.example_gen.stacks import FEW_ROWS, LARGEST, MANY_COLUMNS
+from headrace.components.example_gen.types import Kind, listed
 
 Lists = Mapping[str, pa.Array]
 """Columns by name: list arrays, or of type null."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from components.example_gen.types import Kind
+from headrace.components.example_gen.types import Kind
 
 _KINDS: dict[int, Kind] = {1: "bytes", 2: "float", 3: "int"}
 _FIXED = {1: 8, 5: 4}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from components.example_gen.remote.place import Place, endpoint_url, place_of
-from configs.errors import DataError
+from headrace.components.example_gen.remote.place import Place, endpoint_url, place_of
+from headrace.configs.errors import DataError
 
 NO_OBJECT = "there is no such object"
 

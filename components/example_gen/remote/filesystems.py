@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from components.example_gen.remote.place import Place, endpoint_url
-from configs.errors import DataError
+from headrace.components.example_gen.remote.place import Place, endpoint_url
+from headrace.configs.errors import DataError
 
 ATTEMPTS = 4
 CONNECT_SECONDS, READ_SECONDS, GOOGLE_SECONDS = 5, 60, 30

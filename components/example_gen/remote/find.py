@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from components.example_gen.remote.errors import no_bucket, telling
-from components.example_gen.remote.filesystems import filesystem
-from components.example_gen.remote.place import Place, place_of
-from configs.errors import DataError
+from headrace.components.example_gen.remote.errors import no_bucket, telling
+from headrace.components.example_gen.remote.filesystems import filesystem
+from headrace.components.example_gen.remote.place import Place, place_of
+from headrace.configs.errors import DataError
 
 if TYPE_CHECKING:
     from pyarrow import fs

@@ -6,7 +6,7 @@ import glob
 import os
 from dataclasses import dataclass, replace
 
-from configs.errors import DataError
+from headrace.configs.errors import DataError
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 """Where S3's server is named, if it is not Amazon's; the first one that is set counts."""

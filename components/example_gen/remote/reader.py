@@ -6,10 +6,10 @@ import io
 import os
 from typing import Any
 
-from components.example_gen.remote.errors import NO_OBJECT, explained, telling
-from components.example_gen.remote.filesystems import filesystem
-from components.example_gen.remote.place import place_of
-from configs.errors import DataError
+from headrace.components.example_gen.remote.errors import NO_OBJECT, explained, telling
+from headrace.components.example_gen.remote.filesystems import filesystem
+from headrace.components.example_gen.remote.place import place_of
+from headrace.configs.errors import DataError
 
 FIRST, LARGEST = 1 << 16, 1 << 23
 """Bytes fetched at once: few at first, for a header; twice as many each time that the reading goes on."""

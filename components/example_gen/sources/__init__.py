@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from components.example_gen.sources.arrays import Arrays
-from components.example_gen.sources.base import LIGHT, Reading, Skipped, Source, Spread, Survey, in_place
-from components.example_gen.sources.bigquery import BigqueryRows
-from components.example_gen.sources.csv import CsvFiles
-from components.example_gen.sources.images import ImageFiles
-from components.example_gen.sources.jsonl import JsonlFiles
-from components.example_gen.sources.parquet import ParquetFiles
-from components.example_gen.sources.sql import SqlRows
-from components.example_gen.sources.text import TextFiles
-from components.example_gen.sources.tfds import TfdsExamples
-from components.example_gen.sources.tfrecord import TfrecordFiles
-from components.example_gen.storage import FileState, resolve
-from configs.sources import FileSource, SourceConfig
+from headrace.components.example_gen.sources.arrays import Arrays
+from headrace.components.example_gen.sources.base import LIGHT, Reading, Skipped, Source, Spread, Survey, in_place
+from headrace.components.example_gen.sources.bigquery import BigqueryRows
+from headrace.components.example_gen.sources.csv import CsvFiles
+from headrace.components.example_gen.sources.images import ImageFiles
+from headrace.components.example_gen.sources.jsonl import JsonlFiles
+from headrace.components.example_gen.sources.parquet import ParquetFiles
+from headrace.components.example_gen.sources.sql import SqlRows
+from headrace.components.example_gen.sources.text import TextFiles
+from headrace.components.example_gen.sources.tfds import TfdsExamples
+from headrace.components.example_gen.sources.tfrecord import TfrecordFiles
+from headrace.components.example_gen.storage import FileState, resolve
+from headrace.configs.sources import FileSource, SourceConfig
 
 __all__ = [
     "LIGHT",

@@ -9,16 +9,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from components.example_gen.columnar.fit import cut, fit, rows_in_batch
-from components.example_gen.columnar.npz import read_arrays
-from components.example_gen.columnar.stored import UnfitError, as_text_kind, beyond_int64, is_uint64, stored_kind
-from components.example_gen.columnar.tables import as_table, digest
-from components.example_gen.parts import LARGEST_PART, MOST_PARTS
-from components.example_gen.sources.base import TOLD, Reading, Skipped, Spread, Survey
-from components.example_gen.storage import FileState, open_file, resolve
-from components.example_gen.types import Kind
-from configs.errors import DataError, TrainingError
-from configs.sources import ArraysSource
+from headrace.components.example_gen.columnar.fit import cut, fit, rows_in_batch
+from headrace.components.example_gen.columnar.npz import read_arrays
+from headrace.components.example_gen.columnar.stored import (
+    UnfitError,
+    as_text_kind,
+    beyond_int64,
+    is_uint64,
+    stored_kind,
+)
+from headrace.components.example_gen.columnar.tables import as_table, digest
+from headrace.components.example_gen.parts import LARGEST_PART, MOST_PARTS
+from headrace.components.example_gen.sources.base import TOLD, Reading, Skipped, Spread, Survey
+from headrace.components.example_gen.storage import FileState, open_file, resolve
+from headrace.components.example_gen.types import Kind
+from headrace.configs.errors import DataError, TrainingError
+from headrace.configs.sources import ArraysSource
 
 SMALLEST_PART = 1 << 26
 """Bytes of values."""
@@ -143,7 +149,7 @@ def _keep(place: str, table: pa.Table) -> None:
 
 
 def _call(function: str) -> pa.Table:
-    from trainer.hooks import resolve as function_at
+    from headrace.trainer.hooks import resolve as function_at
 
     try:
         return as_table(function_at(function, "data.source.function")())

@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
-from components.example_gen.skips import TOLD, Skipped
-from components.example_gen.types import Kind, widest
+from headrace.components.example_gen.skips import TOLD, Skipped
+from headrace.components.example_gen.types import Kind, widest
 
 __all__ = [
     "LIGHT",

@@ -15,14 +15,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from components.example_gen.bigquery import clients
-from components.example_gen.columnar.fit import cut, fit
-from components.example_gen.columnar.stored import UnfitError, stored_kind
-from components.example_gen.sources.base import Reading, Spread, Survey
-from components.example_gen.storage import UNKNOWN, FileState
-from components.example_gen.types import Kind
-from configs.errors import DataError
-from configs.sources import BigquerySource
+from headrace.components.example_gen.bigquery import clients
+from headrace.components.example_gen.columnar.fit import cut, fit
+from headrace.components.example_gen.columnar.stored import UnfitError, stored_kind
+from headrace.components.example_gen.sources.base import Reading, Spread, Survey
+from headrace.components.example_gen.storage import UNKNOWN, FileState
+from headrace.components.example_gen.types import Kind
+from headrace.configs.errors import DataError
+from headrace.configs.sources import BigquerySource
 
 
 @dataclass(frozen=True)

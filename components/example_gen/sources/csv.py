@@ -9,20 +9,20 @@ from itertools import islice
 
 import pyarrow as pa
 
-from components.example_gen.delimited.align import Range, look, ranges, segments
-from components.example_gen.delimited.blocks import Block, Segment, blocks
-from components.example_gen.delimited.files import is_gzip
-from components.example_gen.delimited.header import Header, nearest, read_header, rows_start, same_header
-from components.example_gen.delimited.locate import located, without_bad
-from components.example_gen.delimited.parse import Format, infer, parse
-from components.example_gen.delimited.quotes import Dialect
-from components.example_gen.parts import grouped, part_length
-from components.example_gen.skips import Skips
-from components.example_gen.sources.base import Head, Reading, Result, Spread, Survey, for_work
-from components.example_gen.storage import at_once, resolve, stat
-from components.example_gen.types import Kind
-from configs.errors import DataError
-from configs.sources import CsvSource
+from headrace.components.example_gen.delimited.align import Range, look, ranges, segments
+from headrace.components.example_gen.delimited.blocks import Block, Segment, blocks
+from headrace.components.example_gen.delimited.files import is_gzip
+from headrace.components.example_gen.delimited.header import Header, nearest, read_header, rows_start, same_header
+from headrace.components.example_gen.delimited.locate import located, without_bad
+from headrace.components.example_gen.delimited.parse import Format, infer, parse
+from headrace.components.example_gen.delimited.quotes import Dialect
+from headrace.components.example_gen.parts import grouped, part_length
+from headrace.components.example_gen.skips import Skips
+from headrace.components.example_gen.sources.base import Head, Reading, Result, Spread, Survey, for_work
+from headrace.components.example_gen.storage import at_once, resolve, stat
+from headrace.components.example_gen.types import Kind
+from headrace.configs.errors import DataError
+from headrace.configs.sources import CsvSource
 
 GZIP_RATIO = 4
 """How much longer than its gzip file a text is taken to be."""

@@ -9,17 +9,24 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from components.example_gen.casting import cast_declared
-from components.example_gen.delimited.files import read_fully
-from components.example_gen.images.decode import pixels
-from components.example_gen.images.header import Header, UnfitError, read_header
-from components.example_gen.images.listing import LABEL, Listing, index_columns, index_files, list_images, name_of
-from components.example_gen.parts import grouped, part_length
-from components.example_gen.sources.base import TOLD, Reading, Skipped, Spread, Survey
-from components.example_gen.storage import is_remote, open_file, stats
-from components.example_gen.types import Kind
-from configs.errors import DataError
-from configs.sources import ImagesSource
+from headrace.components.example_gen.casting import cast_declared
+from headrace.components.example_gen.delimited.files import read_fully
+from headrace.components.example_gen.images.decode import pixels
+from headrace.components.example_gen.images.header import Header, UnfitError, read_header
+from headrace.components.example_gen.images.listing import (
+    LABEL,
+    Listing,
+    index_columns,
+    index_files,
+    list_images,
+    name_of,
+)
+from headrace.components.example_gen.parts import grouped, part_length
+from headrace.components.example_gen.sources.base import TOLD, Reading, Skipped, Spread, Survey
+from headrace.components.example_gen.storage import is_remote, open_file, stats
+from headrace.components.example_gen.types import Kind
+from headrace.configs.errors import DataError
+from headrace.configs.sources import ImagesSource
 
 BATCH = 1 << 21
 """Bytes of images in a batch."""

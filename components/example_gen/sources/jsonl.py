@@ -10,19 +10,19 @@ from itertools import islice
 
 import pyarrow as pa
 
-from components.example_gen.delimited.blocks import Block
-from components.example_gen.delimited.files import is_gzip, line_at
-from components.example_gen.delimited.lenient import opened_to_the_end
-from components.example_gen.json_lines.blocks import Stretch, blocks
-from components.example_gen.json_lines.exact import BadLineError, ConflictError, Lines, lines_of, parsed
-from components.example_gen.json_lines.fast import Reader, as_kind, kind_of
-from components.example_gen.parts import NAMED, cut, grouped, part_length
-from components.example_gen.skips import Skips
-from components.example_gen.sources.base import Head, Reading, Spread, Survey
-from components.example_gen.storage import resolve, stats
-from components.example_gen.types import ARROW, LIST, Kind, widest
-from configs.errors import DataError
-from configs.sources import JsonlSource
+from headrace.components.example_gen.delimited.blocks import Block
+from headrace.components.example_gen.delimited.files import is_gzip, line_at
+from headrace.components.example_gen.delimited.lenient import opened_to_the_end
+from headrace.components.example_gen.json_lines.blocks import Stretch, blocks
+from headrace.components.example_gen.json_lines.exact import BadLineError, ConflictError, Lines, lines_of, parsed
+from headrace.components.example_gen.json_lines.fast import Reader, as_kind, kind_of
+from headrace.components.example_gen.parts import NAMED, cut, grouped, part_length
+from headrace.components.example_gen.skips import Skips
+from headrace.components.example_gen.sources.base import Head, Reading, Spread, Survey
+from headrace.components.example_gen.storage import resolve, stats
+from headrace.components.example_gen.types import ARROW, LIST, Kind, widest
+from headrace.configs.errors import DataError
+from headrace.configs.sources import JsonlSource
 
 GZIP_RATIO = 4
 """How much longer than its gzip file a text is taken to be."""

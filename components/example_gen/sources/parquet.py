@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen.columnar.fit import Bad, cut, fit, rows_in_batch
-from components.example_gen.columnar.footers import (
+from headrace.components.example_gen.columnar.fit import Bad, cut, fit, rows_in_batch
+from headrace.components.example_gen.columnar.footers import (
     Footer,
     Group,
     column_names,
@@ -19,15 +19,15 @@ from components.example_gen.columnar.footers import (
     open_parquet,
     read_footer,
 )
-from components.example_gen.columnar.partitions import partition_kind, partition_values, same_partitions
-from components.example_gen.columnar.stored import always_fits, as_text_kind, beyond_int64, holds_lists
-from components.example_gen.parts import LARGEST_PART, MOST_PARTS, grouped
-from components.example_gen.sources.base import TOLD, Head, Reading, Skipped, Spread, Survey, in_place
-from components.example_gen.span_paths import glob_of
-from components.example_gen.storage import is_folder, resolve
-from components.example_gen.types import Kind
-from configs.errors import DataError
-from configs.sources import ParquetSource
+from headrace.components.example_gen.columnar.partitions import partition_kind, partition_values, same_partitions
+from headrace.components.example_gen.columnar.stored import always_fits, as_text_kind, beyond_int64, holds_lists
+from headrace.components.example_gen.parts import LARGEST_PART, MOST_PARTS, grouped
+from headrace.components.example_gen.sources.base import TOLD, Head, Reading, Skipped, Spread, Survey, in_place
+from headrace.components.example_gen.span_paths import glob_of
+from headrace.components.example_gen.storage import is_folder, resolve
+from headrace.components.example_gen.types import Kind
+from headrace.configs.errors import DataError
+from headrace.configs.sources import ParquetSource
 
 SMALLEST_PART = 1 << 26
 """Bytes of values. Less takes about a second, and a Beam pipeline about half of one to start."""

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from components.example_gen.database.connect import READ_ONLY, connected, label
-from components.example_gen.database.values import column_of, kind_of_postgres, kind_of_values
-from components.example_gen.names import first_repeated
-from components.example_gen.parts import room
-from components.example_gen.sources.base import Reading, Spread, Survey
-from components.example_gen.storage import UNKNOWN, FileState
-from components.example_gen.types import Kind, widest
-from configs.errors import DataError
-from configs.sources import SqlSource
+from headrace.components.example_gen.database.connect import READ_ONLY, connected, label
+from headrace.components.example_gen.database.values import column_of, kind_of_postgres, kind_of_values
+from headrace.components.example_gen.names import first_repeated
+from headrace.components.example_gen.parts import room
+from headrace.components.example_gen.sources.base import Reading, Spread, Survey
+from headrace.components.example_gen.storage import UNKNOWN, FileState
+from headrace.components.example_gen.types import Kind, widest
+from headrace.configs.errors import DataError
+from headrace.configs.sources import SqlSource
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, FromClause, Select, TextClause

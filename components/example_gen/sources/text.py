@@ -11,19 +11,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen.casting import cast_declared
-from components.example_gen.delimited.files import is_gzip
-from components.example_gen.parts import cut, grouped, part_length
-from components.example_gen.paths import fixed_folder
-from components.example_gen.sources.base import Reading, Skipped, Spread, Survey
-from components.example_gen.span_paths import glob_of
-from components.example_gen.storage import resolve, stats
-from components.example_gen.text.read import Stretch, Texts, decoded, lines, whole
-from components.example_gen.text.strings import strings
-from components.example_gen.text.windows import Windows, windows
-from components.example_gen.types import Kind
-from configs.errors import DataError
-from configs.sources import TextSource
+from headrace.components.example_gen.casting import cast_declared
+from headrace.components.example_gen.delimited.files import is_gzip
+from headrace.components.example_gen.parts import cut, grouped, part_length
+from headrace.components.example_gen.paths import fixed_folder
+from headrace.components.example_gen.sources.base import Reading, Skipped, Spread, Survey
+from headrace.components.example_gen.span_paths import glob_of
+from headrace.components.example_gen.storage import resolve, stats
+from headrace.components.example_gen.text.read import Stretch, Texts, decoded, lines, whole
+from headrace.components.example_gen.text.strings import strings
+from headrace.components.example_gen.text.windows import Windows, windows
+from headrace.components.example_gen.types import Kind
+from headrace.configs.errors import DataError
+from headrace.configs.sources import TextSource
 
 GZIP_RATIO = 4
 """How much longer than its gzip file a text is taken to be."""

@@ -10,15 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from components.example_gen.columnar.fit import Bad, cut, fit, rows_in_batch
-from components.example_gen.columnar.stored import as_text_kind, beyond_int64
-from components.example_gen.parts import grouped, part_length
-from components.example_gen.prepared.features import Stored, columns, stored
-from components.example_gen.prepared.versions import FEATURES, INFO, feature_names, find_dataset, record_files
-from components.example_gen.sources.base import TOLD, Reading, Skipped, Spread, Survey
-from components.example_gen.types import Kind
-from configs.errors import DataError
-from configs.sources import TfdsSource
+from headrace.components.example_gen.columnar.fit import Bad, cut, fit, rows_in_batch
+from headrace.components.example_gen.columnar.stored import as_text_kind, beyond_int64
+from headrace.components.example_gen.parts import grouped, part_length
+from headrace.components.example_gen.prepared.features import Stored, columns, stored
+from headrace.components.example_gen.prepared.versions import FEATURES, INFO, feature_names, find_dataset, record_files
+from headrace.components.example_gen.sources.base import TOLD, Reading, Skipped, Spread, Survey
+from headrace.components.example_gen.types import Kind
+from headrace.configs.errors import DataError
+from headrace.configs.sources import TfdsSource
 
 
 @dataclass(frozen=True)

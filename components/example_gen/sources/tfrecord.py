@@ -12,21 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen.columnar.fit import fit
-from components.example_gen.parts import grouped, part_length
-from components.example_gen.records.frames import frames
-from components.example_gen.records.stacked import is_text, singles, worth_it
-from components.example_gen.records.stacked import kinds as kinds_of
-from components.example_gen.records.wire import Seen, WireError, look
-from components.example_gen.skips import Skips
-from components.example_gen.sources.base import Reading, Spread, Survey
-from components.example_gen.storage import resolve, stats
-from components.example_gen.types import ARROW, LIST, Kind, listed, widest
-from configs.errors import DataError
-from configs.sources import TfrecordSource
+from headrace.components.example_gen.columnar.fit import fit
+from headrace.components.example_gen.parts import grouped, part_length
+from headrace.components.example_gen.records.frames import frames
+from headrace.components.example_gen.records.stacked import is_text, singles, worth_it
+from headrace.components.example_gen.records.stacked import kinds as kinds_of
+from headrace.components.example_gen.records.wire import Seen, WireError, look
+from headrace.components.example_gen.skips import Skips
+from headrace.components.example_gen.sources.base import Reading, Spread, Survey
+from headrace.components.example_gen.storage import resolve, stats
+from headrace.components.example_gen.types import ARROW, LIST, Kind, listed, widest
+from headrace.configs.errors import DataError
+from headrace.configs.sources import TfrecordSource
 
 if TYPE_CHECKING:
-    from components.example_gen.records.columns import Columns
+    from headrace.components.example_gen.records.columns import Columns
 
 HEAD_FILES, HEAD_RECORDS, HEAD_FEATURES = 8, 100, 50_000
 """The files, the records of each, and the features of all these, that are looked at for the names of columns."""
@@ -66,7 +66,7 @@ class TfrecordFiles:
         self, part: tuple[str, ...], declared: Mapping[str, Kind], keep: Callable[[pa.RecordBatch], None]
     ) -> Survey:
         """The same; `keep` gets the columns as they were read, of some records at a time those that these have."""
-        from components.example_gen.records.columns import conflict
+        from headrace.components.example_gen.records.columns import conflict
 
         found, skips, stored = Survey(dict.fromkeys(part, 0)), Skips(), dict(self._head)
         for columns in self._decoded(part, skips, set(declared)):
@@ -123,7 +123,7 @@ class TfrecordFiles:
         """The columns that are read, of some records at a time. declared: the columns in which numbers and texts may be
         mixed; None: in all.
         """
-        from components.example_gen.records.columns import Decoder
+        from headrace.components.example_gen.records.columns import Decoder
 
         to_skip = skips if self.reading.skip_bad else None
         decoder = Decoder(sequence=self.source.payload == "sequence_example", skips=to_skip)
@@ -201,7 +201,7 @@ def _kinds(columns: Columns) -> dict[str, Kind]:
 
 
 def _kind(column: pa.Array) -> Kind:
-    from components.example_gen.records.columns import stored_kind
+    from headrace.components.example_gen.records.columns import stored_kind
 
     kind = stored_kind(column)
     if kind == "missing":

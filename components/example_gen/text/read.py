@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from components.example_gen.delimited.files import CHUNK, line_at, opened, read_fully
-from components.example_gen.sources.base import TOLD, Skipped
-from configs.errors import DataError
+from headrace.components.example_gen.delimited.files import CHUNK, line_at, opened, read_fully
+from headrace.components.example_gen.sources.base import TOLD, Skipped
+from headrace.configs.errors import DataError
 
 MARK = b"\xef\xbb\xbf"
 """The byte order mark that some editors put first."""

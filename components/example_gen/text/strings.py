@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from components.example_gen.text.read import Texts, whole
-from configs.errors import DataError
+from headrace.components.example_gen.text.read import Texts, whole
+from headrace.configs.errors import DataError
 
 
 def strings(paths: Sequence[str]) -> Iterator[Texts]:

@@ -6,8 +6,8 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from pipeline.kubeflow.distributed.cluster import JobSets
-from pipeline.kubeflow.distributed.jobset import pod_prefix
+from headrace.pipeline.kubeflow.distributed.cluster import JobSets
+from headrace.pipeline.kubeflow.distributed.jobset import pod_prefix
 
 SECONDS = 2.0
 """Between two looks for the chief's pod."""

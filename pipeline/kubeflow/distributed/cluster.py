@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from configs.errors import RunError
-from pipeline.kubeflow.distributed.jobset import GROUP, PLURAL, VERSION, Owner
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.distributed.jobset import GROUP, PLURAL, VERSION, Owner
 
 T = TypeVar("T")
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from configs.checkpoint import KEPT_IN
-from pipeline.kubeflow.carried import FILES
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.store import Store
+from headrace.configs.checkpoint import KEPT_IN
+from headrace.pipeline.kubeflow.carried import FILES
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.store import Store
 
 if TYPE_CHECKING:
-    from trainer.job import Job
+    from headrace.trainer.job import Job
 
 JOB, ERROR = "job.json", "error.json"
 """What is trained; and an error of a worker that another try would meet again."""
@@ -109,7 +109,7 @@ def packed(handover: Handover, job: Job, files: Path) -> str:
 
 def unpacked(handover: Handover, text: str, files: Path) -> Job:
     """The job with this pod's own paths. files: an empty folder for what came along."""
-    from trainer.job import Job
+    from headrace.trainer.job import Job
 
     told = json.loads(text.replace(FILES, str(files)))
     for name, content in told["files"].items():

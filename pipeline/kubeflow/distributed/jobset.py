@@ -14,9 +14,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from configs.durations import seconds
-from configs.kubeflow import SHARED_MEMORY, ComponentSettings, KubeflowConfig, Secret, Security
-from pipeline.kubeflow.store import KEYS
+from headrace.configs.durations import seconds
+from headrace.configs.kubeflow import SHARED_MEMORY, ComponentSettings, KubeflowConfig, Secret, Security
+from headrace.pipeline.kubeflow.store import KEYS
 
 GROUP, VERSION, PLURAL = "jobset.x-k8s.io", "v1alpha2", "jobsets"
 WORKER = "worker"
@@ -28,7 +28,7 @@ TOLD = "HEADRACE_TRAINING"
 MANIFEST = "HEADRACE_JOBSET"
 """Environment variable of the Trainer's pod: what `manifest_text` makes. It is not an argument, because those are in
 Kubeflow's cache key, and the number of pods does not decide what a model is."""
-COMMAND = ("python", "-P", "-m", "pipeline.kubeflow.distributed.worker")
+COMMAND = ("python", "-P", "-m", "headrace.pipeline.kubeflow.distributed.worker")
 FINAL = 3
 """Exit status of a worker whose error another try would meet again."""
 GRACE_SECONDS = 60

@@ -20,17 +20,17 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from configs.checkpoint import KEPT_IN
-from configs.errors import RunError, TrainingError, TrainingStoppedError
-from pipeline.kubeflow.distributed import jobset
-from pipeline.kubeflow.distributed.chief_log import followed
-from pipeline.kubeflow.distributed.cluster import JobSets
-from pipeline.kubeflow.distributed.handover import ERROR, JOB, Handover, packed
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.store import Store
+from headrace.configs.checkpoint import KEPT_IN
+from headrace.configs.errors import RunError, TrainingError, TrainingStoppedError
+from headrace.pipeline.kubeflow.distributed import jobset
+from headrace.pipeline.kubeflow.distributed.chief_log import followed
+from headrace.pipeline.kubeflow.distributed.cluster import JobSets
+from headrace.pipeline.kubeflow.distributed.handover import ERROR, JOB, Handover, packed
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.store import Store
 
 if TYPE_CHECKING:
-    from trainer.job import Job
+    from headrace.trainer.job import Job
 
 POD = "KFP_POD_NAME"
 """Environment variable that Kubeflow sets: the name of the pod."""
@@ -65,7 +65,7 @@ def distributed(environ: Mapping[str, str], task: Task) -> Iterator[None]:
     if jobset.MANIFEST not in environ:
         yield
         return
-    from trainer.devices.elsewhere import trained_by
+    from headrace.trainer.devices.elsewhere import trained_by
 
     told = json.loads(environ[jobset.MANIFEST])
     if not task.pod:
@@ -82,7 +82,7 @@ def _train(job: Job, told: Mapping[str, Any], task: Task) -> str:
 
     Raises TrainingError as the chief does.
     """
-    from trainer.checkpointing.work import name_of
+    from headrace.trainer.checkpointing.work import name_of
 
     job = dataclasses.replace(job, training=uuid.uuid4().hex, checkpoint_name=name_of(job))
     handover = Handover(f"{task.home}/training/{task.name}", task.places, task.store)

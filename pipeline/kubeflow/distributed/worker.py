@@ -1,4 +1,4 @@
-"""What runs in each pod of a distributed training: `python -m pipeline.kubeflow.distributed.worker`.
+"""What runs in each pod of a distributed training: `python -m headrace.pipeline.kubeflow.distributed.worker`.
 
 The number of the worker is that of its pod (JOB_COMPLETION_INDEX); with the host names of all it makes TF_CONFIG. It
 fetches what it reads, trains with the others as `train.strategy: multi_worker` does on any machines, and worker 0, the
@@ -22,19 +22,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from configs.checkpoint import KEPT_IN
-from configs.credentials import without
-from configs.errors import ConfigError, HeadraceError, TrainingError, TrainingStoppedError
-from configs.tracebacks import write_traceback
-from pipeline.environment import prepare
-from pipeline.kubeflow.distributed.handover import ERROR, JOB, Handover, folders, unpacked
-from pipeline.kubeflow.distributed.jobset import FINAL, INDEX, TOLD
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.store import open_store
-from pipeline.utf8 import use_utf8
+from headrace.configs.checkpoint import KEPT_IN
+from headrace.configs.credentials import without
+from headrace.configs.errors import ConfigError, HeadraceError, TrainingError, TrainingStoppedError
+from headrace.configs.tracebacks import write_traceback
+from headrace.pipeline.environment import prepare
+from headrace.pipeline.kubeflow.distributed.handover import ERROR, JOB, Handover, folders, unpacked
+from headrace.pipeline.kubeflow.distributed.jobset import FINAL, INDEX, TOLD
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.store import open_store
+from headrace.pipeline.utf8 import use_utf8
 
 if TYPE_CHECKING:
-    from trainer.job import Job
+    from headrace.trainer.job import Job
 
 ROOT = "HEADRACE_POD"
 """Environment variable: a folder to take for the pod's root. For tests."""
@@ -67,9 +67,9 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def _train(handover: Handover, number: int, count: int) -> None:
-    from trainer.devices.out_of_memory import out_of_memory_told
-    from trainer.devices.strategy import choose, look
-    from trainer.run import train
+    from headrace.trainer.devices.out_of_memory import out_of_memory_told
+    from headrace.trainer.devices.strategy import choose, look
+    from headrace.trainer.run import train
 
     text = handover.read(JOB)
     if text is None:
@@ -83,7 +83,7 @@ def _train(handover: Handover, number: int, count: int) -> None:
 
 def _fetched(job: Job, handover: Handover, number: int, count: int) -> Job:
     """Bring what the job reads into the pod: of the train split, where the workers share it, this one's files."""
-    from trainer.input.worker import Worker
+    from headrace.trainer.input.worker import Worker
 
     share = _share(Worker(number, count)) if job.sections.train.input.own_shards else None
     for folder in folders(job.train_files):
@@ -100,7 +100,7 @@ def _share(worker: Any) -> Callable[[Sequence[str]], Sequence[str]]:
 @contextlib.contextmanager
 def _checkpoints(job: Job, handover: Handover, *, chief: bool) -> Iterator[None]:
     """Have the last checkpoint in the pod; what the chief writes is copied to the store while training goes on."""
-    from pipeline.kubeflow.checkpoints import mirrored
+    from headrace.pipeline.kubeflow.checkpoints import mirrored
 
     folder = job.custom_config.get(KEPT_IN)
     uri = folder and handover.places.remote(folder)

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from configs.errors import ConfigError, Problem
-from configs.kubeflow_server import ServerAuth
+from headrace.configs.errors import ConfigError, Problem
+from headrace.configs.kubeflow_server import ServerAuth
 
 POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"  # noqa: S105 - a path
 WHERE = "kubeflow.server.auth"

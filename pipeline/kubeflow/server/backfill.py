@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from configs.config import PipelineConfig
-from configs.errors import ConfigError, Problem, ServerError
-from configs.sources import FileSource
-from configs.span_fields import DATE, placeholders
-from pipeline.kubeflow.argument import unpack
-from pipeline.kubeflow.server import runs
-from pipeline.kubeflow.server.cache import executor_inputs
-from pipeline.kubeflow.server.connection import Connection
-from pipeline.kubeflow.server.faults import NOT_FOUND
-from pipeline.kubeflow.server.versions import Version
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import ConfigError, Problem, ServerError
+from headrace.configs.sources import FileSource
+from headrace.configs.span_fields import DATE, placeholders
+from headrace.pipeline.kubeflow.argument import unpack
+from headrace.pipeline.kubeflow.server import runs
+from headrace.pipeline.kubeflow.server.cache import executor_inputs
+from headrace.pipeline.kubeflow.server.connection import Connection
+from headrace.pipeline.kubeflow.server.faults import NOT_FOUND
+from headrace.pipeline.kubeflow.server.versions import Version
 
 MOST = 1000
 """Spans of one backfill."""

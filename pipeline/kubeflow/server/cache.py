@@ -13,18 +13,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from configs.errors import ServerError
-from pipeline.cache.differences import Difference, differences
-from pipeline.cache.explain import LOOKS, SAME, Explained, Explanation
-from pipeline.cache.manifests import changes
-from pipeline.cache.parts import Input, KeyParts, flat
-from pipeline.kubeflow.argument import unpack
-from pipeline.kubeflow.server.connection import Connection
-from pipeline.kubeflow.server.nodes import nodes_of
-from pipeline.kubeflow.server.record import record
-from pipeline.kubeflow.server.session import Session
-from pipeline.kubeflow.server.versions import graph, specification_of
-from pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.configs.errors import ServerError
+from headrace.pipeline.cache.differences import Difference, differences
+from headrace.pipeline.cache.explain import LOOKS, SAME, Explained, Explanation
+from headrace.pipeline.cache.manifests import changes
+from headrace.pipeline.cache.parts import Input, KeyParts, flat
+from headrace.pipeline.kubeflow.argument import unpack
+from headrace.pipeline.kubeflow.server.connection import Connection
+from headrace.pipeline.kubeflow.server.nodes import nodes_of
+from headrace.pipeline.kubeflow.server.record import record
+from headrace.pipeline.kubeflow.server.session import Session
+from headrace.pipeline.kubeflow.server.versions import graph, specification_of
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 
 MOST = 10
 """Earlier runs that are held against one."""

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from configs.errors import RunError
+from headrace.configs.errors import RunError
 
 RUN_LABEL = "pipeline/runid"
 """Kubeflow puts it on each pod of a run, with the run's id."""

@@ -20,10 +20,10 @@ from typing import Any
 
 import kfp_server_api as api
 
-from configs.errors import ConfigError, Problem, ServerError
-from configs.kubeflow_server import ServerConfig
-from pipeline.kubeflow.server import access
-from pipeline.kubeflow.server.faults import OK, refuse_page, told, unclear
+from headrace.configs.errors import ConfigError, Problem, ServerError
+from headrace.configs.kubeflow_server import ServerConfig
+from headrace.pipeline.kubeflow.server import access
+from headrace.pipeline.kubeflow.server.faults import OK, refuse_page, told, unclear
 
 WAITS = (0.5, 2.0)
 """Seconds before each further try of a request that only reads."""

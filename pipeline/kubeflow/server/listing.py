@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pipeline.kubeflow.server.connection import Connection
+from headrace.pipeline.kubeflow.server.connection import Connection
 
 PAGE = 100
 EQUALS = 1

@@ -16,14 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from configs.config import PipelineConfig
-from configs.errors import RunError, ServerError
-from pipeline.kubeflow.backends import store_options
-from pipeline.kubeflow.server.cluster import pod_log
-from pipeline.kubeflow.server.connection import Connection
-from pipeline.kubeflow.server.nodes import executors, nodes_of, pod_of
-from pipeline.kubeflow.server.watch import SECONDS, TIMING, Timing
-from pipeline.kubeflow.store import Store, open_store
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import RunError, ServerError
+from headrace.pipeline.kubeflow.backends import store_options
+from headrace.pipeline.kubeflow.server.cluster import pod_log
+from headrace.pipeline.kubeflow.server.connection import Connection
+from headrace.pipeline.kubeflow.server.nodes import executors, nodes_of, pod_of
+from headrace.pipeline.kubeflow.server.watch import SECONDS, TIMING, Timing
+from headrace.pipeline.kubeflow.store import Store, open_store
 
 PATH = "/apis/v1alpha1/runs/{run_id}/nodes/{node_id}/log"
 """Of the API server."""

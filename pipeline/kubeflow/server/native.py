@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from configs.errors import ServerError
-from pipeline.kubeflow.server.connection import Connection
-from pipeline.kubeflow.server.listing import PAGE
-from pipeline.kubeflow.server.nodes import nodes_of
+from headrace.configs.errors import ServerError
+from headrace.pipeline.kubeflow.server.connection import Connection
+from headrace.pipeline.kubeflow.server.listing import PAGE
+from headrace.pipeline.kubeflow.server.nodes import nodes_of
 
 PATH = "/apis/v2beta1/runs/{run_id}/tasks"
 ENDED = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")

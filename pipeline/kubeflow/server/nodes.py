@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipeline.kubeflow.server.connection import Connection
+from headrace.pipeline.kubeflow.server.connection import Connection
 
 EXECUTOR = re.compile(r"(?:^|\.)([\w-]+)(?:\(\d+\))?\.executor(?:\((\d+)\))?$")
 """The end of the name of a pod's node, `wf(0).root(0).trainer(0).executor(1)`."""

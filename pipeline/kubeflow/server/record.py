@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.kubeflow.server.native import details_of
-from pipeline.kubeflow.server.runs import is_cancelled, is_lost
-from pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.kubeflow.server.native import details_of
+from headrace.pipeline.kubeflow.server.runs import is_cancelled, is_lost
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 
 STATES = {
     None: Status.WAITING,

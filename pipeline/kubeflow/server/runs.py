@@ -16,12 +16,12 @@ from typing import Any, Literal
 
 import kfp_server_api as api
 
-from configs.errors import RunError, ServerError
-from pipeline.kubeflow.server.connection import Connection
-from pipeline.kubeflow.server.faults import NOT_FOUND, unclear
-from pipeline.kubeflow.server.listing import every, named, pages
-from pipeline.kubeflow.server.native import ENDED, add_tasks
-from pipeline.kubeflow.server.versions import Version
+from headrace.configs.errors import RunError, ServerError
+from headrace.pipeline.kubeflow.server.connection import Connection
+from headrace.pipeline.kubeflow.server.faults import NOT_FOUND, unclear
+from headrace.pipeline.kubeflow.server.listing import every, named, pages
+from headrace.pipeline.kubeflow.server.native import ENDED, add_tasks
+from headrace.pipeline.kubeflow.server.versions import Version
 
 CANCELING = "CANCELING"
 LOST_AFTER = dt.timedelta(minutes=10)

@@ -17,15 +17,15 @@ from typing import Any, Literal
 
 import kfp_server_api as api
 
-from configs.cron import translate
-from configs.errors import ServerError
-from configs.schedule import ScheduleConfig
-from pipeline.kubeflow.parameters import SCHEDULED
-from pipeline.kubeflow.server.connection import Connection
-from pipeline.kubeflow.server.faults import NOT_FOUND, unclear
-from pipeline.kubeflow.server.listing import equals, every, named
-from pipeline.kubeflow.server.native import ENDED
-from pipeline.kubeflow.server.versions import Version
+from headrace.configs.cron import translate
+from headrace.configs.errors import ServerError
+from headrace.configs.schedule import ScheduleConfig
+from headrace.pipeline.kubeflow.parameters import SCHEDULED
+from headrace.pipeline.kubeflow.server.connection import Connection
+from headrace.pipeline.kubeflow.server.faults import NOT_FOUND, unclear
+from headrace.pipeline.kubeflow.server.listing import equals, every, named
+from headrace.pipeline.kubeflow.server.native import ENDED
+from headrace.pipeline.kubeflow.server.versions import Version
 
 Outcome = Literal["made", "changed", "unchanged"]
 DIGITS = 10

@@ -6,11 +6,11 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from configs.config import PipelineConfig
-from configs.errors import RunError
-from pipeline.kubeflow.server import runs
-from pipeline.kubeflow.server.connection import Connection, connect
-from pipeline.kubeflow.server.versions import find_pipeline, graph, tasks_of
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.server import runs
+from headrace.pipeline.kubeflow.server.connection import Connection, connect
+from headrace.pipeline.kubeflow.server.versions import find_pipeline, graph, tasks_of
 
 
 @dataclass(frozen=True)

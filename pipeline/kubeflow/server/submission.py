@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from configs.config import PipelineConfig
-from configs.errors import ConfigError, Problem
-from configs.schedule import ScheduleConfig
-from pipeline.environment import quiet
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.server import runs, schedules
-from pipeline.kubeflow.server.backfill import Filled
-from pipeline.kubeflow.server.backfill import backfill as fill
-from pipeline.kubeflow.server.session import Session
-from pipeline.kubeflow.server.values import Values, values
-from pipeline.kubeflow.server.versions import Version, content, ensure_version, put_newest
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import ConfigError, Problem
+from headrace.configs.schedule import ScheduleConfig
+from headrace.pipeline.environment import quiet
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.server import runs, schedules
+from headrace.pipeline.kubeflow.server.backfill import Filled
+from headrace.pipeline.kubeflow.server.backfill import backfill as fill
+from headrace.pipeline.kubeflow.server.session import Session
+from headrace.pipeline.kubeflow.server.values import Values, values
+from headrace.pipeline.kubeflow.server.versions import Version, content, ensure_version, put_newest
 
 LONGEST = 250
 """Characters of a run's name: the server keeps 255 (it makes the workflow before it sees that there are more), of which

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from configs.config import PipelineConfig
-from configs.data import DataConfig
-from configs.errors import ConfigError, Problem
-from configs.kubeflow import RootUri
-from configs.span_rules import RULES, is_date
-from pipeline.kubeflow.parameters import PARAMETERS, SCHEDULED, offered
-from pipeline.run_parameters import split
-from trainer.sections import TrainerSections
+from headrace.configs.config import PipelineConfig
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import ConfigError, Problem
+from headrace.configs.kubeflow import RootUri
+from headrace.configs.span_rules import RULES, is_date
+from headrace.pipeline.kubeflow.parameters import PARAMETERS, SCHEDULED, offered
+from headrace.pipeline.run_parameters import split
+from headrace.trainer.sections import TrainerSections
 
 ROOT = "pipeline_root"
 SHAPES = {

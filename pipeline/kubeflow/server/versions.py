@@ -13,11 +13,11 @@ from typing import Any
 import kfp_server_api as api
 import yaml
 
-from configs.errors import ServerError
-from pipeline.kubeflow.server.connection import Connection
-from pipeline.kubeflow.server.faults import NOT_FOUND, unclear
-from pipeline.kubeflow.server.listing import every, named
-from pipeline.kubeflow.written import tasks_in
+from headrace.configs.errors import ServerError
+from headrace.pipeline.kubeflow.server.connection import Connection
+from headrace.pipeline.kubeflow.server.faults import NOT_FOUND, unclear
+from headrace.pipeline.kubeflow.server.listing import every, named
+from headrace.pipeline.kubeflow.written import tasks_in
 
 DIGITS = 16
 """Of the content's SHA-256 in a version's name."""

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from configs.errors import ServerError
-from pipeline.kubeflow.server import runs
-from pipeline.kubeflow.server.faults import unclear
-from pipeline.kubeflow.server.record import record
-from pipeline.kubeflow.server.session import Session
-from pipeline.local.record import RunRecord
-from pipeline.terminal import Display
+from headrace.configs.errors import ServerError
+from headrace.pipeline.kubeflow.server import runs
+from headrace.pipeline.kubeflow.server.faults import unclear
+from headrace.pipeline.kubeflow.server.record import record
+from headrace.pipeline.kubeflow.server.session import Session
+from headrace.pipeline.local.record import RunRecord
+from headrace.pipeline.terminal import Display
 
 SECONDS = 5.0
 """Between two looks at a run that is going on."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from configs.errors import ServerError
-from pipeline.kubeflow.server.nodes import executors, nodes_of
-from pipeline.kubeflow.server.session import Session
-from pipeline.kubeflow.server.versions import specification_of
+from headrace.configs.errors import ServerError
+from headrace.pipeline.kubeflow.server.nodes import executors, nodes_of
+from headrace.pipeline.kubeflow.server.session import Session
+from headrace.pipeline.kubeflow.server.versions import specification_of
 
 KILLED = re.compile(r"OOMKilled|exit code 137\b")
 """In Argo's message of a pod. 137 is SIGKILL, which nobody but the kernel sends to a component's container."""

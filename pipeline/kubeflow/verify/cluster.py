@@ -19,10 +19,10 @@ from typing import Any
 
 import yaml
 
-from configs.kubeflow import SharedVolume
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.store import Store
-from pipeline.kubeflow.verify.driver import (
+from headrace.configs.kubeflow import SharedVolume
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.kubeflow.verify.driver import (
     Json,
     TaskRun,
     TaskSpec,
@@ -33,7 +33,7 @@ from pipeline.kubeflow.verify.driver import (
     task_specs,
     triggers,
 )
-from pipeline.kubeflow.verify.launcher import Pod
+from headrace.pipeline.kubeflow.verify.launcher import Pod
 
 AT_ONCE = 2
 SESSION = '{"Provider":"minio","Params":{"fromEnv":"true"}}'

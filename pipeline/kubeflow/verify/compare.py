@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.evaluation_result import FILE_NAME, Metrics, read_evaluation
-from pipeline.kubeflow.verify.graphs import same_graph
+from headrace.components.evaluation_result import FILE_NAME, Metrics, read_evaluation
+from headrace.pipeline.kubeflow.verify.graphs import same_graph
 
 TOLERANCE = 1e-4
 """Relative, and below 1 absolute, of metrics: training sums in an order that threads decide."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from configs.errors import RunError
-from pipeline.kubeflow.parameters import SCHEDULE_PLACEHOLDER
-from pipeline.kubeflow.places import Places
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.parameters import SCHEDULE_PLACEHOLDER
+from headrace.pipeline.kubeflow.places import Places
 
 Json = dict[str, Any]
 

@@ -18,13 +18,11 @@ from typing import Any
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from configs.errors import RunError
-from pipeline.kubeflow.entrypoint import ROOT
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.store import FOLDER, Store
-from pipeline.kubeflow.verify.driver import Json, TaskSpec
-
-PROJECT = Path(__file__).resolve().parents[3]
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.entrypoint import ROOT
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.store import FOLDER, Store
+from headrace.pipeline.kubeflow.verify.driver import Json, TaskSpec
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,7 @@ class Pod:
         return Places(str(self.root)).local(uri)
 
     def _environment(self, spec: TaskSpec) -> dict[str, str]:
-        paths = [str(PROJECT), os.environ.get("PYTHONPATH", ""), str(Path.cwd())]
+        paths = [os.environ.get("PYTHONPATH", ""), str(Path.cwd())]
         own = {ROOT: str(self.root), FOLDER: str(self.store), "TMPDIR": str(self.root / "tmp")}
         of_container = {one["name"]: one["value"] for one in spec.container.get("env", [])}
         return {**os.environ, **of_container, **own, "PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS
-from configs.config import PipelineConfig
-from configs.errors import RunError
-from pipeline.kubeflow.argument import unpack
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.invocation import ARTIFACT, VALUE
-from pipeline.kubeflow.properties import CUSTOM, KUBEFLOWS
-from pipeline.kubeflow.tasks import tasks
-from pipeline.kubeflow.verify import compare
-from pipeline.kubeflow.verify.cluster import Cluster
-from pipeline.kubeflow.verify.compare import Line
-from pipeline.kubeflow.verify.driver import TaskRun
-from pipeline.local.record import ArtifactRecord, RunRecord, Status
-from pipeline.local.runner import run as run_locally
-from pipeline.terminal import Display
+from headrace.components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.argument import unpack
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.invocation import ARTIFACT, VALUE
+from headrace.pipeline.kubeflow.properties import CUSTOM, KUBEFLOWS
+from headrace.pipeline.kubeflow.tasks import tasks
+from headrace.pipeline.kubeflow.verify import compare
+from headrace.pipeline.kubeflow.verify.cluster import Cluster
+from headrace.pipeline.kubeflow.verify.compare import Line
+from headrace.pipeline.kubeflow.verify.driver import TaskRun
+from headrace.pipeline.local.record import ArtifactRecord, RunRecord, Status
+from headrace.pipeline.local.runner import run as run_locally
+from headrace.pipeline.terminal import Display
 
 UNTOLD = frozenset(
     {

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pipeline.report.charts.svg import element, picture
-from pipeline.report.statistics import Bar
+from headrace.pipeline.report.charts.svg import element, picture
+from headrace.pipeline.report.statistics import Bar
 
 WIDTH, HEIGHT, GAP = 160.0, 40.0, 1.0
 _LEAST = 1.0  # what is there is seen

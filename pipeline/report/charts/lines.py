@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from pipeline.report.charts.scale import Scale, padded, ticks, whole_ticks
-from pipeline.report.charts.svg import element, picture
+from headrace.pipeline.report.charts.scale import Scale, padded, ticks, whole_ticks
+from headrace.pipeline.report.charts.svg import element, picture
 
 WIDTH, HEIGHT = 340.0, 220.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 12.0, 12.0, 36.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from markupsafe import Markup, escape
 
-from pipeline.report.visible import visible
+from headrace.pipeline.report.visible import visible
 
 
 def element(name: str, *children: str | Markup, **attributes: str | float) -> Markup:

@@ -48,5 +48,5 @@ class LeftOut:
         return any(len(parts) > len(one) and all(map(fnmatch, parts, one)) for one in self._patterns)
 
 
-if "pipeline.kubeflow.entrypoint" in sys.orig_argv:
+if "headrace.pipeline.kubeflow.entrypoint" in sys.orig_argv:
     sys.meta_path.insert(0, LeftOut())

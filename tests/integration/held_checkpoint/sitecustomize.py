@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpointing.checkpoints import Checkpoints, Position
+from headrace.trainer.checkpointing.checkpoints import Checkpoints, Position
 
 write = Checkpoints.write
 

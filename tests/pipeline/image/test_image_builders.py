@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from configs.errors import HeadraceError, MissingDependencyError, RunError, ServerError
-from pipeline.image.builders import EPOCH, Builder, find_builder
-from pipeline.image.faults import fault, registry
-from pipeline.verbs.image import image as verb
+from headrace.configs.errors import HeadraceError, MissingDependencyError, RunError, ServerError
+from headrace.pipeline.image.builders import EPOCH, Builder, find_builder
+from headrace.pipeline.image.faults import fault, registry
+from headrace.pipeline.verbs.image import image as verb
 
 DIGEST = "sha256:" + "ab" * 32
 REFERENCE = "registry.example/team/headrace:0123"

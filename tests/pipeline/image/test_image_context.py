@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from configs.errors import RunError
-from pipeline.image import context
-from pipeline.image.context import CODE, REQUIREMENTS, content_tag, stage
+from headrace.configs.errors import RunError
+from headrace.pipeline.image import context
+from headrace.pipeline.image.context import CODE, REQUIREMENTS, content_tag, stage
 
 ROOT = Path(__file__).parents[3]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.image.size import TARGET
+from headrace.pipeline.image.size import TARGET
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

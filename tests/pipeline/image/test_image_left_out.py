@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from pipeline.image.size import listed
+from headrace.pipeline.image.size import listed
 
 ROOT = Path(__file__).parents[3]
 AS_IN_IMAGE = ROOT / "tests" / "integration" / "as_in_image"
@@ -39,7 +39,8 @@ def tried(module: str, *names: str) -> dict[str, bool | str]:
 
 
 def test_components_process_finds_nothing_of_what_the_image_leaves_out() -> None:
-    found = tried("pipeline.kubeflow.entrypoint", "clang", "google.cloud.kms", "numpy.fft.tests", "numpy", "json")
+    names = ("clang", "google.cloud.kms", "numpy.fft.tests", "numpy", "json")
+    found = tried("headrace.pipeline.kubeflow.entrypoint", *names)
     assert found == {
         "clang": "clang is not in the image",
         "google.cloud.kms": "google.cloud.kms is not in the image",
@@ -50,7 +51,7 @@ def test_components_process_finds_nothing_of_what_the_image_leaves_out() -> None
 
 
 def test_other_processes_find_it() -> None:
-    assert tried("pipeline", "clang", "numpy.fft.tests") == {"clang": True, "numpy.fft.tests": True}
+    assert tried("headrace", "clang", "numpy.fft.tests") == {"clang": True, "numpy.fft.tests": True}
 
 
 def test_only_what_runs_on_the_users_machine_imports_it() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.image.size import COMPILED, counted, layers, listed, packages
+from headrace.pipeline.image.size import COMPILED, counted, layers, listed, packages
 
 ROOT = Path(__file__).parents[3]
 MOST = 3_000_000_000
@@ -41,7 +41,7 @@ def test_packages_are_those_that_uv_would_install() -> None:
     done = subprocess.run(uv, cwd=ROOT, check=True, capture_output=True, text=True)
     from packaging.requirements import Requirement
 
-    from pipeline.image.size import TARGET
+    from headrace.pipeline.image.size import TARGET
 
     wanted = [Requirement(line) for line in done.stdout.splitlines() if line.strip()]
     here = {one.name: str(one.specifier)[2:] for one in wanted if one.marker is None or one.marker.evaluate(TARGET)}

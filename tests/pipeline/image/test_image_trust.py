@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from pipeline.image.faults import fault
-from pipeline.verbs.image import image as verb
+from headrace.pipeline.image.faults import fault
+from headrace.pipeline.verbs.image import image as verb
 
 IMAGE = Path(__file__).parents[3] / "image"
 TOOL = f"""\

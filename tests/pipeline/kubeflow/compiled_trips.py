@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from configs.config import PipelineConfig
-from configs.loader import load
-from pipeline.kubeflow.argument import unpack
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.invocation import Invocation
-from pipeline.kubeflow.verify.driver import task_specs
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.argument import unpack
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.invocation import Invocation
+from headrace.pipeline.kubeflow.verify.driver import task_specs
 
 ROOT = Path(__file__).parents[3]
 TRIPS = Path(__file__).with_name("golden") / "trips.yaml"

@@ -9,7 +9,7 @@ import pytest
 from faulty_backend import Backend, serving
 from moto.server import ThreadedMotoServer
 
-from pipeline.kubeflow.store import Store, open_store
+from headrace.pipeline.kubeflow.store import Store, open_store
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from configs.kubeflow_server import ServerConfig
-from pipeline.kubeflow.server.connection import Connection, connect
-from pipeline.kubeflow.server.versions import Version
+from headrace.configs.kubeflow_server import ServerConfig
+from headrace.pipeline.kubeflow.server.connection import Connection, connect
+from headrace.pipeline.kubeflow.server.versions import Version
 
 VERSION = Version("p", "v", "taxi-0123", uploaded=False)
 Answer = tuple[int, Any]

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from tfx.types import standard_artifacts
 
-from components.baseline import Baseline, RecordBlessing
-from components.pushed import Pushed
-from components.registry import DAMAGED, Entry, Registry
-from configs.checksums import checksum
-from pipeline.kubeflow.exchange import Exchange
-from pipeline.kubeflow.invocation import REFERENCE, Invocation, Port
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.state import present
-from pipeline.kubeflow.store import Store
+from headrace.components.baseline import Baseline, RecordBlessing
+from headrace.components.pushed import Pushed
+from headrace.components.registry import DAMAGED, Entry, Registry
+from headrace.configs.checksums import checksum
+from headrace.pipeline.kubeflow.exchange import Exchange
+from headrace.pipeline.kubeflow.invocation import REFERENCE, Invocation, Port
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.store import Store
 
 HOME = "s3://root/v2/trips"
 MODEL = f"{HOME}/run-1/trainer/17/model"

@@ -7,9 +7,9 @@ from pathlib import Path
 import jobsets
 import pytest
 
-from configs.errors import RunError
-from pipeline.kubeflow.distributed.cluster import JobSets
-from pipeline.kubeflow.distributed.jobset import GROUP
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.distributed.cluster import JobSets
+from headrace.pipeline.kubeflow.distributed.jobset import GROUP
 
 RULES = [{"apiGroups": [GROUP], "resources": ["jobsets"], "verbs": ["create", "delete", "get"]}]
 

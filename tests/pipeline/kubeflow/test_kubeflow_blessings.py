@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from components.registry import Entry, Registry
-from components.trigger.trained import Trained
-from configs.errors import RunError
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.state import present
-from pipeline.kubeflow.store import Store
+from headrace.components.registry import Entry, Registry
+from headrace.components.trigger.trained import Trained
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.store import Store
 
 HOME = "minio://root/taxi"
 BLESSINGS = 8
 PROGRAM = """
 import sys
 from pathlib import Path
-from components.registry import Entry, Registry
-from components.trigger.trained import TrainedOn, update
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.state import present
-from pipeline.kubeflow.store import open_store
+from headrace.components.registry import Entry, Registry
+from headrace.components.trigger.trained import TrainedOn, update
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.store import open_store
 
 pod, name, number, home = sys.argv[1:]
 print("ready", flush=True)

@@ -10,8 +10,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
-from pipeline.kubeflow.checkpoints import SECONDS, mirrored
-from pipeline.kubeflow.store import Store
+from headrace.pipeline.kubeflow.checkpoints import SECONDS, mirrored
+from headrace.pipeline.kubeflow.store import Store
 
 URI = "minio://bucket/taxi/checkpoints"
 WORK, OTHER = "a" * 8, "b" * 8

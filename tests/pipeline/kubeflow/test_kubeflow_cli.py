@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from pipeline.cli import cli
+from headrace.pipeline.cli import cli
 
 CONFIG = """\
 pipeline: {name: trips}

@@ -16,11 +16,11 @@ from compiled_trips import ROOT, TRIPS, compiled, invocations, trips
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from configs.errors import ConfigError, RunError
-from configs.loader import load
-from pipeline.kubeflow.aside import put_back
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.verify.driver import task_specs
+from headrace.configs.errors import ConfigError, RunError
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.aside import put_back
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.verify.driver import task_specs
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,11 @@ from compiled_trips import ROOT, trips
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.credentials import is_no_name
-from configs.errors import HeadraceError, RunError
-from configs.sources import SqlSource
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.credentials import check
+from headrace.configs.credentials import is_no_name
+from headrace.configs.errors import HeadraceError, RunError
+from headrace.configs.sources import SqlSource
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.credentials import check
 
 SHORT = "a1"
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from command import PATIENCE
 
-from configs.loader import load
-from pipeline.kubeflow.invocation import Invocation
-from pipeline.kubeflow.tasks import Task, tasks
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.invocation import Invocation
+from headrace.pipeline.kubeflow.tasks import Task, tasks
 
 ROOT = Path(__file__).parents[3]
 HOME = "minio://bucket/root/trips"
@@ -39,7 +39,7 @@ class Pod:
         arguments = ["--invocation", invocation.to_json(), "--executor-input", json.dumps(told)]
         own = {"HEADRACE_POD": str(self.root), "HEADRACE_STORE": str(self.root / "store"), "PYTHONPATH": str(ROOT)}
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "pipeline.kubeflow.entrypoint", *arguments],
+            [sys.executable, "-P", "-m", "headrace.pipeline.kubeflow.entrypoint", *arguments],
             env={**os.environ, **own},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

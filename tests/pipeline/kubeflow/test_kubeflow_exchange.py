@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 from tfx.types import standard_artifacts
 
-from components.registry import Entry, Registry
-from configs.errors import RunError
-from pipeline.kubeflow.argument import pack, unpack
-from pipeline.kubeflow.exchange import Exchange
-from pipeline.kubeflow.invocation import REFERENCE, Invocation, Port
-from pipeline.kubeflow.parameters import with_parameters
-from pipeline.kubeflow.places import Places, home_of
-from pipeline.kubeflow.properties import set_properties, to_metadata
-from pipeline.kubeflow.state import present
-from pipeline.kubeflow.store import Store
+from headrace.components.registry import Entry, Registry
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.argument import pack, unpack
+from headrace.pipeline.kubeflow.exchange import Exchange
+from headrace.pipeline.kubeflow.invocation import REFERENCE, Invocation, Port
+from headrace.pipeline.kubeflow.parameters import with_parameters
+from headrace.pipeline.kubeflow.places import Places, home_of
+from headrace.pipeline.kubeflow.properties import set_properties, to_metadata
+from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.store import Store
 
 HOME = "s3://bucket/trips"
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/?#"), min_size=1).filter(lambda text: text.strip("."))

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from compiled_trips import compiled, trips
 
-from configs.pod_resources import Peak
-from pipeline.folders import Folders
-from pipeline.kubeflow import measured
-from pipeline.kubeflow.entrypoint import last_line
-from pipeline.kubeflow.store import Store, open_store
-from pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.configs.pod_resources import Peak
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.kubeflow import measured
+from headrace.pipeline.kubeflow.entrypoint import last_line
+from headrace.pipeline.kubeflow.store import Store, open_store
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 
 HOME = Path("minio/mlpipeline/v2/artifacts/trips")
 MIB = 1 << 20

@@ -12,11 +12,11 @@ import yaml
 from compiled_trips import NO_SECRET, compiled, needs_kubernetes, settings_of, trips
 from google.protobuf import json_format
 
-from configs.errors import MissingDependencyError, RunError
-from pipeline.kubeflow import backends
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.verify.driver import task_specs
-from pipeline.kubeflow.written import tasks_in
+from headrace.configs.errors import MissingDependencyError, RunError
+from headrace.pipeline.kubeflow import backends
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.verify.driver import task_specs
+from headrace.pipeline.kubeflow.written import tasks_in
 
 
 def test_every_container_says_what_it_asks_for_and_what_it_may_take(

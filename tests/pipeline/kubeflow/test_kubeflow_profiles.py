@@ -10,9 +10,9 @@ import pytest
 import yaml
 from compiled_trips import ROOT, invocations, needs_kubernetes, store_keys
 
-from configs.config import PipelineConfig
-from configs.loader import load
-from pipeline.kubeflow.compile import compile_pipeline
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.compile import compile_pipeline
 
 
 def readmes_config(folder: Path) -> PipelineConfig:

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
-from configs.errors import RunError
-from pipeline.kubeflow.prune_spans import GRACE, plan, remove
-from pipeline.kubeflow.span_objects import FAULTS, SpanObjects, items_in, keys_in
-from pipeline.kubeflow.store import Store
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.prune_spans import GRACE, plan, remove
+from headrace.pipeline.kubeflow.span_objects import FAULTS, SpanObjects, items_in, keys_in
+from headrace.pipeline.kubeflow.store import Store
 
 KEY, OTHER = "0" * 32, "f" * 32
 HOME = "s3://bucket/root/trips/spans"

@@ -11,12 +11,12 @@ from typing import ClassVar
 
 import pytest
 
-from configs.errors import HeadraceError, RunError
-from pipeline.kubeflow.checkpoints import mirrored
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.state import present
-from pipeline.kubeflow.store import KEYS as STORE_KEYS
-from pipeline.kubeflow.store import open_store
+from headrace.configs.errors import HeadraceError, RunError
+from headrace.pipeline.kubeflow.checkpoints import mirrored
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.store import KEYS as STORE_KEYS
+from headrace.pipeline.kubeflow.store import open_store
 
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 HOME = "minio://mlpipeline/v2/artifacts/trips"

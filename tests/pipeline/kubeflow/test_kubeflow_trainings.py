@@ -10,11 +10,11 @@ from pathlib import Path
 import boto3
 import pytest
 
-from components.trigger.trained import Trained, TrainedOn, update
-from configs.errors import RunError
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.state import present
-from pipeline.kubeflow.store import Store
+from headrace.components.trigger.trained import Trained, TrainedOn, update
+from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.store import Store
 
 HOME = "minio://root/trips"
 

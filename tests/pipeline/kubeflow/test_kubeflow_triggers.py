@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 import yaml
 
-from components.example_gen.find import find_spans
-from components.trigger.trained import Trained, TrainedOn, update
-from configs.config import PipelineConfig
-from configs.errors import ConfigError, RunError
-from configs.loader import load
-from pipeline.kubeflow.argument import unpack
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.entrypoint import LOOK
-from pipeline.kubeflow.parameters import with_parameters
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.server.values import values
-from pipeline.kubeflow.server.versions import graph, without_cache
-from pipeline.kubeflow.state import present
-from pipeline.kubeflow.store import Store
-from pipeline.kubeflow.verify.cluster import Cluster
-from pipeline.kubeflow.verify.driver import TaskSpec, all_tasks, triggers
-from pipeline.kubeflow.verify.verify import compared
-from pipeline.local.record import NodeRecord, RunRecord, Status
-from pipeline.work import work_digest
+from headrace.components.example_gen.find import find_spans
+from headrace.components.trigger.trained import Trained, TrainedOn, update
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import ConfigError, RunError
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.argument import unpack
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.entrypoint import LOOK
+from headrace.pipeline.kubeflow.parameters import with_parameters
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.server.values import values
+from headrace.pipeline.kubeflow.server.versions import graph, without_cache
+from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.kubeflow.verify.cluster import Cluster
+from headrace.pipeline.kubeflow.verify.driver import TaskSpec, all_tasks, triggers
+from headrace.pipeline.kubeflow.verify.verify import compared
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.work import work_digest
 
 TRIPS = """\
 pipeline: {name: trips}
@@ -129,9 +129,7 @@ def test_parameters_of_a_run_reach_the_task_that_uses_them_and_no_other(
 def test_first_task_is_the_one_that_needs_no_tensorflow(compiled: tuple[str, dict[str, Any]]) -> None:
     spans = all_tasks(compiled[1])["spans"]
     assert json.loads(unpack(spans.container["args"][1]))["executor"] == LOOK
-    program = (
-        "import sys, pipeline.kubeflow.look; print([name for name in sys.modules if name in ('tensorflow', 'tfx')])"
-    )
+    program = "import sys, headrace.pipeline.kubeflow.look; print([*{'tensorflow', 'tfx'} & {*sys.modules}])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from compiled_trips import NO_SECRET, trips
 
-from configs.beam import BeamConfig, Runner
-from configs.errors import ConfigError
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.within_reach import check, elsewhere
+from headrace.configs.beam import BeamConfig, Runner
+from headrace.configs.errors import ConfigError
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.within_reach import check, elsewhere
 
 JOBS = {
     "job_endpoint": "headrace-beam-jobs:8099",

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from compiled_trips import NO_SECRET, compiled, needs_kubernetes, settings_of, trips
 
-from configs.errors import ConfigError
-from pipeline.kubeflow.distributed.jobset import MANIFEST, Owner, completed, described, hosts
-from pipeline.kubeflow.verify.driver import task_specs
+from headrace.configs.errors import ConfigError
+from headrace.pipeline.kubeflow.distributed.jobset import MANIFEST, Owner, completed, described, hosts
+from headrace.pipeline.kubeflow.verify.driver import task_specs
 
 WORKERS = ("train.strategy=multi_worker", "kubeflow.workers={count: 3, restarts: 5, port: 4000}")
 NAME = "headrace-0123456789ab"

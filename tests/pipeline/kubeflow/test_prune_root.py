@@ -13,7 +13,7 @@ from typing import Any
 import boto3
 import pytest
 
-from pipeline.kubeflow.store import Store
+from headrace.pipeline.kubeflow.store import Store
 
 CONFIG = """\
 pipeline: {name: trips}

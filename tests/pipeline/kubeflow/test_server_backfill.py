@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from compiled_trips import trips
 
-from configs.errors import ServerError
-from pipeline.kubeflow.argument import pack
-from pipeline.kubeflow.server import runs
-from pipeline.kubeflow.server.backfill import missing, spans
-from pipeline.kubeflow.server.submission import backfilled
+from headrace.configs.errors import ServerError
+from headrace.pipeline.kubeflow.argument import pack
+from headrace.pipeline.kubeflow.server import runs
+from headrace.pipeline.kubeflow.server.backfill import missing, spans
+from headrace.pipeline.kubeflow.server.submission import backfilled
 
 DAY = dt.datetime(2026, 11, 21, 4, 0, tzinfo=dt.UTC)
 WANTED = ["2026-11-01", "2026-11-02", "2026-11-03"]

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from compiled_trips import compiled, needs_kubernetes, trips
 
-from configs.errors import ServerError
-from pipeline.cache.explain import Explained
-from pipeline.kubeflow.compile import compile_pipeline
-from pipeline.kubeflow.server.cache import explain
+from headrace.configs.errors import ServerError
+from headrace.pipeline.cache.explain import Explained
+from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.server.cache import explain
 
 START = dt.datetime(2026, 11, 21, 4, 0, tzinfo=dt.UTC)
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from faulty_backend import VERSION, Answer, Backend, connected, fails
 
-from configs.errors import ConfigError, RunError, ServerError
-from configs.kubeflow_server import ServerAuth, ServerConfig
-from pipeline.kubeflow.server import runs
-from pipeline.kubeflow.server.connection import Connection, connect
-from pipeline.kubeflow.server.versions import Version
-from trainer.service.roles import free_port
+from headrace.configs.errors import ConfigError, RunError, ServerError
+from headrace.configs.kubeflow_server import ServerAuth, ServerConfig
+from headrace.pipeline.kubeflow.server import runs
+from headrace.pipeline.kubeflow.server.connection import Connection, connect
+from headrace.pipeline.kubeflow.server.versions import Version
+from headrace.trainer.service.roles import free_port
 
 REQUEST = runs.Request(pipeline="taxi", parameters={"epochs": 3}, pipeline_root="minio://bucket")
 

@@ -12,12 +12,12 @@ import pytest
 import yaml
 from faulty_backend import Backend, connected, fails
 
-from configs.errors import RunError
-from configs.kubeflow_server import ServerAuth
-from pipeline.kubeflow.server.logs import Kept, fnv1a, follow, log, pods
-from pipeline.kubeflow.server.versions import graph
-from pipeline.kubeflow.server.watch import Timing
-from pipeline.kubeflow.store import Store
+from headrace.configs.errors import RunError
+from headrace.configs.kubeflow_server import ServerAuth
+from headrace.pipeline.kubeflow.server.logs import Kept, fnv1a, follow, log, pods
+from headrace.pipeline.kubeflow.server.versions import graph
+from headrace.pipeline.kubeflow.server.watch import Timing
+from headrace.pipeline.kubeflow.store import Store
 
 COMPILED = {
     "pipeline_spec": {

@@ -16,13 +16,13 @@ from compiled_trips import compiled
 from faulty_backend import Backend, connected, fails, serving
 from native_backend import WORKFLOW, NativeBackend, artifact, node, pods, root, task
 
-from pipeline.cache.explain import Explained
-from pipeline.kubeflow.server import runs
-from pipeline.kubeflow.server.cache import explain
-from pipeline.kubeflow.server.logs import Kept, log
-from pipeline.kubeflow.server.record import record
-from pipeline.kubeflow.store import Store
-from pipeline.local.record import Status
+from headrace.pipeline.cache.explain import Explained
+from headrace.pipeline.kubeflow.server import runs
+from headrace.pipeline.kubeflow.server.cache import explain
+from headrace.pipeline.kubeflow.server.logs import Kept, log
+from headrace.pipeline.kubeflow.server.record import record
+from headrace.pipeline.kubeflow.store import Store
+from headrace.pipeline.local.record import Status
 
 NAMES = ("spans", "example-gen", "transform", "trainer", "pusher")
 TASKS = {

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from faulty_backend import Backend, connected, fails
 
-from configs.errors import RunError, ServerError
-from pipeline.kubeflow.server import runs
-from pipeline.kubeflow.server.record import record
-from pipeline.local.record import Status
+from headrace.configs.errors import RunError, ServerError
+from headrace.pipeline.kubeflow.server import runs
+from headrace.pipeline.kubeflow.server.record import record
+from headrace.pipeline.local.record import Status
 
 TASKS = {
     "trainer": {"taskInfo": {"name": "Trainer"}},

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from faulty_backend import VERSION, Backend, connected, fails
 
-from configs.errors import ServerError
-from configs.schedule import ScheduleConfig
-from pipeline.kubeflow.server import schedules
-from pipeline.kubeflow.server.connection import Connection
+from headrace.configs.errors import ServerError
+from headrace.configs.schedule import ScheduleConfig
+from headrace.pipeline.kubeflow.server import schedules
+from headrace.pipeline.kubeflow.server.connection import Connection
 
 MINE = "headrace schedule, content of before"
 

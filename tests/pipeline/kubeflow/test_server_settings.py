@@ -11,13 +11,13 @@ import pytest
 from forks import HEADRACE
 from installed import without_pythonpath
 
-from configs.errors import ConfigError
-from configs.kubeflow_server import ServerAuth
-from configs.loader import load
-from pipeline.kubeflow.server import backfill
-from pipeline.kubeflow.server.access import secret
-from pipeline.kubeflow.server.session import Session
-from pipeline.kubeflow.server.submission import submit
+from headrace.configs.errors import ConfigError
+from headrace.configs.kubeflow_server import ServerAuth
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.server import backfill
+from headrace.pipeline.kubeflow.server.access import secret
+from headrace.pipeline.kubeflow.server.session import Session
+from headrace.pipeline.kubeflow.server.submission import submit
 
 ROOT = Path(__file__).parents[3]
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 from kfp_kubernetes import certificate
 
-from configs.errors import ServerError
-from configs.kubeflow_server import ServerConfig
-from pipeline.kubeflow.server.connection import connect
+from headrace.configs.errors import ServerError
+from headrace.configs.kubeflow_server import ServerConfig
+from headrace.pipeline.kubeflow.server.connection import connect
 
 
 class Secured(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.kubeflow.server import versions
-from pipeline.kubeflow.server.versions import Version, put_newest
+from headrace.pipeline.kubeflow.server import versions
+from headrace.pipeline.kubeflow.server.versions import Version, put_newest
 
 
 @pytest.mark.parametrize(

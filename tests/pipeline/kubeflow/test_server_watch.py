@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from configs.errors import ServerError
-from configs.kubeflow_server import ServerAuth, ServerConfig
-from configs.loader import load
-from pipeline.kubeflow.server import watch
-from pipeline.kubeflow.server.connection import Connection, connect
-from pipeline.kubeflow.server.runs import get_run
-from pipeline.kubeflow.server.session import Session
-from pipeline.local.record import RunRecord, Status
+from headrace.configs.errors import ServerError
+from headrace.configs.kubeflow_server import ServerAuth, ServerConfig
+from headrace.configs.loader import load
+from headrace.pipeline.kubeflow.server import watch
+from headrace.pipeline.kubeflow.server.connection import Connection, connect
+from headrace.pipeline.kubeflow.server.runs import get_run
+from headrace.pipeline.kubeflow.server.session import Session
+from headrace.pipeline.local.record import RunRecord, Status
 
 CONFIG = load(str(Path(__file__).parents[3] / "configs/taxi.yaml"))
 TASKS = {"components": {}, "root": {"dag": {"tasks": {"trainer": {"taskInfo": {"name": "Trainer"}}}}}}

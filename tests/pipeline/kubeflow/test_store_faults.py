@@ -17,14 +17,14 @@ import pytest
 from moto.core import set_initial_no_auth_action_count
 from test_prune_root import prune
 
-from components.baseline import record
-from components.registry import Registry
-from components.trigger.trained import TrainedOn
-from pipeline.kubeflow import prune_spans, trainings
-from pipeline.kubeflow.places import Places
-from pipeline.kubeflow.span_objects import RUNS
-from pipeline.kubeflow.state import present
-from pipeline.kubeflow.store import KEYS, Store, StoreError, open_store
+from headrace.components.baseline import record
+from headrace.components.registry import Registry
+from headrace.components.trigger.trained import TrainedOn
+from headrace.pipeline.kubeflow import prune_spans, trainings
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.span_objects import RUNS
+from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.store import KEYS, Store, StoreError, open_store
 
 HOME = "s3://runs/v2/trips"
 NOON = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)

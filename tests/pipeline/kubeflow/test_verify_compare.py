@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from components.evaluation_result import Evaluation, SliceMetrics, write_evaluation
-from pipeline.kubeflow.verify import compare
-from pipeline.kubeflow.verify.graphs import same_graph
+from headrace.components.evaluation_result import Evaluation, SliceMetrics, write_evaluation
+from headrace.pipeline.kubeflow.verify import compare
+from headrace.pipeline.kubeflow.verify.graphs import same_graph
 
 
 def folder(path: Path, **files: str) -> Path:

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from components.evaluation_result import Check, Curves, Evaluation, SliceMetrics, write_evaluation
-from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
-from pipeline.report import write_report
+from headrace.components.evaluation_result import Check, Curves, Evaluation, SliceMetrics, write_evaluation
+from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.report import write_report
 
 START = 1_700_000_000.0
 EVIL = "<script>alert(1)</script>"

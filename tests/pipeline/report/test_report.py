@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.pushed import LATE
-from pipeline.local.record import Status
-from pipeline.report.figures import MINUS, NONE
-from pipeline.report.statistics import read_statistics
+from headrace.components.pushed import LATE
+from headrace.pipeline.local.record import Status
+from headrace.pipeline.report.figures import MINUS, NONE
+from headrace.pipeline.report.statistics import read_statistics
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 EVIL = "<script>alert(1)</script>"

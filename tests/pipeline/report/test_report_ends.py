@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.local.record import NodeRecord, Status
-from pipeline.report import write_report
+from headrace.pipeline.local.record import NodeRecord, Status
+from headrace.pipeline.report import write_report
 
 START = 1_700_000_000.0
 EVIL = "<script>alert(1)</script>"

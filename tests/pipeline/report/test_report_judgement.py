@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.report.judgement import MetricRow
+from headrace.pipeline.report.judgement import MetricRow
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from browsing import watched
 
-from pipeline.local.record import NodeRecord, Status
+from headrace.pipeline.local.record import NodeRecord, Status
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -77,7 +77,7 @@ def test_page_is_accessible(whole: Run) -> None:
 def test_report_needs_no_heavy_import(whole: Run) -> None:
     whole.record.write(whole.folder)
     program = (
-        "import sys; from pathlib import Path; from pipeline.report import write_report;"
+        "import sys; from pathlib import Path; from headrace.pipeline.report import write_report;"
         f"write_report(Path({str(whole.folder)!r}));"
         "print({'tensorflow', 'apache_beam', 'tfx', 'tfx_bsl', 'pandas', 'pyarrow'} & set(sys.modules))"
     )

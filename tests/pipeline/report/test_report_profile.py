@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.profile_verdict.result import Change, Operation, Split, Verdict
+from headrace.components.profile_verdict.result import Change, Operation, Split, Verdict
 
 EVIL = "<script>alert(1)</script>"
 VERDICT = Verdict(

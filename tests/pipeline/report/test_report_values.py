@@ -11,8 +11,8 @@ from browsing import watched
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.evaluation_result import SliceMetrics, read_evaluation, write_evaluation
-from pipeline.report.visible import value_in_words, visible
+from headrace.components.evaluation_result import SliceMetrics, read_evaluation, write_evaluation
+from headrace.pipeline.report.visible import value_in_words, visible
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import yaml
 
-from components.evaluation_result import Evaluation, SliceMetrics, write_evaluation
-from components.profile_verdict.result import Change, Split, Verdict
-from pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
-from pipeline.report.versions import write_versions
-from trainer.callbacks.scalars import Scalars
-from trainer.tuning.trials import Search
+from headrace.components.evaluation_result import Evaluation, SliceMetrics, write_evaluation
+from headrace.components.profile_verdict.result import Change, Split, Verdict
+from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.report.versions import write_versions
+from headrace.trainer.callbacks.scalars import Scalars
+from headrace.trainer.tuning.trials import Search
 
 START = 1_700_000_000.0
 EVIL = "</script><script>alert(1)</script>"

@@ -15,13 +15,13 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 
-from configs.errors import RunError
-from pipeline.report.versions import installed
-from pipeline.share import write_share
-from pipeline.share.differences import differing, flattened, telling
-from pipeline.share.find import find
-from pipeline.verbs.share import share
-from trainer.tuning.trials import Search, Trial
+from headrace.configs.errors import RunError
+from headrace.pipeline.report.versions import installed
+from headrace.pipeline.share import write_share
+from headrace.pipeline.share.differences import differing, flattened, telling
+from headrace.pipeline.share.find import find
+from headrace.pipeline.verbs.share import share
+from headrace.trainer.tuning.trials import Search, Trial
 
 EVIL = "</script><script>alert(1)</script>"
 EVIL_VALUE = "\"><img src=x onerror=alert(2)> it's"

@@ -20,10 +20,10 @@ from stores import serving
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
-from configs.errors import RunError
-from pipeline.share.find import find
-from pipeline.share.vertex import VertexUpload, experiment
-from pipeline.verbs.share import share
+from headrace.configs.errors import RunError
+from headrace.pipeline.share.find import find
+from headrace.pipeline.share.vertex import VertexUpload, experiment
+from headrace.pipeline.verbs.share import share
 
 Two = Callable[[], list[Path]]
 ROOT = Path(__file__).parents[3]
@@ -113,8 +113,8 @@ import sys
 from pathlib import Path
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import aiplatform
-from pipeline.share.find import find
-from pipeline.share.vertex import VertexUpload
+from headrace.pipeline.share.find import find
+from headrace.pipeline.share.vertex import VertexUpload
 endpoint, *runs = sys.argv[1:]
 place = {"project": "my-project", "location": "europe-west4", "api_endpoint": endpoint}
 aiplatform.init(**place, credentials=AnonymousCredentials())

@@ -13,8 +13,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
-from trainer.preprocessing import preprocessing_fn
-from trainer.sections import TrainerSections
+from headrace.trainer.preprocessing import preprocessing_fn
+from headrace.trainer.sections import TrainerSections
 
 ROWS = 240
 SPEC = {

@@ -6,7 +6,7 @@ import farmhash
 import numpy as np
 import pytest
 
-from trainer import columns
+from headrace.trainer import columns
 
 
 def present(transformed: Any, key: str) -> np.ndarray:

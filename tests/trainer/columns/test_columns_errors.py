@@ -9,12 +9,12 @@ import pytest
 import tensorflow as tf
 from pydantic import TypeAdapter
 
-from configs.errors import TrainingError
-from configs.features import Feature
-from trainer import columns
-from trainer.columns.batch import naming
-from trainer.columns.lookup import read_vocabulary
-from trainer.hooks import resolve
+from headrace.configs.errors import TrainingError
+from headrace.configs.features import Feature
+from headrace.trainer import columns
+from headrace.trainer.columns.batch import naming
+from headrace.trainer.columns.lookup import read_vocabulary
+from headrace.trainer.hooks import resolve
 
 TENSORS = {
     "text": tf.constant([["taxi"], [""]]),

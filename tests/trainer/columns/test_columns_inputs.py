@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from configs.features import Feature
-from trainer import columns
+from headrace.configs.features import Feature
+from headrace.trainer import columns
 
 pytestmark = pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict")
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from configs.features import NumericFeature
-from trainer.columns.learned import EMPTY, Learned, chosen, file_names
-from trainer.columns.numeric import NumericColumn
-from trainer.columns.statistics import (
+from headrace.configs.features import NumericFeature
+from headrace.trainer.columns.learned import EMPTY, Learned, chosen, file_names
+from headrace.trainer.columns.numeric import NumericColumn
+from headrace.trainer.columns.statistics import (
     QUANTILE_ERROR,
     CombineStatistics,
     Moments,

@@ -11,8 +11,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
-from trainer.preprocessing import transform
-from trainer.sections import TrainerSections
+from headrace.trainer.preprocessing import transform
+from headrace.trainer.sections import TrainerSections
 
 
 def stock(inputs: dict[str, tf.SparseTensor]) -> dict[str, tf.Tensor]:

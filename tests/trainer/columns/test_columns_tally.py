@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer.columns.statistics import AccumulatorCoder, CombineStatistics, Moments, Quantiles
-from trainer.columns.tally import CountTexts, Tally, TallyCoder
+from headrace.trainer.columns.statistics import AccumulatorCoder, CombineStatistics, Moments, Quantiles
+from headrace.trainer.columns.tally import CountTexts, Tally, TallyCoder
 
 texts = st.sampled_from([b"", b"a", b"b\n", b"\rc", b"\xff\x00", "東京".encode(), b"a"]) | st.binary(max_size=3)
 batches = st.lists(st.lists(st.tuples(texts, texts), min_size=1, max_size=20), max_size=6)

@@ -1,0 +1,1 @@
+"""Headrace: one YAML file takes raw data to a trained, judged and pushed model."""
