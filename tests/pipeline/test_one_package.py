@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BUILT_FROM = ("setup.py", "pyproject.toml", "README.md", "src", "configs", "trainer", "components", "pipeline")
+BUILT_FROM = (
+    "setup.py",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "src",
+    "configs",
+    "trainer",
+    "components",
+    "pipeline",
+)
 
 
 @pytest.fixture(scope="module")
