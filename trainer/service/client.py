@@ -114,7 +114,8 @@ class Service:
         which are left out: whoever deletes the iterator then waits for a second at most.
         """
         spec = tuple(dataset.element_spec)
-        nothing = tuple(tf.zeros([size or 0 for size in part.shape], part.dtype) for part in spec)
+        # NumPy's: with several workers this is called while TensorFlow builds a graph, where tensors have no values.
+        nothing = tuple(_blank([size or 0 for size in part.shape], part.dtype) for part in spec)
 
         def generate() -> Iterator[tuple[bool, *Packed]]:
             failed = 0
@@ -228,3 +229,7 @@ def _sorted(delivered: Iterator[tuple[int, int, Packed]], packing: Packing) -> I
             place, number = (place + 1, 0) if ends else (place, number + 1)
             if not ends:
                 yield ready
+
+
+def _blank(shape: list[int], dtype: tf.DType) -> np.ndarray:
+    return np.full(shape, b"", object) if dtype == tf.string else np.zeros(shape, dtype.as_numpy_dtype)
