@@ -396,10 +396,11 @@ def test_bulk_inferrer_of_tfx_predicts_with_the_pushed_model(taxi: Story, rows: 
     found = np.array([log.response.outputs["predictions"].float_val[0] for log in logs])
     predict = tf.saved_model.load(taxi.pushed).signatures["serving_default"]
     expected = predict(examples=tf.constant(list(read)))["predictions"][:, 0]
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    # Beam chooses the sizes of batches by their times, and float32 sums round differently in other batches.
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     records = _records(taxi.first.uri("ExampleGen", "examples") / "Split-test")  # it encodes them in another order
     expected = predict(examples=tf.constant(records))["predictions"][:, 0]
-    np.testing.assert_allclose(np.sort(found), np.sort(expected), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(np.sort(found), np.sort(expected), rtol=1e-4, atol=1e-6)
 
 
 # ML Metadata, read with the stock libraries
