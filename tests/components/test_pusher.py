@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from changed_bytes import assert_each_changed_byte_is_told
 from tfx.types import standard_artifacts
 
 from headrace.components import pusher
@@ -308,14 +309,7 @@ def test_damaged_version_of_an_earlier_record_is_found_by_its_model(model: Path,
 def test_record_of_pushes_with_any_byte_changed_is_named_with_the_way_out(model: Path, tmp_path: Path) -> None:
     _execute(model, tmp_path / "serving", tmp_path / "pushed", blessed=True)
     record = tmp_path / "pushed.json"
-    whole, known = record.read_bytes(), Pushed.read(record)
-    for place in range(len(whole)):
-        record.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        try:
-            assert Pushed.read(record) == known, place  # a space for another
-        except RunError as error:
-            assert str(error).startswith(f"{record}: ")  # noqa: PT017 - either is right
-            assert "Delete it" in str(error)  # noqa: PT017
+    assert_each_changed_byte_is_told(record, Pushed.read, "Delete it")
 
 
 def test_a_copy_that_is_not_what_was_copied_becomes_no_version(
