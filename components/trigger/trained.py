@@ -1,6 +1,7 @@
 """What the last models of a pipeline were trained on: `trained.json`, replaced whole.
 
-Paths below the folder of the file are written relative to it, so that the pipeline's folder can be moved.
+Paths below the folder of the file are written relative to it, so that the pipeline's folder can be moved. The file has
+a checksum: with a digit of a fingerprint changed, a night would train again for nothing, or not train on new data.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from headrace.configs.checksums import with_checksum, without_checksum
 from headrace.configs.durable import write_text
 from headrace.configs.errors import RunError
 from headrace.configs.lock import alone
@@ -53,20 +55,32 @@ class Trained(BaseModel):
     def read(cls, path: Path) -> Trained:
         """What a file says; nothing if there is none. RunError if it is damaged."""
         try:
-            found = cls.model_validate_json(path.read_bytes())
+            found = cls.parsed(path.read_bytes())
         except FileNotFoundError:
             return cls()
-        except ValidationError as error:
+        except ValueError as error:
             raise RunError(
-                f"{path} cannot be read: {error.errors(include_url=False)[0]['msg']}\n"
-                "  Delete it: the next run then trains, as if there were no model yet."
+                f"{path}: the record of what was trained on is damaged: {error}.\n"
+                "  Delete it: the next run then trains, as if there were no model yet. If you edited it yourself,"
+                " remove its `checksum` instead."
             ) from None
         return found._spelled(lambda uri: str(path.parent / uri))
 
+    @classmethod
+    def parsed(cls, text: str | bytes) -> Trained:
+        """What JSON says, paths as they are in it. Raises ValueError if it is damaged, with the reason."""
+        try:
+            return cls.model_validate_json(without_checksum(text))
+        except ValidationError as error:
+            raise ValueError(error.errors(include_url=False)[0]["msg"]) from None
+
+    def text(self) -> str:
+        """As JSON with a checksum, paths as they are here."""
+        return with_checksum(self.model_dump_json(exclude_none=True))
+
     def write(self, path: Path) -> None:
         """Replace the file in one step."""
-        written = self._spelled(lambda uri: _inside(path.parent, uri))
-        write_text(path, written.model_dump_json(indent=1, exclude_none=True) + "\n")
+        write_text(path, self._spelled(lambda uri: _inside(path.parent, uri)).text())
 
     def with_judged(self, data: TrainedOn, *, blessed: bool) -> Trained:
         """After a further training. One of older spans leaves what is known of the newest data as it is, unless its

@@ -46,7 +46,7 @@ def fetch(uri: str, path: Path, store: Store) -> Trained:
         known = _parsed(uri, path.read_bytes()) if store.get(uri, path) else Trained()
     else:
         known = _sum(folder, names, _read(f"{folder}/{BEFORE}", store) if BEFORE in there else Trained(), store)
-        write_text(path, _text(known))
+        write_text(path, known.text())
     return known
 
 
@@ -58,8 +58,8 @@ def publish(uri: str, path: Path, store: Store, known: Trained, now: datetime) -
     folder, (kind, record) = _folder(uri), found
     there = store.children(folder)
     if known != Trained() and not there:
-        store.write(f"{folder}/{BEFORE}", _text(known))
-    text = _text(record)
+        store.write(f"{folder}/{BEFORE}", known.text())
+    text = record.text()
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     at = _time_after(there, now)
     store.write(f"{folder}/{at.isoformat(timespec='microseconds')}-{kind}-{digest}.json", text)
@@ -101,16 +101,12 @@ def _read(uri: str, store: Store) -> Trained:
 
 def _parsed(uri: str, text: str | bytes) -> Trained:
     try:
-        return Trained.model_validate_json(text)
+        return Trained.parsed(text)
     except ValueError as error:
         raise RunError(
-            f"{uri}: the record of a training cannot be read: {str(error).splitlines()[0]}\n"
+            f"{uri}: the record of a training is damaged: {error}\n"
             "  Remove the object; the next run then trains, if no other record says that it need not."
         ) from None
-
-
-def _text(record: Trained) -> str:
-    return record.model_dump_json(indent=1, exclude_none=True) + "\n"
 
 
 def _folder(uri: str) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_data_validation as tfdv
+from changed_bytes import assert_each_changed_byte_is_told
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, DatasetFeatureStatisticsList
 from tfx.types import standard_artifacts
 
@@ -17,7 +18,6 @@ from headrace.components.trigger.drift import Distance, distances
 from headrace.components.trigger.look import decide
 from headrace.components.trigger.newest import decision, drift
 from headrace.components.trigger.trained import Trained, TrainedOn
-from headrace.configs.errors import RunError
 from headrace.configs.schedule import DriftConfig, Retrain
 
 
@@ -99,9 +99,9 @@ def test_what_was_trained_on_moves_with_the_pipelines_folder_and_a_damaged_file_
     assert found.newest == elsewhere
     assert found.judged == older
     assert Trained.read(tmp_path / "none.json") == Trained()
-    (there / "trained.json").write_text("{}}")
-    with pytest.raises(RunError, match="Delete it: the next run then trains"):
-        Trained.read(there / "trained.json")
+    assert_each_changed_byte_is_told(there / "trained.json", Trained.read, "Delete it: the next run then trains")
+    (there / "trained.json").write_text(found.model_dump_json())  # as earlier versions wrote it, without a checksum
+    assert Trained.read(there / "trained.json") == found
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ def found(store: Store, pod: Path) -> Trained:
     places = Places(str(pod))
     path = places.local(f"{HOME}/trained.json")
     with present({"trained": str(path)}, places, store):
-        return Trained.model_validate_json(path.read_bytes()) if path.exists() else Trained()
+        return Trained.parsed(path.read_bytes()) if path.exists() else Trained()
 
 
 def change(store: Store, pod: Path, how: Callable[[Trained], Trained]) -> None:
@@ -56,7 +56,7 @@ def test_what_is_known_is_what_the_runs_found_one_after_the_other(store: Store, 
             expected = expected.with_judged(data(span), blessed=blessed)
         assert found(store, tmp_path / f"next-{number}") == expected
     assert expected.newest == data("10")  # of whose data the run of span 8 knew nothing
-    assert Trained.model_validate_json(store.text(f"{HOME}/trained.json")) == expected
+    assert Trained.parsed(store.text(f"{HOME}/trained.json")) == expected
 
 
 def test_record_that_another_run_wrote_over_is_whole_again_on_reading(store: Store, tmp_path: Path) -> None:
@@ -90,9 +90,11 @@ def test_damaged_record_is_named_and_a_strange_object_is_passed_over(
     assert f"{HOME}/trained/notes.txt is not a record" in said
     assert f"{HOME}/trained/folder is not a record" in said
     (name,) = (name for name in store.children(f"{HOME}/trained") if "-judged-" in name)
-    store.write(f"{HOME}/trained/{name}", "{")
-    with pytest.raises(RunError, match=rf"{HOME}/trained/{name.replace('+', '.')}"):
-        found(store, tmp_path / "3")
+    record = store.text(f"{HOME}/trained/{name}")
+    for damaged in ("{", record.replace('"f1"', '"f2"')):
+        store.write(f"{HOME}/trained/{name}", damaged)
+        with pytest.raises(RunError, match=rf"{HOME}/trained/{name.replace('+', '.')}: .* is damaged"):
+            found(store, tmp_path / "3")
 
 
 @pytest.mark.parametrize("path", ["../../other/statistics", "/etc", "run/../../../x"])
