@@ -14,8 +14,9 @@ endif
 run: env  ## train, judge and push the model of CONFIG (default: Chicago taxi)
 	.venv/bin/headrace run $(CONFIG)
 
-test: env  ## run every test; WORKERS=4 hands whole files to as many processes
-	$(PY) -m pytest $(if $(WORKERS),--numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder)
+WORKERS ?= auto
+test: env  ## run every test, whole files in a process for each core; WORKERS=0 keeps them in one
+	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: env  ## formatting, lint, types, and the direction of imports
 	.venv/bin/ruff format --check .

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browsing import open_browser
-from guard import Guard, limit
+from guard import FOR_EACH_PROCESS, Guard, cores, limit
 from hypothesis import HealthCheck, settings
 from skips import Skips
 
@@ -37,6 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep the tests within a limit of memory, end what they leave, and hold skips against a list."""
     config.pluginmanager.register(Guard(limit()))
     config.pluginmanager.register(Skips.read(Path(__file__).with_name("skips.toml")))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """As many processes as there are cores to run on and memory for."""
+    return max(1, min(cores(), limit() // FOR_EACH_PROCESS))
 
 
 def pytest_collection_finish() -> None:

@@ -123,7 +123,11 @@ def test_beam_reads_the_settings_as_they_were_meant(
         (of(runner="dataflow", options=CLOUD), "DataflowRunner"),
     ],
 )
-def test_beams_own_validator_has_nothing_against_what_the_rules_let_by(settings: BeamConfig, name: str) -> None:
+def test_beams_own_validator_has_nothing_against_what_the_rules_let_by(
+    settings: BeamConfig, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Asks Google's storage, for up to two minutes where there is no network, only to write a warning.
+    monkeypatch.setattr(GoogleCloudOptions, "_warn_if_soft_delete_policy_enabled", lambda *_: None)
     options = beam_options(settings, Path("/scratch"))
     runner = create_runner(options.view_as(StandardOptions).runner)
     assert type(runner).__name__ == name

@@ -37,8 +37,10 @@ if __name__ == "__main__":
 from processes import PROC, Family, Process
 
 GIB = 1 << 30
-LIMIT = 10 * GIB
+LEAST = 10 * GIB
 """Bytes. The suite was seen to hold 4.5 GB, while a pipeline runs on Flink, and one process of it to map 2.7 GB."""
+FOR_EACH_PROCESS = 4 * GIB
+"""Bytes that tests in several processes may hold for each: one has 1.5 GB of its own, and starts pipelines."""
 SHARE = 0.75
 """Of a machine or a container that has less than the limit asks for."""
 SETTING = "HEADRACE_TEST_MEMORY"
@@ -61,7 +63,12 @@ def limit() -> int:
     for file in ("memory.max", "memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):  # no such file, or the word `max`
             room = min(room, int(Path("/sys/fs/cgroup", file).read_text(encoding="utf-8")))
-    return min(LIMIT, int(SHARE * room))
+    return min(max(LEAST, cores() * FOR_EACH_PROCESS), int(SHARE * room))
+
+
+def cores() -> int:
+    """That may be used here."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Guard:
