@@ -1,6 +1,7 @@
-"""From YAML on disk to the typed config, with every mistake told at once.
+"""From YAML on disk, or from Python objects, to the typed config, with every mistake told at once.
 
 config = load("configs/taxi.yaml", profile="kubeflow", overrides=["train.epochs=1"])
+config = load({"pipeline": {"name": "trips"}, "data": {...}, "label": {...}, "features": {...}})
 loaded = load_with_places("configs/taxi.yaml")
 loaded.config.label.key              # "big_tipper"
 loaded.place(("label", "key"))       # "configs/taxi.yaml:12"
@@ -9,11 +10,12 @@ loaded.place(("label", "key"))       # "configs/taxi.yaml:12"
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,7 +28,10 @@ from headrace.configs.explain import explain
 from headrace.configs.files import read_mapping
 from headrace.configs.overlay import lay, profile_path, setting, unknown_profile
 from headrace.configs.sound import sound_part
-from headrace.configs.tree import Mistake, Tree, Where, at, dotted, plain
+from headrace.configs.tree import Mistake, Place, Tree, Where, at, dotted, plain, tree_of
+
+IN_PYTHON = "config"
+"""What stands for the file's name in messages where there is no file."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +51,20 @@ class Loaded:
         return [mistake.problem() for mistake in sorted(mistakes)]
 
 
-def load(path: str | PathLike[str], profile: str | None = None, overrides: Sequence[str] = ()) -> PipelineConfig:
-    """The config in `path`, with a profile's overlay and `--set` values laid over it. Raises ConfigError."""
-    return load_with_places(path, profile, overrides).config
+ConfigSource = str | PathLike[str] | Mapping[str, Any] | PipelineConfig
+"""A config: the path of a file; its settings as Python objects, as the file would have them; or one that is loaded, or
+built from the classes in `headrace.configs`.
+"""
 
 
-def load_with_places(path: str | PathLike[str], profile: str | None = None, overrides: Sequence[str] = ()) -> Loaded:
+def load(source: ConfigSource, profile: str | None = None, overrides: Sequence[str] = ()) -> PipelineConfig:
+    """The config, with a profile's overlay and `--set` values laid over it. Raises ConfigError."""
+    return load_with_places(source, profile, overrides).config
+
+
+def load_with_places(source: ConfigSource, profile: str | None = None, overrides: Sequence[str] = ()) -> Loaded:
     """As `load`, keeping where each setting is written."""
-    trees, mistakes = _layers(Path(path), profile, overrides)
+    trees, mistakes = _layers(source, profile, overrides)
     if not trees:
         raise _error(mistakes)
     tree, more = _without_refused_nulls(reduce(lay, trees), trees)
@@ -68,11 +79,9 @@ def load_with_places(path: str | PathLike[str], profile: str | None = None, over
     raise _error([Mistake(mistake.place, without_those_of(values, mistake.what)) for mistake in mistakes])
 
 
-def load_sound_part(
-    path: str | PathLike[str], profile: str | None = None, overrides: Sequence[str] = ()
-) -> Loaded | None:
+def load_sound_part(source: ConfigSource, profile: str | None = None, overrides: Sequence[str] = ()) -> Loaded | None:
     """Of a config that `load` refuses, the part with which the data can be checked; None if there is none."""
-    trees, mistakes = _layers(Path(path), profile, overrides)
+    trees, mistakes = _layers(source, profile, overrides)
     if not trees or mistakes:
         return None
     tree, _ = _without_refused_nulls(reduce(lay, trees), trees)
@@ -80,13 +89,12 @@ def load_sound_part(
     return None if config is None else Loaded(config, tree)
 
 
-def _layers(path: Path, profile: str | None, overrides: Sequence[str]) -> tuple[list[Tree], list[Mistake]]:
+def _layers(source: ConfigSource, profile: str | None, overrides: Sequence[str]) -> tuple[list[Tree], list[Mistake]]:
     """The config, the overlay and the `--set` values that could be read, lowest first; none if the config could not."""
-    config, mistakes = read_mapping(path, layer=0)
+    config, mistakes = _lowest(source)
     layers = [config]
-    if profile is not None and path.parent.is_dir():
-        unknown = unknown_profile(path, profile)
-        overlay, more = (None, [unknown]) if unknown else read_mapping(profile_path(path, profile), layer=1)
+    if profile is not None:
+        overlay, more = _overlay(source, profile)
         layers.append(overlay)
         mistakes += more
     settings = []
@@ -98,6 +106,26 @@ def _layers(path: Path, profile: str | None, overrides: Sequence[str]) -> tuple[
         reduce(lay, settings) if settings else None
     )  # as one layer: their order then only matters for clashes
     return [tree for tree in layers if tree is not None] if config else [], mistakes
+
+
+def _lowest(source: ConfigSource) -> tuple[Tree | None, list[Mistake]]:
+    if isinstance(source, str | PathLike):
+        return read_mapping(Path(source), layer=0)
+    values = source.model_dump(mode="json", by_alias=True) if isinstance(source, PipelineConfig) else source
+    if not isinstance(values, Mapping):
+        raise TypeError(f"a config is a path, a mapping or a PipelineConfig, not {type(source).__name__}")
+    return tree_of(values, IN_PYTHON)
+
+
+def _overlay(source: ConfigSource, profile: str) -> tuple[Tree | None, list[Mistake]]:
+    if not isinstance(source, str | PathLike):
+        what = "a profile is a file beside the config's file, and this config has none; use overrides"
+        return None, [Mistake(Place(1, 0, 0, f"profile {profile!r}"), what)]
+    path = Path(source)
+    if not path.parent.is_dir():
+        return None, []
+    unknown = unknown_profile(path, profile)
+    return (None, [unknown]) if unknown else read_mapping(profile_path(path, profile), layer=1)
 
 
 def _without_refused_nulls(tree: Tree, layers: Sequence[Tree]) -> tuple[Tree, list[Mistake]]:

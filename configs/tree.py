@@ -7,8 +7,11 @@ str(at(tree, ("epochs",)))     # "configs/taxi.yaml:12"
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from headrace.configs.errors import Problem
@@ -16,6 +19,7 @@ from headrace.configs.errors import Problem
 Scalar = str | int | float | bool | None
 Where = tuple[str | int, ...]
 """The way to a value: names of settings, and numbers of list items from 0."""
+MAX_DEPTH = 40
 
 
 @dataclass(frozen=True, order=True)
@@ -58,6 +62,40 @@ class Tree:
     place: Place
     text: str = ""
     """A scalar as it was written."""
+
+
+def tree_of(values: Any, source: str) -> tuple[Tree, list[Mistake]]:
+    """The tree of Python objects (mappings, lists, tuples, texts, numbers, paths), and what is none of these.
+
+    source: what stands for the file's name. Their order stands for lines, so that mistakes sort as in a file.
+    """
+    mistakes: list[Mistake] = []
+    numbers = itertools.count()
+
+    def refuse(place: Place, where: Where, what: str) -> None:
+        mistakes.append(Mistake(place, f"{dotted(where)}: {what}" if where else what))
+
+    def built(value: Any, where: Where) -> Tree:
+        place = Place(0, 0, next(numbers), source)
+        if len(where) > MAX_DEPTH:
+            refuse(place, where[:3], f"nested more than {MAX_DEPTH} deep")
+        elif isinstance(value, Mapping):
+            for name in value:
+                if not isinstance(name, str):
+                    refuse(place, where, f"the name of a setting is a text, not {name!r}")
+            named = {name: built(each, (*where, name)) for name, each in value.items() if isinstance(name, str)}
+            return Tree(named, place, place)
+        elif isinstance(value, list | tuple):
+            return Tree([built(each, (*where, number)) for number, each in enumerate(value)], place, place)
+        elif isinstance(value, Scalar | PurePath):
+            plain_value = str(value) if isinstance(value, PurePath) else value
+            return Tree(plain_value, place, place, json.dumps(plain_value, ensure_ascii=False))
+        else:
+            kind = f"{type(value).__module__}.{type(value).__qualname__}"
+            refuse(place, where, f"found {kind}; settings are texts, numbers, True, False, None, lists and mappings")
+        return Tree(None, place, place)
+
+    return built(values, ()), mistakes
 
 
 def plain(tree: Tree) -> Any:

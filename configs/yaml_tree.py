@@ -10,10 +10,9 @@ from yaml.reader import Reader
 from yaml.scanner import Scanner
 
 from headrace.configs import scalars
-from headrace.configs.tree import Mistake, Place, Scalar, Tree, Where, dotted
+from headrace.configs.tree import MAX_DEPTH, Mistake, Place, Scalar, Tree, Where, dotted
 from headrace.configs.yaml_errors import syntax_mistake
 
-MAX_DEPTH = 40
 MAX_VALUES = 200_000
 
 

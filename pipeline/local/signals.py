@@ -38,7 +38,7 @@ def stoppable() -> Iterator[None]:
             stopped = True
             raise KeyboardInterrupt
 
-    heeded = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    heeded = [number for number in _signals() if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in heeded}  # a script's background job ignores Ctrl-C
     try:
         yield
@@ -51,9 +51,14 @@ def stoppable() -> Iterator[None]:
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Ignore both for a moment: a clean-up, or the report of a run that is done, is not broken off."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _signals()}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _signals() -> tuple[signal.Signals, ...]:
+    """Those that end a command. Only the main thread of a program may say what they do."""
+    return (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()

@@ -6,8 +6,8 @@ print_summary(Output(), record, verdict, report)
 """
 
 from headrace.pipeline.terminal.console import Output
-from headrace.pipeline.terminal.display import Display, open_display
+from headrace.pipeline.terminal.display import Display, Silent, open_display
 from headrace.pipeline.terminal.logs import failure_text, last_lines
 from headrace.pipeline.terminal.summary import print_summary, summary
 
-__all__ = ["Display", "Output", "failure_text", "last_lines", "open_display", "print_summary", "summary"]
+__all__ = ["Display", "Output", "Silent", "failure_text", "last_lines", "open_display", "print_summary", "summary"]

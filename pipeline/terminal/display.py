@@ -11,6 +11,7 @@ from rich.console import Console
 
 from headrace.pipeline.local.record import RunRecord
 from headrace.pipeline.terminal.live import LiveDisplay
+from headrace.pipeline.terminal.notebook import NotebookDisplay
 from headrace.pipeline.terminal.plain import PlainDisplay
 
 Clock = Callable[[], float]
@@ -32,12 +33,33 @@ class Display(Protocol):
     ) -> None: ...
 
 
-def open_display(console: Console | None = None, clock: Clock = time.time) -> Display:
-    """A display for standard output: live where that is a terminal that can move its cursor, plain elsewhere.
+class Silent:
+    """Shows nothing."""
 
-    `clock` gives Unix seconds. rich reads NO_COLOR and TERM.
+    def update(self, record: RunRecord) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_display(console: Console | None = None, clock: Clock = time.time) -> Display:
+    """A display for standard output: live where that is a terminal that can move its cursor, or a notebook; plain
+    elsewhere.
+
+    `clock` gives Unix seconds. rich reads NO_COLOR and TERM, and knows notebooks.
     """
     console = console or Console(highlight=False)
+    if console.is_jupyter:
+        return NotebookDisplay(clock)
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveDisplay(console, clock)
     return PlainDisplay(console, clock)

@@ -26,15 +26,23 @@ def compile_(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     config: Path, profile: str | None, overrides: tuple[str, ...], output: Path | None, manifest: bool, endpoint: str
 ) -> None:
     """Write the pipeline of CONFIG as YAML for Kubeflow Pipelines."""
-    prepare()
-    loaded = load(config, profile, overrides, data=False, functions=True)
-    with quiet():
-        from headrace.pipeline.kubeflow.compile import compile_pipeline
-        from headrace.pipeline.kubeflow.manifest import manifest as manifest_of
+    if manifest:
+        text = _manifest(config, profile, overrides, endpoint)
+    else:
+        from headrace.pipeline.api import compile as compiled
 
-        text = manifest_of(loaded.config, endpoint) if manifest else compile_pipeline(loaded.config)
+        text = compiled(config, profile=profile, overrides=overrides)
     if output is None:
         click.echo(text, nl=False)
         return
     output.write_text(text, encoding="utf-8")
     click.echo(short(output.absolute()))
+
+
+def _manifest(config: Path, profile: str | None, overrides: tuple[str, ...], endpoint: str) -> str:
+    prepare()
+    loaded = load(config, profile, overrides, data=False, functions=True)
+    with quiet():
+        from headrace.pipeline.kubeflow.manifest import manifest
+
+        return manifest(loaded.config, endpoint)

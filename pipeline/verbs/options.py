@@ -85,26 +85,10 @@ def param_option(verb: Callable[P, None]) -> Callable[P, None]:
 def load(
     config: Path, profile: str | None, overrides: tuple[str, ...], *, data: bool, functions: bool = False
 ) -> Loaded:
-    """The config, with `data` the data checked against it, with `functions` the user's own functions looked for, whose
-    code is compiled. Raises ConfigError with every mistake.
-    """
-    from headrace.configs.errors import ConfigError
-    from headrace.configs.loader import load_sound_part, load_with_places
+    """As `headrace.pipeline.api.checked`, which is imported when a verb needs it."""
+    from headrace.pipeline.api import checked
 
-    try:
-        loaded = load_with_places(str(config), profile, overrides)
-    except ConfigError as error:
-        if data and (part := load_sound_part(str(config), profile, overrides)):
-            from headrace.pipeline.validate import check_data
-
-            raise ConfigError(*error.problems, *check_data(part)) from None
-        raise
-    if data or functions:
-        from headrace.pipeline.validate import check_data, check_functions
-
-        if problems := check_data(loaded) if data else check_functions(loaded):
-            raise ConfigError(*problems)
-    return loaded
+    return checked(config, profile, overrides, data=data, functions=functions)
 
 
 def session_of(config: Path, profile: str | None, overrides: tuple[str, ...]) -> Session:

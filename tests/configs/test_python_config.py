@@ -1,0 +1,117 @@
+"""A config from Python objects is the one that a file with the same settings gives, mistakes included."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.configs.config import PipelineConfig, PipelineSection
+from headrace.configs.data import DataConfig
+from headrace.configs.errors import ConfigError
+from headrace.configs.features import NumericFeature
+from headrace.configs.label import LabelConfig
+from headrace.configs.loader import load
+from headrace.configs.sources import CsvSource
+from headrace.configs.tree import Tree, plain, tree_of
+from headrace.configs.yaml_tree import read
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+TRIPS: dict[str, Any] = {
+    "pipeline": {"name": "trips"},
+    "data": {"source": {"kind": "csv", "path": "trips.csv"}},
+    "label": {"key": "tipped", "kind": "binary"},
+    "features": {"miles": {"column": "numeric"}},
+}
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text("aé :#-{'\"", max_size=8)
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3)
+)
+
+
+@pytest.mark.parametrize("name", ["taxi", "digits", "pydoc"])
+def test_settings_as_a_mapping_and_a_config_itself_give_the_config_of_the_file(name: str) -> None:
+    path = CONFIGS / f"{name}.yaml"
+    expected = load(path)
+    assert load(yaml.safe_load(path.read_text(encoding="utf-8"))) == expected
+    assert load(expected) == expected
+    assert load(expected, overrides=["train.epochs=7"]).train.epochs == 7
+
+
+def test_config_can_be_built_from_its_classes() -> None:
+    built = PipelineConfig(
+        pipeline=PipelineSection(name="trips"),
+        data=DataConfig(source=CsvSource(kind="csv", path="trips.csv")),
+        label=LabelConfig(key="tipped", kind="binary"),
+        features={"miles": NumericFeature(column="numeric")},
+    )
+    assert load(built) == load(TRIPS)
+
+
+def test_rules_across_sections_hold_for_a_config_that_is_built() -> None:
+    built = load(TRIPS)
+    wrong = built.model_copy(update={"features": {"tipped": built.features["miles"]}})
+    with pytest.raises(ConfigError, match=r"config: features.tipped"):
+        load(wrong)
+
+
+def test_every_mistake_is_told_in_the_order_of_the_settings() -> None:
+    wrong = copy.deepcopy(TRIPS)
+    wrong["pipeline"]["nam"] = "x"
+    wrong["data"]["window"] = object()
+    wrong["label"][3] = "x"
+    wrong["features"]["miles"]["column"] = "numerical"
+    wrong["train"] = {"epochs": "many"}
+    with pytest.raises(ConfigError) as refused:
+        load(wrong)
+    lines = str(refused.value).splitlines()
+    assert [line.split(":")[1].strip() for line in lines] == [
+        "pipeline.nam", "data.window", "label", "features.miles.column", "train.epochs"
+    ]  # fmt: skip
+    assert "builtins.object" in lines[1]
+    assert '"many"' in lines[4]
+
+
+def test_settings_nested_without_end_are_refused() -> None:
+    wrong: dict[str, Any] = copy.deepcopy(TRIPS)
+    wrong["train"] = wrong
+    with pytest.raises(ConfigError, match="nested more than 40 deep"):
+        load(wrong)
+
+
+def test_paths_are_texts_and_tuples_lists() -> None:
+    config = load(
+        {
+            **TRIPS,
+            "data": {"source": {"kind": "csv", "path": Path("a", "trips.csv")}},
+            "model": {"kind": "dnn", "hidden": (8, 4)},
+        }
+    )
+    assert config.data.source == CsvSource(kind="csv", path="a/trips.csv")
+    assert config == load(
+        {
+            **TRIPS,
+            "data": {"source": {"kind": "csv", "path": "a/trips.csv"}},
+            "model": {"kind": "dnn", "hidden": [8, 4]},
+        }
+    )
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), values, max_size=3))
+def test_tree_of_objects_holds_what_the_tree_of_their_yaml_holds(settings: dict[str, Any]) -> None:
+    tree, mistakes = tree_of(settings, "config")
+    assert not mistakes
+    written, _ = read(yaml.safe_dump(settings), "config.yaml", 0)
+    assert isinstance(written, Tree)
+    assert plain(tree) == plain(written) == settings
