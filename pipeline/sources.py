@@ -130,10 +130,11 @@ class _Imports:
         if spec is None or source is None:
             return []
         self.found[name] = str(spec.origin), source.meaning
-        if _head(name) != PROJECT:
-            for head in {*map(_head, source.imported)} - PACKAGES.keys() - sys.stdlib_module_names:
-                if not self._is_followed(head) and self._spec(head):
-                    self.found[head] = "", _release(head)
+        if _head(name) == PROJECT:  # whose own modules use nothing of headrace/__init__.py, which names half of them
+            return [each for each in source.imported if each != PROJECT]
+        for head in {*map(_head, source.imported)} - PACKAGES.keys() - sys.stdlib_module_names:
+            if not self._is_followed(head) and self._spec(head):
+                self.found[head] = "", _release(head)
         return list(source.imported)
 
     def _is_followed(self, head: str) -> bool:

@@ -7,6 +7,7 @@ test says otherwise, without PYTHONPATH, in a folder that holds a user's modules
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -291,8 +292,22 @@ def test_modules_of_the_stack_and_of_python_count_by_their_versions() -> None:
 def test_closure_holds_the_projects_modules_and_no_installed_ones() -> None:
     found = closure("headrace.trainer.run")
     assert found["headrace.trainer.models.dnn"] == ROOT / "src" / "headrace" / "trainer" / "models" / "dnn.py"
-    assert {".".join(name.split(".")[:2]) for name in found} == {"headrace", "headrace.trainer", "headrace.configs"}
+    assert {".".join(name.split(".")[:2]) for name in found} == {"headrace.trainer", "headrace.configs"}
     assert closure("tfx.components.trainer.executor", "json") == {}
+
+
+def test_projects_face_counts_for_a_users_module_that_calls_it_and_for_no_component(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "calls_the_face.py").write_text("import headrace\n")
+    monkeypatch.chdir(tmp_path)
+    assert not {"headrace", "headrace.pipeline.api"} & {*closure("headrace.components.pusher")}
+    assert {"headrace", "headrace.pipeline.api", "headrace.components.pusher"} <= {*closure("calls_the_face")}
+    for folder in ("components", "configs", "pipeline", "trainer"):
+        for file in Path(__file__).parents[2].glob(f"{folder}/**/*.py"):
+            assert not re.search(
+                r"^\s*(import headrace$|from headrace import)", file.read_text(encoding="utf-8"), re.M
+            ), file
 
 
 def test_modules_that_import_each_other_are_found_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
