@@ -8,12 +8,14 @@ The text depends on the config, the code and the KFP SDK alone (with `kubeflow.r
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import inspect
 import json
 import logging
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,13 @@ def compile_pipeline(config: PipelineConfig, environ: Mapping[str, str] = os.env
     Raises ConfigError if a setting that Kubeflow needs is missing, or cannot work there; RunError for a setting that
     the server would drop, and for a credential in the text. environ: variables whose values must not stand in it.
     """
+    # With each setting of a task the SDK takes the whole call stack (inspect.stack), for which Python looks through all
+    # loaded modules frame by frame: 5 s of a compilation in a notebook. A thread has few frames.
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(contextvars.copy_context().run, _compile, config, environ).result()
+
+
+def _compile(config: PipelineConfig, environ: Mapping[str, str]) -> str:
     _check(config)
     within_reach.check(config)
     found = tasks(config)
