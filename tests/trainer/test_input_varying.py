@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ragged_lists import lists_of
 
 from headrace.trainer.input.memory import Sample
 from headrace.trainer.input.packing import Packing
@@ -84,14 +85,14 @@ def check(features: dict[str, Any], label: tf.Tensor, rows: list[Row]) -> list[i
     """Every value of the batch is what the row of that id says; the ids."""
     ids = features["id"].numpy().tolist()
     expected = [rows[number] for number in ids]
-    assert features["tags"].to_list() == [row["tags"] for row in expected]
-    assert features["nested"].to_list() == [row["nested"] for row in expected]
-    assert features["vectors"].to_list() == [row["vectors"] for row in expected]
+    assert lists_of(features["tags"]) == [row["tags"] for row in expected]
+    assert lists_of(features["nested"]) == [row["nested"] for row in expected]
+    assert lists_of(features["vectors"]) == [row["vectors"] for row in expected]
     assert features["vectors"].shape.as_list()[1:] == [None, 3]
-    assert features["pairs"].to_list() == [row["pairs"] for row in expected]
+    assert lists_of(features["pairs"]) == [row["pairs"] for row in expected]
     words = features["words"]
     assert isinstance(words, tf.SparseTensor)
-    assert tf.RaggedTensor.from_sparse(words).to_list() == [row["words"] for row in expected]
+    assert lists_of(tf.RaggedTensor.from_sparse(words)) == [row["words"] for row in expected]
     dense = np.zeros([len(ids), 50], np.float32)
     for place, row in enumerate(expected):
         for index, value in row["wide"].items():
@@ -157,7 +158,7 @@ def test_batches_of_columns_that_vary_only_are_counted_and_cut_right() -> None:
     read = tf.data.TFRecordDataset(files, "GZIP").batch(9).map(packing.parse)
     batches = [packing.unpack(packed)["words"] for packed in exact(read, packing, 16)]
     assert [int(batch.dense_shape[0]) for batch in batches] == [16, 16, 16, 2]
-    words = [tf.RaggedTensor.from_sparse(batch).to_list() for batch in batches]
+    words = [lists_of(tf.RaggedTensor.from_sparse(batch)) for batch in batches]
     assert [word for batch in words for word in batch] == [row["words"] for row in rows]
 
 

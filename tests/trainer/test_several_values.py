@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 from google.protobuf import text_format
+from ragged_lists import lists_of
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
@@ -223,7 +224,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 def lists(values: Any) -> Any:
-    return values.to_list() if isinstance(values, tf.RaggedTensor) else np.asarray(values).tolist()
+    return lists_of(values) if isinstance(values, tf.RaggedTensor) else np.asarray(values).tolist()
 
 
 @pytest.mark.parametrize("split", ["train", "eval"])
