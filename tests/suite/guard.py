@@ -49,6 +49,8 @@ TOKENS = "HEADRACE_TESTS"
 """Environment variable that all that the tests start inherits: a word for each pytest above it."""
 EVERY = 0.5
 """Seconds between two looks, which take a few milliseconds each."""
+EXACT_EVERY = 10.0
+"""Seconds at most between two exact sums, where the cheap one is too much: they take half a second."""
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
 TOLD = 5
@@ -129,6 +131,8 @@ class Watch:
         self._family = Family(pytest_pid, token)
         self._running: list[str] = []
         self._rest = b""
+        self._resident: dict[Process, int] = {}
+        self._exact, self._exact_at = 0, -EXACT_EVERY
 
     def run(self) -> None:
         """Look until pytest closes the pipe or is gone, and end what it left."""
@@ -163,10 +167,17 @@ class Watch:
         return {process for process in self._family.members() if process.pid != os.getpid()}
 
     def _held(self, members: set[Process]) -> int:
-        """Bytes. The cheap sum counts shared pages several times; where it is too much, the exact one is taken."""
-        every = self._family.head() | members
-        held = sum(process.resident() for process in every)
-        return sum(process.proportional() for process in every) if held > self._most else held
+        """Bytes. The cheap sum counts shared pages several times; where it is too much, the exact one is taken,
+        and until it is old, what processes grew by since.
+        """
+        resident = {process: process.resident() for process in self._family.head() | members}
+        if (cheap := sum(resident.values())) <= self._most:
+            return cheap
+        grown = sum(max(size - self._resident.get(process, 0), 0) for process, size in resident.items())
+        if self._exact + grown > self._most or time.monotonic() > self._exact_at + EXACT_EVERY:
+            self._exact, grown = sum(process.proportional() for process in resident), 0
+            self._resident, self._exact_at = resident, time.monotonic()
+        return self._exact + grown
 
     def _tell(self, members: set[Process], held: int) -> None:
         sizes = sorted(((one.proportional(), one) for one in self._family.head() | members), reverse=True)
