@@ -24,7 +24,7 @@ from pathlib import Path
 import grpc
 import yaml
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
-from command import ROOT, wait_until
+from command import wait_until
 
 from headrace.configs.beam import BeamConfig, OptionValue
 from headrace.pipeline.kubeflow.verify.driver import Json
@@ -106,7 +106,7 @@ def workers(folder: Path, hidden: Path) -> Iterator[str]:
     (folder / "tmp").mkdir()
     program = [sys.executable, "-P", "-m", "apache_beam.runners.worker.worker_pool_main", f"--service_port={port}"]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it starts `python`, as in the image
-    environment = {"PATH": path, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp")}
+    environment = {"PATH": path, "TMPDIR": str(folder / "tmp")}
     log = folder / "workers.log"
     with _running([*APART, SCRIPT, str(hidden), *program], log, **environment) as process:
         assert wait_until(lambda: _listens(port) or process.poll() is not None), log.read_text()

@@ -213,7 +213,6 @@ class Kubernetes:
             "KUBERNETES_SERVICE_HOST": str(host),
             "KUBERNETES_SERVICE_PORT": str(port),
             "PATH": f"{sys.prefix}/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-            "PYTHONPATH": str(ROOT),
             "HOME": "/tmp",
         }
 

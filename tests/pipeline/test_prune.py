@@ -306,7 +306,6 @@ def test_nothing_is_removed_while_a_run_goes_on(home: Home, monkeypatch: pytest.
     other = subprocess.Popen(
         [sys.executable, "-c", script, str(home.folders.home)],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     assert other.stdout is not None
     other.stdout.readline()

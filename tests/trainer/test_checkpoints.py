@@ -51,7 +51,7 @@ def start(arguments: dict[str, Any], *words: str) -> subprocess.CompletedProcess
     file = Path(arguments["model_run_dir"]).with_suffix(".json")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(arguments))
-    return forks.run([sys.executable, str(PROGRAM), str(file), *words], env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return forks.run([sys.executable, str(PROGRAM), str(file), *words])
 
 
 def outcome(data: Any, folder: Path, run: str) -> tuple[list[np.ndarray], dict[str, Any]]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import forks
 import pytest
 from command import PATIENCE
-from test_distributed import PROJECT, TRAIN, cluster, compare
+from test_distributed import TRAIN, cluster, compare
 from test_training_errors import changed, put
 
 from headrace.trainer.job import Job
@@ -48,7 +48,7 @@ def together(folder: Path, jobs: list[tuple[Job, tuple[str, int, int] | None]]) 
     workers = [
         forks.Forked(
             [sys.executable, str(Path(__file__).with_name("cluster_program.py")), str(file)],
-            env={**os.environ, "PYTHONPATH": str(PROJECT), "TF_CONFIG": cluster(ports, number)},
+            env={**os.environ, "TF_CONFIG": cluster(ports, number)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -178,7 +178,7 @@ def test_clipping_ragged_features_loss_scaling_empty_parts_and_own_steps_are_as_
     ]
     program = str(Path(__file__).with_name("distributed_program.py"))
     command = [sys.executable, program, "mirrored", "5", json.dumps(settings)]
-    done = forks.run(command, env={**os.environ, "PYTHONPATH": str(PROJECT)})
+    done = forks.run(command)
     assert done.returncode == 0, done.stderr
     clipped, half, whole, own = json.loads(done.stdout.splitlines()[-1])
     for run in (clipped, whole, own):

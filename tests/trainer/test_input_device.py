@@ -1,7 +1,6 @@
 """Batches that are brought to a device ahead of the step, on a second device made of the CPU."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def write(file: Path, rows: int) -> None:
 def test_batches_brought_to_another_device_train_the_same_weights(tmp_path: Path) -> None:
     write(tmp_path / "part-0.gz", 32 * 5 + 7)
     command = [sys.executable, str(Path(__file__).with_name("device_program.py")), str(tmp_path / "part-0.gz")]
-    done = forks.run(command, env={**os.environ, "PYTHONPATH": str(PROJECT)})
+    done = forks.run(command)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert all(device.endswith("device:CPU:1") for device in found["devices"])

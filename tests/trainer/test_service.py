@@ -16,7 +16,7 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from command import PATIENCE, ROOT, processes_in, wait_until
+from command import PATIENCE, processes_in, wait_until
 from numbered_shards import SPEC, ids, pipeline, write_shards
 
 from headrace.configs.errors import RunError, TrainingError
@@ -154,10 +154,7 @@ def test_address_where_nothing_listens_is_told_in_time() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_command_leaves_no_process_behind_however_it_ends(tmp_path: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "headrace", "tfdata-service", "--workers", "1", "--work-dir", str(tmp_path)]
-    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
-    popen = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=tmp_path, env=paths
-    )
+    popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=tmp_path)
     assert popen.stdout is not None
     address = popen.stdout.readline().strip().removeprefix("grpc://")
     assert popen.stdout.readline().startswith("one worker; logs and journal in ")

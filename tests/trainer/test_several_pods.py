@@ -88,7 +88,7 @@ class Kubeflow:
         self._inputs["schema"].mkdir(parents=True)
         (self._inputs["schema"] / "schema.pbtxt").write_text("")
         role = [rule for one in roles() for rule in one["rules"]]
-        own = jobsets.environment(HEADRACE_STORE=str(self.store), PYTHONPATH=str(ROOT))
+        own = jobsets.environment(HEADRACE_STORE=str(self.store))
         keys = {"mlpipeline-minio-artifact": {"accesskey": "a", "secretkey": "b"}}
         self.cluster = jobsets.Cluster(folder, role, own, keys)
 
@@ -106,7 +106,6 @@ class Kubeflow:
         environment = jobsets.environment(
             HEADRACE_STORE=str(self.store),
             HEADRACE_POD=str(root),
-            PYTHONPATH=str(ROOT),
             PYTHONUNBUFFERED="1",
             KUBECONFIG=str(self.cluster.kubeconfig),
             KFP_POD_NAME=pod,

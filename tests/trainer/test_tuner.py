@@ -56,8 +56,8 @@ def killed(data: Any, folder: Path, where: tuple[int, int, str], **tune: Any) ->
     program = str(Path(__file__).with_name("tuner_program.py"))
     command = [sys.executable, program, str(folder / "search.json"), *map(str, where)]
     done = forks.run(
-        command, env={**os.environ, "PYTHONPATH": os.pathsep.join([str(forks.ROOT), str(Path(__file__).parent)])}
-    )
+        command, env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    )  # where the data's module is
     assert done.returncode != 0
     return done.stdout + done.stderr
 

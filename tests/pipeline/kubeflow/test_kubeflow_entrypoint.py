@@ -37,7 +37,7 @@ class Pod:
     def start(self, invocation: Invocation, told: dict[str, Any]) -> subprocess.Popen[str]:
         (self.root / "dev").mkdir(parents=True, exist_ok=True)
         arguments = ["--invocation", invocation.to_json(), "--executor-input", json.dumps(told)]
-        own = {"HEADRACE_POD": str(self.root), "HEADRACE_STORE": str(self.root / "store"), "PYTHONPATH": str(ROOT)}
+        own = {"HEADRACE_POD": str(self.root), "HEADRACE_STORE": str(self.root / "store")}
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "headrace.pipeline.kubeflow.entrypoint", *arguments],
             env={**os.environ, **own},

@@ -156,7 +156,7 @@ def test_googles_client_sends_every_curve_to_a_server_of_its_own_types(two: Two,
         own = {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(certificate), "STORAGE_EMULATOR_HOST": "http://localhost:1"}
         done = subprocess.run(
             [sys.executable, "-c", UPLOAD, endpoint, *map(str, two())],
-            env={**os.environ, **own, "PYTHONPATH": str(ROOT), "no_proxy": "localhost"},
+            env={**os.environ, **own, "no_proxy": "localhost"},
             capture_output=True,
             text=True,
             check=False,
