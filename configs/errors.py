@@ -24,6 +24,9 @@ class HeadraceError(Exception):
     it goes to the terminal, into logs, run records, reports and Kubernetes' termination messages.
     """
 
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without(each) if isinstance(each, str) else each for each in args))
+
     def __str__(self) -> str:
         return without(super().__str__())
 
@@ -46,7 +49,7 @@ class ConfigError(HeadraceError):
     """All the mistakes found in one reading of the config, in file order."""
 
     def __init__(self, *problems: Problem) -> None:
-        self.problems = problems
+        self.problems = tuple(Problem(without(each.where), without(each.what)) for each in problems)
         super().__init__("\n".join(map(str, problems)))
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from headrace.configs import rules
 from headrace.configs.clearing import cleared
@@ -26,7 +27,8 @@ from headrace.configs.credential_rules import credentials_in, without_those_of
 from headrace.configs.errors import ConfigError, Problem
 from headrace.configs.explain import explain
 from headrace.configs.files import read_mapping
-from headrace.configs.overlay import lay, profile_path, setting, unknown_profile
+from headrace.configs.overlay import lay, profile_path, setting, unknown_profile, value_setting
+from headrace.configs.passwords import hidden_from_url
 from headrace.configs.sound import sound_part
 from headrace.configs.tree import Mistake, Place, Tree, Where, at, dotted, plain, tree_of
 
@@ -55,14 +57,16 @@ ConfigSource = str | PathLike[str] | Mapping[str, Any] | PipelineConfig
 """A config: the path of a file; its settings as Python objects, as the file would have them; or one that is loaded, or
 built from the classes in `headrace.configs`.
 """
+Override = str | tuple[str, Any]
+"""A setting laid over a config: `train.epochs=1` as YAML has it, or a dotted name with a Python object."""
 
 
-def load(source: ConfigSource, profile: str | None = None, overrides: Sequence[str] = ()) -> PipelineConfig:
+def load(source: ConfigSource, profile: str | None = None, overrides: Sequence[Override] = ()) -> PipelineConfig:
     """The config, with a profile's overlay and `--set` values laid over it. Raises ConfigError."""
     return load_with_places(source, profile, overrides).config
 
 
-def load_with_places(source: ConfigSource, profile: str | None = None, overrides: Sequence[str] = ()) -> Loaded:
+def load_with_places(source: ConfigSource, profile: str | None = None, overrides: Sequence[Override] = ()) -> Loaded:
     """As `load`, keeping where each setting is written."""
     trees, mistakes = _layers(source, profile, overrides)
     if not trees:
@@ -79,7 +83,9 @@ def load_with_places(source: ConfigSource, profile: str | None = None, overrides
     raise _error([Mistake(mistake.place, without_those_of(values, mistake.what)) for mistake in mistakes])
 
 
-def load_sound_part(source: ConfigSource, profile: str | None = None, overrides: Sequence[str] = ()) -> Loaded | None:
+def load_sound_part(
+    source: ConfigSource, profile: str | None = None, overrides: Sequence[Override] = ()
+) -> Loaded | None:
     """Of a config that `load` refuses, the part with which the data can be checked; None if there is none."""
     trees, mistakes = _layers(source, profile, overrides)
     if not trees or mistakes:
@@ -89,7 +95,9 @@ def load_sound_part(source: ConfigSource, profile: str | None = None, overrides:
     return None if config is None else Loaded(config, tree)
 
 
-def _layers(source: ConfigSource, profile: str | None, overrides: Sequence[str]) -> tuple[list[Tree], list[Mistake]]:
+def _layers(
+    source: ConfigSource, profile: str | None, overrides: Sequence[Override]
+) -> tuple[list[Tree], list[Mistake]]:
     """The config, the overlay and the `--set` values that could be read, lowest first; none if the config could not."""
     config, mistakes = _lowest(source)
     layers = [config]
@@ -98,8 +106,9 @@ def _layers(source: ConfigSource, profile: str | None, overrides: Sequence[str])
         layers.append(overlay)
         mistakes += more
     settings = []
-    for number, text in enumerate(overrides):
-        tree, more = setting(text, layer=2 + number)
+    for number, each in enumerate(overrides):
+        layer = 2 + number
+        tree, more = setting(each, layer) if isinstance(each, str) else value_setting(*each, layer)
         settings += [tree] if tree else []
         mistakes += more
     layers.append(
@@ -109,12 +118,23 @@ def _layers(source: ConfigSource, profile: str | None, overrides: Sequence[str])
 
 
 def _lowest(source: ConfigSource) -> tuple[Tree | None, list[Mistake]]:
+    if isinstance(source, str) and "://" in source:
+        place = Place(0, 0, 0, hidden_from_url(source))
+        return None, [Mistake(place, "a URL; a config is read from this machine, so download it first")]
     if isinstance(source, str | PathLike):
         return read_mapping(Path(source), layer=0)
-    values = source.model_dump(mode="json", by_alias=True) if isinstance(source, PipelineConfig) else source
+    values = _settings(source) if isinstance(source, PipelineConfig) else source
     if not isinstance(values, Mapping):
         raise TypeError(f"a config is a path, a mapping or a PipelineConfig, not {type(source).__name__}")
     return tree_of(values, IN_PYTHON)
+
+
+def _settings(config: PipelineConfig) -> dict[str, Any]:
+    """What was set: settings that were not are looked for elsewhere, as those of a component in `kubeflow.defaults`."""
+    try:
+        return config.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings="error")
+    except PydanticSerializationError as error:
+        raise ConfigError(Problem(IN_PYTHON, f"holds what is no setting: {error}")) from None
 
 
 def _overlay(source: ConfigSource, profile: str) -> tuple[Tree | None, list[Mistake]]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from headrace.configs.credentials import FIELD, HIDDEN, may_be_secret, without
 from headrace.configs.models import DEFAULT_KIND
 from headrace.configs.passwords import hidden_from_url
 from headrace.configs.suggest import did_you_mean, listed
-from headrace.configs.tree import Mistake, Place, Tree
+from headrace.configs.tree import Mistake, Place, Tree, tree_of
 from headrace.configs.yaml_tree import read
 
 KINDS: dict[tuple[str, ...], tuple[str, str | None]] = {
@@ -96,6 +97,19 @@ def setting(text: str, layer: int) -> tuple[Tree | None, list[Mistake]]:
     for name in reversed(names):
         tree = Tree({name: Tree(tree.value, place, place, tree.text)}, place, place)
     return tree, []
+
+
+def value_setting(path: str, value: Any, layer: int) -> tuple[Tree | None, list[Mistake]]:
+    """The same of a Python object: `train.epochs`, 1."""
+    names, source = [name.strip() for name in path.split(".")], f"override {without(hidden_from_url(path))}"
+    if not all(names):
+        what = "name the setting as section.setting, such as train.epochs"
+        return None, [Mistake(Place(layer, 0, 0, source), what)]
+    tree, mistakes = tree_of(value, source, layer)
+    place = tree.place
+    for name in reversed(names):
+        tree = Tree({name: tree}, place, place)
+    return tree, mistakes
 
 
 def _shown(text: str) -> str:

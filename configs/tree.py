@@ -7,6 +7,7 @@ str(at(tree, ("epochs",)))     # "configs/taxi.yaml:12"
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import json
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ Scalar = str | int | float | bool | None
 Where = tuple[str | int, ...]
 """The way to a value: names of settings, and numbers of list items from 0."""
 MAX_DEPTH = 40
+MAX_BITS = 1000
+"""Of an integer in Python; more are no setting, and Python refuses to write them out."""
 
 
 @dataclass(frozen=True, order=True)
@@ -64,38 +67,81 @@ class Tree:
     """A scalar as it was written."""
 
 
-def tree_of(values: Any, source: str) -> tuple[Tree, list[Mistake]]:
-    """The tree of Python objects (mappings, lists, tuples, texts, numbers, paths), and what is none of these.
+def tree_of(values: Any, source: str, layer: int = 0) -> tuple[Tree, list[Mistake]]:
+    """The tree of Python objects (mappings, lists, tuples, texts, numbers, paths, dates), and what is none of these.
 
     source: what stands for the file's name. Their order stands for lines, so that mistakes sort as in a file.
     """
-    mistakes: list[Mistake] = []
-    numbers = itertools.count()
+    builder = _Builder(source, layer)
+    return builder.tree(values, ()), builder.mistakes
 
-    def refuse(place: Place, where: Where, what: str) -> None:
-        mistakes.append(Mistake(place, f"{dotted(where)}: {what}" if where else what))
 
-    def built(value: Any, where: Where) -> Tree:
-        place = Place(0, 0, next(numbers), source)
+class _Builder:
+    """Turns Python objects into a tree, collecting mistakes."""
+
+    def __init__(self, source: str, layer: int) -> None:
+        self._source, self._layer = source, layer
+        self._numbers = itertools.count()
+        self.mistakes: list[Mistake] = []
+
+    def tree(self, value: Any, where: Where) -> Tree:
+        place = Place(self._layer, 0, next(self._numbers), self._source)
         if len(where) > MAX_DEPTH:
-            refuse(place, where[:3], f"nested more than {MAX_DEPTH} deep")
-        elif isinstance(value, Mapping):
-            for name in value:
-                if not isinstance(name, str):
-                    refuse(place, where, f"the name of a setting is a text, not {name!r}")
-            named = {name: built(each, (*where, name)) for name, each in value.items() if isinstance(name, str)}
-            return Tree(named, place, place)
-        elif isinstance(value, list | tuple):
-            return Tree([built(each, (*where, number)) for number, each in enumerate(value)], place, place)
-        elif isinstance(value, Scalar | PurePath):
-            plain_value = str(value) if isinstance(value, PurePath) else value
-            return Tree(plain_value, place, place, json.dumps(plain_value, ensure_ascii=False))
-        else:
-            kind = f"{type(value).__module__}.{type(value).__qualname__}"
-            refuse(place, where, f"found {kind}; settings are texts, numbers, True, False, None, lists and mappings")
-        return Tree(None, place, place)
+            self._refuse(place, where[:3], f"nested more than {MAX_DEPTH} deep")
+            return Tree(None, place, place)
+        if isinstance(value, Mapping):
+            return Tree(self._mapping(value, place, where), place, place)
+        if isinstance(value, list | tuple):
+            return Tree([self.tree(each, (*where, number)) for number, each in enumerate(value)], place, place)
+        scalar = _scalar(value)
+        if why := _refusal(scalar):
+            self._refuse(place, where, why)
+            return Tree(None, place, place)
+        return Tree(scalar, place, place, json.dumps(scalar, ensure_ascii=False))
 
-    return built(values, ()), mistakes
+    def _mapping(self, values: Mapping[Any, Any], place: Place, where: Where) -> dict[str, Tree]:
+        named: dict[str, Tree] = {}
+        for name, value in values.items():
+            if not isinstance(name, str):
+                shown = name if isinstance(name, int | float) else type(name).__name__
+                self._refuse(place, where, f"the name of a setting is a text, not {shown}")
+            elif why := _refusal(name):
+                self._refuse(place, where, f"the name of a setting is {why}")
+            else:
+                named[name] = self.tree(value, (*where, name))
+        return named
+
+    def _refuse(self, place: Place, where: Where, what: str) -> None:
+        self.mistakes.append(Mistake(place, f"{dotted(where)}: {what}" if where else what))
+
+
+def _refusal(value: Any) -> str | None:
+    """Why it is no scalar of a config."""
+    if not isinstance(value, Scalar):
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        return f"found {kind}; settings are texts, numbers, True, False, None, lists and mappings"
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        return "a number of more than 300 digits"
+    if isinstance(value, str) and not _is_unicode(value):
+        return "a text with half of a character in it (a lone surrogate)"
+    return None
+
+
+def _scalar(value: Any) -> Any:
+    """Paths and dates as texts, NumPy's scalars as Python's; anything else as it is."""
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, dt.date):
+        return value.isoformat()
+    return value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def plain(tree: Tree) -> Any:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 
 SETTINGS = {
@@ -23,16 +24,32 @@ def prepare() -> None:
     os.environ["TF_USE_LEGACY_KERAS"] = "0"
 
 
+_LOCK = threading.Lock()
+_QUIET: list[int] = []
+"""For each `quiet` that goes on, in any thread, a copy of standard error; the first is the one that was there."""
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep what TensorFlow's libraries print on their own, before any logging is set up, off the terminal."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
+    """Keep what TensorFlow's libraries print on their own, before any logging is set up, off the terminal.
+
+    Standard error belongs to the whole process, so it comes back when the last of several threads is done.
+    """
+    with _LOCK:
+        _flush()
+        _QUIET.append(os.dup(2))
         with tempfile.TemporaryFile() as nowhere:
             os.dup2(nowhere.fileno(), 2)
-            yield
+    try:
+        yield
     finally:
+        with _LOCK:
+            _flush()
+            if len(_QUIET) == 1:
+                os.dup2(_QUIET[0], 2)
+            os.close(_QUIET.pop())
+
+
+def _flush() -> None:
+    if sys.stderr is not None:
         sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)

@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import datetime as dt
 import html
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
+from headrace.components.evaluation_result import Evaluation, read_evaluation
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import RunError
 from headrace.pipeline.environment import prepare
+from headrace.pipeline.local.record import FILE_NAME as RECORD_NAME
 from headrace.pipeline.local.record import ArtifactRecord, RunRecord, Status
 from headrace.pipeline.report.run_folder import RunFolder
 
@@ -28,7 +35,6 @@ if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0.schema_pb2 import Schema
     from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 
-    from headrace.components.evaluation_result import Evaluation
     from headrace.pipeline.report.verdict import Verdict
 
 WHOLE = "all"
@@ -47,12 +53,15 @@ class Run:
         self._folder = folder
 
     @classmethod
-    def read(cls, path: Path) -> Run:
+    def read(cls, path: str | PathLike[str]) -> Run:
         """The run of a folder `<root>/<name>/runs/<id>`. Raises RunError if there is none, or its record is damaged."""
         try:
-            return cls(RunFolder.read(path))
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise RunError(f"no run can be read in {path}: {error}") from error
+            found = RunFolder.read(Path(path))
+            TypeAdapter(RunRecord).validate_python(asdict(found.record))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise RunError(f"no run can be read in {path}: {why}") from error
+        return cls(found)
 
     @property
     def id(self) -> str:
@@ -92,7 +101,7 @@ class Run:
     @property
     def blessed(self) -> bool | None:
         """Whether the model is good enough by `evaluate.thresholds`; None if the run came to no judgement."""
-        return self._verdict.blessed
+        return None if self._evaluation is None else self._evaluation.blessed
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -118,7 +127,7 @@ class Run:
 
     @property
     def pushed(self) -> Path | None:
-        """The folder of the version that this run pushed; None if it pushed nothing."""
+        """The folder of the version that this run pushed, which may be gone since; None if it pushed nothing."""
         model = self._folder.output("Pusher", "pushed_model")
         if model is None or not model.properties.get("pushed"):
             return None
@@ -126,11 +135,15 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """One HTML page that opens from disk; written if it is not there yet."""
+        """One HTML page that opens from disk; written if it is not there, or older than what is known of the run."""
         from headrace.pipeline.report import FILE_NAME, write_report
 
         file = self.path / FILE_NAME
-        return file if file.is_file() else write_report(self.path)
+        try:
+            known = (self.path / RECORD_NAME).stat().st_mtime_ns
+            return file if file.is_file() and file.stat().st_mtime_ns >= known else write_report(self.path)
+        except OSError as error:
+            raise RunError(f"the report of run {self.id} cannot be written: {error}") from error
 
     def artifact(self, component: str, output: str | None = None) -> ArtifactRecord:
         """What a component wrote: its type, URI and properties.
@@ -139,6 +152,8 @@ class Run:
         there is one only. Raises RunError if the run has none.
         """
         nodes = {node.id: node for node in self.record.nodes}
+        if not nodes:
+            raise RunError(f"run {self.id} ended before its components were known")
         if component not in nodes:
             raise RunError(f"run {self.id} has no component {component}; it has: {', '.join(nodes)}")
         outputs = nodes[component].outputs
@@ -146,7 +161,8 @@ class Run:
             (output,) = outputs
         if output is None or output not in outputs:
             have = f"its outputs are: {', '.join(outputs)}" if outputs else f"its status is {nodes[component].status}"
-            raise RunError(f"run {self.id} has no output {output or 'alone'} of {component}; {have}")
+            which = f"output {output} of {component}" if output else f"single output of {component}"
+            raise RunError(f"run {self.id} has no {which}; {have}")
         found = outputs[output]
         place = self._folder.directory(component, output)
         if place is None:
@@ -157,20 +173,29 @@ class Run:
         """The examples of a split, a row each, as ExampleGen wrote them, or (`transformed`) as the Trainer reads them.
 
         A column of which no example has several values holds the values: int64, float32 or large_binary, null where
-        there is none. Others hold lists. Raises RunError if there is no such split, DataError if a file is damaged.
+        there is none, null without a type where all are missing. Others hold lists. Raises RunError if there is no such
+        split or files of it are gone, DataError if one is damaged.
         """
         prepare()
         from headrace.pipeline.example_table import example_table
 
         names = ("Transform", "transformed_examples") if transformed else ("ExampleGen", "examples")
-        return example_table(self._split(*names, split))
+        table = example_table(self._split(*names, split))
+        written = json.loads(str(self.artifact(*names).properties.get("rows") or "{}")).get(split)
+        if written is not None and table.num_rows != written:
+            raise RunError(f"run {self.id} wrote {written:,} examples of {split}, and {table.num_rows:,} are left")
+        return table
 
     def statistics(self, split: str = "train") -> DatasetFeatureStatisticsList:
         """TFDV's statistics of a split, such as `tensorflow_data_validation.visualize_statistics` shows."""
+        from google.protobuf.message import DecodeError
         from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 
-        folder = self._split("StatisticsGen", "statistics", split)
-        return DatasetFeatureStatisticsList.FromString((folder / "FeatureStats.pb").read_bytes())
+        file = self._split("StatisticsGen", "statistics", split) / "FeatureStats.pb"
+        try:
+            return DatasetFeatureStatisticsList.FromString(file.read_bytes())
+        except (OSError, DecodeError) as error:
+            raise RunError(f"the statistics of run {self.id} cannot be read: {file}: {error}") from error
 
     @property
     def schema(self) -> Schema:
@@ -189,10 +214,12 @@ class Run:
 
     def model(self) -> Any:
         """The trained model, blessed or not, loaded by `tf.saved_model.load`; README lists its signatures."""
-        prepare()
+        folder = Path(self.artifact("Trainer", "model").uri) / MODEL
+        if not (folder / "saved_model.pb").is_file():
+            raise RunError(f"the model of run {self.id} is gone from {folder}")
         import tensorflow as tf
 
-        return tf.saved_model.load(str(Path(self.artifact("Trainer", "model").uri) / MODEL))
+        return tf.saved_model.load(str(folder))
 
     def _split(self, component: str, output: str, split: str) -> Path:
         place = Path(self.artifact(component, output).uri)
@@ -206,7 +233,10 @@ class Run:
 
     @cached_property
     def _evaluation(self) -> Evaluation | None:
-        return self._folder.evaluation
+        """None if the run came to none. Raises RunError if it is gone or damaged."""
+        if self._folder.output("Evaluator", "evaluation") is None:
+            return None
+        return read_evaluation(self.artifact("Evaluator", "evaluation").uri)
 
     @cached_property
     def _verdict(self) -> Verdict:
@@ -215,7 +245,10 @@ class Run:
         return read_verdict(self._folder)
 
     def __repr__(self) -> str:
-        word = {True: ", blessed", False: ", not blessed", None: ""}[self.blessed]
+        try:
+            word = {True: ", blessed", False: ", not blessed", None: ""}[self.blessed]
+        except RunError:
+            word = ", whose evaluation cannot be read"
         return f"<Run {self.id} of {self.record.pipeline}: {self.status}{word}>"
 
     def _repr_html_(self) -> str:

@@ -6,8 +6,9 @@ default. Imports neither TFX nor KFP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.configs.errors import ConfigError, Problem
 from headrace.configs.passwords import hidden_from_url
@@ -61,12 +62,30 @@ def overrides(given: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     return tuple(f"{SETTINGS[name].path}={SETTINGS[name].spelled(value)}" for name, value in told.items()), heed
 
 
+def of_values(given: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ...], bool]:
+    """The same of Python objects, as pairs of a setting and its value. Raises ConfigError for unknown names."""
+    unknown = [str(name) for name in given if name not in SETTINGS]
+    problems = [Problem(f"parameter {hidden_from_url(name)}", _unknown(name, SETTINGS)) for name in unknown]
+    if problems:
+        raise ConfigError(*problems)
+    heed = given.get("retrain") != "always"
+    pairs = {SETTINGS[name].path: value for name, value in given.items() if heed or name != "retrain"}
+    spans = pairs.get("data.spans")
+    if isinstance(spans, str) and ".." in spans:
+        pairs["data.spans"] = spans.split("..", 1)
+    return tuple(pairs.items()), heed
+
+
+def _unknown(name: str, offered: Iterable[str]) -> str:
+    return f"runs take no {name}{did_you_mean(name, list(offered)) or f'; there are: {listed(list(offered), 20)}'}"
+
+
 def _problem(text: str, offered: Sequence[str]) -> str | None:
     name, equals, value = text.partition("=")
     if not equals:
         return "say NAME=VALUE, such as epochs=3"
     if name not in offered:
-        return f"runs take no {name}{did_you_mean(name, offered) or f'; there are: {listed(offered, 20)}'}"
+        return _unknown(name, offered)
     if SETTINGS[name].number and not value.isdecimal():
         return f"{name} is a number, and this is {hidden_from_url(value)!r}"
     return None

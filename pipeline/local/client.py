@@ -18,6 +18,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import RunError
 from headrace.configs.lock import free, held
 from headrace.pipeline.local.wire import Line
+from headrace.pipeline.modules import search_path
 
 ORPHANS_SECONDS = 0.5
 """For processes that components have started, which nobody reaps in some containers: they count as there for ever."""
@@ -53,7 +54,7 @@ class WarmProcess:
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         theirs.close()
-        self._line.send(config=config.model_dump_json(by_alias=True), path=[str(Path.cwd())])
+        self._line.send(config=config.model_dump_json(by_alias=True), path=search_path())
 
     def __enter__(self) -> Self:
         return self

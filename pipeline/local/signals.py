@@ -59,6 +59,17 @@ def undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Have both do afterwards what they did before: a program goes on after a run that was stopped."""
+    before = {number: signal.getsignal(number) for number in _signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _signals() -> tuple[signal.Signals, ...]:
     """Those that end a command. Only the main thread of a program may say what they do."""
     return (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()

@@ -67,7 +67,8 @@ class RunFolder:
             return None
         uri = Path(artifact.uri.removeprefix("file://"))
         if not uri.exists() and "artifacts" in uri.parts:
-            inside = uri.parts[uri.parts.index("artifacts") :]
+            start = len(uri.parts) - 1 - uri.parts[::-1].index("artifacts")  # the last: the pipeline may lie below one
+            inside = uri.parts[start:]
             uri = self.path.absolute().parents[1].joinpath(*inside)
         return uri if uri.exists() else None
 

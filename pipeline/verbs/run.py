@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.pipeline.environment import prepare
 from headrace.pipeline.unread import EXIT_CODE
 from headrace.pipeline.verbs.options import INTERRUPTED, config_options, load, param_option, short, told
 
@@ -26,6 +27,7 @@ def run(
     config: Path, profile: str | None, overrides: tuple[str, ...], parameters: tuple[str, ...], fresh: bool
 ) -> None:
     """Run the pipeline of CONFIG on this machine; only what changed since the last run runs again."""
+    prepare()
     from headrace.pipeline.api import carry_out
     from headrace.pipeline.local.record import Status
     from headrace.pipeline.local.signals import undisturbed

@@ -7,7 +7,7 @@ run = headrace.run(config)
 run.blessed, run.metrics["auc"], run.pushed
 
 The names in `__all__` are what other programs can rely on. Nothing is loaded before it is used, and TensorFlow only
-where a run's artifacts are read by it.
+where a pipeline is compiled, or a run's artifacts are read by it.
 """
 
 from __future__ import annotations

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -81,6 +83,49 @@ def test_every_mistake_is_told_in_the_order_of_the_settings() -> None:
     ]  # fmt: skip
     assert "builtins.object" in lines[1]
     assert '"many"' in lines[4]
+
+
+def test_numpy_numbers_dates_and_odd_characters_are_taken_as_they_are() -> None:
+    days = {"kind": "csv", "path": "d/{YYYY}-{MM}-{DD}/*.csv"}
+    overrides = [("train.epochs", np.int64(3)), ("data.source", days), ("data.run_date", dt.date(2026, 1, 2))]
+    config = load({**TRIPS, "label": {"key": "a\x85b", "kind": "binary"}}, overrides=[*overrides, ("label.text", None)])
+    assert (config.train.epochs, config.data.run_date, config.label.key) == (3, "2026-01-02", "a\x85b")
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        (("train.epochs", {1, 2}), "override train.epochs: found builtins.set"),
+        (("train.epochs", 10**5000), "override train.epochs: a number of more than 300 digits"),
+        (("label.key", "a\ud800"), "override label.key: a text with half of a character"),
+        (("train..epochs", 1), "name the setting as section.setting"),
+        (("train.epochs", np.arange(2)), "override train.epochs: found numpy.ndarray"),
+    ],
+)
+def test_override_that_is_no_setting_is_refused(override: tuple[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(TRIPS, overrides=[override])
+    assert words in str(refused.value)
+
+
+def test_nothing_that_was_left_out_counts_as_set_when_a_config_is_loaded_again() -> None:
+    defaults = {"env": {"A": "b"}, "memory": "3G"}
+    kubeflow = {"image": "r/x:1", "defaults": defaults, "components": {"Trainer": {"cpu": 6}}}
+    once = load({**TRIPS, "kubeflow": kubeflow})
+    again = load(once, overrides=["train.epochs=3"])
+    assert again.kubeflow.settings("Trainer") == once.kubeflow.settings("Trainer")
+    assert again.kubeflow.settings("Trainer").memory == "3G"
+
+
+def test_no_message_holds_a_credential_in_any_of_its_forms() -> None:
+    for source, profile in (
+        ("https://me:hunter2secret@host/x.yaml", None),
+        ("nix.yaml", "https://me:hunter2secret@h/x"),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            load(source, profile)
+        told = [str(refused.value), repr(refused.value), *map(str, refused.value.problems), repr(refused.value.args)]
+        assert not [text for text in told if "hunter2" in text]
 
 
 def test_settings_nested_without_end_are_refused() -> None:

@@ -42,7 +42,7 @@ lacking = [name for name in headrace.__all__ if not hasattr(headrace, name)]
 print(json.dumps([before, sorted(sys.modules), headrace.__all__, lacking]))
 """
 PROGRAM = """
-import json, sys, threading
+import json, os, shutil, signal, sys, threading, time
 from pathlib import Path
 import headrace
 
@@ -81,12 +81,49 @@ found["runs"] = [each.id for each in headrace.runs(config)]
 found["ids"] = [again[0].id, run.id]
 
 headrace.compile(config, "compiled.yaml", overrides={"kubeflow.image": "registry.example/headrace:1"})
+threads = [threading.Thread(target=headrace.compile, args=(found_config,)) for found_config in
+           2 * [{**config, "kubeflow": {"image": "registry.example/headrace:1"}}]]
+before = os.readlink("/proc/self/fd/2")
+[thread.start() for thread in threads]; [thread.join() for thread in threads]
+found["stderr"] = [before, os.readlink("/proc/self/fd/2")]
+def started(name):
+    return any(node.id == name and node.started for each in headrace.runs(other) for node in each.record.nodes)
+def stop():
+    while not started("ExampleGen"):
+        time.sleep(0.05)
+    _ = [each.report for each in headrace.runs(other)]
+    os.kill(os.getpid(), signal.SIGINT)
+other = {**config, "pipeline": {"name": "other"}}
+handler = signal.getsignal(signal.SIGINT)
+stopping = threading.Thread(target=stop); stopping.start()
+try:
+    headrace.run(other, show=False)
+except KeyboardInterrupt:
+    found["stopped"] = [signal.getsignal(signal.SIGINT) is handler, headrace.runs(other)[0].status]
+stopping.join()
+found["pages"] = headrace.runs(other)[0].report.read_text()
+home = run.path.parents[1]
+Path("moved/artifacts").mkdir(parents=True)
+home.rename("moved/artifacts/parcels")
+moved = headrace.Run.read("moved/artifacts/parcels/runs/" + run.id)
+found["moved"] = dict(moved.metrics)
+shutil.copytree("moved/artifacts/parcels", "damaged/parcels")
+damaged = headrace.Run.read("damaged/parcels/runs/" + run.id)
+assert "damaged" in damaged.artifact("Evaluator", "evaluation").uri
+for file in Path(damaged.artifact("ExampleGen", "examples").uri, "Split-train").iterdir():
+    file.unlink()
+Path(damaged.artifact("Evaluator", "evaluation").uri, "evaluation.json").write_text("{")
+broken = headrace.Run.read(damaged.path)
 def refusal(call, *arguments, **named):
     try:
         call(*arguments, **named)
     except Exception as error:
         return [type(error).__name__, str(error)]
-found["refused"] = {
+refused = {"examples gone": refusal(broken.examples, "train"), "evaluation damaged": refusal(lambda: broken.blessed)}
+Path("moved/artifacts/parcels").rename(home)
+found["refused"] = refused | {
+    "nothing to share": refusal(headrace.share, [], "shared"),
+    "no folder": refusal(headrace.compile, {**config, "kubeflow": {"image": "r/x:1"}}, "nofolder/x.yaml"),
     "no component": refusal(run.artifact, "Trainr"),
     "which output": refusal(run.artifact, "Trainer"),
     "no split": refusal(run.examples, "tests"),
@@ -197,6 +234,23 @@ def test_second_run_in_a_thread_reuses_everything_and_both_are_listed(program: P
 
 
 @pytest.mark.slow
+def test_run_that_is_stopped_leaves_the_program_and_its_report_in_order(program: Program) -> None:
+    assert program.found["stopped"] == [True, "interrupted"]
+    assert "Running" not in program.found["pages"].partition("</title>")[0]
+
+
+@pytest.mark.slow
+def test_two_threads_that_compile_leave_standard_error_where_it_was(program: Program) -> None:
+    before, after = program.found["stderr"]
+    assert before == after
+
+
+@pytest.mark.slow
+def test_pipelines_folder_may_be_moved_below_any_other(program: Program) -> None:
+    assert program.found["moved"] == program.found["metrics"]
+
+
+@pytest.mark.slow
 def test_report_is_shown_in_a_frame_that_cannot_reach_the_notebook(program: Program) -> None:
     from html.parser import HTMLParser
 
@@ -237,13 +291,17 @@ def test_command_goes_on_where_the_program_ended(program: Program) -> None:
 @pytest.mark.parametrize(
     ("what", "kind", "words"),
     [
+        ("examples gone", "RunError", ["train", "0 are left"]),
+        ("evaluation damaged", "RunError", ["evaluation.json"]),
+        ("nothing to share", "RunError", ["no run to share"]),
+        ("no folder", "RunError", ["nofolder/x.yaml", "there is no nofolder"]),
         ("no component", "RunError", ["Trainr", "it has: Spans"]),
         ("which output", "RunError", ["Trainer", "model, model_run"]),
         ("no split", "RunError", ["no split tests", "eval, test, train"]),
         ("no column", "ConfigError", ["config: label.key", '"lat"', "late"]),
         ("both", "ConfigError", ["config: trian", "config: label.key"]),
         ("profile", "ConfigError", ["profile 'kubeflow'", "overrides"]),
-        ("text", "TypeError", ['["train.epochs=1"]']),
+        ("text", "TypeError", ['["train.epochs=3"]']),
         ("fails", "RunError", ["Transform failed", "hours are not for me"]),
     ],
 )
