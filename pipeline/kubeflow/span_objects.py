@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -87,6 +88,8 @@ class SpanObjects:
     """Bytes of each file that was fetched, and of each that was put there."""
     faults: int = 0
     """Of the store, one after the other."""
+    counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    """Held while `faults` changes: up to `AT_ONCE` threads ask the store."""
 
     @contextlib.contextmanager
     def open(self) -> Iterator[SpanObjects]:
@@ -178,13 +181,17 @@ class SpanObjects:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self.faults += 1
-            if self.faults <= FAULTS:
+            with self.counting:
+                self.faults += 1
+                faults = self.faults
+            if faults <= FAULTS:
                 _tell(f"{told}: {error}")
-            if self.faults == FAULTS:
+            if faults == FAULTS:
                 _tell(f"the object store failed {FAULTS} times in a row: this pod goes on without it")
             return None
-        self.faults = 0
+        with self.counting:
+            if self.faults < FAULTS:
+                self.faults = 0
         return answer
 
 

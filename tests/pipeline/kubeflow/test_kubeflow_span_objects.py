@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -197,6 +198,21 @@ def test_a_store_that_is_down_is_asked_a_few_times_and_fails_no_pod(
     said = capfd.readouterr().out
     assert said.count("the network is down") == FAULTS
     assert "this pod goes on without it" in said
+
+
+def test_failures_at_once_are_counted_one_by_one(tmp_path: Path, uri: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Sixteen threads ask: two that counted the same failure said nothing of going on without the store."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for number in range(30):
+            one = pod(tmp_path, Failing(tmp_path / "store", 0), uri, f"pod{number}")
+            assert one.fetch([f"{KEY}-{count}" for count in range(50)], "shards") == []
+            said = capfd.readouterr().out
+            assert said.count("the network is down") == FAULTS
+            assert said.count("this pod goes on without it") == 1
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @given(st.text())
