@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.ingest_wide import CASES, COLUMNS, FEWER, WIDE
+
 
 @dataclass(frozen=True)
 class Floor:
@@ -104,6 +106,19 @@ def _of_input(pipeline: str, figure: str) -> Callable[[Any], float | None]:
     return ratio
 
 
+def _of_case(case: str, engine: str) -> Callable[[Any], float | None]:
+    """Values per CPU second of ours by those of another engine, at the columns that both were given."""
+    columns = FEWER if engine == "stock" and case in WIDE else CASES[case].columns
+    ours, other = ({"case": case, "engine": name, "columns": columns} for name in ("ours", engine))
+    return _of_rows("values_per_cpu_second", ours, other)
+
+
+def _of_columns(case: str) -> Callable[[Any], float | None]:
+    """Values per CPU second of ours at all columns by those at a tenth."""
+    all_columns, fewer = ({"case": case, "engine": "ours", "columns": columns} for columns in (COLUMNS, FEWER))
+    return _of_rows("values_per_cpu_second", all_columns, fewer)
+
+
 STEPS = ("ExampleGen", "StatisticsGen", "analysis")
 CPU, OURS, STOCK = "rows_per_cpu_second", {"engine": "ours"}, {"engine": "stock"}
 FLOORS = (
@@ -127,6 +142,36 @@ FLOORS = (
         _of_rows("wall_seconds", {**OURS, "copies": 64}, {"engine": "two", "copies": 64}),
     ),
     Floor("ingest_parquet", "rows a CPU second, ours by stock", 54, 25, _of_rows(CPU, OURS, STOCK)),
+    *(
+        Floor(
+            "ingest_wide", f"values of {case} a CPU second, ours by {engine}", measured, least, _of_case(case, engine)
+        )
+        for case, engine, measured, least in (
+            ("CSV", "stock", 9.7, 5.0),
+            ("CSV", "polars", 0.85, 0.5),
+            ("Parquet", "stock", 9.4, 5.0),
+            ("Parquet", "polars", 0.43, 0.25),
+            ("JSON lines", "polars", 2.3, 1.2),
+            ("TFRecords", "stock", 1.4, 0.8),
+            ("CSV of ids", "stock", 32, 18),
+            ("CSV of ids", "polars", 0.73, 0.4),
+        )
+    ),
+    *(
+        Floor(
+            "ingest_wide",
+            f"values of {case} a CPU second, {COLUMNS:,} columns by {FEWER:,}",
+            measured,
+            least,
+            _of_columns(case),
+        )
+        for case, measured, least in (
+            ("CSV", 0.92, 0.5),
+            ("Parquet", 0.70, 0.4),
+            ("JSON lines", 0.79, 0.5),
+            ("TFRecords", 1.5, 0.8),
+        )
+    ),
     Floor("statistics_gen", "rows a CPU second, ours by stock", 6.6, 3.0, _of_rows(CPU, OURS, STOCK)),
     Floor(
         "nightly", "a night with nothing kept by one that reads a day, 7 days", 2.5, 1.5, _of_nights("anew", "next", 7)

@@ -208,12 +208,15 @@ def section(rows: Sequence[Mapping[str, Any]]) -> Section:
 
 
 def _ratios(rows: Sequence[Mapping[str, Any]], other: str) -> str:
-    found = {
-        (row["case"], row["engine"]): float(row["values_per_cpu_second"]) for row in rows if row["columns"] != FEWER
-    }
-    told = [f"{found[case, 'ours'] / found[case, other]:.2g} ({case})" for case in CASES if (case, other) in found]
-    few = f" at {FEWER:,} columns" if other == "stock" else ""
-    return f"Values per CPU second, Headrace by {NAMES[other]}{few}: {', '.join(told)}."
+    """Of each case at the columns that both were given."""
+    found = {(row["case"], row["columns"], row["engine"]): float(row["values_per_cpu_second"]) for row in rows}
+    ratios = [
+        f"{found[case, columns, 'ours'] / speed:.2g} ({case})"
+        for (case, columns, engine), speed in found.items()
+        if engine == other and (case, columns, "ours") in found
+    ]
+    few = f" at {FEWER:,} columns, and of the ids" if other == "stock" else ""
+    return f"Values per CPU second, Headrace by {NAMES[other]}{few}: {', '.join(ratios)}."
 
 
 def _growth(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

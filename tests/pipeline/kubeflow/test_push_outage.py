@@ -1,0 +1,105 @@
+"""An object store that goes away in the middle of a push: what the next run makes of what was uploaded."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import itertools
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from staged_nights import ObjectStore, object_store
+from tfx.types import standard_artifacts
+
+from headrace.components.pushed import Pushed
+from headrace.components.pusher import Pusher
+from headrace.components.registry import Entry
+from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.state import GRAPH, present
+from headrace.pipeline.kubeflow.store import StoreError, open_store
+
+HOME = "s3://runs/v2/trips"
+NOON = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)
+HOUR = dt.timedelta(hours=1)
+
+
+@pytest.fixture
+def server() -> Iterator[ObjectStore]:
+    with object_store() as server:
+        yield server
+
+
+def push(server: ObjectStore, folder: Path, *, blessed: bool) -> None:
+    """The Pusher in a pod of its own, with the newest blessed model."""
+    shutil.rmtree(folder.parent / "pod", ignore_errors=True)  # nothing of the last one is there; its paths are the same
+    pod = Places(str(folder.parent / "pod"))
+    model = pod.local(f"{HOME}/run-1/trainer/17/model")
+    for name in (GRAPH, "assets/words", "variables/data"):
+        (model / "Format-Serving" / name).parent.mkdir(parents=True, exist_ok=True)
+        (model / "Format-Serving" / name).write_text(f"what {name} holds")
+    artifact, blessing, entry, pushed = (
+        standard_artifacts.Model(),
+        standard_artifacts.ModelBlessing(),
+        standard_artifacts.String(),
+        standard_artifacts.PushedModel(),
+    )
+    artifact.uri, entry.uri, pushed.uri = str(model), str(folder / "entry"), str(folder / "pushed")
+    blessing.set_int_custom_property("blessed", int(blessed))
+    (folder / "entry").write_text(Entry(uri="run-1/trainer/17/model", blessed_at=NOON.isoformat()).model_dump_json())
+    entry.read()
+    properties = {
+        "destination": str(pod.local(f"{HOME}/serving")),
+        "keep": 0,
+        "push_record": str(pod.local(f"{HOME}/pushed.json")),
+    }
+    with present(properties, pod, open_store({"endpoint": server.url, "region": "us-east-1"}, of_pod=True)):
+        Pusher.EXECUTOR_SPEC.executor_class().Do(
+            {"model": [artifact], "model_blessing": [blessing], "entry": [entry]},
+            {"pushed_model": [pushed]},
+            properties,
+        )
+
+
+def served(server: ObjectStore) -> tuple[set[str], set[str]]:
+    """The versions with the file that servers wait for, and those without it; the former hold all of the model."""
+    store = open_store({"endpoint": server.url, "region": "us-east-1"})
+    whole: set[str] = set()
+    broken: set[str] = set()
+    for version in store.children(f"{HOME}/serving"):
+        files = store.files(f"{HOME}/serving/{version}")
+        if GRAPH in files:
+            held = {name: store.text(f"{HOME}/serving/{version}/{name}") for name in files}
+            assert held == {name: f"what {name} holds" for name in (GRAPH, "assets/words", "variables/data")}
+        (whole if GRAPH in files else broken).add(version)
+    return whole, broken
+
+
+def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
+    server: ObjectStore, tmp_path: Path
+) -> None:
+    store, ends = open_store({"endpoint": server.url, "region": "us-east-1"}), []
+    for after in range(0, 14, 2):  # of three requests for each of four objects
+        count = itertools.count()
+        server.before = lambda method, _path, count=count, after=after: (  # type: ignore[misc]
+            "503 Service Unavailable" if method in {"PUT", "POST"} and next(count) >= after else None
+        )
+        (tmp_path / f"{after}-first").mkdir()
+        with pytest.raises(StoreError, match=HOME) if after < 12 else contextlib.nullcontext():
+            push(server, tmp_path / f"{after}-first", blessed=True)
+        server.before = lambda _method, _path: None
+        noted = store.exists(f"{HOME}/pushed.json")
+        ends.append((*map(len, served(server)), noted))
+        (tmp_path / f"{after}-next").mkdir()
+        push(server, tmp_path / f"{after}-next", blessed=False)
+        (version,), _ = served(server)
+        store.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
+        assert [push.version for push in Pushed.read(tmp_path / "pushed.json").last.values()] == [version]
+        server.age(days=2)
+        (tmp_path / f"{after}-later").mkdir()
+        push(server, tmp_path / f"{after}-later", blessed=False)
+        assert served(server) == ({version}, set())
+        for name in store.files(HOME):
+            store.remove(f"{HOME}/{name}")
+    assert set(ends) == {(0, 0, False), (0, 1, False), (1, 0, False), (1, 0, True)}
