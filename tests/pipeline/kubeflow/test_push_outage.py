@@ -6,7 +6,7 @@ import contextlib
 import datetime as dt
 import itertools
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +22,6 @@ from headrace.pipeline.kubeflow.store import StoreError, open_store
 
 HOME = "s3://runs/v2/trips"
 NOON = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)
-HOUR = dt.timedelta(hours=1)
 
 
 @pytest.fixture
@@ -76,15 +75,22 @@ def served(server: ObjectStore) -> tuple[set[str], set[str]]:
     return whole, broken
 
 
+def down_after(writes: int) -> Callable[[str, str], str | None]:
+    """What the server answers in place of its own answer: 503 to each request that writes, after so many."""
+    count = itertools.count()
+
+    def before(method: str, _path: str) -> str | None:
+        return "503 Service Unavailable" if method in {"PUT", "POST"} and next(count) >= writes else None
+
+    return before
+
+
 def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
     server: ObjectStore, tmp_path: Path
 ) -> None:
     store, ends = open_store({"endpoint": server.url, "region": "us-east-1"}), []
-    for after in range(0, 14, 2):  # of three requests for each of four objects
-        count = itertools.count()
-        server.before = lambda method, _path, count=count, after=after: (  # type: ignore[misc]
-            "503 Service Unavailable" if method in {"PUT", "POST"} and next(count) >= after else None
-        )
+    for after in range(13):  # of three requests for each of four objects
+        server.before = down_after(after)
         (tmp_path / f"{after}-first").mkdir()
         with pytest.raises(StoreError, match=HOME) if after < 12 else contextlib.nullcontext():
             push(server, tmp_path / f"{after}-first", blessed=True)
