@@ -125,12 +125,12 @@ def _first_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collecti
     """What a run would refuse in the first rows of the newest span: values that cannot be read, and texts where numbers
     are needed.
     """
-    from headrace.components.example_gen.head import read_head, why_text
-    from headrace.components.example_gen.sources import Reading, open_source
+    from headrace.components.example_gen.head import read_head, why_not_numbers
+    from headrace.components.example_gen.sources import ReadOptions, open_source
 
     asked = config.read_columns
     chosen = None if asked is None else tuple(name for name in asked if name in columns)
-    reading = Reading(chosen, skip_bad=config.data.on_bad_record == "skip")
+    reading = ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip")
     source = open_source(config.data.source, spans[-1].paths, reading)
     numbers: dict[str, Where] = {column: ("features", name) for column, name in config.single_columns.items()}
     if config.label.kind == "regression":
@@ -145,7 +145,7 @@ def _first_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collecti
     for column, where in numbers.items():
         if found.kinds.get(column, "missing").startswith(("string", "bytes")):
             reader = "a regression label" if where[0] == "label" else "a numeric or bucketized feature"
-            why = why_text(config.data, found, column)
+            why = why_not_numbers(config.data, found, column)
             yield where, f'column "{column}" holds text, and {reader} needs numbers: {why}'
         if column in found.infinite and config.data.on_anomaly == "stop":
             what = (
@@ -156,12 +156,12 @@ def _first_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collecti
 
 def _lists(config: PipelineConfig, source: Source) -> Iterator[Finding]:
     """Lists of several values, in the first rows, where a feature or the label takes one."""
-    from headrace.components.example_gen.sources.base import ListCounter
+    from headrace.components.example_gen.sources.base import HasListLengths
 
-    if config.data.on_anomaly != "stop" or not isinstance(source, ListCounter):
+    if config.data.on_anomaly != "stop" or not isinstance(source, HasListLengths):
         return
     single = config.single_columns
-    for name, most in source.most_values([*dict.fromkeys([*single, config.label.key])]).items():
+    for name, most in source.max_list_lengths([*dict.fromkeys([*single, config.label.key])]).items():
         if most > 1:
             where: Where = ("features", single[name]) if name in single else ("label", "key")
             way = f"; {SEVERAL_VALUES}" if name in single else ""

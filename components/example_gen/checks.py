@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from headrace.components.example_gen.delimited.header import nearest
-from headrace.components.example_gen.sources import Skipped, Survey
+from headrace.components.example_gen.sources import ScanResult, Skipped
+from headrace.components.example_gen.sources.base import suggest_columns
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 
@@ -14,11 +14,12 @@ def check_key(data: DataConfig, columns: Sequence[str]) -> None:
     """Raise DataError if the split key is no column."""
     if data.split_key is not None and data.split_key not in columns:
         raise DataError(
-            f"`data.split_key` is {data.split_key!r}, which is no column", hint=nearest(data.split_key, tuple(columns))
+            f"`data.split_key` is {data.split_key!r}, which is no column",
+            hint=suggest_columns(data.split_key, tuple(columns)),
         )
 
 
-def check_rows(survey: Survey) -> None:
+def check_rows(survey: ScanResult) -> None:
     """Raise DataError if a file has no rows."""
     for file, rows in survey.rows.items():
         if not rows:
@@ -31,10 +32,10 @@ def check_columns(data: DataConfig, columns: Collection[str]) -> None:
     for name in data.columns if isinstance(data.columns, tuple) else ():
         if name not in known:
             what = f"`data.columns` names {name!r}, which is no column"
-            raise DataError(what, hint=nearest(name, tuple(columns)))
+            raise DataError(what, hint=suggest_columns(name, tuple(columns)))
 
 
-def check_written(survey: Survey, rows: Mapping[str, int], files: str, skipped: int = 0) -> None:
+def check_written(survey: ScanResult, rows: Mapping[str, int], files: str, skipped: int = 0) -> None:
     """Raise DataError if not all rows that were found have been written, or more; `skipped` were left out since."""
     found, written = sum(survey.rows.values()), sum(rows.values()) + skipped
     if found != written:

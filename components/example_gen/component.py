@@ -17,7 +17,7 @@ from headrace.components.beam_pipelines import always_beam
 from headrace.components.example_gen import shared_spans
 from headrace.components.example_gen.ingest import Ingested, ingest
 from headrace.components.example_gen.manifest import Manifest
-from headrace.components.example_gen.sources import reads_alone
+from headrace.components.example_gen.sources import is_fork_safe
 from headrace.components.example_gen.span_store import SpanStore
 from headrace.components.example_gen.spread import BeamSpread, threads_of
 from headrace.components.example_gen.storage import is_remote
@@ -62,7 +62,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
 def _worth_processes(data: DataConfig, manifest: Manifest) -> bool:
     """Whether a span is so large that forking pays, and reading it leaves nothing behind that does not survive that."""
     largest = max(sum(file.size for file in span.files) for span in manifest.spans)
-    return largest >= FORKED and reads_alone(data.source) and not any(map(is_remote, manifest.paths))
+    return largest >= FORKED and is_fork_safe(data.source) and not any(map(is_remote, manifest.paths))
 
 
 def _describe(examples: artifact.Artifact, manifest: Manifest, found: Ingested) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from headrace.components.example_gen.manifest import Manifest, Span
-from headrace.components.example_gen.sources import files_of, patterns_of, state_of
+from headrace.components.example_gen.sources import find_files, source_patterns, source_state
 from headrace.components.example_gen.span_paths import Found, glob_of, matched, name_of, window_of
 from headrace.components.example_gen.storage import FileState, checksum, each_once, resolve, stats
 from headrace.configs.data import DataConfig
@@ -21,12 +21,12 @@ TOLD = 10
 def find_spans(data: DataConfig) -> Manifest:
     """What a run reads now. Raises DataError if there is nothing, or not what `data.spans` asks for."""
     checksums = data.fingerprint == "checksums"
-    state = state_of(data.source)
+    state = source_state(data.source)
     if state is not None:
         return Manifest((Span(0, tuple(state)),), checksums)
-    patterns = patterns_of(data.source)
+    patterns = source_patterns(data.source)
     if not placeholders(patterns):
-        paths, others = files_of(data.source), dict[str, str]()
+        paths, others = find_files(data.source), dict[str, str]()
         if getattr(data.source, "index", None) is None:  # an index may well name an image in several rows
             paths, others = each_once(paths)
         return Manifest((Span(0, _states(paths, checksums=checksums)),), checksums, repeated=_repeated(others))

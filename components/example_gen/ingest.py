@@ -28,13 +28,13 @@ from headrace.components.example_gen.packing import Packing
 from headrace.components.example_gen.rounding import Rounding, notes
 from headrace.components.example_gen.shards import SMALLEST, Estimate, plan
 from headrace.components.example_gen.sources import (
-    Reading,
+    ParallelMap,
+    ReadOptions,
+    ScanResult,
     Skipped,
     Source,
-    Spread,
-    Survey,
-    is_files,
     open_source,
+    reads_files,
 )
 from headrace.components.example_gen.span_store import COLUMNS, SURVEY, WRITTEN, SpanStore, Written, key_of, link
 from headrace.components.example_gen.split import Layout, Shard
@@ -87,7 +87,7 @@ def ingest(
     data: DataConfig,
     manifest: Manifest,
     output: Path,
-    make_spread: Callable[[Path], Spread],
+    make_spread: Callable[[Path], ParallelMap],
     store: SpanStore | None = None,
 ) -> Ingested:
     """Write the examples of the spans in `manifest` under `output`: all of them, or after an error nothing.
@@ -153,7 +153,7 @@ class _Look:
     span: Span
     source: Source
     key: str
-    survey: Survey
+    survey: ScanResult
     kinds: Mapping[str, Kind]
     kept: Kept | None
 
@@ -165,7 +165,7 @@ class _Run:
     data: DataConfig
     checksums: bool
     kept: SpanStore
-    make_spread: Callable[[Path], Spread]
+    make_spread: Callable[[Path], ParallelMap]
     work: Path
     read: list[str] = field(default_factory=list)
     """The names of the spans that had to be read."""
@@ -188,7 +188,7 @@ class _Run:
 
     def open(self, span: Span) -> _Opened:
         """What columns are in a span: from the store, or by a look at its files."""
-        reading = Reading(_columns(self.data), self.data.on_bad_record == "skip")
+        reading = ReadOptions(_columns(self.data), self.data.on_bad_record == "skip")
         source = open_source(self.data.source, span.paths, reading)
         key = self.key(span)
         columns = self.kept.columns(key)
@@ -226,7 +226,7 @@ class _Run:
         self.read.append(look.span.name)
         written = self._write(look, own)
         self._check_unchanged(look.span)
-        if is_files(self.data.source):
+        if reads_files(self.data.source):
             check_written(look.survey, written.rows, look.span.paths[0], written.skipped.count)
         return key, self.kept.keep_shards(key, written, (self.key(look.span), look.key))
 
@@ -247,7 +247,7 @@ class _Run:
         plan_told = f"{planned.reason}; wrote {_sizes(sizes, layout)}"
         return Written(work / "joined", dict(out.rows), plan_told, out.roundings, out.skipped)
 
-    def _spread(self, span: Span, purpose: str) -> Spread:
+    def _spread(self, span: Span, purpose: str) -> ParallelMap:
         return self.make_spread(self._folder(span, purpose))
 
     def _folder(self, span: Span, purpose: str) -> Path:
@@ -256,7 +256,7 @@ class _Run:
         return folder
 
     def _check_unchanged(self, span: Span) -> None:
-        if is_files(self.data.source):
+        if reads_files(self.data.source):
             check_unchanged(span, checksums=self.checksums)
 
 
@@ -326,7 +326,7 @@ def _sizes(sizes: Mapping[Shard, int], layout: Layout) -> str:
 
 
 def _estimate(
-    read: Read, parts: Sequence[object], kinds: Mapping[str, Kind], survey: Survey, packing: Packing
+    read: Read, parts: Sequence[object], kinds: Mapping[str, Kind], survey: ScanResult, packing: Packing
 ) -> Estimate:
     """The bytes that all the rows will take, judged from the first ones."""
     rows = sum(survey.rows.values())

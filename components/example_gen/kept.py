@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.components.example_gen.sources.base import Source, Spread, Survey, Surveyor
+from headrace.components.example_gen.sources.base import ParallelMap, RowScanner, ScanResult, Source
 from headrace.components.example_gen.types import ARROW, Kind
 
 MOST = 2 << 30
@@ -29,18 +29,23 @@ class Kept:
     """What was found in the parts, and the types of the columns kept of each (None: nothing was)."""
 
     parts: Sequence[Any]
-    found: Survey
+    found: ScanResult
     folder: Path | None
     types: Sequence[Mapping[str, frozenset[pa.DataType]] | None]
 
     @classmethod
     def survey(
-        cls, source: Source, parts: Sequence[Any], declared: Mapping[str, Kind], spread: Spread, folder: Path | None
+        cls,
+        source: Source,
+        parts: Sequence[Any],
+        declared: Mapping[str, Kind],
+        spread: ParallelMap,
+        folder: Path | None,
     ) -> Kept:
         """Look at all parts; keep their columns under `folder`, if there is one."""
         look = partial(_look, source=source, declared=declared, folder=folder)
         looks = spread("Survey", look, list(enumerate(parts)))
-        found = reduce(Survey.__add__, (found for found, _ in looks), Survey())
+        found = reduce(ScanResult.__add__, (found for found, _ in looks), ScanResult())
         return cls(parts, found, folder, [own for _, own in looks])
 
     def fits(self, kinds: Mapping[str, Kind]) -> bool:
@@ -101,12 +106,12 @@ class _Keeper:
 
 def _look(
     numbered: tuple[int, Any], source: Source, declared: Mapping[str, Kind], folder: Path | None
-) -> tuple[Survey, Mapping[str, frozenset[pa.DataType]] | None]:
+) -> tuple[ScanResult, Mapping[str, frozenset[pa.DataType]] | None]:
     number, part = numbered
-    if folder is None or not isinstance(source, Surveyor):
-        return source.survey(part, declared), None
+    if folder is None or not isinstance(source, RowScanner):
+        return source.scan(part, declared), None
     with _Keeper(_path(folder, number)) as keeper:
-        found = source.survey_keeping(part, declared, keeper.keep)
+        found = source.scan_rows(part, declared, keeper.keep)
     return found, keeper.types
 
 

@@ -1,4 +1,4 @@
-"""From the paths of the config to files: patterns, lists of them, and files that an installed package carries."""
+"""The files that the paths of the config name: glob patterns, lists of them, and files inside installed packages."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ REMOTE = ("s3://", "gs://", "minio://")
 
 
 def is_remote(path: str) -> bool:
-    """Whether the path names an object in a store, not a file."""
+    """Whether the path names an object in an object store rather than a file."""
     return path.startswith(REMOTE)
 
 
 def at_once(function: Callable[[str], Result], paths: Sequence[str]) -> list[Result]:
-    """The function of each path, in their order; for objects in a store, which answer late, of several at a time."""
+    """Call a function on each path and return the results in order; on objects, which have latency, concurrently."""
     if len(paths) < 2 or not any(map(is_remote, paths)):
         return [function(path) for path in paths]
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -35,7 +35,7 @@ def at_once(function: Callable[[str], Result], paths: Sequence[str]) -> list[Res
 
 
 def resolve(path: str | Iterable[str]) -> list[str]:
-    """The files behind a path, a glob pattern, or several: absolute, sorted, each once. `minio://` becomes `s3://`.
+    """The files that paths or glob patterns match: absolute, sorted, without duplicates. `minio://` becomes `s3://`.
 
     Raises DataError for a pattern without files, and for a path that is a directory.
     """
@@ -44,54 +44,58 @@ def resolve(path: str | Iterable[str]) -> list[str]:
 
 
 def fixed_folder(patterns: Sequence[str]) -> str:
-    """The deepest folder that holds all that the patterns can ever match, as `resolve` spells it; it depends on them
-    alone, not on the files that there are. Empty for patterns that have nothing in common.
+    """The deepest folder that contains whatever the patterns can match, in the form that `resolve` returns.
+
+    It depends on the patterns alone, not on the existing files. Empty for patterns without a common folder.
     """
     folders = [
-        list(takewhile(lambda name: not glob.has_magic(name), _spelled(one).split("/")[:-1])) for one in patterns
+        list(takewhile(lambda name: not glob.has_magic(name), _normalized(pattern).split("/")[:-1]))
+        for pattern in patterns
     ]
     return "/".join(names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False)))
 
 
-def _spelled(pattern: str) -> str:
+def _normalized(pattern: str) -> str:
     if is_remote(pattern):
-        from headrace.components.example_gen.remote.place import place_of
+        from headrace.components.example_gen.remote.filesystems import parse_location
 
-        return str(place_of(pattern))
+        return str(parse_location(pattern))
     return inside_package(pattern) if pattern.startswith(PACKAGE) else str(Path(pattern).expanduser().absolute())
 
 
 def _matches(pattern: str) -> list[str]:
     if is_remote(pattern):
-        from headrace.components.example_gen.remote.find import find
+        from headrace.components.example_gen.remote.find import find_objects
 
-        return find(pattern)
+        return find_objects(pattern)
     scheme = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", pattern)
     if scheme and scheme[0] != PACKAGE:
         known = ", ".join((PACKAGE, *REMOTE))
-        raise DataError(f"nothing here reads {scheme[0]}", file=pattern, hint=f"Paths are local, or start with {known}")
-    local = _spelled(pattern)
+        raise DataError(f"{scheme[0]} is not supported", file=pattern, hint=f"A path is local or starts with {known}")
+    local = _normalized(pattern)
     try:
-        found = [local] if Path(local).exists() else list(_globbed(local))
+        found = [local] if Path(local).exists() else list(_glob(local))
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror or error}", file=pattern) from error
     dangling = [file for file in found or [local] if Path(file).is_symlink() and not Path(file).exists()]
     if dangling:
-        raise _dangling(dangling[0])
+        # A match that cannot be read is an error: leaving it out would lose data silently.
+        raise _dangling_link(dangling[0])
     files = [file for file in found if not file.endswith("/") and Path(file).is_file()]
     if files:
         return files
     if found and not any(map(os.path.isdir, found)):
-        hint = "Write what it gives to a file"
-        raise DataError("is no regular file, but a pipe or a device", file=pattern, hint=hint)
+        hint = "Write its content to a file"
+        raise DataError("is a pipe or a device, not a regular file", file=pattern, hint=hint)
     if found:
         raise DataError("is a directory, not a file", file=pattern, hint=f"For the files in it, write {pattern}/*.csv")
     raise DataError(f"no file matches {pattern!r}", hint=_nearest_folder(local))
 
 
-def _globbed(pattern: str) -> Iterator[str]:
-    """As glob.glob(recursive=True), but a loop of links under `**` is gone through once, where glob would do so until
-    the system calls the path too long: with two loops in a folder 2^40 times.
+def _glob(pattern: str) -> Iterator[str]:
+    """Like glob.glob(recursive=True), but a loop of links under `**` is followed only once.
+
+    glob follows a loop until the system rejects the path as too long: with two loops in a folder, 2^40 times.
     """
     head, deep, rest = pattern.partition("/**/")
     if not deep:
@@ -101,11 +105,11 @@ def _globbed(pattern: str) -> Iterator[str]:
         head, rest = pattern.removesuffix("/**"), "*"
     for base in glob.glob(head or "/"):
         for folder in _folders(base, ()):
-            yield from _globbed(f"{glob.escape(folder.rstrip('/'))}/{rest}")
+            yield from _glob(f"{glob.escape(folder.rstrip('/'))}/{rest}")
 
 
 def _folders(folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
-    """The folder and those below it that `**` means. above: device and inode of those above it."""
+    """The folder and the ones below it that `**` matches. above: device and inode of the folders above it."""
     try:
         found = Path(folder).stat()
     except OSError:
@@ -122,17 +126,13 @@ def _folders(folder: str, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
         yield from _folders(path, (*above, identity))
 
 
-def _dangling(link: str) -> DataError:
-    """A file among those that a pattern matches is never left out in silence."""
-    return DataError(
-        f"is a link to {Path(link).readlink()}, where there is nothing",
-        file=link,
-        hint="Put the file there, or remove the link",
-    )
+def _dangling_link(link: str) -> DataError:
+    what = f"is a link to {Path(link).readlink()}, which does not exist"
+    return DataError(what, file=link, hint="Restore the file, or remove the link")
 
 
 def inside_package(pattern: str) -> str:
-    """`pkg://package/inside/it/*.csv`, with the package found but not imported."""
+    """The path of `pkg://package/inside/it/*.csv`. The package is found without importing it."""
     package, _, inside = pattern.removeprefix(PACKAGE).partition("/")
     top, *below = package.split(".")
     spec = importlib.util.find_spec(top) if top.isidentifier() else None
@@ -146,5 +146,5 @@ def _nearest_folder(local: str) -> str:
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     wanted, there = Path(local).relative_to(folder).parts[0], sorted(path.name for path in folder.iterdir())
-    near = did_you_mean(wanted, there) or (f"; it holds: {listed(there, 8)}" if there else ", which is empty")
+    near = did_you_mean(wanted, there) or (f"; it contains: {listed(there, 8)}" if there else ", which is empty")
     return f"The nearest folder that exists is {folder}{near}"

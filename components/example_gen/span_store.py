@@ -26,7 +26,7 @@ from pydantic import TypeAdapter
 
 from headrace.components.example_gen.rounding import Rounding
 from headrace.components.example_gen.shared_spans import SharedSpans
-from headrace.components.example_gen.sources import Skipped, Survey
+from headrace.components.example_gen.sources import ScanResult, Skipped
 from headrace.components.example_gen.storage import UNKNOWN, FileState
 from headrace.configs.checksums import file_checksum
 from headrace.configs.durable import sync_folder, sync_tree, write_text
@@ -67,7 +67,7 @@ COLUMNS, SURVEY, WRITTEN = "columns", "survey", "shards"
 """The parts of a span that machines share (see `shared_spans`)."""
 _Form = TypeVar("_Form")
 _COLUMNS: TypeAdapter[list[str]] = TypeAdapter(list[str])
-_SURVEY: TypeAdapter[Survey] = TypeAdapter(Survey)
+_SURVEY: TypeAdapter[ScanResult] = TypeAdapter(ScanResult)
 _SHARDS: TypeAdapter[_Shards] = TypeAdapter(_Shards)
 _SEEN: TypeAdapter[dict[str, tuple[int, str]]] = TypeAdapter(dict[str, tuple[int, str]])
 
@@ -100,12 +100,12 @@ class SpanStore:
         self._write(key, "columns.json", list(columns))
         self._publish(key, COLUMNS, "columns.json")
 
-    def survey(self, key: str) -> Survey | None:
+    def survey(self, key: str) -> ScanResult | None:
         """What was seen in a span before."""
         found = self._read(key, "survey.json", _SURVEY)
         return found if found and found.rows else None
 
-    def keep_survey(self, key: str, survey: Survey) -> None:
+    def keep_survey(self, key: str, survey: ScanResult) -> None:
         """Remember what was seen in a span."""
         self._write(key, "survey.json", asdict(survey))
         self._publish(key, SURVEY, "survey.json")

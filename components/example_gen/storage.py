@@ -55,9 +55,9 @@ class FileState:
 def stat(path: str) -> FileState:
     """The file as it is now. Raises DataError if it is not there."""
     if is_remote(path):
-        from headrace.components.example_gen.remote.reader import state
+        from headrace.components.example_gen.remote.reader import object_state
 
-        return FileState(path, *state(path))
+        return FileState(path, *object_state(path))
     with reading(path):
         found = Path(path).stat()
     return FileState(path, found.st_size, str(found.st_mtime_ns))
@@ -126,9 +126,9 @@ def reading(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         if is_remote(path):
-            from headrace.components.example_gen.remote.errors import explained
+            from headrace.components.example_gen.remote.errors import object_error
 
-            raise explained(error, path) from None
+            raise object_error(error, path) from None
         raise DataError(f"cannot be read: {error.strerror or error}", file=path) from error
 
 

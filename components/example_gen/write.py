@@ -26,7 +26,7 @@ from headrace.components.example_gen.parts import files_of_part, room
 from headrace.components.example_gen.rounding import Rounding, Roundings
 from headrace.components.example_gen.side_by_side import columns, width
 from headrace.components.example_gen.skips import Skipped
-from headrace.components.example_gen.sources.base import Spread, for_work
+from headrace.components.example_gen.sources.base import ParallelMap, choose_map
 from headrace.components.example_gen.spill import Spill, read_chunks, together
 from headrace.components.example_gen.split import Dealer, Layout, Shard, random
 from headrace.components.example_gen.tfrecord import framed_examples
@@ -78,7 +78,7 @@ class Writer:
     skip_bad: bool = False
 
     def write(
-        self, parts: Sequence[object], read: Read, spread: Spread, spent: Sequence[Path] = ()
+        self, parts: Sequence[object], read: Read, spread: ParallelMap, spent: Sequence[Path] = ()
     ) -> tuple[Scattered, dict[Shard, int]]:
         """All of them; what became of all parts, and the bytes of each shard. `spent`: files that only `read` needs."""
         owner = list(self.layout.all_piles())
@@ -90,7 +90,7 @@ class Writer:
         copied = sum(sizes) if len(owner) > len(shards) else 0
         old = [*spent, *map(self._scattered_path, range(len(parts)))]
         last = [*(partial(self.join, *shard) for shard in shards), *(partial(_remove, path) for path in old)]
-        found = dict(zip((shard for shard, _ in shards), for_work(spread, copied)("Join", _call, last), strict=False))
+        found = dict(zip((shard for shard, _ in shards), choose_map(spread, copied)("Join", _call, last), strict=False))
         return reduce(Scattered.__add__, scattered), {shard: found[shard] for shard in self.layout.all_shards()}
 
     def scatter(self, numbered: tuple[int, object], read: Read) -> Scattered:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.components.example_gen.records.frames import frames
+from headrace.components.example_gen.sources.tfrecord.frames import frames
 from headrace.configs.errors import DataError
 
 EVENTS = "events.out.tfevents"

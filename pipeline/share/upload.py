@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace.configs.errors import DataError, RunError
 
 if TYPE_CHECKING:
-    from headrace.components.example_gen.remote.place import Place
+    from headrace.components.example_gen.remote.filesystems import ObjectLocation
     from headrace.pipeline.report.run_folder import RunFolder
 
 SCHEMES = ("gs://", "s3://", "minio://")
@@ -22,17 +22,17 @@ _RIGHTS = {"s3": "s3:PutObject", "gs": "storage.objects.create"}
 class BucketUpload:
     """A place in a bucket; what lies there under the same names is replaced."""
 
-    place: Place
+    place: ObjectLocation
 
     @classmethod
     def of(cls, url: str) -> BucketUpload:
         """RunError where it is no such place."""
-        from headrace.components.example_gen.remote.place import place_of
+        from headrace.components.example_gen.remote.filesystems import parse_location
 
         if not url.startswith(SCHEMES):
             raise RunError(f"--to {url}: not a bucket; write gs://bucket/path or s3://bucket/path")
         try:
-            return cls(replace(place := place_of(url), key=place.key.strip("/")))
+            return cls(replace(place := parse_location(url), key=place.key.strip("/")))
         except DataError as error:
             raise RunError(f"--to {url}: {error}") from None
 
@@ -45,11 +45,11 @@ class BucketUpload:
             self._put(file, file.relative_to(folder).as_posix())
         return f"{self._at(PAGE)}  {len(files)} files"
 
-    def _at(self, name: str) -> Place:
+    def _at(self, name: str) -> ObjectLocation:
         return replace(self.place, key=f"{self.place.key}/{name}" if self.place.key else name)
 
     def _put(self, file: Path, name: str) -> None:
-        from headrace.components.example_gen.remote.errors import explained
+        from headrace.components.example_gen.remote.errors import object_error
         from headrace.components.example_gen.remote.filesystems import filesystem
 
         place = self._at(name)
@@ -58,7 +58,7 @@ class BucketUpload:
             with system.open_output_stream(place.arrow, metadata={"Content-Type": content_type(name)}) as stream:
                 stream.write(file.read_bytes())
         except OSError as error:
-            why = explained(error, str(place))
+            why = object_error(error, str(place))
             denied = f"; writing needs {_RIGHTS[place.scheme]}" if "denied" in why.what else ""
             raise RunError(f"the page was not uploaded: {why}{denied}") from None
 

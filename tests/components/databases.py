@@ -12,7 +12,7 @@ import psycopg
 
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.manifest import Manifest, Span
-from headrace.components.example_gen.sources import Spread, Survey, in_place, open_source, state_of
+from headrace.components.example_gen.sources import ParallelMap, ScanResult, open_source, serial_map, source_state
 from headrace.configs.data import DataConfig
 from headrace.configs.sources import SqlSource
 
@@ -64,10 +64,10 @@ def source_of(server: postgres.Server, **more: Any) -> SqlSource:
 
 def read(source: SqlSource, declared: dict | None = None) -> tuple[dict[str, str], list[tuple]]:
     opened = open_source(source)
-    survey = sum((opened.survey(part, declared or {}) for part in opened.parts(in_place)), Survey())
+    survey = sum((opened.scan(part, declared or {}) for part in opened.parts(serial_map)), ScanResult())
     kinds = {**survey.kinds, **(declared or {})}
     rows = []
-    for part in opened.parts(in_place):
+    for part in opened.parts(serial_map):
         for batch in pickle.loads(pickle.dumps(opened)).batches(part, kinds):
             assert batch.schema.names == opened.columns()
             rows += [tuple(row.values()) for row in batch.to_pylist()]
@@ -80,7 +80,7 @@ def config(source: SqlSource, **more: Any) -> DataConfig:
 
 
 def written(
-    source: SqlSource, output: Path, make_spread: Callable[[Path], Spread] = lambda _work: in_place
+    source: SqlSource, output: Path, make_spread: Callable[[Path], ParallelMap] = lambda _work: serial_map
 ) -> dict[str, bytes]:
-    ingest(config(source), Manifest((Span(0, tuple(state_of(source) or ())),)), output, make_spread)
+    ingest(config(source), Manifest((Span(0, tuple(source_state(source) or ())),)), output, make_spread)
     return {path.name: path.read_bytes() for path in sorted(output.rglob("*.gz"))}

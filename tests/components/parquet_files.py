@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from decoded_examples import decoded
 
 from headrace.components.example_gen.encode import encode
-from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.configs.sources import ParquetSource
 
 
@@ -18,19 +18,21 @@ def write(path: Path, columns: dict | pa.Table, **options: object) -> Path:
     return path
 
 
-def survey_of(path: Path, reading: Reading | None = None, declared: dict | None = None, **source: Any) -> Survey:
-    opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), reading=reading)
-    return sum((opened.survey(part, declared or {}) for part in opened.parts(in_place)), Survey())
+def survey_of(
+    path: Path, reading: ReadOptions | None = None, declared: dict | None = None, **source: Any
+) -> ScanResult:
+    opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), options=reading)
+    return sum((opened.scan(part, declared or {}) for part in opened.parts(serial_map)), ScanResult())
 
 
 def read(
-    path: Path, reading: Reading | None = None, declared: dict | None = None, **source: Any
+    path: Path, reading: ReadOptions | None = None, declared: dict | None = None, **source: Any
 ) -> tuple[dict[str, str], list[dict]]:
     """The kinds of the columns, and the tf.Examples as lists of values; None for a missing value."""
-    opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), reading=reading)
+    opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), options=reading)
     kinds = {**survey_of(path, reading, declared, **source).kinds, **(declared or {})}
     rows = []
-    for part in opened.parts(in_place):
+    for part in opened.parts(serial_map):
         for batch in opened.batches(part, kinds):
             assert batch.schema.names == list(kinds)
             rows += [decoded(record) for record in encode(batch).to_pylist()]

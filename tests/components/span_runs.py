@@ -12,7 +12,7 @@ from tfx.types import artifact_utils, standard_artifacts
 
 from headrace.components.example_gen.component import Executor
 from headrace.components.example_gen.find import find_spans
-from headrace.components.example_gen.sources.csv import CsvFiles
+from headrace.components.example_gen.sources.csv.source import CsvFiles
 from headrace.configs.data import DataConfig
 from headrace.configs.sources import CsvSource
 
@@ -98,6 +98,6 @@ def counting_reads(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return call
 
-    for method in ("columns", "survey_keeping", "batches"):
+    for method in ("columns", "scan_rows", "batches"):
         monkeypatch.setattr(CsvFiles, method, counted(method))
     return count

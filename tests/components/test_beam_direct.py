@@ -17,7 +17,7 @@ from beam_runs import DIRECT, make, same_with_beam, transforms
 from databases import source_of, sqlite_of_trips
 
 from headrace.components.example_gen import parts
-from headrace.components.example_gen.sources import parquet
+from headrace.components.example_gen.sources.parquet import source as parquet
 from headrace.configs.beam import BeamConfig, OptionValue
 from headrace.configs.data import DataConfig
 

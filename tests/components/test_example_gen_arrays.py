@@ -19,12 +19,12 @@ from decoded_examples import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.components.example_gen.columnar.tables import as_table, digest
 from headrace.components.example_gen.encode import encode
 from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
-from headrace.components.example_gen.sources import arrays as arrays_module
+from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.example_gen.sources.arrays import source as arrays_module
+from headrace.components.example_gen.sources.arrays.tables import as_table, digest
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 from headrace.configs.sources import ArraysSource
@@ -37,23 +37,23 @@ def give(monkeypatch: pytest.MonkeyPatch) -> Iterator[Give]:
     """A source whose function gives an object, or what a function gives."""
     module = ModuleType("given_arrays")
     monkeypatch.setitem(sys.modules, "given_arrays", module)
-    arrays_module._seen.clear()
+    arrays_module._cached.clear()
 
     def source(given: object) -> ArraysSource:
         module.table = given if callable(given) else lambda: given  # type: ignore[attr-defined]
         return ArraysSource(kind="arrays", function="given_arrays.table")
 
     yield source
-    arrays_module._seen.clear()
+    arrays_module._cached.clear()
 
 
 def read(
-    source: ArraysSource, reading: Reading | None = None, declared: dict | None = None
+    source: ArraysSource, reading: ReadOptions | None = None, declared: dict | None = None
 ) -> tuple[dict[str, str], list[dict]]:
     """The kinds of the columns, and the tf.Examples as lists of values; None for a missing value."""
-    opened = open_source(source, reading=reading)
-    parts = opened.parts(in_place)
-    survey = sum((opened.survey(part, declared or {}) for part in parts), Survey())
+    opened = open_source(source, options=reading)
+    parts = opened.parts(serial_map)
+    survey = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
     kinds = {**survey.kinds, **(declared or {})}
     batches = [batch for part in parts for batch in opened.batches(part, kinds)]
     rows = [decoded(record) for batch in batches for record in encode(batch).to_pylist()]
@@ -109,7 +109,7 @@ def test_a_data_frame_and_its_table_are_the_same_rows(give: Give) -> None:
     assert read(give(frame))[1] == expected
     assert read(give(pa.Table.from_pandas(frame, preserve_index=False)))[1] == expected
     assert open_source(give(frame)).columns() == ["a", "b", "3"]
-    assert read(give(frame), Reading(("b",)))[1] == [{"b": [b"x"]}, {"b": None}]
+    assert read(give(frame), ReadOptions(("b",)))[1] == [{"b": [b"x"]}, {"b": None}]
 
 
 ARRAYS = {
@@ -133,7 +133,7 @@ def test_any_arrays_come_back(
     with pytest.MonkeyPatch.context() as patch:
         for name in ("SMALLEST_PART", "LARGEST_PART"):
             patch.setattr(arrays_module, name, part)
-        patch.setattr("headrace.components.example_gen.columnar.fit.BATCH", part)
+        patch.setattr("headrace.components.example_gen.sources.conversion.BATCH", part)
         kinds, found = read(ArraysSource(kind="arrays", path=str(path)))
     assert kinds == {name: name for name in arrays}
     text = np.vectorize(str.encode, otypes=[object])
@@ -145,18 +145,18 @@ def test_any_arrays_come_back(
     ("given_", "what"),
     [
         ({"a": np.arange(2), "b": np.arange(3)}, "'b': has 3 rows, but 'a' has 2"),
-        ({"a": np.zeros([2, 2, 2])}, r"'a': has the shape \(2, 2, 2\)"),
-        ({"a": np.array(1)}, "'a': has the shape"),
+        ({"a": np.zeros([2, 2, 2])}, r"'a': has shape \(2, 2, 2\)"),
+        ({"a": np.array(1)}, "'a': has shape"),
         ({"a": np.array([1j])}, "'a': .*complex128"),
-        ({"a": np.array([1, "x"], object)}, "'a': holds values that do not make one column"),
-        ({"a": 7}, "'a': is int; a column is a NumPy array"),
-        ({"a": np.array([{"x": 1}], object)}, "'a': is of the type struct"),
+        ({"a": np.array([1, "x"], object)}, "'a': has values that do not form one column"),
+        ({"a": 7}, "'a': is int; expected a NumPy array"),
+        ({"a": np.array([{"x": 1}], object)}, "'a': is of type struct"),
         ({"a": pd.Series([[1, None]])}, "'a': .*a list with a null"),
         ({}, "there are no columns"),
-        (np.arange(3), "found numpy.ndarray; what is read is"),
+        (np.arange(3), "found numpy.ndarray; expected"),
         (None, "found NoneType"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "'a': two columns have this name"),
-        (pd.DataFrame({"p": pd.period_range("2026-01", periods=2, freq="M")}), "'p': is of the type"),
+        (pd.DataFrame({"p": pd.period_range("2026-01", periods=2, freq="M")}), "'p': is of type"),
     ],
 )
 def test_what_is_no_table_is_refused_and_the_column_named(give: Give, given_: object, what: str) -> None:
@@ -170,7 +170,7 @@ def test_a_value_of_another_type_than_declared_is_named_or_skipped(give: Give) -
     with pytest.raises(DataError, match=r"'a': row 1 \(counted from 0\) cannot be read as int") as caught:
         read(source, declared={"a": "int"})
     assert caught.value.file == "given_arrays.table"
-    assert read(source, Reading(None, skip_bad=True), {"a": "int"})[1] == [{"a": [1]}, {"a": [3]}]
+    assert read(source, ReadOptions(None, skip_bad=True), {"a": "int"})[1] == [{"a": [1]}, {"a": [3]}]
 
 
 def test_an_error_in_the_function_names_it(give: Give) -> None:
@@ -213,7 +213,7 @@ def test_the_function_runs_once_for_a_manifest_and_its_examples(give: Give, tmp_
         return {"a": np.arange(300), "s": np.array([f"row {i}" for i in range(300)])}
 
     config = DataConfig(source=give(table), shards=2)
-    found = ingest(config, find_spans(config), tmp_path / "out", lambda _work: in_place)
+    found = ingest(config, find_spans(config), tmp_path / "out", lambda _work: serial_map)
     assert (len(calls), sum(found.rows.values())) == (1, 300)
     files = sorted(map(str, (tmp_path / "out").rglob("*.gz")))
     rows = [decoded(record.numpy()) for record in tf.data.TFRecordDataset(files, "GZIP")]
@@ -229,9 +229,9 @@ def test_a_function_that_gives_something_else_in_the_same_run_is_noticed(give: G
 
     config = DataConfig(source=give(table))
     manifest = find_spans(config)
-    arrays_module._seen.clear()  # as in the process of the next component
+    arrays_module._cached.clear()  # as in the process of the next component
     with pytest.raises(DataError, match="other data than at the start"):
-        ingest(config, manifest, tmp_path / "out", lambda _work: in_place)
+        ingest(config, manifest, tmp_path / "out", lambda _work: serial_map)
 
 
 def npz(folder: Path, **arrays: Any) -> ArraysSource:
@@ -254,7 +254,7 @@ def test_objects_in_an_npz_file_are_not_unpickled(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"no zip at all", b"PK\x03\x04 cut short"])
 def test_a_damaged_npz_file_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f.npz").write_bytes(content)
-    with pytest.raises(DataError, match=r"f\.npz: is no \.npz file"):
+    with pytest.raises(DataError, match=r"f\.npz: is not a \.npz file"):
         read(ArraysSource(kind="arrays", path=str(tmp_path / "f.npz")))
 
 
@@ -287,7 +287,7 @@ def test_array_whose_header_promises_more_than_is_there_is_named_before_memory_i
     tmp_path: Path, shape: tuple[int, ...], compression: int
 ) -> None:
     write_header(tmp_path / "f.npz", shape, bytes(16), compression)
-    with pytest.raises(DataError, match=f"'a': claims {8 * math.prod(shape):,} bytes.* 16 are there") as caught:
+    with pytest.raises(DataError, match=f"'a': claims {8 * math.prod(shape):,} bytes.* has 16") as caught:
         read(ArraysSource(kind="arrays", path=str(tmp_path / "f.npz")))
     assert caught.value.file == str(tmp_path / "f.npz")
 
@@ -298,7 +298,7 @@ def test_array_that_the_archive_itself_makes_larger_than_the_file_is_named(tmp_p
     entry = content.index(b"PK\x01\x02")
     content[entry + 24 : entry + 28] = struct.pack("<I", (1 << 32) - 2)  # the size that the central directory gives
     (tmp_path / "f.npz").write_bytes(content)
-    with pytest.raises(DataError, match="'a': claims 4,294,967,294 bytes, of which the file has room for") as caught:
+    with pytest.raises(DataError, match="'a': claims 4,294,967,294 bytes, but the file has room for") as caught:
         read(ArraysSource(kind="arrays", path=str(tmp_path / "f.npz")))
     assert caught.value.file == str(tmp_path / "f.npz")
 

@@ -25,10 +25,9 @@ from google.cloud.bigquery_storage_v1 import BigQueryReadClient, types
 from google.cloud.bigquery_storage_v1.services.big_query_read.transports import BigQueryReadGrpcTransport
 from pydantic import ValidationError
 
-from headrace.components.example_gen.bigquery import clients
 from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.components.example_gen.sources import ReadOptions, ScanResult, bigquery, open_source, serial_map
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 from headrace.configs.sources import BigquerySource
@@ -184,8 +183,8 @@ def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[Google]:
         def storage_client() -> BigQueryReadClient:
             return BigQueryReadClient(transport=BigQueryReadGrpcTransport(channel=grpc.insecure_channel(storage)))
 
-        monkeypatch.setattr(clients, "rest", rest_client)
-        monkeypatch.setattr(clients, "storage", storage_client)
+        monkeypatch.setattr(bigquery, "rest_client", rest_client)
+        monkeypatch.setattr(bigquery, "storage_client", storage_client)
         yield held
 
 
@@ -193,11 +192,11 @@ def config(**source: object) -> DataConfig:
     return DataConfig.model_validate({"source": {"kind": "bigquery", "project": "p", **source}})
 
 
-def read(data: DataConfig, columns: tuple[str, ...] | None = None) -> tuple[Survey, list[dict]]:
-    opened = open_source(data.source, reading=Reading(columns))
-    survey = sum((opened.survey(part, {}) for part in opened.parts(in_place)), Survey())
+def read(data: DataConfig, columns: tuple[str, ...] | None = None) -> tuple[ScanResult, list[dict]]:
+    opened = open_source(data.source, options=ReadOptions(columns))
+    survey = sum((opened.scan(part, {}) for part in opened.parts(serial_map)), ScanResult())
     found = []
-    for part in opened.parts(in_place):
+    for part in opened.parts(serial_map):
         own, part = pickle.loads(pickle.dumps((opened, part)))  # noqa: PLW2901 - as it reaches a worker
         found += [row for batch in own.batches(part, survey.kinds) for row in batch.to_pylist()]
     return survey, found
@@ -230,7 +229,7 @@ def test_only_the_columns_asked_for_are_sent(google: Google) -> None:
     google.schema = pa.schema([SCHEMA.field("id")])
     google.streams = {"s/0": [rows(0, 9).select(["id"])]}
     data = config(table="other.d.t")
-    assert open_source(data.source, reading=Reading(("id",))).columns() == ["id"]
+    assert open_source(data.source, options=ReadOptions(("id",))).columns() == ["id"]
     _, found = read(data, ("id",))
     assert found == [{"id": i} for i in range(9)]
     assert list(google.sessions[0].read_session.read_options.selected_fields) == ["id"]
@@ -251,7 +250,7 @@ def test_a_query_runs_as_a_job_whose_table_is_read(google: Google) -> None:
 
 def test_examples_are_written_of_all_rows(google: Google, tmp_path: Path) -> None:
     data = config(table="d.t")
-    ingested = ingest(data, find_spans(data), tmp_path / "out", lambda _work: in_place)
+    ingested = ingest(data, find_spans(data), tmp_path / "out", lambda _work: serial_map)
     assert sum(ingested.rows.values()) == 120
     assert len(google.sessions) == 1
 
@@ -296,11 +295,11 @@ def records(google: Google) -> None:
 @pytest.mark.parametrize(
     ("source", "change", "message"),
     [
-        ({"table": "d.gone"}, None, "BigQuery finds no such thing: .*Not found: Table"),
+        ({"table": "d.gone"}, None, "BigQuery .*Not found: Table"),
         ({"table": "just_a_name"}, None, "neither project.dataset.table nor dataset.table"),
         ({"query": "select nope"}, None, "Unrecognized name: nope"),
-        ({"table": "d.t"}, refused, "BigQuery refuses: not for you\n  Reading needs the rights"),
-        ({"table": "d.t"}, a_view, "is of the type VIEW"),
+        ({"table": "d.t"}, refused, "BigQuery .*: not for you\n  Reading needs the roles"),
+        ({"table": "d.t"}, a_view, "is of type VIEW"),
         ({"table": "d.t"}, no_streams, "there are no rows"),
         ({"table": "d.t"}, records, "column 'r': .*struct"),
     ],
@@ -311,7 +310,7 @@ def test_what_bigquery_does_not_give_is_told(
     if change is not None:
         change(google)
     with pytest.raises(DataError, match=message):
-        ingest(config(**source), find_spans(config(**source)), tmp_path / "out", lambda _work: in_place)
+        ingest(config(**source), find_spans(config(**source)), tmp_path / "out", lambda _work: serial_map)
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 

@@ -28,7 +28,7 @@ from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.manifest import Manifest, check_unchanged
 from headrace.components.example_gen.paths import resolve
-from headrace.components.example_gen.sources import in_place
+from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.spans import Spans
 from headrace.components.example_gen.spread import BeamSpread, Seal, threads_of
 from headrace.configs.data import DataConfig
@@ -272,7 +272,7 @@ def test_a_file_that_changes_before_it_is_read_leaves_no_examples(tmp_path: Path
     path.write_text("a\n" + "1\n2\n3\n4\n" * 50)
     config = DataConfig(source=CsvSource(kind="csv", path=str(path)))
     with pytest.raises(DataError, match="changed during the run"):
-        ingest(config, manifest, tmp_path / "out", lambda _work: in_place)
+        ingest(config, manifest, tmp_path / "out", lambda _work: serial_map)
     assert not list((tmp_path / "out").iterdir())
 
 

@@ -11,8 +11,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.components.example_gen import parts as parts_module
-from headrace.components.example_gen.delimited import blocks as blocks_module
-from headrace.components.example_gen.sources import Survey, in_place, open_source
+from headrace.components.example_gen.sources import ScanResult, open_source, serial_map
+from headrace.components.example_gen.sources.csv import blocks as blocks_module
 from headrace.components.example_gen.types import declared_types
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
@@ -24,8 +24,8 @@ FIELD = st.text(st.sampled_from('ab ,;"\n\r\té0'), max_size=6)
 def read(source: CsvSource, declared: dict | None = None) -> tuple[dict[str, str], list[tuple]]:
     """The kinds of the columns, and all the rows."""
     opened = open_source(source)
-    parts = opened.parts(in_place)
-    survey = sum((opened.survey(part, declared or {}) for part in parts), Survey())
+    parts = opened.parts(serial_map)
+    survey = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
     kinds = {**survey.kinds, **(declared or {})}
     rows = [row for part in parts for batch in opened.batches(part, kinds) for row in batch.to_pylist()]
     return dict(survey.kinds), [tuple(row[name] for name in opened.columns()) for row in rows]

@@ -8,12 +8,12 @@ import pytest
 
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.checks import check_fraction
-from headrace.components.example_gen.delimited import blocks as blocks_module
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.manifest import Manifest
 from headrace.components.example_gen.paths import resolve
 from headrace.components.example_gen.skips import Skipped
-from headrace.components.example_gen.sources import in_place
+from headrace.components.example_gen.sources import serial_map
+from headrace.components.example_gen.sources.csv import blocks as blocks_module
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 from headrace.configs.rules import types_fit_delimited_text
@@ -37,7 +37,7 @@ def failure(folder: Path, files: dict[str, str | bytes], **data: Any) -> DataErr
             DataConfig(source=source, **data),
             Manifest.of(resolve(source.path)),
             out,
-            lambda _work: in_place,
+            lambda _work: serial_map,
         )
     assert not out.exists() or list(out.rglob("*")) == []
     return caught.value
@@ -60,16 +60,16 @@ def place(error: DataError) -> tuple[str | None, int | None, str | None]:
             ("f.csv", LINE, None),
             "2 fields, but there are 3 columns; it ends before 'number'",
         ),
-        (HEAD + GOOD + "7,x,1,2\n" + GOOD, ("f.csv", LINE, None), "there are 3 columns; it goes on after 'number'"),
+        (HEAD + GOOD + "7,x,1,2\n" + GOOD, ("f.csv", LINE, None), "there are 3 columns; it continues after 'number'"),
         (HEAD + GOOD + "7,x,1,2", ("f.csv", LINE, None), "4 fields"),
         (HEAD + "1,2,3\n" + '7,8,"x\n9,9,9\n', ("f.csv", 3, None), 'a quote (") opens field 3 here and never closes'),
         (HEAD + GOOD + '7,"8\n,8",9\n7,"x\ny', ("f.csv", LINE + 2, None), "opens field 2 here and never closes"),
         ((HEAD + GOOD).encode() + b"7,\xff\xfe,1\n", ("f.csv", LINE, "text"), "not UTF-8"),
         (HEAD.encode() + b"1,\xe9,1\n", ("f.csv", 2, "text"), "not UTF-8"),
-        (HEAD + '1,"x,2\n2,"y,3\n', ("f.csv", 2, None), "in line 3, is followed by 'y,3', which is neither"),
-        (HEAD + GOOD + '1,"x,2\n' + GOOD, ("f.csv", LINE, None), f"in line {LINE + 1}, is followed by 'text, 0'"),
+        (HEAD + '1,"x,2\n2,"y,3\n', ("f.csv", 2, None), "on line 3, is followed by 'y,3', which is neither"),
+        (HEAD + GOOD + '1,"x,2\n' + GOOD, ("f.csv", LINE, None), f"on line {LINE + 1}, is followed by 'text, 0'"),
         (HEAD + '1,"x"y,2\n', ("f.csv", 2, None), "followed by 'y,2'"),
-        (HEAD + GOOD + '"1\n,1",x,"y"z\n', ("f.csv", LINE + 1, None), "opens field 3 here; the one that closes it, in"),
+        (HEAD + GOOD + '"1\n,1",x,"y"z\n', ("f.csv", LINE + 1, None), "opens field 3 here; the quote that closes it"),
         (HEAD + '1,""x,2\n', ("f.csv", 2, None), "followed by 'x,2'"),
         (HEAD + '1,"x" ,2\r\n', ("f.csv", 2, None), "followed by ' ,2'"),
         ('id,"text"x,number\n1,2,3\n', ("f.csv", 1, None), "followed by 'x,number'"),
@@ -122,7 +122,7 @@ def test_a_gzip_file_cut_off_is_refused(tmp_path: Path) -> None:
     packed = gzip.compress((HEAD + GOOD).encode())
     error = failure(tmp_path / "in", {"f.csv.gz": packed[:-30]})
     assert place(error)[0] == "f.csv.gz"
-    assert "cut off" in error.what
+    assert "truncated" in error.what
 
 
 def test_a_gzip_file_with_damage_is_refused(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_gzip_file_with_damage_is_refused(tmp_path: Path) -> None:
 
 
 def test_plain_text_under_a_gzip_name_is_refused(tmp_path: Path) -> None:
-    assert "not sound gzip" in failure(tmp_path / "in", {"f.csv.gz": HEAD + GOOD}).what
+    assert "not valid gzip" in failure(tmp_path / "in", {"f.csv.gz": HEAD + GOOD}).what
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_package_that_is_not_installed_is_named() -> None:
 
 def test_a_column_asked_for_that_is_nowhere_is_refused(tmp_path: Path) -> None:
     error = failure(tmp_path / "in", {"f.csv": HEAD + GOOD}, columns=("id", "nunber"))
-    assert "'nunber', which is no column" in error.what
+    assert "'nunber', which is no" in error.what
     assert "'number'" in error.hint
 
 

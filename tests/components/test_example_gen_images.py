@@ -19,10 +19,10 @@ from stores import Bucket
 
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.find import find_spans
-from headrace.components.example_gen.images.header import UnfitError, read_header
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
-from headrace.components.example_gen.sources import images as images_module
+from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.example_gen.sources.images import source as images_module
+from headrace.components.example_gen.sources.images.image import BadImageError, read_header
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 from headrace.configs.sources import ImagesSource
@@ -47,10 +47,10 @@ def config(**source: object) -> DataConfig:
     return DataConfig.model_validate({"source": {"kind": "images", **source}})
 
 
-def read(source: dict, *, skip_bad: bool = False, declared: dict | None = None) -> tuple[Survey, list[dict]]:
-    opened = open_source(config(**source).source, reading=Reading(skip_bad=skip_bad))
-    parts = opened.parts(in_place)
-    survey = sum((opened.survey(part, declared or {}) for part in parts), Survey())
+def read(source: dict, *, skip_bad: bool = False, declared: dict | None = None) -> tuple[ScanResult, list[dict]]:
+    opened = open_source(config(**source).source, options=ReadOptions(skip_bad=skip_bad))
+    parts = opened.parts(serial_map)
+    survey = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
     rows = [row for part in parts for batch in opened.batches(part, survey.kinds) for row in batch.to_pylist()]
     assert sum(survey.rows.values()) == len(rows)
     assert list(survey.kinds) == opened.columns()
@@ -72,7 +72,7 @@ def test_all_the_digits_come_out_as_the_arrays_that_went_in(
     for name in ("SMALLEST_PART", "LARGEST_PART"):
         monkeypatch.setattr(parts_module, name, 50_000)
     data = config(path=str(digits / "by_class"), decode=decode)
-    ingest(data, find_spans(data), tmp_path / "out", lambda _work: in_place)
+    ingest(data, find_spans(data), tmp_path / "out", lambda _work: serial_map)
     found = list(examples(tmp_path / "out"))
     originals = load_digits()
     expected = sorted((f"digit {target}".encode(), pixels.astype(np.uint8).tobytes()) for pixels, target in
@@ -176,20 +176,20 @@ HUGE = struct.pack(">IIBBBBB", 10**9, 10**9, 8, 2, 0, 0, 0)
 BAD = {
     "empty.png": (b"", "is empty"),
     "zeros.jpg": (bytes(500), "nothing but zeros"),
-    "notes.txt": (b"these are notes", "something else, neither a JPEG nor a PNG"),
-    "moving.gif": (packed(RGB, "GIF"), "is GIF, neither"),
-    "web.jpg": (packed(RGB, "WEBP"), "is WebP, neither"),
-    "half.png": (PNG[: len(PNG) // 2], "cut off"),
-    "almost.png": (PNG[:-1], "cut off"),
-    "head.png": (PNG[:20], "cut off"),
+    "notes.txt": (b"these are notes", "something else, not a JPEG or PNG"),
+    "moving.gif": (packed(RGB, "GIF"), "is GIF, not"),
+    "web.jpg": (packed(RGB, "WEBP"), "is WebP, not"),
+    "half.png": (PNG[: len(PNG) // 2], "truncated"),
+    "almost.png": (PNG[:-1], "truncated"),
+    "head.png": (PNG[:20], "truncated"),
     "flipped.png": (flipped(PNG, len(PNG) // 2), "the checksum of b'IDAT' at byte 33 is wrong"),
     "unpackable.png": (PNG[:33] + chunk(b"IDAT", b"no zlib") + chunk(b"IEND", b""), "cannot be decoded"),
     "pixelless.png": (PNG[:33] + chunk(b"IEND", b""), "without pixels"),
     "endless.png": (PNG[:8] + chunk(b"IHDR", HUGE) + PNG[33:], "larger|decoded"),
-    "half.jpg": (JPEG[: len(JPEG) // 2], "cut off"),
-    "almost.jpg": (JPEG[:-2], "cut off"),
-    "head.jpg": (JPEG[:30], "cut off"),
-    "no_marker.jpg": (JPEG[:2] + JPEG[4:], "neither|no marker"),
+    "half.jpg": (JPEG[: len(JPEG) // 2], "truncated"),
+    "almost.jpg": (JPEG[:-2], "truncated"),
+    "head.jpg": (JPEG[:30], "truncated"),
+    "no_marker.jpg": (JPEG[:2] + JPEG[4:], "not a JPEG|no marker"),
     "twelve_bits.jpg": (JPEG.replace(b"\xff\xc0\x00\x11\x08", b"\xff\xc0\x00\x11\x0c"), "12 bits each"),
     "no_tables.jpg": (JPEG.replace(b"\xff\xdb", b"\xff\xe4"), "cannot be decoded"),
 }  # fmt: skip
@@ -228,7 +228,7 @@ def test_folders_hold_what_desktops_leave_and_two_classes_the_same_name(tmp_path
         path.write_bytes(PNG if name.endswith(".png") else b"no image")
     assert [row["label"] for row in read({"path": str(tmp_path)})[1]] == ["cat", "dog", "dog"]
     (tmp_path / "loose.png").write_bytes(PNG)
-    with pytest.raises(DataError, match=r"loose\.png: lies in no folder of a class"):
+    with pytest.raises(DataError, match=r"loose\.png: is not in a class folder"):
         read({"path": f"{tmp_path}/"})
     assert read({"path": str(tmp_path)}, skip_bad=True)[0].skipped.count == 1
 
@@ -237,7 +237,7 @@ def test_rows_of_an_index_without_an_image_are_told_or_left_out(tmp_path: Path) 
     (tmp_path / "a.png").write_bytes(PNG)
     (tmp_path / "i.csv").write_text("file,y\na.png,1\ngone.png,2\n,3\na.png,4\n")
     source = {"index": str(tmp_path / "i.csv"), "index_column": "file"}
-    with pytest.raises(DataError, match=r"gone\.png: is in the index, but there is no such file"):
+    with pytest.raises(DataError, match=r"gone\.png: is in the index, but"):
         read(source)
     survey, rows = read(source, skip_bad=True)
     assert [row["y"] for row in rows] == [1, 4]
@@ -248,10 +248,10 @@ def test_rows_of_an_index_without_an_image_are_told_or_left_out(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"path": "{}/nowhere"}, "is no folder"),
-        ({"path": "{}/i.csv"}, "is no folder"),
+        ({"path": "{}/nowhere"}, "is not a folder"),
+        ({"path": "{}/i.csv"}, "is not a folder"),
         ({"path": "{}/none"}, "no file matches"),
-        ({"index": "{}/i.csv"}, "`data.source.index_column` is 'image', which is no column"),
+        ({"index": "{}/i.csv"}, "`data.source.index_column` is 'image', which is not a column"),
         ({"index": "{}/own.csv"}, "the index has a column 'height'"),
         ({"index": "{}/empty.csv"}, "the index has no rows"),
         ({"index": "{}/gone.csv"}, "no file matches"),
@@ -273,7 +273,7 @@ def test_images_of_an_object_store_are_read_by_folder_and_by_index(s3_bucket: Bu
     s3_bucket.put("all/i.csv", "image,n\ndog/deep/1.jpg,5\ncat/1.png,6\n")
     by_index = read({"index": f"{s3_bucket.url}/all/i.csv"})[1]
     assert [(row["n"], row["image"]) for row in by_index] == [(5, JPEG), (6, PNG)]
-    with pytest.raises(DataError, match=r"i\.csv: lies in no folder of a class"):
+    with pytest.raises(DataError, match=r"i\.csv: is not in a class folder"):
         read({"path": f"{s3_bucket.url}/all/"})
     s3_bucket.remove("all/i.csv")
     data = config(path=f"{s3_bucket.url}/all")
@@ -293,7 +293,7 @@ def test_the_header_of_a_file_cut_anywhere_is_refused(name: str) -> None:
     data = READABLE[name]
     ends = {"comment_after.jpg": 4}.get(name, 0)
     for size in range(0, len(data) - 1 - ends, 7):
-        with pytest.raises(UnfitError):
+        with pytest.raises(BadImageError):
             read_header(data[:size])
 
 

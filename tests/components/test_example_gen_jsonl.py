@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from headrace.components.example_gen import parts as parts_module
-from headrace.components.example_gen.json_lines import blocks as blocks_module
-from headrace.components.example_gen.json_lines import fast
-from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.example_gen.sources.jsonl import fast
+from headrace.components.example_gen.sources.jsonl import source as blocks_module
 from headrace.configs.errors import DataError
 from headrace.configs.sources import JsonlSource
 
@@ -24,16 +24,18 @@ SCALARS = {"int": INT64 | st.booleans(), "float": INT64 | FLOAT, "string": TEXT}
 
 def read(
     path: str, declared: dict | None = None, columns: tuple[str, ...] | None = None, *, skip_bad: bool = False
-) -> tuple[Survey, list[dict[str, Any]]]:
+) -> tuple[ScanResult, list[dict[str, Any]]]:
     """What the survey says, and all the rows."""
-    opened = open_source(JsonlSource(kind="jsonl", path=path), reading=Reading(columns, skip_bad))
-    cut = opened.parts(in_place)
-    survey = sum((opened.survey(part, declared or {}) for part in cut), Survey())
+    opened = open_source(JsonlSource(kind="jsonl", path=path), options=ReadOptions(columns, skip_bad))
+    cut = opened.parts(serial_map)
+    survey = sum((opened.scan(part, declared or {}) for part in cut), ScanResult())
     kinds = {**survey.kinds, **(declared or {})}
     return survey, [row for part in cut for batch in opened.batches(part, kinds) for row in batch.to_pylist()]
 
 
-def read_text(tmp_path: Path, text: str | bytes, declared: dict | None = None, **how: Any) -> tuple[Survey, list[dict]]:
+def read_text(
+    tmp_path: Path, text: str | bytes, declared: dict | None = None, **how: Any
+) -> tuple[ScanResult, list[dict]]:
     (tmp_path / "f.jsonl").write_bytes(text.encode() if isinstance(text, str) else text)
     return read(str(tmp_path / "f.jsonl"), declared, **how)
 
@@ -105,7 +107,7 @@ def test_what_json_writes_comes_back(
 def test_most_blocks_are_read_by_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_module, "CHUNK", 4000)
     taken: list[bool] = []
-    monkeypatch.setattr(fast.Reader, "read", _told(fast.Reader.read, taken))
+    monkeypatch.setattr(fast.BlockReader, "read", _told(fast.BlockReader.read, taken))
     rows: list[dict[str, Any]] = [
         {"n": i, "x": i / 2, "ok": i % 2 == 0, "when": f"2024-01-{i % 28 + 1:02d}", "tags": ["a"] * (i % 3), "s": None}
         for i in range(1000)
@@ -127,9 +129,9 @@ def _told(function: Any, results: list[bool]) -> Any:
 
 BAD = [
     (b'{"a":1', "not one JSON object"),
-    (b"[1, 2]", "no JSON object, but a list"),
-    (b"7", "no JSON object, but a number"),
-    (b"null", "no JSON object, but null"),
+    (b"[1, 2]", "not a JSON object, but a list"),
+    (b"7", "not a JSON object, but a number"),
+    (b"null", "not a JSON object, but null"),
     (b'{"a":1} {"a":2}', "not one JSON object: Extra data"),
     (b'{"a":1}, ', "not one JSON object: Extra data"),
     (b'{"a":"\xe9"}', "not UTF-8"),
@@ -139,8 +141,8 @@ BAD = [
     (b'{"a":[1,null]}', "a list with null"),
     (b'{"a":[null,1]}', "a list with null"),
     (b'{"a":[{}]}', "a list with an object"),
-    (b'{"a":NaN}', "NaN is no JSON number"),
-    (b'{"a":-Infinity}', "-Infinity is no JSON number"),
+    (b'{"a":NaN}', "NaN is not a JSON number"),
+    (b'{"a":-Infinity}', "-Infinity is not a JSON number"),
     (b'{"a":1e999}', "beyond the largest float"),
     (b'{"a":18446744073709551615}', "beyond int64"),
     (b'{"a":-9223372036854775809}', "beyond int64"),
@@ -185,7 +187,7 @@ def test_bad_lines_are_left_out_where_they_may(
 def test_numbers_and_strings_in_one_key_are_refused_even_where_bad_lines_are_left_out(tmp_path: Path) -> None:
     text = '{"a":1}\n' * 500 + '{"a":"x"}\n'
     for skip_bad in (False, True):
-        with pytest.raises(DataError, match="a string here, but a number in other lines") as caught:
+        with pytest.raises(DataError, match="a string here, but a number on other lines") as caught:
             read_text(tmp_path, text, skip_bad=skip_bad)
         assert caught.value.line == 501
         assert "data.types.a: string" in caught.value.hint
@@ -243,7 +245,7 @@ def test_columns_come_from_the_first_lines(tmp_path: Path) -> None:
 def test_a_gzip_file_cut_off_keeps_its_whole_lines_where_bad_ones_are_left_out(tmp_path: Path) -> None:
     packed = gzip.compress(b"".join(b'{"a":%d}\n' % i for i in range(1000)))
     (tmp_path / "f.jsonl.gz").write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(DataError, match="cut off"):
+    with pytest.raises(DataError, match="truncated"):
         read(str(tmp_path / "f.jsonl.gz"))
     survey, rows = read(str(tmp_path / "f.jsonl.gz"), skip_bad=True)
     assert 100 < len(rows) < 1000

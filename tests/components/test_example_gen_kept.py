@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from headrace.components.example_gen.delimited import blocks
-from headrace.components.example_gen.json_lines import blocks as json_blocks
 from headrace.components.example_gen.kept import Kept
-from headrace.components.example_gen.records import frames
-from headrace.components.example_gen.sources import in_place, open_source
+from headrace.components.example_gen.sources import open_source, serial_map
+from headrace.components.example_gen.sources.csv import blocks
+from headrace.components.example_gen.sources.jsonl import source as json_blocks
+from headrace.components.example_gen.sources.tfrecord import frames
 from headrace.components.example_gen.tfrecord import framed_examples
 from headrace.configs.sources import CsvSource, JsonlSource, TfrecordSource
 
@@ -29,7 +29,7 @@ def surveyed(path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, **mo
     folder.mkdir(exist_ok=True)
     monkeypatch.setattr(blocks, "CHUNK", 16)
     source = open_source(CsvSource(kind="csv", path=str(file), **more), [str(file)])
-    return source, Kept.survey(source, source.parts(in_place), {}, in_place, folder)
+    return source, Kept.survey(source, source.parts(serial_map), {}, serial_map, folder)
 
 
 def tables(source: Any, kept: Kept) -> list[pa.Table]:
@@ -68,7 +68,7 @@ def test_a_column_that_widens_to_text_has_to_be_read_again(tmp_path: Path, monke
 
 def test_nothing_is_kept_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, _ = surveyed(tmp_path, ["1,2"], monkeypatch)
-    kept = Kept.survey(source, source.parts(in_place), {}, in_place, None)
+    kept = Kept.survey(source, source.parts(serial_map), {}, serial_map, None)
     assert kept.found.kinds == {"a": "int", "b": "int"}
     assert not kept.fits(kept.found.kinds)
 
@@ -80,7 +80,7 @@ def surveyed_lines(path: Path, rows: Sequence[dict[str, Any] | str]) -> tuple[An
     lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     file.write_text("\n".join(lines), encoding="utf-8")
     source = open_source(JsonlSource(kind="jsonl", path=str(file)), [str(file)])
-    return source, Kept.survey(source, source.parts(in_place), {}, in_place, path / "columns")
+    return source, Kept.survey(source, source.parts(serial_map), {}, serial_map, path / "columns")
 
 
 def surveyed_records(path: Path, rows: Sequence[dict[str, Any]]) -> tuple[Any, Kept]:
@@ -90,7 +90,7 @@ def surveyed_records(path: Path, rows: Sequence[dict[str, Any]]) -> tuple[Any, K
     records = [framed_examples(pa.RecordBatch.from_pylist([row])) for row in rows if row]
     file.write_bytes(b"".join(bytes(memoryview(record.buffers()[2])) for record in records))
     source = open_source(TfrecordSource(kind="tfrecord", path=str(file)), [str(file)])
-    return source, Kept.survey(source, source.parts(in_place), {}, in_place, path / "columns")
+    return source, Kept.survey(source, source.parts(serial_map), {}, serial_map, path / "columns")
 
 
 VALUES = st.sampled_from([None, 1, -7, 2**53 + 1, 0.5, [], [1], [2, 3], [0.5]])

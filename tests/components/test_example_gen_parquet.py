@@ -16,8 +16,8 @@ from stores import Bucket
 
 from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import Reading, in_place, open_source
-from headrace.components.example_gen.sources import parquet as parquet_module
+from headrace.components.example_gen.sources import ReadOptions, open_source, serial_map
+from headrace.components.example_gen.sources.parquet import source as parquet_module
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 from headrace.configs.sources import ParquetSource
@@ -27,7 +27,7 @@ def test_row_groups_are_parts_of_bounded_size_and_number(tmp_path: Path, monkeyp
     monkeypatch.setattr(parquet_module, "SMALLEST_PART", 3000)
     write(tmp_path / "a.parquet", {"a": np.random.default_rng(0).random(2000)}, row_group_size=100, compression="none")
     write(tmp_path / "b.parquet", {"a": np.random.default_rng(1).random(500)}, row_group_size=100, compression="none")
-    parts = open_source(ParquetSource(kind="parquet", path=str(tmp_path))).parts(in_place)
+    parts = open_source(ParquetSource(kind="parquet", path=str(tmp_path))).parts(serial_map)
     sizes = [sum(group.rows for piece in part for group in piece.groups) for part in parts]
     assert sum(sizes) == 2500
     assert 5 < len(parts) <= 64
@@ -44,7 +44,7 @@ def test_a_folder_is_its_parquet_files_with_columns_from_their_folders(tmp_path:
     table = {row["a"][0]: (row["year"], row["city"]) for row in rows}
     assert table == {1: ([2025], [b"New York"]), 2: ([2026], ["Łódź".encode()]), 3: ([2026], None)}
     assert open_source(ParquetSource(kind="parquet", path=str(root))).columns() == ["a", "year", "city"]
-    assert read(root, Reading(("year",)))[1] == [{"year": [2025]}, {"year": [2026]}, {"year": [2026]}]
+    assert read(root, ReadOptions(("year",)))[1] == [{"year": [2025]}, {"year": [2026]}, {"year": [2026]}]
     assert read(root, partitions="none")[0] == {"a": "int"}
     assert read(root, declared={"year": "string"})[1][0]["year"] == [b"2025"]
     assert read(root / "*" / "*" / "*.parquet")[1] == read(f"{root}/year=*")[1] == rows  # type: ignore[arg-type]
@@ -99,12 +99,12 @@ def test_files_with_other_columns_are_both_named(tmp_path: Path) -> None:
     write(tmp_path / "b.parquet", {"x": [2]})
     with pytest.raises(DataError, match=r"b\.parquet: has no column 'only', which .*a\.parquet has"):
         read(tmp_path)
-    assert read(tmp_path, Reading(("x",)))[1] == [{"x": [1]}, {"x": [2]}]
+    assert read(tmp_path, ReadOptions(("x",)))[1] == [{"x": [1]}, {"x": [2]}]
 
 
 def generate(tmp_path: Path, path: str, **data: object) -> tuple[dict, list[dict]]:
     config = DataConfig.model_validate({"source": {"kind": "parquet", "path": path}, "shards": 2, **data})
-    found = ingest(config, find_spans(config), tmp_path / "out", lambda _work: in_place)
+    found = ingest(config, find_spans(config), tmp_path / "out", lambda _work: serial_map)
     files = sorted(map(str, (tmp_path / "out").rglob("*.gz")))
     return dict(found.kinds), [decoded(r.numpy()) for r in tf.data.TFRecordDataset(files, "GZIP")]
 
@@ -159,6 +159,6 @@ def test_a_remote_folder_reads_as_a_local_one(tmp_path: Path, bucket: Bucket) ->
         {"a": [2026], "l": [1], "year": [2026]},
         {"a": None, "l": [], "year": [2026]},
     ]
-    bucket.put("in/year=2026/0.parquet", b"PAR1 cut short")
-    with pytest.raises(DataError, match="cut short"):
+    bucket.put("in/year=2026/0.parquet", b"PAR1 truncated")
+    with pytest.raises(DataError, match="truncated"):
         read(f"{bucket.url}/in")  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parquet_files import read, survey_of, write
 
-from headrace.components.example_gen.sources import Reading
+from headrace.components.example_gen.sources import ReadOptions
 from headrace.configs.errors import DataError
 
 
@@ -15,7 +15,7 @@ def test_only_the_chosen_columns_are_read_from_disk(tmp_path: Path) -> None:
     path = write(tmp_path / "f.parquet", {"a": [1, 2], "b": ["x" * 999, "y" * 999]}, compression="none")
     damaged = path.read_bytes().replace(b"x" * 999, b"\xff" * 999)
     path.write_bytes(damaged)
-    assert read(path, Reading(("a",)))[1] == [{"a": [1]}, {"a": [2]}]
+    assert read(path, ReadOptions(("a",)))[1] == [{"a": [1]}, {"a": [2]}]
     with pytest.raises(DataError):
         read(path)
 
@@ -33,8 +33,8 @@ def test_the_survey_needs_nothing_but_the_footer(tmp_path: Path) -> None:
     ("damage", "what"),
     [
         (lambda _: b"", "the file is empty"),
-        (lambda whole: whole[: len(whole) // 2], "cut short"),
-        (lambda _: b"a,b\n1,2\n", "no Parquet file"),
+        (lambda whole: whole[: len(whole) // 2], "truncated"),
+        (lambda _: b"a,b\n1,2\n", "not a Parquet file"),
         (
             lambda whole: whole[: -8 - (size := int.from_bytes(whole[-8:-4], "little"))] + bytes(size) + whole[-8:],
             "damaged",
@@ -42,7 +42,7 @@ def test_the_survey_needs_nothing_but_the_footer(tmp_path: Path) -> None:
         (lambda whole: whole[:-8] + b"\xff\xff\xff\x7fPAR1", "damaged"),
         (lambda whole: b"PARE" + whole[4:-4] + b"PARE", "encrypted"),
         (lambda whole: whole[:4] + whole[5:], "damaged"),
-        (lambda _: b"PAR1", "cut short"),
+        (lambda _: b"PAR1", "truncated"),
     ],
 )
 def test_a_file_that_is_not_whole_is_refused(tmp_path: Path, damage: object, what: str) -> None:
@@ -75,7 +75,7 @@ def test_a_changed_byte_gives_an_error_or_the_footers_number_of_rows(
 
 def test_a_folder_without_files_and_a_path_without_anything_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no files `\*\.parquet`"):
+    with pytest.raises(DataError, match=r"no `\*\.parquet`"):
         read(tmp_path / "empty")
     with pytest.raises(DataError, match="no file matches"):
         read(tmp_path / "none")

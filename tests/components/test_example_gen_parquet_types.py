@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parquet_files import one, read, survey_of, write
 
-from headrace.components.example_gen.sources import Reading
-from headrace.components.example_gen.sources import parquet as parquet_module
+from headrace.components.example_gen.sources import ReadOptions
+from headrace.components.example_gen.sources.parquet import source as parquet_module
 from headrace.components.example_gen.types import kind_of_decimal
 from headrace.configs.errors import DataError
 
@@ -88,7 +88,7 @@ def test_a_declared_type_wins(tmp_path: Path, column: pa.Array, kind: str, value
         (pa.array([1.0, 2.5]), "int", "row 1 of row group 0 .*2.5"),
         (pa.array([b"a", b"\xff"]), "string", "row 1 of row group 0 .*UTF8"),
         (pa.array([dt.date(1970, 1, 3)]), "float", "date32.* cannot be read as float"),
-        (pa.array([[1]]), "int", "`int list` is the type of lists"),
+        (pa.array([[1]]), "int", "the type for lists is `int list`"),
         (pa.array([[1], [2, None]]), "int list", "row 1 of row group 0 .* a list with a null in it"),
         (pa.array([["x"]]), "int list", "cannot be read as int"),
     ],
@@ -104,7 +104,7 @@ def test_a_value_that_is_not_of_its_type_is_named_with_its_place(
 def test_skipped_rows_are_the_same_in_the_survey_and_the_batches(tmp_path: Path) -> None:
     table = {"n": ["1", "x", "3", "4", "y"], "l": [[1], [1], [1, None], None, [2]], "i": [0, 1, 2, 3, 4]}
     path = write(tmp_path / "f.parquet", table, row_group_size=2)
-    skip, declared = Reading(None, skip_bad=True), {"n": "int"}
+    skip, declared = ReadOptions(None, skip_bad=True), {"n": "int"}
     survey = survey_of(path, skip, declared)
     assert (survey.rows, survey.skipped.count) == ({str(path): 2}, 3)
     assert "row 1 of row group 0" in survey.skipped.told[0]
@@ -156,7 +156,7 @@ def test_a_nested_column_is_refused_unless_it_is_not_read(tmp_path: Path, column
     with pytest.raises(DataError, match=what) as caught:
         read(path)
     assert caught.value.column == "x"
-    assert read(path, Reading(("y",))) == ({"y": "int"}, [{"y": [1]}])
+    assert read(path, ReadOptions(("y",))) == ({"y": "int"}, [{"y": [1]}])
 
 
 def test_a_uint64_column_without_statistics_gets_its_kind_from_its_values(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_any_table_comes_back(
         expected |= {kind: [None if value is None else [value] for value in single], f"{kind} list": several}
     path = write(tmp_path_factory.mktemp("parquet") / "f.parquet", columns, row_group_size=group)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.components.example_gen.columnar.fit.BATCH", batch)
+        patch.setattr("headrace.components.example_gen.sources.conversion.BATCH", batch)
         patch.setattr(parquet_module, "SMALLEST_PART", 50)
         patch.setattr(parquet_module, "LARGEST_PART", 50)
         kinds, found = read(path)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.components.example_gen.delimited import blocks as blocks_module
-from headrace.components.example_gen.delimited.align import Range, look, segments
-from headrace.components.example_gen.delimited.blocks import Segment, blocks
-from headrace.components.example_gen.delimited.quotes import Dialect, ends_inside, record_ends, runs
+from headrace.components.example_gen.sources.csv import blocks as blocks_module
+from headrace.components.example_gen.sources.csv.blocks import Segment, blocks
+from headrace.components.example_gen.sources.csv.quotes import Dialect, ends_in_quotes, quote_runs, record_ends
+from headrace.components.example_gen.sources.csv.source import FileRange, join_ranges, scan_range
 from headrace.configs.errors import DataError
 
 COMMA = Dialect(",", '"')
@@ -43,7 +43,7 @@ def strict(text: str) -> bool:
 @given(TEXT)
 def test_a_quote_out_of_place_is_found_where_the_csv_module_finds_one(text: str) -> None:
     data = text.encode()
-    assert (runs(data, COMMA).bad_close(data, COMMA) is None) == strict(text)
+    assert (quote_runs(data, COMMA).bad_close(data, COMMA) is None) == strict(text)
 
 
 @settings(max_examples=500)
@@ -61,9 +61,9 @@ def test_the_state_goes_on_across_any_cut_that_spares_runs_of_quotes(text: str, 
     while 0 < cut < len(text) and text[cut - 1] == '"':
         cut += 1
     left, right = text[:cut].encode(), text[cut:].encode()
-    inside = ends_inside(left, COMMA)
+    inside = ends_in_quotes(left, COMMA)
     before = left[-1] if left else 10
-    assert ends_inside(right, COMMA, inside=inside, before=before) == ends_inside(text.encode(), COMMA)
+    assert ends_in_quotes(right, COMMA, inside=inside, before=before) == ends_in_quotes(text.encode(), COMMA)
     both = record_ends(left, COMMA).tolist() + [
         cut + end for end in record_ends(right, COMMA, inside=inside, before=before).tolist()
     ]
@@ -79,15 +79,15 @@ def test_segments_of_a_file_cut_anywhere_hold_its_records_once_and_in_order(
     start, data = len(head.encode()), (head + text).encode()
     path.write_bytes(data)
     places = [start, *sorted({start + cut for cut in cuts if start + cut < len(data)}), len(data)]
-    pieces = [Range(str(path), *cut, first=not number) for number, cut in enumerate(pairwise(places))]
+    pieces = [FileRange(str(path), *cut, first=not number) for number, cut in enumerate(pairwise(places))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks_module, "CHUNK", chunk)
-        seen = [look(piece, COMMA) for piece in pieces]
-        if ends_inside(data[start:], COMMA):
+        seen = [scan_range(piece, COMMA) for piece in pieces]
+        if ends_in_quotes(data[start:], COMMA):
             with pytest.raises(DataError, match="never closes" if strict(text) else "is followed by"):
-                segments(pieces, seen, COMMA)
+                join_ranges(pieces, seen, COMMA)
             return
-        found = segments(pieces, seen, COMMA)
+        found = join_ranges(pieces, seen, COMMA)
         if not strict(text):
             with pytest.raises(DataError, match="is followed by"):
                 [list(blocks(segment, COMMA)) for segment in found]
@@ -109,7 +109,7 @@ def test_an_open_quote_is_told_with_its_own_line(tmp_path: Path) -> None:
 def test_single_quotes_at_field_starts_do_not_merge_rows(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text("id,kind,x\n" + "".join(f'{row},"a,0\n' for row in range(50)))
-    with pytest.raises(DataError, match="in line 3, is followed by 'a,0'") as caught:
+    with pytest.raises(DataError, match="on line 3, is followed by 'a,0'") as caught:
         list(blocks(Segment(str(path), 10), COMMA))
     assert caught.value.line == 2
 
@@ -127,6 +127,6 @@ def test_a_record_without_end_is_refused_before_it_fills_the_memory(
     monkeypatch.setattr(blocks_module, "LARGEST_RECORD", 1000)
     path = tmp_path / "f.csv"
     path.write_text("a\n1\n" + "x" * 5000 + "\n")
-    with pytest.raises(DataError, match="a record starts here") as caught:
+    with pytest.raises(DataError, match="the record that starts here") as caught:
         list(blocks(Segment(str(path), 2), COMMA))
     assert caught.value.line == 3

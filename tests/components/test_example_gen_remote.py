@@ -16,7 +16,7 @@ from headrace.components.example_gen.component import Executor
 from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.manifest import Manifest
-from headrace.components.example_gen.sources import in_place, open_source
+from headrace.components.example_gen.sources import open_source, serial_map
 from headrace.components.example_gen.storage import resolve
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
@@ -96,7 +96,7 @@ def test_spans_are_found_in_an_object_store(s3_bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [(rows(1), "the file changed during the run"), (None, "there is no such object")]
+    ("content", "told"), [(rows(1), "the file changed during the run"), (None, "the object does not exist")]
 )
 def test_an_object_that_changes_before_it_is_read_leaves_no_examples(
     bucket: Bucket, tmp_path: Path, content: str | None, told: str
@@ -108,7 +108,7 @@ def test_an_object_that_changes_before_it_is_read_leaves_no_examples(
     else:
         bucket.put("a.csv", content)
     with pytest.raises(DataError, match=told) as caught:
-        ingest(config(path), manifest, tmp_path / "out", lambda _work: in_place)
+        ingest(config(path), manifest, tmp_path / "out", lambda _work: serial_map)
     assert caught.value.file == path
     assert not list((tmp_path / "out").rglob("*"))
 
@@ -116,7 +116,7 @@ def test_an_object_that_changes_before_it_is_read_leaves_no_examples(
 def test_a_mistake_in_an_object_is_told_with_its_line(bucket: Bucket, tmp_path: Path) -> None:
     path = bucket.put("a.csv", rows(0) + "7,x\n")
     with pytest.raises(DataError, match="2 fields") as caught:
-        ingest(config(path), Manifest.of([path]), tmp_path / "out", lambda _work: in_place)
+        ingest(config(path), Manifest.of([path]), tmp_path / "out", lambda _work: serial_map)
     assert (caught.value.file, caught.value.line) == (path, 8002)
 
 

@@ -11,7 +11,7 @@ from span_runs import config, generate, ids, told, write
 from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.manifest import Manifest
-from headrace.components.example_gen.sources import in_place
+from headrace.components.example_gen.sources import serial_map
 from headrace.configs.data import DataConfig
 
 
@@ -98,7 +98,7 @@ def test_images_behind_a_loop_are_read_once(folder: Path) -> None:
     (folder / "images/cat/loop").symlink_to(folder / "images/dog", target_is_directory=True)
     data = DataConfig.model_validate({"source": {"kind": "images", "path": str(folder / "images")}})
     manifest = find_spans(data)
-    found = ingest(data, manifest, folder / "out", lambda _work: in_place)
+    found = ingest(data, manifest, folder / "out", lambda _work: serial_map)
     assert sum(found.rows.values()) == 30
     assert len(manifest.paths) == 30
     assert [line for line in found.gaps if "loop" in line]

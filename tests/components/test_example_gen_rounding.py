@@ -15,7 +15,7 @@ from headrace.components.example_gen.ingest import Ingested, ingest
 from headrace.components.example_gen.manifest import Manifest
 from headrace.components.example_gen.paths import resolve
 from headrace.components.example_gen.rounding import COARSE, Rounding, Roundings, notes
-from headrace.components.example_gen.sources import in_place
+from headrace.components.example_gen.sources import serial_map
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 
@@ -132,7 +132,7 @@ def ingested(tmp_path: Path, kind: str, values: Any, **data: Any) -> Ingested:
             np.savez(folder / "data.npz", id=np.arange(len(values)), x=np.asarray(values))
     path = str(folder / ("data.npz" if kind == "arrays" else "data"))
     config = DataConfig.model_validate({"source": {"kind": kind, "path": path}, **data})
-    return ingest(config, Manifest.of(resolve(path)), tmp_path / "out", lambda _work: in_place)
+    return ingest(config, Manifest.of(resolve(path)), tmp_path / "out", lambda _work: serial_map)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "arrays"])

@@ -23,7 +23,7 @@ from headrace.configs.errors import DataError
 def test_only_the_new_span_is_read(folder: Path, reads: Counter[str]) -> None:
     days("2026-01-01", "2026-01-02")
     first = generate(folder, config(DAYS, window=2))
-    assert set(reads) == {f"{what} {day}.csv" for what in ("columns", "survey_keeping") for day in FIRST_TWO}
+    assert set(reads) == {f"{what} {day}.csv" for what in ("columns", "scan_rows") for day in FIRST_TWO}
     reads.clear()
     write("in/2026-01-03.csv", 2000)
     second = generate(folder, config(DAYS, window=2))
@@ -97,7 +97,7 @@ def test_wider_type_in_one_span_rewrites_the_others_and_moves_no_row(folder: Pat
     reads.clear()
     both = generate(folder, config("in/{SPAN}.csv", window=2))
     assert told(both, "types") == {"id": "float", "word": "string"}
-    assert set(reads) == {"batches 1.csv", "columns 2.csv", "survey_keeping 2.csv"}
+    assert set(reads) == {"batches 1.csv", "columns 2.csv", "scan_rows 2.csv"}
     assert rows_of(both, span="1-") == rows_of(first)
     assert all(isinstance(value, float) for values in rows_of(both, span="1-").values() for value in values)
     reads.clear()
@@ -113,7 +113,7 @@ def test_column_that_only_some_spans_have_is_missing_in_the_others(folder: Path)
         values = rows_of(examples, "tip", span="1-")
         assert set(values["train"] + values["eval"]) == {None}
         assert None not in rows_of(examples, "tip", span="2-")["train"]
-    with pytest.raises(DataError, match="'tipp', which is no column"):
+    with pytest.raises(DataError, match="'tipp', which is no"):
         generate(folder, config("in/{SPAN}.csv", window=2, types={"tipp": "int"}))
 
 

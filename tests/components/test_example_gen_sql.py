@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from databases import KEYED, ROWS, config, read, source_of, sqlite_of_trips, written
 
 from headrace.components.example_gen.find import find_spans
-from headrace.components.example_gen.sources import in_place, open_source, state_of
+from headrace.components.example_gen.sources import open_source, serial_map, source_state
 from headrace.components.example_gen.span_store import SpanStore
 from headrace.components.example_gen.spread import BeamSpread, threads_of
 from headrace.configs.errors import DataError
@@ -52,7 +52,7 @@ def test_parallel_ranges_read_what_one_reader_reads(server: postgres.Server) -> 
     )
     _, one = read(source_of(server, query=f"{query}\n;"))
     opened = open_source(source_of(server, query=query, key="id", ranges=7))
-    counted = [part.rows for part in opened.parts(in_place)]
+    counted = [part.rows for part in opened.parts(serial_map)]
     assert read(source_of(server, query=query, key="id", ranges=7))[1] == one
     assert len(counted) == 7
     assert sum(counted) == len(one) == ROWS - ROWS // 7
@@ -72,7 +72,7 @@ def test_shards_are_the_same_bytes_by_any_workers(server: postgres.Server, tmp_p
 
 def test_rows_come_through_a_cursor_on_the_server_a_few_at_a_time(server: postgres.Server) -> None:
     opened = open_source(source_of(server, table="trips", key="id", ranges=1))
-    (part,) = opened.parts(in_place)
+    (part,) = opened.parts(serial_map)
     batches = opened.batches(part, {"id": "int"})
     assert next(batches).num_rows < ROWS / 10
     with psycopg.connect(server.conninfo) as connection:
@@ -90,7 +90,7 @@ def test_rows_without_a_key_are_read_too(server: postgres.Server) -> None:
 def test_all_readers_see_the_moment_of_the_first_look(server: postgres.Server) -> None:
     source = source_of(server, query="select k, v from other.keyed", key="k")
     opened = open_source(source)
-    parts = opened.parts(in_place)
+    parts = opened.parts(serial_map)
     with psycopg.connect(server.conninfo) as connection:
         connection.execute("update other.keyed set v = 'new', k = 5")
         connection.commit()
@@ -114,25 +114,23 @@ def test_a_sqlite_table_reads_as_its_own_driver_reads_it(sqlite: Path, key: str 
 
 def test_a_sqlite_that_changes_between_counting_and_reading_stops_the_run(sqlite: Path) -> None:
     opened = open_source(SqlSource(kind="sql", url=f"sqlite:///{sqlite}", table="trips", key="id"))
-    parts = opened.parts(in_place)
+    parts = opened.parts(serial_map)
     with contextlib.closing(sqlite3.connect(sqlite)) as connection:
         connection.execute("insert into trips (id) values (100000)")
         connection.commit()
-    with pytest.raises(
-        DataError, match=r"the data changes while it is read: [0-9]+ rows came where [0-9]+ had been counted"
-    ):
+    with pytest.raises(DataError, match=r"the data changed while it was read: [0-9]+ rows were counted, but [0-9]+"):
         list(opened.batches(parts[-1], {"id": "int"}))
 
 
 def test_a_value_that_changes_is_seen_by_the_fingerprint_query(sqlite: Path) -> None:
     changed = "select sum(fare) from trips"
     opened = open_source(SqlSource(kind="sql", url=f"sqlite:///{sqlite}", table="trips", fingerprint_query=changed))
-    (part,) = opened.parts(in_place)
-    assert opened.survey(part, {}).rows
+    (part,) = opened.parts(serial_map)
+    assert opened.scan(part, {}).rows
     with contextlib.closing(sqlite3.connect(sqlite)) as connection:
         connection.execute("update trips set fare = fare + 1 where id = 3")
         connection.commit()
-    with pytest.raises(DataError, match="the data changes while it is read\n"):
+    with pytest.raises(DataError, match="the data changed while it was read\n"):
         list(opened.batches(part, {"id": "int"}))
 
 
@@ -151,9 +149,9 @@ def test_the_fingerprint_is_what_its_query_gives(sqlite: Path) -> None:
 def test_data_that_is_read_again_in_each_run_is_not_said_to_have_changed(sqlite: Path, tmp_path: Path) -> None:
     source = SqlSource(kind="sql", url=f"sqlite:///{sqlite}", table="trips")
     store = SpanStore(tmp_path / "store")
-    store.remember(state_of(source) or ())
-    assert list(store.changed(state_of(source) or ())) == []
+    store.remember(source_state(source) or ())
+    assert list(store.changed(source_state(source) or ())) == []
     told = source.model_copy(update={"fingerprint_query": "select 1"})
-    store.remember(state_of(told) or ())
+    store.remember(source_state(told) or ())
     changed = told.model_copy(update={"fingerprint_query": "select 2"})
-    assert len(list(store.changed(state_of(changed) or ()))) == 1
+    assert len(list(store.changed(source_state(changed) or ()))) == 1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.components.example_gen.database.values import column_of, kind_of_values
+from headrace.components.example_gen.sources.sql.values import column_of, kind_of_values
 from headrace.configs.errors import DataError
 
 VALUES = st.one_of(

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import Bucket, message
 
-from headrace.components.example_gen.delimited.files import line_at, opened, read_fully
-from headrace.components.example_gen.remote.find import fits
+from headrace.components.example_gen.remote.find import matches_glob
+from headrace.components.example_gen.sources.streams import line_at, open_stream, read_fully
 from headrace.components.example_gen.storage import (
     FileState,
     arrow_file,
@@ -101,7 +101,7 @@ def test_a_pattern_matches_what_glob_matches(names: list[list[str]], pattern: li
             for file in glob.glob("/".join(pattern), root_dir=folder, recursive=True)
             if not file.endswith("/")
         }
-        assert {file for file in files if fits(file.split("/"), pattern)} == found & files
+        assert {file for file in files if matches_glob(file.split("/"), pattern)} == found & files
 
 
 def test_several_patterns_give_each_file_once_and_sorted(s3_bucket: Bucket, tmp_path: Path) -> None:
@@ -165,14 +165,14 @@ def test_an_empty_object_is_read_as_nothing(s3_bucket: Bucket) -> None:
 def test_gzip_is_unpacked_by_the_ending(bucket: Bucket) -> None:
     text = b"".join(b"%d\n" % number for number in range(300_000))
     path = bucket.put("f.csv.gz", gzip.compress(text[:1000]) + gzip.compress(text[1000:]))
-    with opened(path) as stream:
+    with open_stream(path) as stream:
         assert stream.read() == text
         stream.seek(900)
         assert stream.read(200) == text[900:1100]
     assert line_at(path, 40) == 1 + text[:40].count(b"\n")
     bucket.put("f.csv.gz", gzip.compress(text)[:-9])
     assert message(lambda: line_at(path, len(text) + 1)) == (
-        f"{path}: the gzip data ends too early: the file was cut off\n  Copy the file again"
+        f"{path}: the gzip file is truncated\n  Copy the file again"
     )
 
 
@@ -206,7 +206,7 @@ def test_a_forked_child_reads_from_s3_if_its_parent_has_not(s3_bucket: Bucket) -
     )
     assert _python(program, path) == ["False", hashlib.sha256(b"a\n1\n").hexdigest()]
     before = _python(program.replace("from headrace.components.example_gen import component\n", ""), path, "before")
-    assert before == ["4", "an object store was used before this process was forked, so it would hang in here"]
+    assert before == ["4", "an object store was used before this process was forked, so using it again would hang"]
 
 
 def _python(program: str, *arguments: str) -> list[str]:
@@ -221,7 +221,7 @@ def _python(program: str, *arguments: str) -> list[str]:
 def test_link_to_nothing_is_named_with_what_it_means(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "other.csv").write_text("a\n1\n", encoding="utf-8")
     (tmp_path / "day.csv").symlink_to("../gone/day.csv")
-    with pytest.raises(DataError, match=r"is a link to \.\./gone/day\.csv, where there is nothing") as caught:
+    with pytest.raises(DataError, match=r"is a link to \.\./gone/day\.csv, which does not exist") as caught:
         resolve(str(tmp_path / pattern))
     assert caught.value.file == str(tmp_path / "day.csv")
 
@@ -230,5 +230,5 @@ def test_pipe_is_told_from_a_link_to_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "day.csv")
     (tmp_path / "link.csv").symlink_to("day.csv")
     for name in ("day.csv", "link.csv"):
-        with pytest.raises(DataError, match="is no regular file, but a pipe or a device"):
+        with pytest.raises(DataError, match="is a pipe or a device"):
             resolve(str(tmp_path / name))

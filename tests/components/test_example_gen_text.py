@@ -15,9 +15,9 @@ from stores import Bucket
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.manifest import Manifest
-from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
-from headrace.components.example_gen.text import read as read_module
-from headrace.components.example_gen.text import windows as windows_module
+from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.example_gen.sources.text import read as read_module
+from headrace.components.example_gen.sources.text import source as windows_module
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 from headrace.configs.sources import TextSource
@@ -35,10 +35,10 @@ def source_of(path: Path | str, **more: Any) -> TextSource:
     return TextSource(kind="text", path=str(path), **more)
 
 
-def read(source: TextSource, *, skip_bad: bool = False) -> tuple[Survey, list[dict]]:
-    opened = open_source(source, reading=Reading(skip_bad=skip_bad))
-    parts = opened.parts(in_place)
-    survey = sum((opened.survey(part, {}) for part in parts), Survey())
+def read(source: TextSource, *, skip_bad: bool = False) -> tuple[ScanResult, list[dict]]:
+    opened = open_source(source, options=ReadOptions(skip_bad=skip_bad))
+    parts = opened.parts(serial_map)
+    survey = sum((opened.scan(part, {}) for part in parts), ScanResult())
     rows = [row for part in parts for batch in opened.batches(part, survey.kinds) for row in batch.to_pylist()]
     assert sum(survey.rows.values()) == len(rows)
     return survey, rows
@@ -86,7 +86,7 @@ def test_windows_of_one_text_share_a_split_by_its_key(documentation: Path, tmp_p
         {"source": source.model_dump(), "split_key": "from", "splits": {"train": 1, "eval": 1}}
     )
     manifest = Manifest.of(sorted(map(str, documentation.glob("a*.txt"))))
-    ingested = ingest(data, manifest, tmp_path / "out", lambda _work: in_place)
+    ingested = ingest(data, manifest, tmp_path / "out", lambda _work: serial_map)
     assert sum(ingested.rows.values()) == len(rows)
     assert set(ingested.rows.values()) <= {
         sum(count for name, count in Counter(row["from"] for row in rows).items() if name in chosen)
@@ -118,8 +118,8 @@ def test_files_of_one_name_have_keys_of_their_own_that_other_files_do_not_change
 
     def keys(files: list[str]) -> list[str]:
         opened = open_source(source, files)
-        parts = opened.parts(in_place)
-        kinds = opened.survey(parts[0], {}).kinds
+        parts = opened.parts(serial_map)
+        kinds = opened.scan(parts[0], {}).kinds
         return [row["from"] for part in parts for batch in opened.batches(part, kinds) for row in batch.to_pylist()]
 
     assert keys(files) == names
@@ -194,10 +194,10 @@ def test_what_is_not_utf8_is_told_with_its_line_or_left_out(tmp_path: Path, unit
 @pytest.mark.parametrize(
     ("content", "more", "message"),
     [
-        (b"\x1f\x8b\x08", {"path": "x.gz"}, "cut off"),
-        (b"plain text, not packed" * 9, {"path": "x.gz"}, "not sound gzip"),
+        (b"\x1f\x8b\x08", {"path": "x.gz"}, "truncated"),
+        (b"plain text, not packed" * 9, {"path": "x.gz"}, "not valid gzip"),
         ("zwölf".encode("utf-16"), {}, "not UTF-8: byte 0xff"),
-        (b"text", {"keep": "(open"}, "`data.source.keep` is no regular expression of RE2"),
+        (b"text", {"keep": "(open"}, "`data.source.keep` is not a valid RE2"),
         (b"", {}, "has no rows"),
         (b" \n\n", {}, "has no rows"),
     ],
@@ -207,7 +207,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, content: bytes, more: dict,
     path.write_bytes(content)
     data = DataConfig.model_validate({"source": {"kind": "text", "path": str(path), **more}})
     with pytest.raises(DataError, match=message):
-        ingest(data, Manifest.of([str(path)]), tmp_path / "out", lambda _work: in_place)
+        ingest(data, Manifest.of([str(path)]), tmp_path / "out", lambda _work: serial_map)
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 

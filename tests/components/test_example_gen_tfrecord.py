@@ -11,8 +11,8 @@ import tensorflow as tf
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from headrace.components.example_gen.records import frames as frames_module
-from headrace.components.example_gen.sources import Reading, Survey, in_place, open_source
+from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.example_gen.sources.tfrecord import frames as frames_module
 from headrace.configs.errors import DataError
 from headrace.configs.sources import TfrecordSource
 
@@ -65,11 +65,11 @@ def read(
     *,
     skip_bad: bool = False,
     **how: Any,
-) -> tuple[Survey, list[dict[str, Any]]]:
+) -> tuple[ScanResult, list[dict[str, Any]]]:
     """What the survey says, and all the rows."""
-    opened = open_source(TfrecordSource(kind="tfrecord", path=path, **how), reading=Reading(columns, skip_bad))
-    parts = opened.parts(in_place)
-    survey = sum((opened.survey(part, declared or {}) for part in parts), Survey())
+    opened = open_source(TfrecordSource(kind="tfrecord", path=path, **how), options=ReadOptions(columns, skip_bad))
+    parts = opened.parts(serial_map)
+    survey = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
     kinds = {**survey.kinds, **(declared or {})}
     return survey, [row for part in parts for batch in opened.batches(part, kinds) for row in batch.to_pylist()]
 
@@ -216,7 +216,7 @@ def test_integers_among_floats_are_floats(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_chunk")
 def test_numbers_among_texts_are_refused_unless_declared(tmp_path: Path) -> None:
     path = write(tmp_path / "f", [example(a=[i]) for i in range(10)] + [example(a=["x"])])
-    with pytest.raises(DataError, match=r"record 11, .* has a number where records before it have bytes") as caught:
+    with pytest.raises(DataError, match=r"record 11, .* has a number where earlier records have bytes") as caught:
         read(path)
     assert caught.value.column == "a"
     assert [row["a"] for row in read(path, {"a": "string"})[1]] == [*map(str, range(10)), "x"]
@@ -227,7 +227,7 @@ def test_numbers_among_texts_are_refused_unless_declared(tmp_path: Path) -> None
     ("kind", "bad", "words"),
     [
         ("int", [2.5], "cannot be read as int"),
-        ("int", [1, 2], "several values"),
+        ("int", [1, 2], "multiple values"),
         ("int", ["x"], "cannot be read as int"),
         ("string", [b"\xff"], "cannot be read as string"),
         ("float list", ["x", "y"], "cannot be read as float"),
@@ -290,7 +290,7 @@ def test_a_file_cut_off_is_told_or_keeps_what_is_whole(tmp_path: Path, lost: int
     data = (gzip.compress(data) if packed else data)[:-lost]
     path = tmp_path / "f"
     path.write_bytes(data)
-    with pytest.raises(DataError, match=r"ends inside of record [0-9]+, .* cut off"):
+    with pytest.raises(DataError, match=r"truncated in or before record [0-9]+, "):
         read(str(path))
     survey, rows = read(str(path), skip_bad=True)
     assert survey.skipped.count == 1
@@ -301,7 +301,7 @@ def test_a_file_cut_off_is_told_or_keeps_what_is_whole(tmp_path: Path, lost: int
 @pytest.mark.usefixtures("_chunk")
 def test_a_record_that_is_no_example_is_told_or_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "f", [example(a=[1], b=[0.5]), b"no example", example(a=[2])])
-    with pytest.raises(DataError, match=r"record 2, which starts at byte \d+, is no tf.Example"):
+    with pytest.raises(DataError, match=r"record 2, which starts at byte \d+, is not a tf.Example"):
         read(path)
     survey, rows = read(path, skip_bad=True)
     assert survey.skipped.count == 1
@@ -313,5 +313,5 @@ def test_a_record_that_is_no_example_is_told_or_left_out(tmp_path: Path) -> None
 )
 def test_what_is_no_tfrecord_file_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f").write_bytes(content)
-    with pytest.raises(DataError, match="is no TFRecord file"):
+    with pytest.raises(DataError, match="is not a TFRecord file"):
         read(str(tmp_path / "f"))

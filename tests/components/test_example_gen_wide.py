@@ -25,11 +25,11 @@ from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.rounding import Roundings
 from headrace.components.example_gen.row_hash import row_hash
 from headrace.components.example_gen.side_by_side import columns, side_by_side
-from headrace.components.example_gen.sources import arrays as arrays_module
-from headrace.components.example_gen.sources import in_place
-from headrace.components.example_gen.sources import tfrecord as tfrecord_module
-from headrace.components.example_gen.sources.jsonl import JsonlFiles
-from headrace.components.example_gen.sources.tfrecord import TfrecordFiles
+from headrace.components.example_gen.sources import serial_map
+from headrace.components.example_gen.sources.arrays import source as arrays_module
+from headrace.components.example_gen.sources.jsonl.source import JsonlFiles
+from headrace.components.example_gen.sources.tfrecord import source as tfrecord_module
+from headrace.components.example_gen.sources.tfrecord.source import TfrecordFiles
 from headrace.components.example_gen.stacks import FEW_ROWS, MANY_COLUMNS, worth_stacking
 from headrace.components.example_gen.tfrecord import framed_examples
 from headrace.configs.data import DataConfig
@@ -102,7 +102,7 @@ def calls(source: dict[str, Any], output: Path) -> int:
     """Functions that ExampleGen calls, of Python and of C, in a whole run."""
     data = DataConfig.model_validate({"source": source})
     count = 0
-    arrays_module._seen.clear()
+    arrays_module._cached.clear()
 
     def note(_frame: object, event: str, _argument: object) -> None:
         nonlocal count
@@ -110,7 +110,7 @@ def calls(source: dict[str, Any], output: Path) -> int:
 
     sys.setprofile(note)
     try:
-        ingest(data, find_spans(data), output, lambda _work: in_place)
+        ingest(data, find_spans(data), output, lambda _work: serial_map)
     finally:
         sys.setprofile(None)
     return count
@@ -144,7 +144,7 @@ def test_what_the_survey_had_to_parse_is_not_parsed_again(
     for source in (JsonlFiles, TfrecordFiles):
         monkeypatch.setattr(source, "batches", again)
     data = DataConfig.model_validate({"source": write(table(MANY_COLUMNS), tmp_path)})
-    found = ingest(data, find_spans(data), tmp_path / "out", lambda _work: in_place)
+    found = ingest(data, find_spans(data), tmp_path / "out", lambda _work: serial_map)
     assert sum(found.rows.values()) == ROWS
     assert dict(Counter(found.kinds.values())) == {"float": 11, "int": 11, "string": 10}
 

@@ -22,7 +22,7 @@ from command import alive, wait_until
 from headrace.components.example_gen import parts, shards
 from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import in_place
+from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.workers import Workers, can_fork
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError, RunError
@@ -213,7 +213,7 @@ def test_what_processes_write_is_what_one_writes(tmp_path: Path, kind: str, monk
     ):
         monkeypatch.setattr(module, name, size)
     config, called = data(tmp_path / "in", kind), list[str]()
-    ingest(config, find_spans(config), tmp_path / "one", lambda _work: in_place)
+    ingest(config, find_spans(config), tmp_path / "one", lambda _work: serial_map)
     with Workers(3) as workers:
 
         def spread(label: str, function: Any, tasks: Any) -> Any:

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from headrace.components.example_gen import spill
 from headrace.components.example_gen.packing import Packing
-from headrace.components.example_gen.sources import in_place
+from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.split import Layout
 from headrace.components.example_gen.write import Writer
 
@@ -47,7 +47,7 @@ def threads(_label: str, function: Callable, tasks: Sequence) -> list:
         return list(pool.map(function, tasks[::-1]))[::-1]
 
 
-def written(path: Path, how: Layout, given: list, packing: Packing = PLAIN, spread: Callable = in_place) -> Path:
+def written(path: Path, how: Layout, given: list, packing: Packing = PLAIN, spread: Callable = serial_map) -> Path:
     work = path / "work"
     work.mkdir(parents=True)
     found, sizes = Writer(how, packing, work, path / "out").write(given, read, spread)

@@ -125,7 +125,7 @@ def append(changed: Changed, tree: Tree, file: str, text: str) -> set[str]:
     ("file", "entries"),
     [
         ("components/example_gen/split.py", {INGEST}),
-        ("components/example_gen/delimited/parse.py", {INGEST}),
+        ("components/example_gen/sources/csv/parse.py", {INGEST}),
         ("components/data_rules.py", {GATE}),
         ("trainer/columns/numeric.py", {PREPROCESSING, TRAINING}),
         ("trainer/columns/__init__.py", {PREPROCESSING, TRAINING}),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.sources import in_place
+from headrace.components.example_gen.sources import serial_map
 from headrace.configs.errors import ConfigError, DataError
 from headrace.configs.loader import load_with_places
 from headrace.pipeline.dotted_path import why_not_importable
@@ -194,7 +194,7 @@ def test_the_columns_are_listed_once_however_many_names_are_wrong() -> None:
 
 @pytest.mark.parametrize(
     ("path", "hint"),
-    [("trip.csv", '{here}; did you mean "trips.csv"?'), ("zz/*.csv", "{here}; it holds: c.yaml, trips.csv")],
+    [("trip.csv", '{here}; did you mean "trips.csv"?'), ("zz/*.csv", "{here}; it contains: c.yaml, trips.csv")],
 )
 def test_a_path_without_files_is_told_with_what_is_there(here: Path, path: str, hint: str) -> None:
     (problem,) = told(CONFIG.replace("path: trips.csv", f"path: '{path}'"))
@@ -390,7 +390,7 @@ def refusal_of_a_run() -> str:
     """What ExampleGen says of the same data."""
     config = load_with_places("c.yaml").config
     with pytest.raises(DataError) as caught:
-        ingest(config.data, find_spans(config.data), Path("out"), lambda _work: in_place)
+        ingest(config.data, find_spans(config.data), Path("out"), lambda _work: serial_map)
     return str(caught.value)
 
 

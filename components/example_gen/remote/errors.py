@@ -1,4 +1,4 @@
-"""What went wrong in an object store, in the user's words."""
+"""Errors of object stores as DataErrors that a user understands."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from headrace.components.example_gen.remote.place import Place, endpoint_url, place_of
+from headrace.components.example_gen.remote.filesystems import ObjectLocation, endpoint_url, parse_location
 from headrace.configs.errors import DataError
 
-NO_OBJECT = "there is no such object"
+NO_OBJECT = "the object does not exist"
 
 _AMAZON = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d+)\))? during \w+ operation(?:: (.*))?", re.DOTALL)
 _GOOGLE = re.compile(r"google::cloud::Status\((\w+): (.*)", re.DOTALL)
@@ -29,73 +29,73 @@ _CREDENTIALS = {
 
 
 @contextmanager
-def telling(path: str) -> Iterator[None]:
-    """What goes wrong inside becomes a DataError that names `path`."""
+def object_errors(path: str) -> Iterator[None]:
+    """Turn errors inside the block into DataErrors that name `path`."""
     try:
         yield
     except OSError as error:
-        raise explained(error, path) from None
-    except ValueError as error:  # as pyarrow tells names that it does not take
+        raise object_error(error, path) from None
+    except ValueError as error:  # what pyarrow raises for names that it does not accept
         hint = "Rename the object, or narrow the pattern" if "Empty path component" in str(error) else ""
         raise DataError(f"cannot be read: {error}", file=path, hint=hint) from None
 
 
-def explained(error: OSError, path: str) -> DataError:
-    """The DataError for what a filesystem raised."""
-    place, text = place_of(path), str(error)
+def object_error(error: OSError, path: str) -> DataError:
+    """The DataError for an error of a filesystem."""
+    location, text = parse_location(path), str(error)
     if isinstance(error, FileNotFoundError):
         return DataError(NO_OBJECT, file=path)
     code, status, message = _parts(text)
     if code == "NO_SUCH_BUCKET" or "Bucket not found" in text or ("resolve region" in text and "404" in text):
-        return no_bucket(place)
+        return no_bucket(location)
     if found := _CURL.search(text):
-        return _unreachable(place, path, found[1], found[2].strip())
+        return _unreachable(location, path, found[1], found[2].strip())
     if _DENIED.search(code) or status in {"401", "403"} or "OAuth2" in text:
-        return DataError("access is denied", file=path, hint=_CREDENTIALS[place.scheme])
-    if "flush response stream" in message:  # what pyarrow gets where less came than it was promised
-        what = "the object changed or vanished while it was read, or the connection broke"
+        return DataError("access is denied", file=path, hint=_CREDENTIALS[location.scheme])
+    if "flush response stream" in message:  # pyarrow got fewer bytes than announced
+        what = "the object changed or vanished while it was read, or the connection was lost"
         return DataError(what, file=path, hint="Run again when nothing writes to it")
-    said = message or (f"HTTP status {status}" if status else text.splitlines()[0])
+    answer = message or (f"HTTP status {status}" if status else text.splitlines()[0])
     hint = "Try again later" if status.startswith("5") else ""
-    if status == "400" and not message:  # all that is told of an expired token when an object is asked for
-        hint = f"Have the credentials expired? {_CREDENTIALS[place.scheme]}"
-    return DataError(f"cannot be read: {server(place)} answers: {said}", file=path, hint=hint)
+    if status == "400" and not message:  # the only sign of an expired token when an object is read
+        hint = f"Have the credentials expired? {_CREDENTIALS[location.scheme]}"
+    return DataError(f"cannot be read: {_server(location)} answers: {answer}", file=path, hint=hint)
 
 
-def no_bucket(place: Place) -> DataError:
+def no_bucket(location: ObjectLocation) -> DataError:
     """The error for a bucket that does not exist."""
-    amazon = place.scheme == "s3" and endpoint_url() is None
+    amazon = location.scheme == "s3" and endpoint_url() is None
     more = "; for a server other than Amazon's, set AWS_ENDPOINT_URL" if amazon else ""
     return DataError(
-        f"there is no bucket {place.bucket!r} on {server(place)}",
-        file=str(replace(place, key="")),
-        hint=f"Mend the name{more}",
+        f"there is no bucket {location.bucket!r} on {_server(location)}",
+        file=str(replace(location, key="")),
+        hint=f"Correct the name{more}",
     )
 
 
-def server(place: Place) -> str:
-    """What to call the server of a place."""
-    if place.scheme == "gs":
+def _server(location: ObjectLocation) -> str:
+    """The name of the server in messages."""
+    if location.scheme == "gs":
         return "Google Cloud Storage"
     return endpoint_url() or "Amazon S3"
 
 
-def _unreachable(place: Place, path: str, curl: str, reason: str) -> DataError:
+def _unreachable(location: ObjectLocation, path: str, curl: str, reason: str) -> DataError:
     if curl in _TLS:
         return DataError(
-            f"{server(place)} does not prove who it is: {reason}",
+            f"the certificate of {_server(location)} is not accepted: {reason}",
             file=path,
-            hint="Its certificate must be signed by an authority that this machine trusts, or that SSL_CERT_FILE names"
-            f"{'; a server without TLS is named with http:// in AWS_ENDPOINT_URL' if place.scheme == 's3' else ''}",
+            hint="It must be signed by an authority that this machine trusts or that is in the file SSL_CERT_FILE"
+            f"{'; for a server without TLS, AWS_ENDPOINT_URL starts with http://' if location.scheme == 's3' else ''}",
         )
-    ask = " and AWS_ENDPOINT_URL" if place.scheme == "s3" else ""
+    ask = " and AWS_ENDPOINT_URL" if location.scheme == "s3" else ""
     return DataError(
-        f"{server(place)} cannot be reached: {reason}", file=path, hint=f"Check the network{ask}, and try again"
+        f"{_server(location)} cannot be reached: {reason}", file=path, hint=f"Check the network{ask}, and try again"
     )
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """Code, HTTP status and message."""
+    """The error code, the HTTP status and the message in an error text; empty where it has none."""
     if found := _AMAZON.search(text):
         message = "" if found[3] in _NOTHING else found[3].splitlines()[0]
         if named := _NAMED.match(message):

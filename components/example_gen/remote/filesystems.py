@@ -1,40 +1,94 @@
-"""Connections to object stores: server, region and credentials as the environment says.
+"""Locations of objects, and connections to their stores, with server, region and credentials from the environment.
 
-S3's credentials are found as Amazon's tools find them: AWS_ACCESS_KEY_ID and its companions, the profiles in ~/.aws,
-the role of the machine. Google's: GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's account; without any of
-them, public buckets can be read.
+Locations are s3://bucket/key, gs://bucket/key, and minio://bucket/key, which is S3 on another server than Amazon's.
+
+Credentials for S3 are found as Amazon's tools find them: AWS_ACCESS_KEY_ID and its companions, the profiles in ~/.aws,
+the role of the machine. Credentials for Google are GOOGLE_APPLICATION_CREDENTIALS, gcloud's, or the machine's account;
+without any, public buckets can be read.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import socket
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.components.example_gen.remote.place import Place, endpoint_url
 from headrace.configs.errors import DataError
+
+ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""The variables that name an S3 server other than Amazon's; the first one that is set counts."""
 
 ATTEMPTS = 4
 CONNECT_SECONDS, READ_SECONDS, GOOGLE_SECONDS = 5, 60, 30
 
 _used_by: set[int] = set()
-"""Processes that have connected: at most this one and the one it was forked from."""
+"""The processes that have connected: at most this one and the one it was forked from."""
 
 
-def filesystem(place: Place) -> Any:
-    """The pyarrow.fs.FileSystem that the place lies in. May raise OSError."""
+@dataclass(frozen=True)
+class ObjectLocation:
+    """The location of an object or a folder in an object store."""
+
+    scheme: str
+    bucket: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.arrow}"
+
+    @property
+    def arrow(self) -> str:
+        """The path in pyarrow's filesystems."""
+        return f"{self.bucket}/{self.key}" if self.key else self.bucket
+
+    @property
+    def folder(self) -> ObjectLocation:
+        """The folder that contains it; that of a bucket is the bucket."""
+        return replace(self, key=self.key.rpartition("/")[0])
+
+
+def parse_location(path: str) -> ObjectLocation:
+    """The location that a path names. Raises DataError for a path without a bucket."""
+    scheme, _, rest = path.partition("://")
+    bucket, _, key = rest.partition("/")
+    if not bucket or glob.has_magic(bucket):
+        raise DataError(
+            f"{path!r} does not name a bucket", hint=f"Write {scheme}://bucket/key; only the key may contain a pattern"
+        )
+    if scheme == "minio":
+        if endpoint_url() is None:
+            raise DataError(
+                "the address of the MinIO server is not set",
+                file=path,
+                hint="Set AWS_ENDPOINT_URL, for example to http://localhost:9000",
+            )
+        scheme = "s3"
+    return ObjectLocation(scheme, bucket, key)
+
+
+def endpoint_url() -> str | None:
+    """The URL of the S3 server according to the environment; None: Amazon's."""
+    return next((os.environ[name] for name in ENDPOINT_VARIABLES if os.environ.get(name)), None)
+
+
+def filesystem(location: ObjectLocation) -> Any:
+    """The pyarrow.fs.FileSystem that contains the location. May raise OSError."""
     _used_by.add(os.getpid())
     if len(_used_by) > 1:
-        raise RuntimeError("an object store was used before this process was forked, so it would hang in here")
-    return _google(os.environ.get("STORAGE_EMULATOR_HOST")) if place.scheme == "gs" else _s3(*_server(), place.bucket)
+        raise RuntimeError("an object store was used before this process was forked, so using it again would hang")
+    if location.scheme == "gs":
+        return _google(os.environ.get("STORAGE_EMULATOR_HOST"))
+    return _s3(*_server(), location.bucket)
 
 
 def _server() -> tuple[str, str | None]:
-    """The scheme and the address of the S3 server; no address for Amazon's."""
+    """The scheme and the address of the S3 server; the address is None for Amazon's."""
     url = endpoint_url()
     if url is None:
         return "https", None
@@ -42,7 +96,7 @@ def _server() -> tuple[str, str | None]:
     if parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc:
         raise DataError(
             "AWS_ENDPOINT_URL is not the URL of a server",
-            hint="It looks like https://minio.example:9000; credentials have variables of their own",
+            hint="It must look like https://minio.example:9000; credentials have variables of their own",
         )
     return parts.scheme, parts.netloc + parts.path.rstrip("/")
 

@@ -1,4 +1,4 @@
-"""Objects by pattern, with the same meaning as patterns of local files have."""
+"""Objects found by glob patterns, which mean the same as for local files."""
 
 from __future__ import annotations
 
@@ -8,46 +8,45 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headrace.components.example_gen.remote.errors import no_bucket, telling
-from headrace.components.example_gen.remote.filesystems import filesystem
-from headrace.components.example_gen.remote.place import Place, place_of
+from headrace.components.example_gen.remote.errors import no_bucket, object_errors
+from headrace.components.example_gen.remote.filesystems import ObjectLocation, filesystem, parse_location
 from headrace.configs.errors import DataError
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
 
-def find(pattern: str) -> list[str]:
-    """The objects behind a path or a pattern. Raises DataError if there are none, and for a folder."""
-    place = place_of(pattern)
-    with telling(str(place)):
-        found = _listed(place) if glob.has_magic(place.key) else _single(place)
+def find_objects(pattern: str) -> list[str]:
+    """The objects that a path or a pattern matches. Raises DataError if there are none, and for a folder."""
+    location = parse_location(pattern)
+    with object_errors(str(location)):
+        found = _list_matching(location) if glob.has_magic(location.key) else _single(location)
         if not found:
             raise DataError(
-                f"no file matches {str(place)!r}", hint=f"The nearest folder that exists is {_nearest(place)}"
+                f"no file matches {str(location)!r}", hint=f"The nearest folder that exists is {_nearest(location)}"
             )
-    return [str(replace(place, key=key)) for key in found]
+    return [str(replace(location, key=key)) for key in found]
 
 
 def is_folder(path: str) -> bool:
     """Whether the path names a folder."""
-    place = place_of(path)
-    with telling(str(place)):
-        return _type(place) == "Directory" and _type(replace(place, key="")) == "Directory"
+    location = parse_location(path)
+    with object_errors(str(location)):
+        return _type(location) == "Directory" and _type(replace(location, key="")) == "Directory"
 
 
-def fits(names: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Whether a path matches a pattern, both cut at the slashes, as glob.glob(recursive=True) has it."""
+def matches_glob(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Whether a path matches a pattern, both split at the slashes, as in glob.glob(recursive=True)."""
     if not patterns:
         return not names
     first, *rest = patterns
     if first == "**":
-        here = fits(names, rest) if rest else len(names) == 1 and not _hidden(names[0])
-        return here or (bool(names) and not _hidden(names[0]) and fits(names[1:], patterns))
-    return bool(names) and _name_fits(names[0], first) and fits(names[1:], rest)
+        here = matches_glob(names, rest) if rest else len(names) == 1 and not _hidden(names[0])
+        return here or (bool(names) and not _hidden(names[0]) and matches_glob(names[1:], patterns))
+    return bool(names) and _name_matches(names[0], first) and matches_glob(names[1:], rest)
 
 
-def _name_fits(name: str, pattern: str) -> bool:
+def _name_matches(name: str, pattern: str) -> bool:
     if not glob.has_magic(pattern):
         return name == pattern
     return fnmatch.fnmatchcase(name, pattern) and (_hidden(pattern) or not _hidden(name))
@@ -57,31 +56,31 @@ def _hidden(name: str) -> bool:
     return name.startswith(".")
 
 
-def _single(place: Place) -> list[str]:
-    kind = _type(place)
+def _single(location: ObjectLocation) -> list[str]:
+    kind = _type(location)
     if kind == "Directory":
-        _check_bucket(place)
-        folder = str(place).rstrip("/")
-        raise DataError("is a folder, not an object", file=str(place), hint=f"For what lies in it, write {folder}/*")
-    return [place.key] if kind == "File" else []
+        _check_bucket(location)
+        folder = str(location).rstrip("/")
+        raise DataError("is a folder, not an object", file=str(location), hint=f"For its objects, write {folder}/*")
+    return [location.key] if kind == "File" else []
 
 
-def _listed(place: Place) -> list[str]:
-    parts = place.key.split("/")
+def _list_matching(location: ObjectLocation) -> list[str]:
+    parts = location.key.split("/")
     fixed = next(number for number, part in enumerate(parts) if glob.has_magic(part))
-    base = replace(place, key="/".join(parts[:fixed]))
+    base = replace(location, key="/".join(parts[:fixed]))
     below = parts[fixed:]
     keys = [
-        info.path.removeprefix(f"{place.bucket}/")
+        info.path.removeprefix(f"{location.bucket}/")
         for info in _list(base, recursive=len(below) > 1 or "**" in below)
         if info.type.name == "File"
     ]
-    if place.key in keys:
-        return [place.key]
-    return [key for key in keys if fits(key.split("/")[fixed:], below)]
+    if location.key in keys:
+        return [location.key]
+    return [key for key in keys if matches_glob(key.split("/")[fixed:], below)]
 
 
-def _list(folder: Place, *, recursive: bool) -> list[fs.FileInfo]:
+def _list(folder: ObjectLocation, *, recursive: bool) -> list[fs.FileInfo]:
     from pyarrow import fs
 
     selector = fs.FileSelector(folder.arrow, recursive=recursive, allow_not_found=bool(folder.key))
@@ -92,21 +91,21 @@ def _list(folder: Place, *, recursive: bool) -> list[fs.FileInfo]:
     return found
 
 
-def _type(place: Place) -> str:
+def _type(location: ObjectLocation) -> str:
     """`File`, `Directory` or `NotFound`."""
-    name: str = filesystem(place).get_file_info(place.arrow.rstrip("/")).type.name
+    name: str = filesystem(location).get_file_info(location.arrow.rstrip("/")).type.name
     return name
 
 
-def _check_bucket(place: Place) -> None:
+def _check_bucket(location: ObjectLocation) -> None:
     """Raise DataError if the bucket does not exist."""
-    if _type(replace(place, key="")) != "Directory":
-        raise no_bucket(place)
+    if _type(replace(location, key="")) != "Directory":
+        raise no_bucket(location)
 
 
-def _nearest(place: Place) -> Place:
-    """The deepest folder above the place that exists. Raises DataError if not even the bucket does."""
-    folder = replace(place, key="/".join(part for part in place.key.split("/")[:-1]))
+def _nearest(location: ObjectLocation) -> ObjectLocation:
+    """The deepest existing folder above a location. Raises DataError if not even the bucket exists."""
+    folder = replace(location, key="/".join(part for part in location.key.split("/")[:-1]))
     while folder.key and (glob.has_magic(folder.key) or _type(folder) != "Directory"):
         folder = folder.folder
     if not folder.key:

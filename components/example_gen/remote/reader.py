@@ -1,4 +1,4 @@
-"""An object as a stream of bytes, read in ranges."""
+"""An object as a seekable stream of bytes, read in ranges."""
 
 from __future__ import annotations
 
@@ -6,34 +6,31 @@ import io
 import os
 from typing import Any
 
-from headrace.components.example_gen.remote.errors import NO_OBJECT, explained, telling
-from headrace.components.example_gen.remote.filesystems import filesystem
-from headrace.components.example_gen.remote.place import place_of
+from headrace.components.example_gen.remote.errors import NO_OBJECT, object_error, object_errors
+from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
 from headrace.configs.errors import DataError
 
 FIRST, LARGEST = 1 << 16, 1 << 23
-"""Bytes fetched at once: few at first, for a header; twice as many each time that the reading goes on."""
+"""Bytes fetched at once: few at first, for a header, and twice as many each time that reading continues."""
 
 CHANGED = "Run again when nothing writes to it"
 
 
 def open_object(path: str) -> Any:
-    """The object as a pyarrow.NativeFile, which raises OSErrors as pyarrow words them (see `errors.telling`)."""
-    place = place_of(path)
-    with telling(path):
-        return filesystem(place).open_input_file(place.arrow)
+    """The object as a pyarrow.NativeFile, which raises pyarrow's OSErrors (see `errors.object_errors`)."""
+    location = parse_location(path)
+    with object_errors(path):
+        return filesystem(location).open_input_file(location.arrow)
 
 
-def state(path: str) -> tuple[int, str]:
-    """Size of the object, and a mark that changes when it does: ETag, generation, or time of change."""
+def object_state(path: str) -> tuple[int, str]:
+    """The size of an object, and a mark that changes when it does: ETag, generation, or time of change."""
     with open_object(path) as file:
         return file.size(), _mark(file.metadata() or {})
 
 
 class RemoteFile(io.RawIOBase):
-    """A seekable stream. What goes wrong while it is read is a DataError that names the object; so is the object
-    changing meanwhile.
-    """
+    """A seekable stream. Errors while it is read, and changes of the object meanwhile, are DataErrors that name it."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -45,11 +42,11 @@ class RemoteFile(io.RawIOBase):
         self._window, self._window_at, self._next = b"", 0, FIRST
 
     def readable(self) -> bool:
-        """As every reader."""
+        """Whether the stream can be read: always."""
         return True
 
     def seekable(self) -> bool:
-        """Everywhere."""
+        """Whether the stream can seek: always."""
         return True
 
     def tell(self) -> int:
@@ -57,12 +54,12 @@ class RemoteFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to an offset; costs nothing before the next read."""
+        """Move to an offset. Nothing is fetched before the next read."""
         self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
         return self._at
 
     def read(self, size: int | None = -1) -> bytes:
-        """At most `size` bytes, fewer only at the end; all that is left for -1 or None."""
+        """`size` bytes, or fewer at the end; all the remaining bytes for -1 or None."""
         left = max(self._size - self._at, 0)
         size = left if size is None or size < 0 else min(size, left)
         if size <= 0:
@@ -75,36 +72,36 @@ class RemoteFile(io.RawIOBase):
         return self._window[start : start + size]
 
     def readall(self) -> bytes:
-        """All that is left."""
+        """All the remaining bytes."""
         return self.read()
 
     def readinto(self, buffer: Any) -> int:
-        """Fill the buffer; returns how many bytes there were."""
+        """Fill the buffer and return the number of bytes read, which is smaller only at the end."""
         view = memoryview(buffer).cast("B")
         found = self.read(len(view))
         view[: len(found)] = found
         return len(found)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if not self.closed:
             self._window = b""
             self._file.close()
         super().close()
 
     def _fetch(self, size: int) -> None:
-        """Make `_window` start at `_at` and hold at least `size` bytes."""
-        goes_on = self._at == self._window_at + len(self._window)
-        self._next = min(self._next * 2, LARGEST) if goes_on and self._window else FIRST
+        """Make `_window` start at `_at` and contain at least `size` bytes."""
+        continues = self._at == self._window_at + len(self._window)
+        self._next = min(self._next * 2, LARGEST) if continues and self._window else FIRST
         wanted = min(max(size, self._next), self._size - self._at)
         try:
             self._file.seek(self._at)
             found = self._file.read(wanted)
         except OSError as error:
             self._check()
-            done = f"after {self._at:,} of {self._size:,} bytes"
-            why = explained(error, self.name)
-            raise DataError(f"the reading broke off {done}: {why.what}", file=self.name, hint=why.hint) from error
+            progress = f"after {self._at:,} of {self._size:,} bytes"
+            cause = object_error(error, self.name)
+            raise DataError(f"reading failed {progress}: {cause.what}", file=self.name, hint=cause.hint) from error
         if len(found) < wanted or (self._at > 0 and self._at + wanted == self._size):
             self._check()
         if len(found) < wanted:
@@ -112,9 +109,9 @@ class RemoteFile(io.RawIOBase):
         self._window, self._window_at = found, self._at
 
     def _check(self) -> None:
-        """Raise DataError if the object is no longer the one that was opened."""
+        """Raise DataError if the object has changed since it was opened."""
         try:
-            now = state(self.name)
+            now = object_state(self.name)
         except DataError as error:
             if error.what != NO_OBJECT:
                 return
@@ -124,5 +121,5 @@ class RemoteFile(io.RawIOBase):
 
 
 def _mark(metadata: dict[str, bytes]) -> str:
-    own = {name.lower(): value.decode(errors="replace") for name, value in metadata.items()}
-    return own.get("generation") or own.get("etag", "").strip('"') or own.get("last-modified", "")
+    values = {name.lower(): value.decode(errors="replace") for name, value in metadata.items()}
+    return values.get("generation") or values.get("etag", "").strip('"') or values.get("last-modified", "")

@@ -1,4 +1,4 @@
-"""Data sources, one file for each kind. Adding one means adding a file here and a line to the registry.
+"""The kinds of data sources, one module or folder each. To add one, write it and add a line to the registry.
 
 source = open_source(config.data.source)
 source.columns()          # quick: reads a header
@@ -9,34 +9,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.components.example_gen.sources.arrays import Arrays
-from headrace.components.example_gen.sources.base import LIGHT, Reading, Skipped, Source, Spread, Survey, in_place
+from headrace.components.example_gen.skips import Skipped
+from headrace.components.example_gen.sources.arrays.source import Arrays
+from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult, Source, serial_map
 from headrace.components.example_gen.sources.bigquery import BigqueryRows
-from headrace.components.example_gen.sources.csv import CsvFiles
-from headrace.components.example_gen.sources.images import ImageFiles
-from headrace.components.example_gen.sources.jsonl import JsonlFiles
-from headrace.components.example_gen.sources.parquet import ParquetFiles
-from headrace.components.example_gen.sources.sql import SqlRows
-from headrace.components.example_gen.sources.text import TextFiles
-from headrace.components.example_gen.sources.tfds import TfdsExamples
-from headrace.components.example_gen.sources.tfrecord import TfrecordFiles
+from headrace.components.example_gen.sources.csv.source import CsvFiles
+from headrace.components.example_gen.sources.images.source import ImageFiles
+from headrace.components.example_gen.sources.jsonl.source import JsonlFiles
+from headrace.components.example_gen.sources.parquet.source import ParquetFiles
+from headrace.components.example_gen.sources.sql.source import SqlRows
+from headrace.components.example_gen.sources.text.source import TextFiles
+from headrace.components.example_gen.sources.tfds.source import TfdsExamples
+from headrace.components.example_gen.sources.tfrecord.source import TfrecordFiles
 from headrace.components.example_gen.storage import FileState, resolve
 from headrace.configs.sources import FileSource, SourceConfig
 
 __all__ = [
-    "LIGHT",
-    "Reading",
+    "ParallelMap",
+    "ReadOptions",
+    "ScanResult",
     "Skipped",
     "Source",
-    "Spread",
-    "Survey",
-    "files_of",
-    "in_place",
-    "is_files",
+    "find_files",
+    "is_fork_safe",
     "open_source",
-    "patterns_of",
-    "reads_alone",
-    "state_of",
+    "reads_files",
+    "serial_map",
+    "source_patterns",
+    "source_state",
 ]
 
 _KINDS: dict[str, Any] = {
@@ -51,48 +51,50 @@ _KINDS: dict[str, Any] = {
     "tfds": TfdsExamples,
     "tfrecord": TfrecordFiles,
 }
-"""Each kind's class; it imports what is slow to import only when it reads. Its class method
-`open(source, files, reading)` gives a Source. What is not files has a class method `state(source)`, which gives the
-FileStates that the fingerprint is made of; what is not found by `path` alone has a class method `find(source)`, which
-gives the paths of its files, and where paths have a meaning of their own, `patterns(source)` gives them as patterns.
+"""The class of each kind. Slow imports happen when it reads, not here.
+
+A class has a class method `open(source, files, options)`, which returns a Source, and may have:
+
+- `state(source)`, if the data is not in files: the FileStates that make up its fingerprint;
+- `find(source)`, if `path` alone does not name the files: the paths of the files;
+- `patterns(source)`, if its paths have a meaning of their own: the paths as glob patterns;
+- `fork_safe = True`, if reading local files starts no threads and opens no connections that a forked child would
+  inherit.
 """
 
-_ALONE = {"csv", "jsonl", "parquet", "text"}
-"""Read by this process alone: TensorFlow's threads and connections to servers would not survive a fork."""
 
-
-def open_source(source: SourceConfig, files: Sequence[str] | None = None, reading: Reading | None = None) -> Source:
-    """The data behind `data.source`. `files`: the files to read, where they are known; None: look for them now."""
-    opened: Source = _class(source).open(source, files, reading or Reading())
+def open_source(source: SourceConfig, files: Sequence[str] | None = None, options: ReadOptions | None = None) -> Source:
+    """The data that `data.source` names. `files`: the files to read; None: find them now."""
+    opened: Source = _class(source).open(source, files, options or ReadOptions())
     return opened
 
 
-def state_of(source: SourceConfig) -> list[FileState] | None:
-    """The present state of data that is not found by paths; None where it is."""
+def source_state(source: SourceConfig) -> list[FileState] | None:
+    """The present state of data that is not found by path; None for data that is."""
     state = getattr(_class(source), "state", None)
     return None if state is None else state(source)
 
 
-def is_files(source: SourceConfig) -> bool:
-    """Whether the data lies in files; asks for nothing, where `state_of` may run a query or a function."""
+def reads_files(source: SourceConfig) -> bool:
+    """Whether the data is in files. Unlike `source_state`, this never runs a query or a function."""
     return not hasattr(_class(source), "state") or getattr(source, "path", None) is not None
 
 
-def files_of(source: SourceConfig) -> list[str]:
-    """The paths of the files that there are now, spans aside. Raises DataError if there are none."""
+def find_files(source: SourceConfig) -> list[str]:
+    """The paths of the present files, regardless of spans. Raises DataError if there are none."""
     find = getattr(_class(source), "find", None)
     if find is not None:
         return list(find(source))
-    return resolve(patterns_of(source))
+    return resolve(source_patterns(source))
 
 
-def reads_alone(source: SourceConfig) -> bool:
-    """Whether reading local files of this kind leaves nothing in a process that a fork of it could not use."""
-    return source.kind in _ALONE
+def is_fork_safe(source: SourceConfig) -> bool:
+    """Whether a process that has read local files of this kind can be forked."""
+    return getattr(_class(source), "fork_safe", False)
 
 
-def patterns_of(source: SourceConfig) -> list[str]:
-    """The paths of the config as patterns of files; empty for what is not found by its paths."""
+def source_patterns(source: SourceConfig) -> list[str]:
+    """The paths of the config as glob patterns; empty for data that is not found by path."""
     patterns = getattr(_class(source), "patterns", None)
     if patterns is not None:
         return list(patterns(source))

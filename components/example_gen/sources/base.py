@@ -1,82 +1,67 @@
-"""What every source can do for ExampleGen."""
+"""The interface between ExampleGen and the kinds of sources."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
-from headrace.components.example_gen.skips import TOLD, Skipped
+from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.types import Kind, widest
-
-__all__ = [
-    "LIGHT",
-    "TOLD",
-    "Head",
-    "ListCounter",
-    "Reading",
-    "Result",
-    "Sampled",
-    "Skipped",
-    "Source",
-    "Spread",
-    "Survey",
-    "Surveyor",
-    "Task",
-    "for_work",
-    "in_place",
-]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+SMALL_WORK = 1 << 28
+"""Bytes that one process copies or scans in less time than a Beam pipeline takes to start."""
 
-class Spread(Protocol):
-    """Calls a function on every task, wherever that is, and gives the results in the order of the tasks."""
+
+class ParallelMap(Protocol):
+    """Calls a function on every task, in whatever process or thread, and returns the results in task order."""
 
     def __call__(self, label: str, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> list[Result]:
-        """Function, tasks and results must be picklable."""
+        """The function, the tasks and the results must be picklable."""
 
 
-LIGHT = 1 << 28
-"""Bytes that are copied or looked through sooner than a Beam pipeline starts."""
-
-
-def in_place(_label: str, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> list[Result]:
-    """A Spread that spreads nothing: one task after the other, here."""
+def serial_map(_label: str, function: Callable[[Task], Result], tasks: Sequence[Task], /) -> list[Result]:
+    """A ParallelMap without parallelism: the tasks run one after another in the caller."""
     return [function(task) for task in tasks]
 
 
+def choose_map(parallel_map: ParallelMap, size: int) -> ParallelMap:
+    """`parallel_map` if `size` bytes are worth its start-up time, else `serial_map`."""
+    takes_small_work = getattr(parallel_map, "takes_small_work", False)
+    return parallel_map if size > SMALL_WORK or (size and takes_small_work) else serial_map
+
+
 @dataclass(frozen=True)
-class Reading:
-    """How the data is to be read. `columns`: those to read, None for all; `skip_bad`: leave out records that cannot be
-    read, instead of raising DataError.
+class ReadOptions:
+    """How the data is read.
+
+    columns: the columns to read; None: all of them. skip_bad: skip records that cannot be read instead of raising
+    DataError.
     """
 
     columns: tuple[str, ...] | None = None
     skip_bad: bool = False
 
-    def chosen(self, columns: Sequence[str]) -> list[str]:
-        """Those of the data's columns that are read, in the data's order."""
+    def select(self, columns: Sequence[str]) -> list[str]:
+        """The columns to read among those of the data, in the order of the data."""
         if self.columns is None:
             return list(columns)
-        chosen = frozenset(self.columns)
-        return [name for name in columns if name in chosen]
-
-
-def for_work(spread: Spread, size: int) -> Spread:
-    """`spread`, or `in_place` where it takes longer to start than to copy or look through `size` bytes, or where there
-    are none.
-    """
-    return spread if size > LIGHT or (size and getattr(spread, "takes_small_work", False)) else in_place
+        selected = frozenset(self.columns)
+        return [name for name in columns if name in selected]
 
 
 @dataclass(frozen=True)
-class Survey:
-    """What a look at some data found: rows of each file, bytes of the values, the kind of each column, and what was
-    left out (which is not among the rows).
+class ScanResult:
+    """The result of scanning some data.
+
+    rows: the number of readable rows by file; size: the bytes of the values; kinds: the kind of each column; skipped:
+    the records that were skipped, which `rows` does not count.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -84,27 +69,26 @@ class Survey:
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
 
-    def __add__(self, other: Survey) -> Survey:
+    def __add__(self, other: ScanResult) -> ScanResult:
         names = {**self.kinds, **other.kinds}
-        kinds = {
-            name: widest([survey.kinds[name] for survey in (self, other) if name in survey.kinds]) for name in names
-        }
+        kinds = {name: widest([scan.kinds[name] for scan in (self, other) if name in scan.kinds]) for name in names}
         rows = {file: self.rows.get(file, 0) + other.rows.get(file, 0) for file in {**self.rows, **other.rows}}
-        return Survey(rows, self.size + other.size, kinds, self.skipped + other.skipped)
+        return ScanResult(rows, self.size + other.size, kinds, self.skipped + other.skipped)
 
 
 class Source(Protocol):
-    """Raw data as parts that are read independently of each other. Instances and parts are picklable."""
+    """Raw data, cut into parts that are read independently. Sources and parts are picklable."""
 
     def columns(self) -> list[str]:
-        """The names of the columns that are read; cheap, and without heavy imports."""
+        """The names of the columns to read. Cheap, and without heavy imports."""
 
-    def parts(self, spread: Spread) -> list[Any]:
-        """The data in parts, in an order and of a size that depend on the data alone."""
+    def parts(self, parallel_map: ParallelMap) -> list[Any]:
+        """The parts of the data. Their order and sizes depend on the data alone."""
 
-    def survey(self, part: Any, declared: Mapping[str, Kind]) -> Survey:
-        """Rows and kinds of a part; from what is known of it, or in one pass over all of it. Raises DataError for what
-        cannot be read.
+    def scan(self, part: Any, declared: Mapping[str, Kind]) -> ScanResult:
+        """Count the rows of a part and find the kinds of its columns, from metadata or in one pass over its values.
+
+        Raises DataError for data that cannot be read.
         """
 
     def batches(self, part: Any, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
@@ -112,17 +96,21 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class ListCounter(Protocol):
-    """A source of which the first rows tell quickly how many values its lists have."""
+class RowScanner(Protocol):
+    """A source whose scan reads every column, so that the caller can store the rows instead of reading them twice."""
 
-    def most_values(self, names: Sequence[str]) -> dict[str, int]:
-        """The most values that an example of the first rows has in each of these columns, of those that are lists."""
+    def scan_rows(
+        self, part: Any, declared: Mapping[str, Kind], on_batch: Callable[[pa.RecordBatch], None]
+    ) -> ScanResult:
+        """Like `Source.scan`. `on_batch` receives the rows in order, in the kinds that are known by then."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """The first rows of a source, as a part of it. source: what reads them, perhaps without columns whose kinds take
-    long to find; whole: whether they are all rows; settled: whether rows behind them cannot make numbers texts.
+    """The first rows of a source, as a part of it.
+
+    source: what reads the part; it may lack columns whose kinds take long to find. whole: whether these are all rows.
+    settled: whether later rows cannot turn a column of numbers into one of strings.
     """
 
     source: Source
@@ -132,16 +120,24 @@ class Head:
 
 
 @runtime_checkable
-class Sampled(Protocol):
-    """A source of which the first rows are quickly read."""
+class HasHead(Protocol):
+    """A source whose first rows are quick to read."""
 
     def head(self) -> Head:
-        """A few megabytes of rows. Raises DataError for what cannot be read."""
+        """The first few megabytes of rows. Raises DataError for data that cannot be read."""
 
 
 @runtime_checkable
-class Surveyor(Protocol):
-    """A source whose survey reads all columns anyhow, and can hand them on."""
+class HasListLengths(Protocol):
+    """A source whose first rows show quickly how long its lists are."""
 
-    def survey_keeping(self, part: Any, declared: Mapping[str, Kind], keep: Callable[[pa.RecordBatch], None]) -> Survey:
-        """As `Source.survey`; `keep` gets the rows in order, with the kinds that were found until then."""
+    def max_list_lengths(self, names: Sequence[str]) -> dict[str, int]:
+        """For each of these columns that holds lists, the length of the longest one among the first rows."""
+
+
+def suggest_columns(name: str, columns: Sequence[str]) -> str:
+    """A hint that names the columns most similar to an unknown one."""
+    similar = difflib.get_close_matches(name, columns, n=3)
+    if similar:
+        return f"Did you mean {' or '.join(map(repr, similar))}?"
+    return f"The columns are {', '.join(columns[:20])}{', ...' if len(columns) > 20 else ''}"

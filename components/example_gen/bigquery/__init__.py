@@ -1,1 +1,0 @@
-"""BigQuery: Google's clients, with errors in the user's words."""

@@ -1,1 +1,0 @@
-"""Data that is stored in columns with types: Parquet files, and arrays in memory."""

@@ -1,1 +1,0 @@
-"""Databases by SQLAlchemy: connections, and values as columns."""

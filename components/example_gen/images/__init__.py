@@ -1,1 +1,0 @@
-"""Images: what their bytes say, the pixels, and which there are."""

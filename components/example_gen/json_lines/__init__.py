@@ -1,1 +1,0 @@
-"""Lines of JSON: blocks of whole lines, read by pyarrow where it is certain, else one by one."""

@@ -1,1 +1,0 @@
-"""Datasets that TensorFlow Datasets has prepared."""

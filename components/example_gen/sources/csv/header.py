@@ -1,0 +1,114 @@
+"""The header line of a delimited file, and where its rows start."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from dataclasses import dataclass
+
+from headrace.components.example_gen.sources.csv.blocks import Block, check_closing_quotes
+from headrace.components.example_gen.sources.csv.quotes import Dialect, quote_runs, record_ends
+from headrace.components.example_gen.sources.streams import is_truncated, open_truncated, read_fully
+from headrace.configs.errors import DataError
+
+LARGEST_HEADER = 1 << 24
+"""The number of bytes within which the header must end."""
+
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@dataclass(frozen=True)
+class CsvHeader:
+    """The names of the columns. `rows_at`: the offset of the first row in the unpacked text."""
+
+    columns: tuple[str, ...]
+    rows_at: int
+
+
+def read_header(path: str, dialect: Dialect) -> CsvHeader:
+    """The header of a file that has one. Raises DataError if it cannot name columns."""
+    start, text = _first_bytes(path, dialect)
+    blank = len(text) - len(text.lstrip(b"\r\n"))
+    ends = record_ends(text[blank:], dialect)
+    end = blank + int(ends[0]) if len(ends) else len(text)
+    line = 1 + text[:blank].count(b"\n")
+    header = text[blank:end]
+    check_closing_quotes(Block(path, start + blank, header), quote_runs(header, dialect), dialect)
+    names = _names(path, line, header, dialect)
+    _check(path, line, names)
+    return CsvHeader(tuple(names), start + end)
+
+
+def rows_start(path: str) -> int:
+    """The offset of the first row in a file without a header: after the byte order mark, if there is one."""
+    with open_truncated(path) as stream:
+        return _after_mark(path, read_fully(stream, 4))
+
+
+def same_header(path: str, header: CsvHeader, first_path: str, first: CsvHeader) -> None:
+    """Raise DataError if the header of a file differs from that of the first file."""
+    if header.columns == first.columns:
+        return
+    pairs = zip(header.columns, first.columns, strict=False)
+    differing = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), None)
+    what = f"has {len(header.columns)} columns, but {first_path} has {len(first.columns)}"
+    if differing is not None:
+        ours, theirs = header.columns[differing], first.columns[differing]
+        what = f"column {differing + 1} is {ours!r}, but {theirs!r} in {first_path}"
+    raise DataError(f"the header differs: {what}", file=path, line=1, hint="All files need the same header line")
+
+
+def _first_bytes(path: str, dialect: Dialect) -> tuple[int, bytes]:
+    """The offset after the byte order mark, and enough text after it to contain the header."""
+    size = 1 << 16
+    while True:
+        with open_truncated(path) as stream:
+            text = read_fully(stream, size)
+            truncated = is_truncated(stream)
+        start = _after_mark(path, text)
+        body = text[start:]
+        if truncated and not len(record_ends(body.lstrip(b"\r\n"), dialect)):
+            raise DataError("the gzip file is truncated in the header line", file=path, hint="Copy the file again")
+        if not body.strip(b"\r\n"):
+            if len(text) < size:
+                raise DataError("the file is empty", file=path, hint="Remove it, or exclude it from `data.source.path`")
+        elif len(text) < size or len(record_ends(body.lstrip(b"\r\n"), dialect)):
+            return start, body
+        if size > LARGEST_HEADER:
+            raise DataError("the header line does not end", file=path, line=1, hint="Is one of its quotes left open?")
+        size *= 8
+
+
+def _after_mark(path: str, text: bytes) -> int:
+    if text.startswith(_UTF_16):
+        raise DataError("is UTF-16, not UTF-8", file=path, hint=f"Convert it: iconv -f UTF-16 -t UTF-8 {path}")
+    return len(codecs.BOM_UTF8) if text.startswith(codecs.BOM_UTF8) else 0
+
+
+def _names(path: str, line: int, text: bytes, dialect: Dialect) -> list[str]:
+    if b"\r" in text.rstrip(b"\r\n") and b"\n" not in text:
+        raise DataError(
+            "the lines end in bare carriage returns", file=path, line=line, hint=f"Convert it: mac2unix {path}"
+        )
+    if b"\0" in text:
+        raise DataError("the header contains zero bytes: is it UTF-8 text?", file=path, line=line)
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(f"the header is not UTF-8: {error.reason}", file=path, line=line) from error
+    return next(csv.reader(io.StringIO(decoded, newline=""), delimiter=dialect.delimiter, quotechar=dialect.quote))
+
+
+def _check(path: str, line: int, names: list[str]) -> None:
+    first: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        if not name.strip():
+            raise DataError(f"column {number} of the header has no name", file=path, line=line)
+        if first.setdefault(name, number) < number:
+            raise DataError(
+                f"the name occurs twice in the header (columns {first[name]} and {number})",
+                file=path,
+                line=line,
+                column=name,
+            )

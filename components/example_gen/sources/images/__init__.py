@@ -1,0 +1,1 @@
+"""JPEG and PNG images."""

@@ -1,0 +1,129 @@
+"""The list of images with their known columns: the name of the class folder, or a row of an index."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.components.example_gen.paths import PACKAGE, inside_package, is_remote, resolve
+from headrace.components.example_gen.sources.base import ReadOptions, ScanResult, Source, serial_map
+from headrace.components.example_gen.sources.csv.source import CsvFiles
+from headrace.components.example_gen.sources.parquet.source import ParquetFiles
+from headrace.components.example_gen.storage import is_folder
+from headrace.components.example_gen.types import Kind
+from headrace.configs.errors import DataError
+from headrace.configs.sources import CsvSource, ImagesSource, ParquetSource
+
+LABEL = "label"
+IGNORED = {"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"}
+"""Files and folders that desktops leave behind. Hidden ones are ignored too."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Some images.
+
+    paths: None for an index row without a path; known: the other columns, with a row for each path; kinds: the kinds of
+    these columns, to which their values can be cast.
+    """
+
+    paths: tuple[str | None, ...]
+    known: pa.RecordBatch
+    kinds: dict[str, Kind]
+
+    def take(self, start: int, stop: int) -> Listing:
+        """The images from `start` to `stop`, copied so that the others can be freed."""
+        indices = pa.array(range(start, stop), pa.int64())
+        return Listing(self.paths[start:stop], self.known.take(indices), self.kinds)
+
+
+def list_images(source: ImagesSource, files: Collection[str] | None = None) -> Listing:
+    """All images, in the order of their paths or of the index. Of a folder, only those in `files`; None: all."""
+    return _list_folder(source, files) if source.index is None else _list_index(source)
+
+
+def index_files(source: ImagesSource) -> list[str]:
+    """The files of the index."""
+    return [] if source.index is None else resolve(source.index)
+
+
+def index_columns(source: ImagesSource) -> list[str]:
+    """The names of the columns of the index, except the images' paths. Raises DataError if that column is missing."""
+    names = _open_index(source)[0].columns()
+    if source.index_column not in names:
+        raise DataError(
+            f"`data.source.index_column` is {source.index_column!r}, which is not a column",
+            file=str(source.index),
+            hint=f"The columns are {', '.join(names)}",
+        )
+    return [name for name in names if name != source.index_column]
+
+
+def name_of(source: ImagesSource) -> str:
+    """The name of the whole data set in messages."""
+    return str(source.index if source.index is not None else source.path)
+
+
+def _list_folder(source: ImagesSource, files: Collection[str] | None) -> Listing:
+    root = _folder(source.path or "")
+    if not is_folder(root):
+        raise DataError(
+            "is not a folder", file=source.path, hint="`data.source.path` must be the folder of the class folders"
+        )
+    found = resolve(f"{glob.escape(root)}/**/*")
+    named = [(path, path.removeprefix(f"{root}/").split("/")) for path in found]
+    images = [
+        (path, inside) for path, inside in named if not IGNORED & set(inside) and (files is None or path in files)
+    ]
+    if not images:
+        raise DataError("the folder contains no images", file=source.path)
+    labels = pa.array([inside[0] if len(inside) > 1 else None for _, inside in images], pa.string())
+    known = pa.RecordBatch.from_arrays([labels], names=[LABEL])
+    return Listing(tuple(path for path, _ in images), known, {LABEL: "string"})
+
+
+def _list_index(source: ImagesSource) -> Listing:
+    """CSV is read as strings, so that a declared type is cast from the original text."""
+    index, is_text = _open_index(source)
+    others = index_columns(source)
+    parts = index.parts(serial_map)
+    kinds = sum((index.scan(part, {}) for part in parts), ScanResult()).kinds
+    read: dict[str, Kind] = {name: "string" if is_text else kind for name, kind in kinds.items()}
+    read[source.index_column] = "string"
+    batches = [batch for part in parts for batch in index.batches(part, read) if batch.num_rows]
+    if not batches:
+        raise DataError("the index has no rows", file=name_of(source))
+    table = pa.Table.from_batches(batches).combine_chunks()
+    base = _folder(source.path if source.path is not None else index_files(source)[0].rpartition("/")[0])
+    paths = table.column(source.index_column).to_pylist()
+    arrays = [table.column(name).chunk(0) for name in others]
+    known = pa.RecordBatch.from_arrays(arrays, names=others)
+    return Listing(tuple(_resolved(base, path) for path in paths), known, {name: kinds[name] for name in others})
+
+
+def _open_index(source: ImagesSource) -> tuple[Source, bool]:
+    """The index, and whether it is CSV."""
+    files = index_files(source)
+    parquet = [path.endswith(".parquet") for path in files]
+    if any(parquet) != all(parquet):
+        raise DataError("an index consists of CSV or of Parquet files, not both", file=files[parquet.index(True)])
+    if all(parquet):
+        return ParquetFiles.open(ParquetSource(kind="parquet", path=tuple(files)), files, ReadOptions()), False
+    return CsvFiles.open(CsvSource(kind="csv", path=tuple(files)), files, ReadOptions()), True
+
+
+def _folder(path: str) -> str:
+    """The path of a folder in the form in which the paths of its files start."""
+    if is_remote(path):
+        return path.replace("minio://", "s3://", 1).rstrip("/")
+    return inside_package(path).rstrip("/") if path.startswith(PACKAGE) else str(Path(path).expanduser().absolute())
+
+
+def _resolved(base: str, path: str | None) -> str | None:
+    if path is None or is_remote(path) or path.startswith("/"):
+        return path
+    return f"{base}/{path}" if is_remote(base) else str(Path(base) / path)

@@ -1,0 +1,1 @@
+"""Datasets prepared by TensorFlow Datasets."""

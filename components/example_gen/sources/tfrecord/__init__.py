@@ -1,0 +1,1 @@
+"""Existing TFRecord files of tf.Examples or tf.SequenceExamples."""

@@ -1,1 +1,0 @@
-"""Running text: lines and files as texts, and windows of words."""
