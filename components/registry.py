@@ -5,7 +5,7 @@ every Entry, URIs are whole.
 
 A model is listed here before it is pushed (docs/design.md, "From the blessing to the push"). In an object store, where
 two runs that change one file lose what the other wrote, each blessing is an object of its own
-(pipeline/kubeflow/blessings.py).
+(pipeline/kubeflow/pod/records.py).
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def compile(  # noqa: A001 - the word of the field, and of the command
     prepare()
     loaded = checked(config, profile, as_pairs(overrides), functions=True)
     with quiet():
-        from headrace.pipeline.kubeflow.compile import compile_pipeline
+        from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 
         text = compile_pipeline(loaded.config)
     if file is not None:

@@ -32,7 +32,7 @@ def goldens() -> Iterator[tuple[Path, str]]:
 
     prepare()
     from headrace.configs.loader import load
-    from headrace.pipeline.kubeflow.compile import compile_pipeline
+    from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 
     os.chdir(ROOT)  # the config names files from there
     with_kubernetes = importlib.util.find_spec("kfp.kubernetes") is not None
@@ -44,12 +44,12 @@ def goldens() -> Iterator[tuple[Path, str]]:
 
 def named(text: str, config: PipelineConfig) -> str:
     """A compiled pipeline with names for the digests of code. Raises ValueError where two names have one digest."""
-    from headrace.pipeline.kubeflow.tasks import tasks
+    from headrace.pipeline.kubeflow.compiler.tasks import component_tasks
     from headrace.pipeline.sources import asked_for
     from headrace.pipeline.work import work_digest
 
     names = {f"sources of {', '.join(modules)}": digest for digest, modules in asked_for().items()}
-    invocations = [task.invocation for task in tasks(config)]
+    invocations = [task.invocation for task in component_tasks(config)]
     names |= {f"code of {one.executor.partition(':')[0]}": one.code for one in invocations}
     names["work"] = work_digest(config)
     if len(set(names.values())) < len(names):

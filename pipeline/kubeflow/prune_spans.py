@@ -1,11 +1,12 @@
-"""What the object store keeps of spans that no run of late has used, and taking it away.
+"""Removal of cached spans from the object store that no recent run has used.
 
 found = plan(store, "s3://bucket/root/taxi/spans", keep=10, older_than=time.time(), now=time.time())
 remove(store, found)
 
-Needed is what the newest runs used, so all that the next one will find there: the spans of its window but the new one.
-Nothing goes that was written within the last day: a run that is in progress may have put it there, and not yet said
-that it uses it. A run that looks for a span while it is removed reads it again from the data, and says so.
+The spans that the newest runs used stay, and so does everything that the next run will find there: the spans of its
+window except the new one. Nothing that was written within the last day is removed, because a run in progress may have
+stored it and not yet recorded that it uses it. A run that asks for a span while it is removed reads it again from the
+data, and logs that.
 """
 
 from __future__ import annotations
@@ -17,65 +18,71 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from headrace.configs.errors import RunError
-from headrace.pipeline.kubeflow.span_objects import LIST, RUNS, keys_in
-from headrace.pipeline.kubeflow.store import Found, Store
+from headrace.pipeline.kubeflow.pod.spans import LIST, RUNS, parse_keys
+from headrace.pipeline.kubeflow.store import Store, StoredObject
 
 GRACE = 86_400.0
-"""Seconds for which nothing is removed that was written, however few runs are kept."""
+"""Seconds for which nothing is removed after it was written, however few runs are to stay."""
 
 
 @dataclass(frozen=True)
-class RemotePlan:
-    """`uri`: the folder of kept spans; `runs`: how many have used some; `kept_runs`: those whose spans stay, the newest
-    last; `spans`: the keys that go, with their objects; `notes`: which spans the other runs used.
+class SpanPrunePlan:
+    """What will be removed.
+
+    uri: the folder of cached spans; runs: how many runs have used spans; kept_runs: those whose spans stay, the newest
+    last; spans: the objects of each key to remove; notes: the records of which spans the other runs used.
     """
 
     uri: str
     runs: int
     kept_runs: Sequence[str]
-    spans: Mapping[str, Mapping[str, Found]] = field(default_factory=dict)
-    notes: Mapping[str, Found] = field(default_factory=dict)
+    spans: Mapping[str, Mapping[str, StoredObject]] = field(default_factory=dict)
+    notes: Mapping[str, StoredObject] = field(default_factory=dict)
     before: float = 0.0
-    """What was written later than this, in seconds of Unix time, stays."""
+    """Objects written at this Unix time or later stay."""
 
     @cached_property
     def freed(self) -> int:
         """Bytes."""
-        return sum(found.size for found in self._found())
+        return sum(one.size for one in self._objects())
 
-    def _found(self) -> Iterator[Found]:
+    def _objects(self) -> Iterator[StoredObject]:
         for objects in (*self.spans.values(), self.notes):
             yield from objects.values()
 
 
-def plan(store: Store, uri: str, keep: int, older_than: float, now: float) -> RemotePlan:
-    """What goes: all but what the newest `keep` runs used, runs that used something at `older_than` (Unix seconds) or
-    later, and whatever was written in the last day before `now`. RunError if a note of what a run used cannot be read.
+def plan(store: Store, uri: str, keep: int, older_than: float, now: float) -> SpanPrunePlan:
+    """Everything except what the newest `keep` runs used, runs that used spans at `older_than` (Unix seconds) or later,
+    and whatever was written in the day before `now`.
+
+    Raises RunError if the record of which spans a run used cannot be read.
     """
-    spans, notes = _there(store, uri)
-    runs = {run: max(found.written for found in own.values()) for run, own in notes.items()}
+    spans, notes = _objects_below(store, uri)
+    runs = {run: max(one.written for one in own.values()) for run, own in notes.items()}
     order = sorted(runs, key=lambda run: (runs[run], run))
     if len(order) <= keep:
-        return RemotePlan(uri, len(order), order)
+        return SpanPrunePlan(uri, len(order), order)
     since = min(older_than, now - GRACE, runs[order[-keep]])
     kept = [run for run in order if runs[run] >= since]
-    needed = {key for run in kept for name in notes[run] for key in _used(store, f"{uri}/{name}")}
+    needed = {key for run in kept for name in notes[run] for key in _used_keys(store, f"{uri}/{name}")}
     doomed = {
         key: objects
         for key, objects in spans.items()
-        if key not in needed and max(found.written for found in objects.values()) < since
+        if key not in needed and max(one.written for one in objects.values()) < since
     }
-    old = {name: found for run in order if run not in kept for name, found in notes[run].items()}
-    return RemotePlan(uri, len(order), kept, doomed, old, since)
+    old = {name: one for run in order if run not in kept for name, one in notes[run].items()}
+    return SpanPrunePlan(uri, len(order), kept, doomed, old, since)
 
 
-def remove(store: Store, found: RemotePlan) -> None:
-    """Take away what goes: of each part its list first, so that no reader trusts what is half gone; then the notes of
-    runs, so that what is left when this is interrupted is found again.
+def remove(store: Store, found: SpanPrunePlan) -> None:
+    """Remove what the plan lists.
+
+    The list of each part goes first, so that no reader trusts a part that is half removed. The records of runs go last,
+    so that an interrupted removal is completed by the next one.
     """
     for key, objects in found.spans.items():
         now = store.listing(f"{found.uri}/{key}")
-        if any(one.written >= found.before for one in now.values()):  # a run has just made use of it
+        if any(one.written >= found.before for one in now.values()):  # a run has used it since
             continue
         for name in sorted({*objects, *(f"{key}/{one}" for one in now)}, key=lambda name: not name.endswith(LIST)):
             store.remove(f"{found.uri}/{name}")
@@ -86,26 +93,28 @@ def remove(store: Store, found: RemotePlan) -> None:
         store.remove_if_empty(f"{found.uri}/{run}")
 
 
-def _there(store: Store, uri: str) -> tuple[dict[str, dict[str, Found]], dict[str, dict[str, Found]]]:
-    """The objects of each key, and of each run; by their path below `uri`."""
-    spans: dict[str, dict[str, Found]] = defaultdict(dict)
-    notes: dict[str, dict[str, Found]] = defaultdict(dict)
-    for name, found in store.listing(uri).items():
+def _objects_below(
+    store: Store, uri: str
+) -> tuple[dict[str, dict[str, StoredObject]], dict[str, dict[str, StoredObject]]]:
+    """The objects of each key, and those of each run, by their path below `uri`."""
+    spans: dict[str, dict[str, StoredObject]] = defaultdict(dict)
+    notes: dict[str, dict[str, StoredObject]] = defaultdict(dict)
+    for name, one in store.listing(uri).items():
         first, _, rest = name.partition("/")
         if first == RUNS and name.endswith(LIST):
-            notes[rest.partition("/")[0]][name] = found
+            notes[rest.partition("/")[0]][name] = one
         elif rest and first != RUNS:
-            spans[first][name] = found
+            spans[first][name] = one
     return spans, notes
 
 
-def _used(store: Store, uri: str) -> list[str]:
+def _used_keys(store: Store, uri: str) -> list[str]:
     with contextlib.suppress(FileNotFoundError):
         try:
-            return keys_in(store.text(uri))
+            return parse_keys(store.text(uri))
         except ValueError as error:
             raise RunError(
-                f"{uri}: which spans this run used cannot be read: {str(error).splitlines()[0]}\n"
-                "  Remove that object: the spans that newer runs used stay all the same."
+                f"{uri}: the record of the spans that this run used cannot be read: {str(error).splitlines()[0]}\n"
+                "  Remove that object; the spans that newer runs used stay."
             ) from None
     return []

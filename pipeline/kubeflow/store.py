@@ -1,10 +1,10 @@
-"""The object store, for what Kubeflow does not copy: `blessed.json`, the baseline, and pushed models.
+"""The object store, for the files that Kubeflow does not copy: `blessed.json`, the baseline, and pushed models.
 
 store = open_store({"endpoint": "http://seaweedfs.kubeflow:9000"})
 store.get("minio://mlpipeline/v2/artifacts/taxi/blessed.json", Path("/tmp/blessed.json"))
 
-Keys come from the environment: KEYS, which are this store's alone, so that the data may have others; else
-AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what the pod's service account gives.
+Keys come from the environment: from the variables KEYS, which are for this store alone, because the data may be in a
+store with other keys; otherwise from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the pod's service account.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from headrace.configs.errors import RunError
 from headrace.configs.passwords import hidden
 
 FOLDER = "HEADRACE_STORE"
-"""Environment variable: a folder to take for the object store, with a folder for each scheme in it. For tests."""
+"""Environment variable for tests: a folder that stands for the object store, with a folder for each scheme in it."""
 CHUNK = 1 << 22
 KEYS = ("HEADRACE_STORE_ACCESS_KEY", "HEADRACE_STORE_SECRET_KEY")
-"""Environment variables with the keys of `kubeflow.object_store`: AWS_ACCESS_KEY_ID may be that of the data."""
-KEY = "AWS_ACCESS_KEY_ID"
-REFUSED = re.compile(
+"""Environment variables with the keys of `kubeflow.object_store`. AWS_ACCESS_KEY_ID may hold that of the data."""
+AWS_KEY = "AWS_ACCESS_KEY_ID"
+ACCESS_ERROR = re.compile(
     r"ACCESS_DENIED|FORBIDDEN|INVALID_ACCESS_KEY|INVALID_CLIENT_TOKEN|SIGNATURE|MISSING_AUTH|\b40[13]\b|denied|credential",
     re.IGNORECASE,
 )
-"""What a store says where it knows no such keys, or they are not enough."""
+"""Matches the errors of a store that does not know the keys, or whose keys do not suffice."""
 
 
 def stays_inside(name: str) -> bool:
-    """Whether a relative path is one of a file below the folder, spelled plainly."""
+    """Whether a relative path is plainly spelled, so that it names a file below the folder."""
     return not {"", ".", ".."} & {*name.split("/")}
 
 
-class Found(NamedTuple):
-    """What a store tells of a file."""
+class StoredObject(NamedTuple):
+    """What a listing says about an object."""
 
     size: int
     """Bytes."""
     written: float
-    """When, in seconds of Unix time."""
+    """Unix time."""
 
 
 class StoreError(RunError, OSError):
-    """The store of a pod does not do what it is asked, for another reason than that a file is not there."""
+    """A pod's object store failed, for any reason but that a file is missing."""
 
 
 class Store:
@@ -62,29 +62,29 @@ class Store:
         self._systems: dict[str, Any] = {}
 
     def exists(self, uri: str) -> bool:
-        """Whether there is a file of that name, or one below it."""
-        with self._asked(uri) as (system, path):
+        """Whether a file has that name, or is below it."""
+        with self._filesystem(uri) as (system, path):
             type_ = system.get_file_info(path).type
         return type_ == fs.FileType.File or (type_ == fs.FileType.Directory and bool(self.files(uri)))
 
     def get(self, uri: str, path: Path) -> bool:
-        """Copy a file to `path`; False if there is none."""
-        with self._asked(uri) as (system, source):
+        """Copy a file to `path`. Returns False if there is none."""
+        with self._filesystem(uri) as (system, source):
             if system.get_file_info(source).type != fs.FileType.File:
                 return False
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Without `compression=None`, files named *.gz would be decompressed on the way, and compressed when put.
+            # Without `compression=None`, PyArrow decompresses files named *.gz on reading and compresses on writing.
             with system.open_input_stream(source, compression=None) as stream, path.open("wb") as file:
                 shutil.copyfileobj(stream, file, CHUNK)
             return True
 
     def text(self, uri: str) -> str:
-        """The content of a file of text. Raises FileNotFoundError."""
-        with self._asked(uri) as (system, source), system.open_input_stream(source, compression=None) as stream:
+        """The content of a text file. Raises FileNotFoundError."""
+        with self._filesystem(uri) as (system, source), system.open_input_stream(source, compression=None) as stream:
             return bytes(stream.read()).decode("utf-8", "replace")
 
     def get_all(self, uri: str, folder: Path) -> int:
-        """Copy the files below `uri` into a folder, which is there afterwards; how many."""
+        """Copy the files below `uri` into a folder, which is created. Returns their number."""
         folder.mkdir(parents=True, exist_ok=True)
         files = self.files(uri)
         for inside in files:
@@ -92,68 +92,69 @@ class Store:
         return len(files)
 
     def put(self, path: Path, uri: str) -> None:
-        """Copy a file there, over what was there before."""
-        with self._asked(uri) as (system, target):
+        """Upload a file, replacing one of that name."""
+        with self._filesystem(uri) as (system, target):
             if self._folder is not None:
                 Path(target).parent.mkdir(parents=True, exist_ok=True)
             with path.open("rb") as file, system.open_output_stream(target, compression=None) as stream:
                 shutil.copyfileobj(file, stream, CHUNK)
 
     def write(self, uri: str, text: str) -> None:
-        """A file of text, in the place of what was there before."""
-        with self._asked(uri) as (system, target):
+        """Write a text file, replacing one of that name."""
+        with self._filesystem(uri) as (system, target):
             if self._folder is not None:
                 Path(target).parent.mkdir(parents=True, exist_ok=True)
             with system.open_output_stream(target, compression=None) as stream:
                 stream.write(text.encode())
 
     def put_all(self, folder: Path, uri: str, last: str = "") -> None:
-        """Copy the files below a folder there; `last`: the name of the one that comes after all others."""
+        """Upload the files below a folder. last: name of the file that is uploaded after all others."""
         for path in sorted(folder.rglob("*"), key=lambda path: (path == folder / last, path)):
             if path.is_file():
                 self.put(path, f"{uri}/{path.relative_to(folder)}")
 
     def children(self, uri: str) -> list[str]:
-        """The names right below `uri`."""
+        """The names directly below `uri`."""
         return sorted({inside.partition("/")[0] for inside in self.files(uri)})
 
     def files(self, uri: str) -> dict[str, float]:
-        """The names of the files below `uri`, with when they were written (seconds of Unix time)."""
+        """The names of the files below `uri`, with the Unix times at which they were written."""
         return {inside: found.written for inside, found in self.listing(uri).items()}
 
-    def listing(self, uri: str) -> dict[str, Found]:
-        """The names of the files below `uri`, in order, with what the store tells of them.
+    def listing(self, uri: str) -> dict[str, StoredObject]:
+        """The objects below `uri`, by their names in order.
 
-        A store takes any text for a name. One that leads out of a folder as a path is passed over, and said.
+        A store accepts any text as a name. A name that would lead out of a folder as a path is reported and left out.
         """
-        with self._asked(uri) as (system, path):
+        with self._filesystem(uri) as (system, path):
             found = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
         start = len(path.rstrip("/")) + 1
         files = [info for info in sorted(found, key=lambda info: info.path) if info.type == fs.FileType.File]
-        for odd in (info.path[start:] for info in files if not stays_inside(info.path[start:])):
-            print(f"{uri}/{odd} is passed over: a path of that name is not below {uri}", flush=True)
+        for stray in (info.path[start:] for info in files if not stays_inside(info.path[start:])):
+            print(f"{uri}/{stray} is ignored: as a path, that name is not below {uri}", flush=True)
         return {
-            info.path[start:]: Found(info.size, info.mtime.timestamp() if info.mtime else 0.0)
+            info.path[start:]: StoredObject(info.size, info.mtime.timestamp() if info.mtime else 0.0)
             for info in files
             if stays_inside(info.path[start:])
         }
 
     def remove(self, uri: str) -> None:
-        """Remove a file, if it is there."""
-        with contextlib.suppress(FileNotFoundError), self._asked(uri) as (system, path):
+        """Remove a file, if it exists."""
+        with contextlib.suppress(FileNotFoundError), self._filesystem(uri) as (system, path):
             system.delete_file(path)
 
     def remove_if_empty(self, uri: str) -> None:
-        """Remove what PyArrow leaves of a folder whose files were removed: on S3 an empty object for it and for each
-        folder in it. That leaves one for the folder above. Nothing if there is a file.
+        """Remove what PyArrow leaves of a folder whose files were removed; nothing if it contains a file.
+
+        On S3 that is an empty object for the folder and for each folder in it. One for the parent folder remains.
         """
         if not self.files(uri):
-            with contextlib.suppress(FileNotFoundError), self._asked(uri) as (system, path):
+            with contextlib.suppress(FileNotFoundError), self._filesystem(uri) as (system, path):
                 system.delete_dir(path)
 
     @contextlib.contextmanager
-    def _asked(self, uri: str) -> Iterator[tuple[Any, str]]:
-        """The file system and the path in it; in a pod, a fault of it as one that names the settings."""
+    def _filesystem(self, uri: str) -> Iterator[tuple[Any, str]]:
+        """The file system and the path in it. In a pod, its failures become StoreErrors that name the settings."""
         try:
             yield self._at(uri)
         except FileNotFoundError:
@@ -161,7 +162,7 @@ class Store:
         except OSError as error:
             if not self._of_pod or error.filename is not None:  # a file of this machine
                 raise
-            raise StoreError(_fault(uri, error)) from error
+            raise StoreError(_explained(uri, error)) from error
 
     def _at(self, uri: str) -> tuple[Any, str]:
         scheme, _, path = uri.partition("://")
@@ -179,7 +180,7 @@ class Store:
             region = self._options.get("region") or ("us-east-1" if endpoint else None)
             protocol, _, host = (endpoint or "https://").partition("://")
             if protocol not in ("http", "https"):
-                raise StoreError(f"{hidden(endpoint or '')} is no URL of an object store: {_SPELT}")
+                raise StoreError(f"{hidden(endpoint or '')} is not the URL of an object store: {_URL_FORM}")
             access, secret = (os.environ.get(name) for name in KEYS)
             keys = {"access_key": access, "secret_key": secret} if access and secret else {}
             return fs.S3FileSystem(
@@ -191,11 +192,11 @@ class Store:
                 request_timeout=READ_SECONDS,  # PyArrow's default gives up on an answer after 3 seconds
                 **keys,
             )
-        raise RunError(f"{scheme}:// is no object store that is known here; there are gs, s3 and minio")
+        raise RunError(f"{scheme}:// is not a supported object store; use gs, s3 or minio")
 
     def _endpoint(self, scheme: str) -> str | None:
-        """In a pod AWS_ENDPOINT_URL may be the server of the data, and Kubeflow's own store is where it always is;
-        elsewhere that one is out of reach, and a variable may say by which way it is not.
+        """In a pod, AWS_ENDPOINT_URL may be the server of the data, and Kubeflow's own store is at its usual address.
+        Elsewhere that address is unreachable, and the variable may name another way to the same store.
         """
         own = self._options.get("minio") if scheme == "minio" else None
         named = os.environ.get("AWS_ENDPOINT_URL")
@@ -203,24 +204,25 @@ class Store:
 
 
 def open_store(options: Mapping[str, str], *, of_pod: bool = False) -> Store:
-    """The object store; `options`: `endpoint`, `region`, and `minio`, the endpoint of `minio://` alone.
+    """The object store. Connects when first used.
 
-    of_pod: of a component's pod, whose access the config settles, so faults are told as StoreError.
+    options: `endpoint`, `region`, and `minio`, the endpoint for `minio://` alone (see `store_settings`); of_pod:
+    whether this is a component's pod, whose access the config decides, so that failures are StoreErrors.
     """
     return Store(options, os.environ.get(FOLDER), of_pod=of_pod)
 
 
-_SPELT = "it begins with http:// or https:// (kubeflow.object_store.endpoint, or the variable AWS_ENDPOINT_URL)"
+_URL_FORM = "it begins with http:// or https:// (kubeflow.object_store.endpoint, or the variable AWS_ENDPOINT_URL)"
 
 
-def _fault(uri: str, error: OSError) -> str:
-    if not REFUSED.search(str(error)):
+def _explained(uri: str, error: OSError) -> str:
+    if not ACCESS_ERROR.search(str(error)):
         return f"{uri}: the object store failed: {error}\n  Its address is kubeflow.object_store.endpoint."
-    given = any(os.environ.get(name) for name in (KEYS[0], KEY))
+    given = any(os.environ.get(name) for name in (KEYS[0], AWS_KEY))
     with_keys = "the keys that this pod was given" if given else "a pod without keys"
     return (
         f"{uri}: the object store refuses {with_keys}: {error}"
-        "\n  Name the Secret that has its keys as kubeflow.object_store.secret (and what they are called in it as"
-        " access_key and secret_key); or, without one, let the account of the runs,"
-        " kubeflow.server.service_account, have access."
+        "\n  Set kubeflow.object_store.secret to the name of the Secret with its keys (and access_key and secret_key to"
+        " the names of the keys in it); or, without a Secret, give access to the service account of the runs,"
+        " kubeflow.server.service_account."
     )

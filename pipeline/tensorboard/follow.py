@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from headrace.pipeline.kubeflow.store import Found, Store
+from headrace.pipeline.kubeflow.store import Store, StoredObject
 from headrace.pipeline.tensorboard.staged import PARTIAL, is_log, shown
 
 SHARE = 9
@@ -78,13 +78,13 @@ class Follower:
         too_large = sum(made.values()) > self._limit / COMPUTED
         return [name for name in made if too_large or PurePosixPath(name).parent not in kept]
 
-    def _has(self, name: str, found: Found) -> bool:
+    def _has(self, name: str, found: StoredObject) -> bool:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             told = (self._folder / name).stat()
             return told.st_size == found.size and abs(told.st_mtime - found.written) < 1
         return False
 
-    def _copy(self, inside: str, found: Found, name: str) -> bool:
+    def _copy(self, inside: str, found: StoredObject, name: str) -> bool:
         """Whether it could be: what went away, or is being written anew, is left for the next look."""
         partial, target = self._folder / PARTIAL / "copy", self._folder / name
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
-from headrace.pipeline.kubeflow.store import Found
+from headrace.pipeline.kubeflow.store import StoredObject
 from headrace.pipeline.tensorboard.view import EVENTS, LOGS, PROFILE
 
 PARTIAL = ".partial"
@@ -18,7 +18,7 @@ OF_TASK = 2
 """Folders between that of a run and its logs: the task's, and the one that Kubeflow makes for each time it runs."""
 
 
-def shown(listing: Mapping[str, Found], limit: int) -> tuple[dict[str, str], int]:
+def shown(listing: Mapping[str, StoredObject], limit: int) -> tuple[dict[str, str], int]:
     """What is shown of the files below a root: the name for TensorBoard to the file; and how many trainings are not.
 
     Trainings come whole, the newest first, as many as fit into `limit` bytes.

@@ -20,13 +20,13 @@ def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], firs
     prepare()
     loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
-        from headrace.pipeline.kubeflow.server import submission
+        from headrace.pipeline.kubeflow.server import backfill as server
         from headrace.pipeline.kubeflow.server.backfill import spans
         from headrace.pipeline.kubeflow.server.session import Session
     wanted = spans(loaded.config, first, last)
     session = Session.of(loaded.config)
     made = 0
-    for one in submission.backfill(session, wanted):
+    for one in server.backfill(session, wanted):
         made += one.made
         how = "submitted" if one.made else f"was there ({str(one.run.state).lower()})"
         click.echo(f"span {one.span}  {one.run.display_name}  {how}")

@@ -19,13 +19,13 @@ def cancel(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
     """End RUN (a name or id) of CONFIG's pipeline on Kubeflow."""
     session = session_of(config, profile, overrides)
     from headrace.pipeline.kubeflow.server.runs import cancel as end
-    from headrace.pipeline.kubeflow.server.runs import word
+    from headrace.pipeline.kubeflow.server.runs import state_word
 
     found = session.run(run)
     outcome = end(session.server, found)
     if outcome == "asked":
         click.echo(f"run       {found.display_name}  is being cancelled")
     elif outcome == "ended":
-        click.echo(f"run       {found.display_name}  had ended: {word(found, dt.datetime.now(dt.UTC))}")
+        click.echo(f"run       {found.display_name}  had ended: {state_word(found, dt.datetime.now(dt.UTC))}")
     else:
         click.echo(f"run       {found.display_name}  lost: {LOST}")

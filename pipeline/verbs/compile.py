@@ -43,6 +43,6 @@ def _manifest(config: Path, profile: str | None, overrides: tuple[str, ...], end
     prepare()
     loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
-        from headrace.pipeline.kubeflow.manifest import manifest
+        from headrace.pipeline.kubeflow.compiler.manifest import manifest
 
         return manifest(loaded.config, endpoint)

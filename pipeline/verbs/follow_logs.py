@@ -45,8 +45,8 @@ def follow_logs(  # noqa: PLR0913, PLR0917 - one for each option
     """
     if root is None and launcher is None:
         raise click.UsageError("say where the runs are, with --root or --launcher")
-    from headrace.pipeline.kubeflow.launcher_settings import launcher_settings
     from headrace.pipeline.kubeflow.store import open_store
+    from headrace.pipeline.kubeflow.store_settings import launcher_settings
     from headrace.pipeline.tensorboard.follow import Follower, follow, report
 
     root, options = launcher_settings(launcher, root)

@@ -23,24 +23,23 @@ def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     from headrace.configs.errors import RunError
     from headrace.configs.suggest import meant
     from headrace.pipeline.kubeflow.server import logs as server_logs
-    from headrace.pipeline.kubeflow.server.record import record
     from headrace.pipeline.kubeflow.server.runs import get_run
-    from headrace.pipeline.kubeflow.server.workflow import killed_for_memory
+    from headrace.pipeline.kubeflow.server.status import killed_for_memory, run_record
 
     found = session.run(run)
     graph = session.tasks(found)
     tasks = {task.get("taskInfo", {}).get("name", name): (name, task) for name, task in graph.items()}
     if component not in tasks:
         raise RunError(f"the run {found.display_name} has no {component}{meant(component, tasks, 'it has')}")
-    kept = server_logs.Kept.of(session.config, found)
+    kept = server_logs.LauncherLogs.of(session.config, found)
 
     def read() -> str:
-        return server_logs.log(session.server, found, *tasks[component], kept)
+        return server_logs.read_log(session.server, found, *tasks[component], kept)
 
     def ended() -> bool:
         nonlocal found
         found = get_run(session.server, found.run_id)
-        return record(found, graph, session.pipeline).node(component).status.ended
+        return run_record(found, graph, session.pipeline).node(component).status.ended
 
     if follow:
         server_logs.follow(read, ended, lambda text: click.echo(text, nl=False))

@@ -69,9 +69,9 @@ def _prune_root(config: PipelineConfig, root: str, keep: int, older_than: float,
     from headrace.configs.errors import RunError
     from headrace.configs.passwords import hidden
     from headrace.pipeline.kubeflow import prune_spans
-    from headrace.pipeline.kubeflow.backends import store_options
-    from headrace.pipeline.kubeflow.places import SCHEMES
+    from headrace.pipeline.kubeflow.pod.paths import SCHEMES
     from headrace.pipeline.kubeflow.store import open_store
+    from headrace.pipeline.kubeflow.store_settings import store_options
     from headrace.pipeline.report.figures import size
 
     if not root.startswith(tuple(SCHEMES)):

@@ -26,7 +26,7 @@ def runs(config: Path, profile: str | None, overrides: tuple[str, ...], limit: i
 
 
 def _line(run: Any, width: int) -> str:
-    from headrace.pipeline.kubeflow.server.runs import word
+    from headrace.pipeline.kubeflow.server.runs import state_word
 
-    state = word(run, dt.datetime.now(dt.UTC))
+    state = state_word(run, dt.datetime.now(dt.UTC))
     return f"{run.created_at:%Y-%m-%d %H:%M:%S}Z  {state:<10}  {run.display_name:<{width}}  {run.run_id}"

@@ -25,8 +25,8 @@ def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], comp
     if wanted is None:
         raise ConfigError(Problem("schedule", 'say when: `schedule: {cron: "30 4 * * *"}`'))
     with quiet():
+        from headrace.pipeline.kubeflow.server.schedules import submit_schedule as bring
         from headrace.pipeline.kubeflow.server.session import Session
-        from headrace.pipeline.kubeflow.server.submission import schedule as bring
     session = Session.of(loaded.config)
     with quiet():
         version, made, outcome = bring(session, wanted, text)

@@ -34,7 +34,7 @@ def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
     found = session.run(run)
     if watch:
         sys.exit(watch_to_the_end(session, found))
-    from headrace.pipeline.kubeflow.server.watch import show
+    from headrace.pipeline.kubeflow.server.status import show
     from headrace.pipeline.terminal import open_display
 
     with open_display() as display:
@@ -46,7 +46,7 @@ def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
 
 def watch_to_the_end(session: Session, run: Any) -> int:
     """Follow the run; the status to exit with."""
-    from headrace.pipeline.kubeflow.server.watch import follow
+    from headrace.pipeline.kubeflow.server.status import follow
     from headrace.pipeline.terminal import open_display
 
     try:
@@ -62,7 +62,7 @@ def watch_to_the_end(session: Session, run: Any) -> int:
 
 def tell_kills(session: Session, shown: RunRecord, run: Any) -> None:
     """Say of a run that failed which components were killed for memory, and what to set."""
-    from headrace.pipeline.kubeflow.server.workflow import killed_for_memory
+    from headrace.pipeline.kubeflow.server.status import killed_for_memory
     from headrace.pipeline.local.record import Status
 
     if shown.status is Status.FAILED:
@@ -82,11 +82,11 @@ def _early(shown: RunRecord) -> str:
 
 def last_words(shown: RunRecord, run: Any) -> int:
     """How the run stands, in a word; the status to exit with."""
-    from headrace.pipeline.kubeflow.server.runs import word
+    from headrace.pipeline.kubeflow.server.runs import state_word
     from headrace.pipeline.local.record import Status
 
     said = {"cancelled": "cancelled", "cancelling": "being cancelled", "lost": f"lost: {LOST}"}.get(
-        word(run, dt.datetime.now(dt.UTC)), str(shown.status)
+        state_word(run, dt.datetime.now(dt.UTC)), str(shown.status)
     )
     failed = [node.id for node in shown.nodes if node.status is Status.FAILED]
     what = f": {', '.join(failed)}" if failed and shown.status is Status.FAILED else _early(shown)

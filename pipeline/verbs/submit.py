@@ -12,8 +12,8 @@ from headrace.pipeline.environment import prepare, quiet
 from headrace.pipeline.verbs.options import config_options, load, param_option, told
 
 if TYPE_CHECKING:
-    from headrace.pipeline.kubeflow.server.runs import Submitted
     from headrace.pipeline.kubeflow.server.session import Session
+    from headrace.pipeline.kubeflow.server.submit import SubmittedRun
 
 
 @click.command()
@@ -30,7 +30,7 @@ def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch:
     loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
         from headrace.pipeline.kubeflow.server.session import Session
-        from headrace.pipeline.kubeflow.server.submission import submit as send
+        from headrace.pipeline.kubeflow.server.submit import submit as send
     session = Session.of(loaded.config)
     try:
         with quiet():
@@ -46,7 +46,7 @@ def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch:
         sys.exit(watch_to_the_end(session, done.run))
 
 
-def _tell(session: Session, done: Submitted) -> None:
+def _tell(session: Session, done: SubmittedRun) -> None:
     run = done.run
     click.echo(f"run       {run.display_name}  {run.run_id}")
     click.echo(f"see       {session.link(run)}")

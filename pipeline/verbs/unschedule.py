@@ -18,7 +18,7 @@ def unschedule(config: Path, profile: str | None, overrides: tuple[str, ...]) ->
     from headrace.pipeline.kubeflow.server import schedules
 
     experiment_id = session.experiment_id()
-    called = [] if experiment_id is None else schedules.called(session.server, experiment_id, session.pipeline)
+    called = [] if experiment_id is None else schedules.named_schedules(session.server, experiment_id, session.pipeline)
     found = [one for one in called if schedules.is_ours(one)]
     left = schedules.remove(session.server, found)
     outcome = "paused" if left else "deleted" if found else "was not there"

@@ -137,9 +137,9 @@ def described(jobs: JobServer) -> set[str]:
 class PodApart(Pod):
     """A pod whose `/tmp` lies in a folder HIDDEN beside the others, which workers do not see."""
 
-    def prepare(self, told: Json) -> None:
+    def prepare(self, executor_input: Json) -> None:
         """Have the inputs in the pod."""
-        super().prepare(told)
+        super().prepare(executor_input)
         own = self.root.parents[1] / HIDDEN / self.root.name
         own.mkdir(parents=True)
         (self.root / "tmp").rmdir()

@@ -30,11 +30,11 @@ import yaml
 from forks import Forked
 
 from headrace.configs.loader import load
-from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+from headrace.pipeline.kubeflow.document import TaskSpec
 from headrace.pipeline.kubeflow.store import FOLDER
 from headrace.pipeline.kubeflow.verify import cluster
 from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
-from headrace.pipeline.kubeflow.verify.driver import TaskSpec
 from headrace.pipeline.kubeflow.verify.launcher import Pod
 
 ROOT = "s3://runs/v2/artifacts"
@@ -218,7 +218,7 @@ class Night:
     def moved(self, task: str) -> tuple[int, int, int, int]:
         """Files and bytes that a pod fetched of kept spans, and those that it kept."""
         told = re.search(
-            r"spans: fetched (\S+) files? \((\S+) bytes\) .*, kept (\S+) files? \((\S+) bytes\)", self.log(task)
+            r"spans: fetched (\S+) files? \((\S+) bytes\) .*, stored (\S+) files? \((\S+) bytes\)", self.log(task)
         )
         assert told, self.log(task)
         one, two, three, four = (int(number.replace(",", "")) for number in told.groups())

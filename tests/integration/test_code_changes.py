@@ -15,7 +15,7 @@ from command import Finished, headrace
 from compiled_trips import invocations
 from installed import Installed, install
 
-from headrace.pipeline.kubeflow.server.versions import version_name
+from headrace.pipeline.kubeflow.document import version_name
 
 pytestmark = pytest.mark.slow
 

@@ -25,8 +25,8 @@ import yaml
 from command import ROOT
 
 from headrace.configs.loader import load
-from headrace.pipeline.kubeflow.distributed.jobset import Owner, completed, described
-from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.distributed.jobset import Owner, compiled_jobset, complete
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
 
 FLINK = "org.apache.flink:flink-kubernetes-operator-api:1.10.0"
 FLINK_FILE = "META-INF/fabric8/flinkdeployments.flink.apache.org-v1.yml"
@@ -173,8 +173,8 @@ def test_jobset_of_a_training_has_only_fields_that_kubeflow_trainer_knows(
 ) -> None:
     overrides = ["kubeflow.image=headrace:1", "train.strategy=multi_worker", "kubeflow.workers={count: 2}"]
     settings = load(ROOT / "configs" / "taxi.yaml", None, overrides).kubeflow
-    made = described(settings, settings.worker)
-    done = completed(made, "headrace-1", Owner("task", "uid", "headrace-runner"), {})
+    made = compiled_jobset(settings, settings.worker)
+    done = complete(made, "headrace-1", Owner("task", "uid", "headrace-runner"), {})
     assert as_trainer_knows(done) == done
     policy = done["spec"]["failurePolicy"]
     policy["maxRestart"] = policy.pop("maxRestarts")
@@ -183,7 +183,7 @@ def test_jobset_of_a_training_has_only_fields_that_kubeflow_trainer_knows(
 
 def test_model_server_reads_where_the_example_pushes_to_on_the_volume() -> None:
     config = load(ROOT / "configs" / "taxi.yaml")
-    home = Places("", "/headrace").local(f"{config.kubeflow.pipeline_root}/{config.pipeline.name}")
+    home = PodPaths("", "/headrace").local(f"{config.kubeflow.pipeline_root}/{config.pipeline.name}")
     assert config.push_directory is not None
     path = home.relative_to("/headrace") / config.push_directory
     model = custom("InferenceService")["spec"]["predictor"]["model"]

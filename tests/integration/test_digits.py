@@ -20,7 +20,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 
 from headrace.configs.digits import images
 from headrace.configs.loader import load
-from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 
 pytestmark = pytest.mark.slow
 

@@ -20,9 +20,9 @@ from headrace.configs.beam_options import JOB_SERVER_OPTIONS
 from headrace.configs.errors import TrainingError
 from headrace.configs.loader import load
 from headrace.pipeline.execute import WORKERS
-from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
-from headrace.pipeline.kubeflow.verify.compare import Line
+from headrace.pipeline.kubeflow.verify.compare import OutputComparison
 from headrace.pipeline.kubeflow.verify.verify import as_compiled, compared
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ class Story:
     volume: Path
     run: ClusterRun
     finished: int
-    lines: dict[str, Line]
+    lines: dict[str, OutputComparison]
     folders: dict[str, Path]
 
 

@@ -14,8 +14,8 @@ from google.protobuf.json_format import Parse, ParseDict
 from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConfig
 from kfp_server import Server
 
-from headrace.pipeline.kubeflow.argument import unpack
-from headrace.pipeline.kubeflow.verify.driver import all_tasks
+from headrace.pipeline.kubeflow.document import all_tasks
+from headrace.pipeline.kubeflow.pod.invocation import unpack
 
 EXAMPLES = sorted(path.relative_to(ROOT) for path in (ROOT / "configs").glob("*.yaml") if "." not in path.stem)
 STORE = {

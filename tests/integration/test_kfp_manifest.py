@@ -16,7 +16,7 @@ from command import ROOT, headrace
 from kfp_commands import Built
 from kfp_server import Server
 
-from headrace.pipeline.kubeflow.server.versions import version_name
+from headrace.pipeline.kubeflow.document import version_name
 
 CONFIG = ROOT / "configs" / "taxi.yaml"
 OPTIONS = (

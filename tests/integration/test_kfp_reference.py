@@ -18,9 +18,9 @@ from kfp_server import Server
 from test_triggers import CONFIG, write_day
 
 from headrace.configs.loader import load
-from headrace.pipeline.kubeflow.argument import unpack
-from headrace.pipeline.kubeflow.places import Places
-from headrace.pipeline.kubeflow.verify.compare import Line
+from headrace.pipeline.kubeflow.pod.invocation import unpack
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.verify.compare import OutputComparison
 from headrace.pipeline.kubeflow.verify.driver import TaskRun
 from headrace.pipeline.kubeflow.verify.verify import compared
 
@@ -59,10 +59,10 @@ class Story:
     there: Cluster
     chosen: Mapping[str, str]
     nights: dict[str, Night] = field(default_factory=dict)
-    compared: list[Line] = field(default_factory=list)
+    compared: list[OutputComparison] = field(default_factory=list)
 
     def path(self, uri: str) -> Path:
-        return Places(str(self.volume)).local(uri)
+        return PodPaths(str(self.volume)).local(uri)
 
     def run(self) -> Night:
         run = self.there.run(self.chosen)

@@ -20,8 +20,8 @@ from kfp_server import Server
 
 from headrace.configs.errors import ServerError
 from headrace.configs.loader import load
-from headrace.pipeline.kubeflow.compile import compile_pipeline
-from headrace.pipeline.kubeflow.server import submission
+from headrace.pipeline.kubeflow.compiler import compile as compile_module
+from headrace.pipeline.kubeflow.server import submit
 from headrace.pipeline.kubeflow.server.session import Session
 
 pytestmark = pytest.mark.slow
@@ -95,7 +95,7 @@ def submitted(way: Way, name: str, at: int = 0) -> bool:
         session = Session.of(load(ROOT / CONFIG, overrides=list(settings)))
         session.server._sleep = way.wait
         way.at, way.asked = at, 0
-        submission.submit(session)
+        submit.submit(session)
     except ServerError:
         return False
     return True
@@ -105,8 +105,8 @@ def submitted(way: Way, name: str, at: int = 0) -> bool:
 def test_a_submission_in_which_the_server_restarts_makes_one_run_at_the_second_try_at_the_latest(
     server: Server, done: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = compile_pipeline(load(ROOT / CONFIG, overrides=[IMAGE]))
-    monkeypatch.setattr(submission, "compile_pipeline", lambda _: text)  # once for all
+    text = compile_module.compile_pipeline(load(ROOT / CONFIG, overrides=[IMAGE]))
+    monkeypatch.setattr(compile_module, "compile_pipeline", lambda _: text)  # once for all
     at_once = []
     for at in itertools.count(1):
         there = Built(server, 1000 + 2 * at + done)

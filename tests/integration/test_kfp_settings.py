@@ -13,7 +13,7 @@ import yaml
 from command import ROOT
 from kfp_server import Server
 
-from headrace.pipeline.kubeflow.launcher_settings import launcher_settings
+from headrace.pipeline.kubeflow.store_settings import launcher_settings
 
 pytestmark = pytest.mark.slow
 

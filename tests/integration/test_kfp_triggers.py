@@ -23,7 +23,7 @@ from kfp_metadata import ended_tasks
 from kfp_server import Server
 
 from headrace.components.trigger.trained import Trained, TrainedOn
-from headrace.pipeline.kubeflow.argument import unpack
+from headrace.pipeline.kubeflow.pod.invocation import unpack
 from headrace.pipeline.kubeflow.verify.driver import TaskRun
 
 pytestmark = pytest.mark.slow

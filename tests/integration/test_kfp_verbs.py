@@ -65,7 +65,7 @@ def test_a_name_taken_by_other_content_is_refused(kubeflow: Kubeflow) -> None:
     kubeflow("submit", "--name", "nightly")
     assert "was there already" in kubeflow("submit", "--name", "nightly").out
     done = kubeflow("submit", "--name", "nightly", "--parameter", "epochs=7", code=1)
-    assert "there is a run nightly already, of other content" in done.err
+    assert "a run nightly exists with other content" in done.err
     assert len(kubeflow.runs()) == 1
 
 

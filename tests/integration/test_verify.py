@@ -21,12 +21,13 @@ from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from headrace.configs.loader import load
-from headrace.pipeline.kubeflow.argument import pack, unpack
-from headrace.pipeline.kubeflow.compile import compile_pipeline
-from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+from headrace.pipeline.kubeflow.document import TaskSpec, task_specs
+from headrace.pipeline.kubeflow.pod.invocation import pack, unpack
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.store import KEYS as STORE_KEYS
 from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
-from headrace.pipeline.kubeflow.verify.driver import TaskRun, TaskSpec, fingerprint, provision, resolve, task_specs
+from headrace.pipeline.kubeflow.verify.driver import TaskRun, fingerprint, provision, resolve
 from headrace.pipeline.kubeflow.verify.launcher import Pod, command
 from headrace.pipeline.kubeflow.verify.verify import as_compiled
 
@@ -197,7 +198,7 @@ def checkpoints_in(store: str) -> list[str]:
 
 
 def model_in(pod: Pod, told: Any) -> Path:
-    return Places(str(pod.root)).local(told["outputs"]["artifacts"]["model"]["artifacts"][0]["uri"])
+    return PodPaths(str(pod.root)).local(told["outputs"]["artifacts"]["model"]["artifacts"][0]["uri"])
 
 
 def weights(serving: Path) -> dict[str, np.ndarray]:

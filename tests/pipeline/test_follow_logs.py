@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
 from headrace.configs.errors import RunError
-from headrace.pipeline.kubeflow.launcher_settings import launcher_settings
-from headrace.pipeline.kubeflow.store import Found, Store
+from headrace.pipeline.kubeflow.store import Store, StoredObject
+from headrace.pipeline.kubeflow.store_settings import launcher_settings
 from headrace.pipeline.tensorboard.follow import Change, Follower, follow
 from headrace.pipeline.tensorboard.staged import PARTIAL, shown
 from headrace.pipeline.verbs.follow_logs import follow_logs
@@ -163,13 +163,13 @@ def test_what_tensorboard_computes_of_a_profile_goes_with_it_and_when_it_grows_t
     assert list(there(folder)) == ["taxi/run-2/train/plugins/profile/2/host.xplane.pb"]
 
 
-def listed(**trainings: tuple[int, float]) -> dict[str, Found]:
-    return {f"taxi/{run}/trainer/7/model_run/train/{EVENTS}": Found(*told) for run, told in trainings.items()}
+def listed(**trainings: tuple[int, float]) -> dict[str, StoredObject]:
+    return {f"taxi/{run}/trainer/7/model_run/train/{EVENTS}": StoredObject(*told) for run, told in trainings.items()}
 
 
 def test_the_newest_trainings_that_fit_are_shown_whole() -> None:
     listing = listed(old=(40, 1.0), huge=(900, 2.0), older=(10, 0.5), new=(50, 3.0))
-    listing[f"taxi/old/trainer/7/model_run/eval/{EVENTS}"] = Found(20, 1.0)
+    listing[f"taxi/old/trainer/7/model_run/eval/{EVENTS}"] = StoredObject(20, 1.0)
     wanted, left_out = shown(listing, 100)
     assert sorted(wanted) == [f"taxi/{run}/train/{EVENTS}" for run in ("new", "older")]
     assert left_out == 2
@@ -178,19 +178,24 @@ def test_the_newest_trainings_that_fit_are_shown_whole() -> None:
 
 def test_trainings_of_one_run_are_told_apart_and_a_root_within_a_pipeline_does_too() -> None:
     twice = {
-        f"taxi/run/{task}/model_run/train/{EVENTS}": Found(1, 1.0) for task in ("trainer/7", "trainer/8", "trainer-2/9")
+        f"taxi/run/{task}/model_run/train/{EVENTS}": StoredObject(1, 1.0)
+        for task in ("trainer/7", "trainer/8", "trainer-2/9")
     }
     assert sorted(shown(twice, MUCH)[0]) == [
         f"taxi/run/{task}/train/{EVENTS}" for task in ("trainer-2/9", "trainer/7", "trainer/8")
     ]
-    assert list(shown({f"run/trainer/7/model_run/train/{EVENTS}": Found(1, 1.0)}, MUCH)[0]) == [f"run/train/{EVENTS}"]
-    assert list(shown({f"trainer/7/model_run/train/{EVENTS}": Found(1, 1.0)}, MUCH)[0]) == [f"trainer/7/train/{EVENTS}"]
-    assert list(shown({f"elsewhere/{EVENTS}": Found(1, 1.0)}, MUCH)[0]) == [f"elsewhere/{EVENTS}"]
+    assert list(shown({f"run/trainer/7/model_run/train/{EVENTS}": StoredObject(1, 1.0)}, MUCH)[0]) == [
+        f"run/train/{EVENTS}"
+    ]
+    assert list(shown({f"trainer/7/model_run/train/{EVENTS}": StoredObject(1, 1.0)}, MUCH)[0]) == [
+        f"trainer/7/train/{EVENTS}"
+    ]
+    assert list(shown({f"elsewhere/{EVENTS}": StoredObject(1, 1.0)}, MUCH)[0]) == [f"elsewhere/{EVENTS}"]
 
 
 def test_no_name_in_the_store_leads_out_of_the_folder() -> None:
     names = ("../x", "a/../../x", "/x", "a//x", ".", PARTIAL)
-    assert shown({f"{name}/{EVENTS}": Found(1, 1.0) for name in names}, MUCH) == ({}, 0)
+    assert shown({f"{name}/{EVENTS}": StoredObject(1, 1.0) for name in names}, MUCH) == ({}, 0)
 
 
 def test_a_store_that_fails_is_told_once_and_asked_again_with_a_pause_as_long_as_the_look(tmp_path: Path) -> None:

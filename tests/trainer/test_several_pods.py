@@ -26,10 +26,10 @@ from test_distributed import compare
 
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loader import load
-from headrace.pipeline.kubeflow.compile import compile_pipeline
-from headrace.pipeline.kubeflow.invocation import Invocation
-from headrace.pipeline.kubeflow.tasks import Task, tasks
-from headrace.pipeline.kubeflow.verify.driver import task_specs
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+from headrace.pipeline.kubeflow.compiler.tasks import ComponentTask, component_tasks
+from headrace.pipeline.kubeflow.document import task_specs
+from headrace.pipeline.kubeflow.pod.invocation import Invocation
 from headrace.trainer.run import run_fn
 
 pytestmark = pytest.mark.slow
@@ -94,7 +94,7 @@ class Kubeflow:
 
     def start(self, run: str, chosen: PipelineConfig, pod: str) -> tuple[subprocess.Popen[bytes], Path]:
         """The task's pod: a process, and its root."""
-        task = next(task for task in tasks(chosen) if task.name == "trainer")
+        task = next(task for task in component_tasks(chosen) if task.name == "trainer")
         root = self.folder / pod
         for path in self._inputs.values():  # as Kubeflow's launcher does
             shutil.copytree(path, root / path.relative_to(self.store))
@@ -151,7 +151,7 @@ class Kubeflow:
         )
 
 
-def told(task: Task, run: str, uris: dict[str, str]) -> dict[str, Any]:
+def told(task: ComponentTask, run: str, uris: dict[str, str]) -> dict[str, Any]:
     """The executor input."""
     start = f"{HOME}/{run}/trainer/salt"
     properties = {"examples": {"split_names": '["train", "eval"]', "tfx_version": "1.21.0"}}
@@ -160,7 +160,7 @@ def told(task: Task, run: str, uris: dict[str, str]) -> dict[str, Any]:
         for key, uri in uris.items()
         if key in task.invocation.inputs
     }
-    written = {key: {"artifacts": [{"name": key, "uri": f"{start}/{key}"}]} for key in task.invocation.written}
+    written = {key: {"artifacts": [{"name": key, "uri": f"{start}/{key}"}]} for key in task.invocation.artifact_outputs}
     return {
         "inputs": {"parameterValues": {}, "artifacts": artifacts},
         "outputs": {"artifacts": written, "outputFile": f"/minio/{start.removeprefix('minio://')}/output.json"},
@@ -271,7 +271,7 @@ def test_chiefs_lines_and_the_lost_worker_are_in_the_tasks_log(trained: Trained)
     log = trained.resumed.log
     assert log.count("strategy: multi_worker over 2 workers") == 2
     assert log.count("checkpoint: going on from") == 2
-    assert "distributed training: a worker was lost; all begin again" in log
+    assert "distributed training: a worker was lost" in log
     assert "epoch 3/3: loss " in log
     assert "Traceback" not in log.partition("a worker was lost")[2]
 

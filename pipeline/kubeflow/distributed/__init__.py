@@ -1,1 +1,1 @@
-"""Training in several pods: a JobSet that the Trainer's task makes, watches and removes, and what runs in its pods."""
+"""Training in several pods: the JobSet that the Trainer's task creates and watches, and the program of its pods."""

@@ -1,7 +1,7 @@
 """JobSets and their pods, through the API of the cluster that this pod is in, with its own service account.
 
-Faults of the moment (no answer, HTTP 429 and 5xx) are tried again for five minutes: an API server may restart while a
-training goes on for days. What the account may not do is told with the role that lets it.
+Transient failures (no answer, HTTP 429 and 5xx) are retried for five minutes: an API server may restart during a
+training that takes days. If the account lacks a permission, the message names the role that grants it.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ from typing import Any, TypeVar
 from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.distributed.jobset import GROUP, PLURAL, VERSION, Owner
 
-T = TypeVar("T")
+_Answer = TypeVar("_Answer")
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-SECONDS = (5, 60)
-"""To connect, and for an answer."""
+TIMEOUT = (5, 60)
+"""Seconds to connect, and to wait for an answer."""
 PATIENCE_SECONDS = 300.0
+"""How long failed requests are repeated."""
 SHORT_SECONDS = 15.0
-"""The same at the end of the task: after SIGTERM Kubernetes leaves a pod 30 seconds."""
+"""The same at the end of the task: after SIGTERM, Kubernetes gives a pod 30 seconds."""
 WAIT_SECONDS = 2.0
 GONE_SECONDS = 600.0
-"""For a JobSet that is deleted to be gone: its pods have a minute to end, and a node that is lost takes five."""
-ROLE = "kubernetes/components/multi-worker has the role; apply it (docs/kubeflow.md, `Training in several pods`)"
+"""How long a deleted JobSet may take to disappear: its pods have a minute to end, and a lost node takes five."""
+ROLE = "apply the role in kubernetes/components/multi-worker (docs/kubeflow.md, `Training in several pods`)"
 UNKNOWN = (
-    f"this cluster knows no JobSet ({GROUP}/{VERSION}). Kubeflow Trainer brings it along (Kubeflow 1.11 and later), or"
-    " install it from github.com/kubernetes-sigs/jobset; or train in one pod: remove kubeflow.workers"
+    f"this cluster does not have JobSet ({GROUP}/{VERSION}). Kubeflow Trainer includes it (Kubeflow 1.11 and later); or"
+    " install it from github.com/kubernetes-sigs/jobset, or train in one pod: remove kubeflow.workers"
 )
 
 
-class JobSets:
-    """JobSets of a namespace."""
+class JobSetClient:
+    """The JobSets of a namespace."""
 
     def __init__(self, namespace: str, gone_seconds: float = GONE_SECONDS) -> None:
-        """namespace: that of the runs, where the pod does not know its own; gone_seconds: how long to wait for a
-        JobSet that is deleted.
+        """namespace: that of the runs, if the pod does not know its own; gone_seconds: how long to wait until a deleted
+        JobSet is gone.
         """
         from kubernetes import client
 
@@ -45,80 +46,80 @@ class JobSets:
         self._gone_seconds = gone_seconds
         self.namespace = _own_namespace() or namespace
         self._core, self._custom = client.CoreV1Api(), client.CustomObjectsApi()
-        self._place = {"group": GROUP, "version": VERSION, "namespace": self.namespace, "plural": PLURAL}
+        self._location = {"group": GROUP, "version": VERSION, "namespace": self.namespace, "plural": PLURAL}
 
     def owner(self, pod: str) -> Owner:
-        """Of what this pod makes."""
-        found = self._asked("read this pod", lambda: self._core.read_namespaced_pod(pod, self.namespace, **_TIME))
+        """The pod of that name as the owner of what it creates."""
+        found = self._request("read this pod", lambda: self._core.read_namespaced_pod(pod, self.namespace, **_OPTIONS))
         return Owner(pod, found.metadata.uid, found.spec.service_account_name or "default")
 
     def create(self, manifest: Mapping[str, Any]) -> None:
-        """Make a JobSet in the place of one of that name, which an earlier pod of the task left."""
+        """Create a JobSet, replacing one with that name that an earlier pod of the task left."""
         name = manifest["metadata"]["name"]
         self.delete(name)
 
         def once() -> Any:
             try:
-                return self._custom.create_namespaced_custom_object(**self._place, body=dict(manifest), **_TIME)
+                return self._custom.create_namespaced_custom_object(**self._location, body=dict(manifest), **_OPTIONS)
             except Exception as error:
-                if _status(error) == 409:  # an earlier request whose answer was lost
+                if _status(error) == 409:  # created by an earlier request whose answer was lost
                     return self._get(name)
                 raise
 
-        self._asked("create a JobSet", once)
+        self._request("create a JobSet", once)
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """The JobSet with its status; None if there is none."""
-        return self._asked("read a JobSet", lambda: self._get(name))
+        """The JobSet with its status, or None if there is none."""
+        return self._request("read a JobSet", lambda: self._get(name))
 
     def delete(self, name: str) -> None:
-        """Delete a JobSet with its pods, and wait until they are gone; nothing if there is none.
+        """Delete a JobSet with its pods, if there is one, and wait until they are gone.
 
-        Raises RunError if it is there still after `gone_seconds`, as one is whose finalizer nobody removes.
+        Raises RunError if it still exists after `gone_seconds`, as happens if nothing removes its finalizer.
         """
         self.request_deletion(name, PATIENCE_SECONDS)
         deadline = time.monotonic() + self._gone_seconds
         while (found := self.get(name)) is not None:
             if time.monotonic() > deadline:
-                raise RunError(self._stays(name, found))
+                raise RunError(self._not_deleted(name, found))
             time.sleep(WAIT_SECONDS / 2)
 
-    def _stays(self, name: str, found: Mapping[str, Any]) -> str:
+    def _not_deleted(self, name: str, found: Mapping[str, Any]) -> str:
         finalizers = ", ".join(found.get("metadata", {}).get("finalizers", [])) or "none"
         return (
-            f"distributed training: the JobSet {name} of an earlier try was deleted, and is still there after"
+            f"distributed training: the JobSet {name} of an earlier try was deleted, but still exists after"
             f" {self._gone_seconds:g} seconds (finalizers: {finalizers}).\n"
             f"  See which pods are left: kubectl -n {self.namespace} get pods -l jobset.sigs.k8s.io/jobset-name={name}."
-            " If there are none, the controller of a finalizer does not run: start it, or remove the finalizer with"
+            " If there are none, the controller of a finalizer is not running: start it, or remove the finalizer with"
             f" `kubectl -n {self.namespace} edit jobset {name}`; then run again."
         )
 
     def request_deletion(self, name: str, patience: float = SHORT_SECONDS) -> None:
-        """Delete a JobSet after its pods, without waiting for that."""
+        """Delete a JobSet after its pods, without waiting until they are gone."""
 
         def once() -> None:
             try:
                 self._custom.delete_namespaced_custom_object(
-                    **self._place, name=name, propagation_policy="Foreground", **_TIME
+                    **self._location, name=name, propagation_policy="Foreground", **_OPTIONS
                 )
             except Exception as error:
                 if _status(error) != 404:
                     raise
 
-        self._asked("delete a JobSet", once, patience)
+        self._request("delete a JobSet", once, patience)
 
     def pods(self, name: str) -> dict[str, str]:
         """The names of the JobSet's pods, with their phases."""
         selector = f"jobset.sigs.k8s.io/jobset-name={name}"
-        found = self._asked(
-            "list pods", lambda: self._core.list_namespaced_pod(self.namespace, label_selector=selector, **_TIME)
+        found = self._request(
+            "list pods", lambda: self._core.list_namespaced_pod(self.namespace, label_selector=selector, **_OPTIONS)
         )
         return {pod.metadata.name: pod.status.phase for pod in found.items}
 
     def log(self, pod: str) -> Iterator[str]:
-        """A pod's lines as it writes them, until it ends or the connection does. Raises ApiException."""
+        """A pod's lines as it writes them, until the pod or the connection ends. Raises ApiException."""
         answer = self._core.read_namespaced_pod_log(
-            pod, self.namespace, follow=True, _preload_content=False, _request_timeout=(SECONDS[0], None)
+            pod, self.namespace, follow=True, _preload_content=False, _request_timeout=(TIMEOUT[0], None)
         )
         rest = b""
         try:
@@ -132,14 +133,14 @@ class JobSets:
 
     def _get(self, name: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = self._custom.get_namespaced_custom_object(**self._place, name=name, **_TIME)
+            found: dict[str, Any] = self._custom.get_namespaced_custom_object(**self._location, name=name, **_OPTIONS)
         except Exception as error:
             if _status(error) == 404:
                 return None
             raise
         return found
 
-    def _asked(self, what: str, request: Callable[[], T], patience: float = PATIENCE_SECONDS) -> T:
+    def _request(self, what: str, request: Callable[[], _Answer], patience: float = PATIENCE_SECONDS) -> _Answer:
         import urllib3
         from kubernetes.client import ApiException
 
@@ -149,17 +150,17 @@ class JobSets:
                 return request()
             except (ApiException, urllib3.exceptions.HTTPError) as error:
                 status = _status(error)
-                passing = status is None or status == 429 or status >= 500
-                if not passing or time.monotonic() > deadline:
-                    raise RunError(_told(what, self.namespace, status, error)) from error
+                transient = status is None or status == 429 or status >= 500
+                if not transient or time.monotonic() > deadline:
+                    raise RunError(_explained(what, self.namespace, status, error)) from error
             time.sleep(WAIT_SECONDS)
 
 
-_TIME = {"_request_timeout": SECONDS}
+_OPTIONS = {"_request_timeout": TIMEOUT}
 
 
 def _connect() -> None:
-    """By the pod's service account; where a kubeconfig is named, by that."""
+    """Use the kubeconfig that KUBECONFIG names, or else the pod's service account."""
     from kubernetes.config import ConfigException, load_incluster_config, load_kube_config
 
     try:
@@ -167,8 +168,8 @@ def _connect() -> None:
         load_kube_config(named) if named else load_incluster_config()
     except ConfigException as error:
         raise RunError(
-            f"distributed training: this pod has no access to the API of its cluster ({error}). Its service account's"
-            " token has to be mounted (automountServiceAccountToken)"
+            f"distributed training: this pod has no access to the API of its cluster ({error}); its service account's"
+            " token must be mounted (automountServiceAccountToken)"
         ) from error
 
 
@@ -184,10 +185,10 @@ def _status(error: Exception) -> int | None:
     return status if isinstance(status, int) and status else None
 
 
-def _told(what: str, namespace: str, status: int | None, error: Exception) -> str:
+def _explained(what: str, namespace: str, status: int | None, error: Exception) -> str:
     start = f"distributed training: the pod could not {what} in namespace {namespace}"
     if status == 403:
-        return f"{start}: its service account may not (HTTP 403).\n  {ROLE}."
+        return f"{start}: its service account lacks the permission (HTTP 403).\n  To grant it, {ROLE}."
     if status == 404 and what == "create a JobSet":
         return f"{start}: {UNKNOWN}."
     reason = getattr(error, "body", None) or getattr(error, "reason", None) or error

@@ -1,7 +1,7 @@
-"""What the Trainer's task and the workers hand each other: through the object store, or on the shared volume.
+"""Files that the Trainer's task and the workers pass to each other, through the object store or on the shared volume.
 
-The paths of a job are those of one pod. They travel as URIs, and each pod puts its own paths in their place. With a
-shared volume all of it is in reach of every pod already, and nothing is copied.
+The paths of a job are those of one pod. They travel as URIs, and each pod replaces these with its own paths. With a
+shared volume every pod can reach the files already, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -15,76 +15,75 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from headrace.configs.checkpoint import KEPT_IN
-from headrace.pipeline.kubeflow.carried import FILES
-from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.pod.paths import FILES, PodPaths
 from headrace.pipeline.kubeflow.store import Store
 
 if TYPE_CHECKING:
     from headrace.trainer.job import Job
 
 JOB, ERROR = "job.json", "error.json"
-"""What is trained; and an error of a worker that another try would meet again."""
+"""The job to train, and an error of a worker that would recur in another try."""
 
 
 @dataclass(frozen=True)
 class Handover:
-    """`uri`: a folder in the object store for one training, or the URI that its folder on the volume stands for."""
+    """The folder of one training. uri: in the object store, or that which the folder on the volume stands for."""
 
     uri: str
-    places: Places
+    paths: PodPaths
     store: Store
 
     def write(self, name: str, text: str) -> None:
-        """A file in the folder of the training, which appears whole."""
-        if not self.places.mount:
+        """Write a file in the folder of the training. It appears whole."""
+        if not self.paths.mount:
             self.store.write(f"{self.uri}/{name}", text)
             return
-        path = self.places.local(f"{self.uri}/{name}")
+        path = self.paths.local(f"{self.uri}/{name}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".partial").write_text(text, encoding="utf-8")
         path.with_suffix(".partial").replace(path)
 
     def read(self, name: str) -> str | None:
-        """The text of such a file; None where there is none."""
+        """The text of a file in the folder of the training, or None if there is none."""
         try:
-            if self.places.mount:
-                return self.places.local(f"{self.uri}/{name}").read_text(encoding="utf-8")
+            if self.paths.mount:
+                return self.paths.local(f"{self.uri}/{name}").read_text(encoding="utf-8")
             return self.store.text(f"{self.uri}/{name}")
         except FileNotFoundError:
             return None
 
     def fetch(self, path: str | Path, chosen: Callable[[Sequence[str]], Sequence[str]] | None = None) -> None:
-        """Copy what the store has below the URI of a path there; `chosen`: which of the names, in order."""
-        uri = self.places.remote(path)
-        if self.places.mount or uri is None:
+        """Download the files below the URI of a path to that path. chosen: selects among their names, in order."""
+        uri = self.paths.remote(path)
+        if self.paths.mount or uri is None:
             return
         Path(path).mkdir(parents=True, exist_ok=True)
         names = list(self.store.files(uri))
         for name in chosen(names) if chosen else names:
             self.store.get(f"{uri}/{name}", Path(path, name))
 
-    def give(self, path: str | Path) -> None:
-        """Copy the files below a path to where the path stands for."""
-        uri = self.places.remote(path)
-        if not self.places.mount and uri is not None:
+    def upload(self, path: str | Path) -> None:
+        """Upload the files below a path to the URI that it stands for."""
+        uri = self.paths.remote(path)
+        if not self.paths.mount and uri is not None:
             self.store.put_all(Path(path), uri)
 
     def remove(self) -> None:
         """Remove the folder of the training."""
-        if self.places.mount:
-            shutil.rmtree(self.places.local(self.uri), ignore_errors=True)
+        if self.paths.mount:
+            shutil.rmtree(self.paths.local(self.uri), ignore_errors=True)
             return
         for name in self.store.files(self.uri):
             self.store.remove(f"{self.uri}/{name}")
         self.store.remove_if_empty(self.uri)
 
     def as_uris(self, job: dict[str, Any]) -> dict[str, Any]:
-        """A job's fields with URIs in the place of this pod's paths."""
-        return _with_paths(job, lambda path: self.places.remote(path) or path)
+        """A job's fields with URIs instead of this pod's paths."""
+        return _with_paths(job, lambda path: self.paths.remote(path) or path)
 
     def as_paths(self, job: dict[str, Any]) -> dict[str, Any]:
-        """A job's fields with this pod's paths in the place of URIs."""
-        return _with_paths(job, lambda uri: str(self.places.local(uri)) if "://" in uri else uri)
+        """A job's fields with this pod's paths instead of URIs."""
+        return _with_paths(job, lambda uri: str(self.paths.local(uri)) if "://" in uri else uri)
 
 
 def _with_paths(job: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
@@ -99,24 +98,24 @@ def _with_paths(job: dict[str, Any], change: Callable[[str], str]) -> dict[str, 
 
 
 def packed(handover: Handover, job: Job, files: Path) -> str:
-    """A job as the workers are handed it. files: the folder of what came along with the pipeline, such as vocabularies,
-    which travels on with it.
+    """A job as text for the workers. files: the folder of the files that were compiled in, such as vocabularies, which
+    the text contains.
     """
     contents = {path.name: path.read_text(encoding="utf-8") for path in sorted(files.iterdir())}
-    told = {"job": handover.as_uris(dataclasses.asdict(job)), "files": contents}
-    return json.dumps(told).replace(str(files), FILES)
+    content = {"job": handover.as_uris(dataclasses.asdict(job)), "files": contents}
+    return json.dumps(content).replace(str(files), FILES)
 
 
 def unpacked(handover: Handover, text: str, files: Path) -> Job:
-    """The job with this pod's own paths. files: an empty folder for what came along."""
+    """The job with this pod's own paths. files: an empty folder for the files that the text contains."""
     from headrace.trainer.job import Job
 
-    told = json.loads(text.replace(FILES, str(files)))
-    for name, content in told["files"].items():
+    packed_job = json.loads(text.replace(FILES, str(files)))
+    for name, content in packed_job["files"].items():
         Path(files, name).write_text(content, encoding="utf-8")
-    return Job(**handover.as_paths(told["job"]))
+    return Job(**handover.as_paths(packed_job["job"]))
 
 
 def folders(patterns: Sequence[str]) -> list[str]:
-    """The folders of patterns of files."""
+    """The folders of file patterns, each once."""
     return list(dict.fromkeys(str(PurePosixPath(pattern).parent) for pattern in patterns))

@@ -1,10 +1,11 @@
 """The JobSet of a distributed training: one Indexed Job whose pods train together, each reachable by its host name.
 
-    manifest = described(config.kubeflow, config.kubeflow.worker)  # when the pipeline is compiled
-    completed(manifest, "headrace-1a2b3c4d5e6f", owner, told)     # in the Trainer's task
+    manifest = compiled_jobset(config.kubeflow, config.kubeflow.worker)  # when the pipeline is compiled
+    complete(manifest, "headrace-1a2b3c4d5e6f", owner, training)         # in the Trainer's task
 
-JobSet (`jobset.x-k8s.io/v1alpha2`, docs/kubeflow.md says why) creates the headless service, recreates all pods when one
-is lost, and removes everything with its object. Kubernetes sets JOB_COMPLETION_INDEX in the pods of an Indexed Job.
+JobSet (`jobset.x-k8s.io/v1alpha2`; docs/kubeflow.md explains the choice) creates the headless service, recreates all
+pods when one is lost, and removes everything along with its object. Kubernetes sets JOB_COMPLETION_INDEX in the pods of
+an Indexed Job.
 """
 
 from __future__ import annotations
@@ -16,41 +17,42 @@ from typing import Any, NamedTuple
 
 from headrace.configs.durations import seconds
 from headrace.configs.kubeflow import SHARED_MEMORY, ComponentSettings, KubeflowConfig, Secret, Security
+from headrace.pipeline.kubeflow.pod.invocation import without_placeholders
 from headrace.pipeline.kubeflow.store import KEYS
 
 GROUP, VERSION, PLURAL = "jobset.x-k8s.io", "v1alpha2", "jobsets"
 WORKER = "worker"
-"""What the replicated job and its container are called."""
+"""The name of the replicated job and of its container."""
 INDEX = "JOB_COMPLETION_INDEX"
-"""Environment variable of the pods of an Indexed Job: the number of the worker, which is the chief if it is 0."""
-TOLD = "HEADRACE_TRAINING"
-"""Environment variable of a worker: what `completed` is told, as JSON."""
+"""Environment variable of the pods of an Indexed Job: the number of the worker. Worker 0 is the chief."""
+TRAINING = "HEADRACE_TRAINING"
+"""Environment variable of a worker: the `training` argument of `complete`, as JSON."""
 MANIFEST = "HEADRACE_JOBSET"
-"""Environment variable of the Trainer's pod: what `manifest_text` makes. It is not an argument, because those are in
-Kubeflow's cache key, and the number of pods does not decide what a model is."""
+"""Environment variable of the Trainer's pod: the text from `manifest_text`. It is not an argument, because arguments
+are in Kubeflow's cache key, and the number of pods does not decide what the model is."""
 COMMAND = ("python", "-P", "-m", "headrace.pipeline.kubeflow.distributed.worker")
 FINAL = 3
-"""Exit status of a worker whose error another try would meet again."""
+"""Exit status of a worker whose error would recur in another try."""
 GRACE_SECONDS = 60
 """Between SIGTERM and SIGKILL: the chief saves a checkpoint and copies it to the object store."""
 SCRATCH = ("/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config", "/tmp")  # noqa: S108 - folders of the pod
-"""Folders of a pod's own: those that Kubeflow's launcher mounts into the pods of components, and one for the rest."""
+"""Folders on a pod's own disk: those that Kubeflow's launcher mounts into the pods of components, and /tmp."""
 TRAINING_LABEL = "headrace/training"
-"""By it network policies know the workers."""
+"""The label by which network policies select the workers."""
 
 
 class Owner(NamedTuple):
-    """The pod of the Trainer's task, with which the JobSet goes."""
+    """The pod of the Trainer's task. Kubernetes removes the JobSet along with it."""
 
     name: str
     uid: str
     service_account: str
 
 
-def described(settings: KubeflowConfig, one: ComponentSettings) -> dict[str, Any]:
-    """The JobSet as the config has it, without its name. Raises ValueError for a config without `kubeflow.workers`.
+def compiled_jobset(settings: KubeflowConfig, one: ComponentSettings) -> dict[str, Any]:
+    """The JobSet of a config, without its name. Raises ValueError for a config without `kubeflow.workers`.
 
-    one: what each worker's pod gets.
+    one: the settings of each worker's pod.
     """
     workers = settings.workers
     if workers is None:
@@ -72,13 +74,13 @@ def described(settings: KubeflowConfig, one: ComponentSettings) -> dict[str, Any
 
 
 def manifest_text(settings: KubeflowConfig, one: ComponentSettings) -> str:
-    """The JobSet and its namespace as JSON in which nothing on the way finds a placeholder."""
-    text = json.dumps({"namespace": settings.namespace, "jobset": described(settings, one)}, sort_keys=True)
-    return text.replace("{{", "{\\u007b").replace("$(", "\\u0024(")
+    """The JobSet and its namespace as JSON without anything that could be taken for a placeholder."""
+    text = json.dumps({"namespace": settings.namespace, "jobset": compiled_jobset(settings, one)}, sort_keys=True)
+    return without_placeholders(text)
 
 
-def completed(manifest: Mapping[str, Any], name: str, owner: Owner, told: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with its name, its owner, and what the workers are told."""
+def complete(manifest: Mapping[str, Any], name: str, owner: Owner, training: Mapping[str, Any]) -> dict[str, Any]:
+    """The JobSet with its name, its owner, and the settings of this training that the workers read."""
     made = copy.deepcopy(dict(manifest))
     made["metadata"] |= {
         "name": name,
@@ -86,7 +88,7 @@ def completed(manifest: Mapping[str, Any], name: str, owner: Owner, told: Mappin
     }
     pod = _pod_of(made)
     pod["serviceAccountName"] = owner.service_account
-    pod["containers"][0]["env"].append({"name": TOLD, "value": json.dumps(told, sort_keys=True)})
+    pod["containers"][0]["env"].append({"name": TRAINING, "value": json.dumps(training, sort_keys=True)})
     return made
 
 
@@ -98,7 +100,7 @@ def hosts(manifest: Mapping[str, Any], name: str) -> list[str]:
 
 
 def pod_prefix(name: str, number: int) -> str:
-    """What the name of a worker's pod begins with; also its host name."""
+    """The beginning of the name of a worker's pod, which is also its host name."""
     return f"{name}-{WORKER}-0-{number}"
 
 
@@ -175,7 +177,7 @@ def _environment(settings: KubeflowConfig, one: ComponentSettings) -> list[dict[
         for secret in secrets
         for variable, key in sorted(secret.env.items())
     ]
-    plain = {"HOME": "/tmp", **one.env}  # noqa: S108 - of the pod
+    plain = {"HOME": "/tmp", **one.env}  # noqa: S108 - in the pod
     return [*({"name": name, "value": value} for name, value in sorted(plain.items())), *from_secrets]
 
 
@@ -193,18 +195,18 @@ def _cpu(value: float | None) -> str | None:
 
 
 def _toleration(one: Any) -> dict[str, Any]:
-    told = {
+    fields = {
         "key": one.key,
         "operator": one.operator,
         "value": one.value,
         "effect": one.effect,
         "tolerationSeconds": one.seconds,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _volumes(settings: KubeflowConfig, one: ComponentSettings) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each volume with a place where it is mounted."""
+    """Each volume with its mount."""
     found: list[tuple[dict[str, Any], dict[str, Any]]] = []
     claims = [(each.claim, each.path, each.sub_path) for each in one.volumes]
     claims += [(settings.volume.claim, settings.volume.path, None)] if settings.volume else []
@@ -218,7 +220,7 @@ def _volumes(settings: KubeflowConfig, one: ComponentSettings) -> list[tuple[dic
             found.append(({"name": secret.name, "secret": source}, at))
     if one.shared_memory is not None:
         memory = {"medium": "Memory", "sizeLimit": one.shared_memory}
-        mount = {"name": SHARED_MEMORY, "mountPath": "/dev/shm"}  # noqa: S108 - of the pod
+        mount = {"name": SHARED_MEMORY, "mountPath": "/dev/shm"}  # noqa: S108 - in the pod
         found.append(({"name": SHARED_MEMORY, "emptyDir": memory}, mount))
     for path in SCRATCH:
         name = f"scratch{path.replace('/', '-').replace('.', '')}"

@@ -1,11 +1,11 @@
-"""The Trainer's task of a training in several pods: make the JobSet, watch it, bring home what it trained, remove it.
+"""The Trainer's task of a training in several pods: it creates the JobSet, watches it, fetches the result, removes it.
 
-    with distributed(environ, exchange, places, store):
-        run_fn(fn_args)         # trains by the JobSet, then exports here
+    with distributed(environ, task):
+        run_fn(fn_args)         # trains in the JobSet, then exports here
 
-The JobSet is named after the run and the task, so a further try of the task finds what the one before left, removes it,
-and the workers go on from the last checkpoint. It goes when the task ends in whatever way: by the task itself, also at
-SIGTERM, or by Kubernetes, as it is owned by the task's pod.
+The JobSet is named after the run and the task, so a further try of the task finds and removes what the one before left,
+and the workers continue from the last checkpoint. It is removed however the task ends: by the task itself, also on
+SIGTERM, or by Kubernetes, because the task's pod owns it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -23,102 +24,106 @@ from typing import TYPE_CHECKING, Any
 from headrace.configs.checkpoint import KEPT_IN
 from headrace.configs.errors import RunError, TrainingError, TrainingStoppedError
 from headrace.pipeline.kubeflow.distributed import jobset
-from headrace.pipeline.kubeflow.distributed.chief_log import followed
-from headrace.pipeline.kubeflow.distributed.cluster import JobSets
+from headrace.pipeline.kubeflow.distributed.cluster import JobSetClient
 from headrace.pipeline.kubeflow.distributed.handover import ERROR, JOB, Handover, packed
-from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.store import Store
 
 if TYPE_CHECKING:
     from headrace.trainer.job import Job
 
-POD = "KFP_POD_NAME"
+POD_NAME = "KFP_POD_NAME"
 """Environment variable that Kubeflow sets: the name of the pod."""
 POLL_SECONDS = 2.0
+LAST_SECONDS = 10.0
+"""How long to wait for the last lines of the chief's log once the workers have ended. After SIGTERM, Kubernetes gives a
+pod 30 seconds."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
-    """The task that trains."""
+class TrainerTask:
+    """The task that trains in several pods."""
 
     user: str
     """`<run>/<task>`."""
     home: str
     """The URI of the pipeline's folder."""
     pod: str
-    """Its pod's name."""
+    """The name of its pod."""
     files: Path
-    """The folder of the files that came along with the pipeline."""
-    places: Places
+    """The folder of the files that were compiled in."""
+    paths: PodPaths
     store: Store
     store_options: Mapping[str, str]
 
     @property
     def name(self) -> str:
-        """Of its JobSet: the same for each try of the task, and a label of DNS with what Kubernetes adds to it."""
+        """The name of its JobSet: the same for each try of the task, and short enough for a DNS label with the suffixes
+        of Kubernetes.
+        """
         return f"headrace-{hashlib.sha256(f'{self.home} {self.user}'.encode()).hexdigest()[:12]}"
 
 
 @contextlib.contextmanager
-def distributed(environ: Mapping[str, str], task: Task) -> Iterator[None]:
-    """Have `run_fn` train by a JobSet, if the task was compiled so."""
+def distributed(environ: Mapping[str, str], task: TrainerTask) -> Iterator[None]:
+    """Let `run_fn` train in a JobSet, if the task was compiled for that."""
     if jobset.MANIFEST not in environ:
         yield
         return
     from headrace.trainer.devices.elsewhere import trained_by
 
-    told = json.loads(environ[jobset.MANIFEST])
+    manifest = json.loads(environ[jobset.MANIFEST])
     if not task.pod:
-        raise RunError(f"distributed training: {POD} is not set, so this is no pod of Kubeflow Pipelines")
-    works: list[str] = []
-    with trained_by(lambda job: works.append(_train(job, told, task))):
+        raise RunError(f"distributed training: {POD_NAME} is not set, so this is not a pod of Kubeflow Pipelines")
+    checkpoints: list[str] = []
+    with trained_by(lambda job: checkpoints.append(_train(job, manifest, task))):
         yield
-    for work in works:  # when the model is exported
-        Handover(work, task.places, task.store).remove()
+    for uri in checkpoints:  # once the model is exported
+        Handover(uri, task.paths, task.store).remove()
 
 
-def _train(job: Job, told: Mapping[str, Any], task: Task) -> str:
-    """Train by a JobSet, and have in the job's run directory what the chief wrote; the URI of its checkpoints.
+def _train(job: Job, manifest: Mapping[str, Any], task: TrainerTask) -> str:
+    """Train in a JobSet, and fetch what the chief wrote to the job's run directory. Returns the URI of its checkpoints.
 
-    Raises TrainingError as the chief does.
+    Raises the TrainingError of the chief.
     """
     from headrace.trainer.checkpointing.work import name_of
 
     job = dataclasses.replace(job, training=uuid.uuid4().hex, checkpoint_name=name_of(job))
-    handover = Handover(f"{task.home}/training/{task.name}", task.places, task.store)
-    jobsets = JobSets(told["namespace"])
+    handover = Handover(f"{task.home}/training/{task.name}", task.paths, task.store)
+    jobsets = JobSetClient(manifest["namespace"])
     owner = jobsets.owner(task.pod)
-    of_workers = {
-        "hosts": jobset.hosts(told["jobset"], task.name),
-        "mount": task.places.mount,
+    training = {
+        "hosts": jobset.hosts(manifest["jobset"], task.name),
+        "mount": task.paths.mount,
         "store": dict(task.store_options),
         "uri": handover.uri,
     }
     try:
         handover.write(JOB, packed(handover, job, task.files))
-        print(f"distributed training: JobSet {task.name} of {len(of_workers['hosts'])} workers", flush=True)
-        jobsets.create(jobset.completed(told["jobset"], task.name, owner, of_workers))
-        with followed(jobsets, task.name), _deleted_at_once(jobsets, task.name):
+        print(f"distributed training: JobSet {task.name} of {len(training['hosts'])} workers", flush=True)
+        jobsets.create(jobset.complete(manifest["jobset"], task.name, owner, training))
+        with _chief_log(jobsets, task.name), _deleted_at_once(jobsets, task.name):
             _watch(jobsets, task.name, handover)
         handover.fetch(job.model_run_dir)
     finally:
         _clean(jobsets, task.name, handover)
-    return f"{task.places.remote(job.custom_config[KEPT_IN])}/{job.checkpoint_name}"
+    return f"{task.paths.remote(job.custom_config[KEPT_IN])}/{job.checkpoint_name}"
 
 
 @contextlib.contextmanager
-def _deleted_at_once(jobsets: JobSets, name: str) -> Iterator[None]:
-    """Delete the JobSet when SIGTERM or an error ends the block, so that the log still shows how the chief ends."""
+def _deleted_at_once(jobsets: JobSetClient, name: str) -> Iterator[None]:
+    """Delete the JobSet once SIGTERM or an error ends the block, so that the log still shows how the chief ends."""
     try:
         yield
     except BaseException:
-        with contextlib.suppress(RunError):  # `_clean` tries again, and tells
+        with contextlib.suppress(RunError):  # `_clean` tries again, and reports
             jobsets.request_deletion(name)
         raise
 
 
-def _clean(jobsets: JobSets, name: str, handover: Handover) -> None:
-    """Remove the JobSet and what was handed over. What fails is told, and hides no other error."""
+def _clean(jobsets: JobSetClient, name: str, handover: Handover) -> None:
+    """Remove the JobSet and the handover. A failure is printed, and hides no other error."""
     removals: list[Callable[[], None]] = [lambda: jobsets.request_deletion(name), handover.remove]
     for remove in removals:
         try:
@@ -127,8 +132,8 @@ def _clean(jobsets: JobSets, name: str, handover: Handover) -> None:
             print(f"distributed training: could not clean up: {error}", flush=True)
 
 
-def _watch(jobsets: JobSets, name: str, handover: Handover) -> None:
-    """Until the JobSet is done. Raises RunError or TrainingError if it fails."""
+def _watch(jobsets: JobSetClient, name: str, handover: Handover) -> None:
+    """Wait until the JobSet is done. Raises RunError or TrainingError if it fails."""
     shown, restarts = "", 0
     while True:
         found = jobsets.get(name)
@@ -142,14 +147,14 @@ def _watch(jobsets: JobSets, name: str, handover: Handover) -> None:
             _fail(handover, ended["Failed"].get("message", ""), status.get("restarts", 0))
         if (again := status.get("restarts", 0)) > restarts:
             restarts = again
-            print(f"distributed training: a worker was lost; all begin again (restart {again})", flush=True)
-            _raise_told(handover)
-        shown = _shown(status, shown)
+            print(f"distributed training: a worker was lost; all workers restart (restart {again})", flush=True)
+            _raise_reported(handover)
+        shown = _print_ready(status, shown)
         time.sleep(POLL_SECONDS)
 
 
-def _shown(status: Mapping[str, Any], before: str) -> str:
-    """Tell how many workers are ready, where that has changed."""
+def _print_ready(status: Mapping[str, Any], before: str) -> str:
+    """Print how many workers are ready, if that has changed."""
     now = ", ".join(f"{one.get('ready', 0)} ready" for one in status.get("replicatedJobsStatus", []))
     if now and now != before:
         print(f"distributed training: jobs: {now}", flush=True)
@@ -157,19 +162,80 @@ def _shown(status: Mapping[str, Any], before: str) -> str:
 
 
 def _fail(handover: Handover, message: str, restarts: int) -> None:
-    _raise_told(handover)
+    _raise_reported(handover)
     times = f" after {restarts} restarts" if restarts else ""
     raise TrainingError(
         f"distributed training failed{times}: {message or 'a worker ended with an error'}. The log above has the"
-        " chief's lines; `kubeflow.workers.restarts` says how often the workers may begin again"
+        " chief's lines; `kubeflow.workers.restarts` limits how often the workers restart"
     )
 
 
-def _raise_told(handover: Handover) -> None:
-    """Raise the error that a worker told of, if another try would meet it again."""
+def _raise_reported(handover: Handover) -> None:
+    """Raise the error that a worker has reported because it would recur in another try, if there is one."""
     text = handover.read(ERROR)
     if text is None:
         return
-    told = json.loads(text)
-    kind = TrainingStoppedError if told["kind"] == TrainingStoppedError.__name__ else TrainingError
-    raise kind(told["message"])
+    error = json.loads(text)
+    kind = TrainingStoppedError if error["kind"] == TrainingStoppedError.__name__ else TrainingError
+    raise kind(error["message"])
+
+
+@contextlib.contextmanager
+def _chief_log(jobsets: JobSetClient, name: str) -> Iterator[None]:
+    """Print the lines of worker 0 of a JobSet, of each of its pods one after the other, until the block ends."""
+    follower = _ChiefLog(jobsets, name)
+    thread = threading.Thread(target=follower.run, name="chief-log", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        follower.ended.set()
+        thread.join(LAST_SECONDS)  # for the last lines; a connection that hangs must not block the task
+
+
+class _ChiefLog:
+    def __init__(self, jobsets: JobSetClient, name: str) -> None:
+        self.ended = threading.Event()
+        self._jobsets, self._name = jobsets, name
+        self._printed: dict[str, int] = {}
+        """Pod to the number of its lines that are printed."""
+        self._done: set[str] = set()
+        """Pods that had ended, and whose lines are all printed."""
+        self._failed = False
+
+    def run(self) -> None:
+        while True:
+            last = self.ended.is_set()  # then once more, for the lines in between
+            for pod, phase in self._pods().items():
+                is_chief = pod.startswith(f"{jobset.pod_prefix(self._name, 0)}-")
+                if is_chief and phase != "Pending" and pod not in self._done:
+                    self._print(pod, ended=phase in ("Succeeded", "Failed"))
+            if last or self._failed:
+                return
+            self.ended.wait(POLL_SECONDS)
+
+    def _pods(self) -> dict[str, str]:
+        try:
+            return self._jobsets.pods(self._name)
+        except Exception as error:
+            self._give_up(error)
+            return {}
+
+    def _print(self, pod: str, *, ended: bool) -> None:
+        printed = self._printed.get(pod, 0)
+        try:
+            for number, line in enumerate(self._jobsets.log(pod)):
+                if number >= printed:
+                    print(line, flush=True)
+                    self._printed[pod] = number + 1
+            if ended:
+                self._done.add(pod)
+        except Exception as error:
+            if getattr(error, "status", None) == 403:
+                self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Say why the log is not shown; the training is worth more than its log."""
+        self._failed = True
+        command = f"kubectl logs -n {self._jobsets.namespace} -l jobset.sigs.k8s.io/jobset-name={self._name}"
+        print(f"the workers' log cannot be read here ({str(error).splitlines()[0]}); use: {command}", flush=True)

@@ -1,11 +1,11 @@
-"""What runs in each pod of a distributed training: `python -m headrace.pipeline.kubeflow.distributed.worker`.
+"""The program of each pod of a distributed training: `python -m headrace.pipeline.kubeflow.distributed.worker`.
 
-The number of the worker is that of its pod (JOB_COMPLETION_INDEX); with the host names of all it makes TF_CONFIG. It
-fetches what it reads, trains with the others as `train.strategy: multi_worker` does on any machines, and worker 0, the
-chief, leaves what it trained where the Trainer's task finds it.
+The number of the worker is that of its pod (JOB_COMPLETION_INDEX). From it and the host names of all workers it makes
+TF_CONFIG. It fetches the files that it reads and trains with the others as `train.strategy: multi_worker` does on any
+machines; worker 0, the chief, writes the result where the Trainer's task finds it.
 
-Ends with 0; with 3 where another try would meet the same error, which is then told to the task; with 143 at SIGTERM;
-else with 1, such as when another worker is lost: then all begin again, from the last checkpoint.
+Exits with 0 when done; with 3 if the same error would recur in another try, after reporting it to the task; with 143 on
+SIGTERM; and otherwise with 1, such as when another worker is lost: then all restart from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -28,36 +28,34 @@ from headrace.configs.errors import ConfigError, HeadraceError, TrainingError, T
 from headrace.configs.tracebacks import write_traceback
 from headrace.pipeline.environment import prepare
 from headrace.pipeline.kubeflow.distributed.handover import ERROR, JOB, Handover, folders, unpacked
-from headrace.pipeline.kubeflow.distributed.jobset import FINAL, INDEX, TOLD
-from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.distributed.jobset import FINAL, INDEX, TRAINING
+from headrace.pipeline.kubeflow.pod.paths import ROOT, PodPaths
 from headrace.pipeline.kubeflow.store import open_store
 from headrace.pipeline.utf8 import use_utf8
 
 if TYPE_CHECKING:
     from headrace.trainer.job import Job
 
-ROOT = "HEADRACE_POD"
-"""Environment variable: a folder to take for the pod's root. For tests."""
 TERMINATED = 128 + signal.SIGTERM
 CHIEF_SECONDS = 60
-"""That another worker leaves the chief to tell of an error."""
-OF_OTHERS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "InternalError")
-"""What TensorFlow raises where another worker is gone."""
+"""How long another worker waits for the chief to report an error."""
+LOST_WORKER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError", "InternalError")
+"""Errors that TensorFlow raises when another worker is gone."""
 
 
 def main(environ: Mapping[str, str] = os.environ) -> int:
-    """Train as this worker; the exit status."""
+    """Train as this worker; returns the exit status."""
     prepare()
-    signal.signal(signal.SIGTERM, _end)  # until training listens
-    told, number = json.loads(environ[TOLD]), int(environ[INDEX])
+    signal.signal(signal.SIGTERM, _end)  # until training handles it
+    training, number = json.loads(environ[TRAINING]), int(environ[INDEX])
     os.environ["TF_CONFIG"] = json.dumps(
-        {"cluster": {"worker": told["hosts"]}, "task": {"type": "worker", "index": number}}
+        {"cluster": {"worker": training["hosts"]}, "task": {"type": "worker", "index": number}}
     )
-    places = Places(environ.get(ROOT, ""), told["mount"])
-    handover = Handover(told["uri"], places, open_store(told["store"], of_pod=True))
-    print(f"worker {number} of {len(told['hosts'])}", flush=True)
+    paths = PodPaths(environ.get(ROOT, ""), training["mount"])
+    handover = Handover(training["uri"], paths, open_store(training["store"], of_pod=True))
+    print(f"worker {number} of {len(training['hosts'])}", flush=True)
     try:
-        _train(handover, number, len(told["hosts"]))
+        _train(handover, number, len(training["hosts"]))
     except TrainingStoppedError as error:
         print(error, flush=True)
         return TERMINATED
@@ -73,16 +71,16 @@ def _train(handover: Handover, number: int, count: int) -> None:
 
     text = handover.read(JOB)
     if text is None:
-        raise TrainingError(f"{handover.uri}/{JOB} is gone: the Trainer's task has ended")
+        raise TrainingError(f"{handover.uri}/{JOB} no longer exists: the Trainer's task has ended")
     job = _fetched(unpacked(handover, text, Path(tempfile.mkdtemp())), handover, number, count)
     with _checkpoints(job, handover, chief=number == 0), out_of_memory_told(job.sections.train):
         train(job, choose(job.sections.train, look()))
     if number == 0:
-        handover.give(job.model_run_dir)
+        handover.upload(job.model_run_dir)
 
 
 def _fetched(job: Job, handover: Handover, number: int, count: int) -> Job:
-    """Bring what the job reads into the pod: of the train split, where the workers share it, this one's files."""
+    """Fetch the files that the job reads. If the workers share the train split, those of this worker's share."""
     from headrace.trainer.input.worker import Worker
 
     share = _share(Worker(number, count)) if job.sections.train.input.own_shards else None
@@ -90,7 +88,7 @@ def _fetched(job: Job, handover: Handover, number: int, count: int) -> Job:
         handover.fetch(folder, share)
     for path in (*folders(job.eval_files), job.transform_output, *([job.base_model] if job.base_model else [])):
         handover.fetch(path)
-    return dataclasses.replace(job, has_share=share is not None and not handover.places.mount)
+    return dataclasses.replace(job, has_share=share is not None and not handover.paths.mount)
 
 
 def _share(worker: Any) -> Callable[[Sequence[str]], Sequence[str]]:
@@ -99,12 +97,12 @@ def _share(worker: Any) -> Callable[[Sequence[str]], Sequence[str]]:
 
 @contextlib.contextmanager
 def _checkpoints(job: Job, handover: Handover, *, chief: bool) -> Iterator[None]:
-    """Have the last checkpoint in the pod; what the chief writes is copied to the store while training goes on."""
-    from headrace.pipeline.kubeflow.checkpoints import mirrored
+    """Fetch the last checkpoint; upload what the chief writes while training runs."""
+    from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 
     folder = job.custom_config.get(KEPT_IN)
-    uri = folder and handover.places.remote(folder)
-    if not folder or not uri or handover.places.mount:
+    uri = folder and handover.paths.remote(folder)
+    if not folder or not uri or handover.paths.mount:
         yield
     elif chief:
         with mirrored(Path(folder), uri, handover.store):
@@ -115,27 +113,27 @@ def _checkpoints(job: Job, handover: Handover, *, chief: bool) -> Iterator[None]
 
 
 def _failed(error: Exception, handover: Handover, *, chief: bool) -> int:
-    """Tell of it, to the task too where another try would meet it again; the exit status.
+    """Report an error, to the task too if it would recur in another try; returns the exit status.
 
-    The chief can say the most of an error that all have met, such as which feature spoilt the loss, so the others wait.
+    The chief knows most about an error that all workers have, such as which feature caused the NaN, so the others wait.
     """
-    told = str(error) if isinstance(error, HeadraceError) else without(f"{type(error).__name__}: {error}")
+    message = str(error) if isinstance(error, HeadraceError) else without(f"{type(error).__name__}: {error}")
     if not isinstance(error, HeadraceError):
         write_traceback(error)
-    print(f"failed: {told}", file=sys.stderr, flush=True)
-    if not isinstance(error, TrainingError | ConfigError) or type(error.__cause__).__name__ in OF_OTHERS:
+    print(f"failed: {message}", file=sys.stderr, flush=True)
+    if not isinstance(error, TrainingError | ConfigError) or type(error.__cause__).__name__ in LOST_WORKER_ERRORS:
         return 1
     with contextlib.suppress(HeadraceError, OSError):
         deadline = time.monotonic() + (0 if chief else CHIEF_SECONDS)
         while not (there := handover.read(ERROR)) and time.monotonic() < deadline:
             time.sleep(1)
         if chief or not there:
-            handover.write(ERROR, json.dumps({"kind": type(error).__name__, "message": told}))
+            handover.write(ERROR, json.dumps({"kind": type(error).__name__, "message": message}))
     return FINAL
 
 
 def _end(_number: int, _frame: object) -> NoReturn:
-    print("ended by SIGTERM before training began", flush=True)
+    print("ended by SIGTERM before training started", flush=True)
     sys.stdout.flush()
     os._exit(TERMINATED)
 

@@ -1,1 +1,1 @@
-"""Runs on a Kubeflow Pipelines server: submitted, followed, scheduled through its API."""
+"""The client of a Kubeflow Pipelines server: versions, runs, schedules, logs, and why a run reused a result or not."""

@@ -1,15 +1,15 @@
-"""Which inputs decided a hit or a miss of the tasks of a run on Kubeflow.
+"""Which inputs decided a cache hit or miss of the tasks of a run on Kubeflow.
 
-Kubeflow's key is the image, the command and arguments, the names of the volumes' claims, the parameters, and the ids of
-the input artifacts. The first three stand in the compiled pipeline, which the server keeps; the rest in the executor
-input that the driver hands to the launcher. A server without ML Metadata tells the inputs of every task; any other only
-those of tasks that were not cached, as a part of the run's workflow (`/apis/v1beta1/runs/<id>`).
+Kubeflow's cache key is the image, the command and arguments, the names of the volume claims, the parameters, and the
+ids of the input artifacts. The first three are in the compiled pipeline, which the server stores; the rest is in the
+executor input that the driver passes to the launcher. A server without ML Metadata reports the inputs of every task;
+any other only those of tasks that were not cached, as a part of the run's workflow (`/apis/v1beta1/runs/<id>`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,26 +18,27 @@ from headrace.pipeline.cache.differences import Difference, differences
 from headrace.pipeline.cache.explain import LOOKS, SAME, Explained, Explanation
 from headrace.pipeline.cache.manifests import changes
 from headrace.pipeline.cache.parts import Input, KeyParts, flat
-from headrace.pipeline.kubeflow.argument import unpack
+from headrace.pipeline.kubeflow.document import component_of, container_of, flat_graph
+from headrace.pipeline.kubeflow.pod.invocation import unpack
 from headrace.pipeline.kubeflow.server.connection import Connection
-from headrace.pipeline.kubeflow.server.nodes import nodes_of
-from headrace.pipeline.kubeflow.server.record import record
 from headrace.pipeline.kubeflow.server.session import Session
-from headrace.pipeline.kubeflow.server.versions import graph, specification_of
+from headrace.pipeline.kubeflow.server.status import run_record
+from headrace.pipeline.kubeflow.server.tasks import executor_inputs
+from headrace.pipeline.kubeflow.server.versions import specification_of
 from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 
-MOST = 10
-"""Earlier runs that are held against one."""
+MAX_EARLIER = 10
+"""How many earlier runs a run is compared with."""
 CODE = "code and libraries"
 DIGESTS = ("sources", "code")
 """Settings that are digests of code."""
 RUN_PARTS = 5
-"""`<pipeline root>/<pipeline>/<run>/<task>/<salt>/<output>`: where the run is in a URI, from its end."""
+"""Parts of a URI from the run to its end: `<pipeline root>/<pipeline>/<run>/<task>/<salt>/<output>`."""
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A run, what was compiled for it, and the executor inputs of its tasks by their names."""
+class _ServerRun:
+    """A run, its compiled pipeline, and the executor inputs of its tasks by their names."""
 
     run: Any
     record: RunRecord
@@ -51,24 +52,21 @@ class _Run:
 
 
 def explain(session: Session, name: str | None) -> Explanation:
-    """Of a run by its name or id; None: the newest. Raises RunError if there is none."""
+    """The explanation for a run by its name or id; None for the newest. Raises RunError if there is none."""
     run = _read(session, session.run(name))
-    before = [one for one in session.runs(200) if one.created_at < run.run.created_at][:MOST]
+    before = [one for one in session.runs(200) if one.created_at < run.run.created_at][:MAX_EARLIER]
     earlier = [_read(session, session.run(one.run_id)) for one in before]
-    told = {node.id: node for node in run.record.nodes}
-    components = [
-        _explained(task, told[_display(run.tasks, task)], run, earlier)
-        for task in run.tasks
-        if _display(run.tasks, task) in told
-    ]
+    nodes = {node.id: node for node in run.record.nodes}
+    named = {task: component_of(definition, task) for task, definition in run.tasks.items()}
+    components = [_explained(task, nodes[id_], run, earlier) for task, id_ in named.items() if id_ in nodes]
     order = [node.id for node in run.record.nodes]
     return Explanation(session.pipeline, run.name, sorted(components, key=lambda one: order.index(one.component)))
 
 
-def _read(session: Session, run: Any) -> _Run:
+def _read(session: Session, run: Any) -> _ServerRun:
     whole = specification_of(session.server, run)
-    tasks, specification = graph(whole), whole.get("pipeline_spec", whole)
-    return _Run(run, record(run, tasks, session.pipeline), tasks, specification, _inputs(session.server, run))
+    tasks, specification = flat_graph(whole), whole.get("pipeline_spec", whole)
+    return _ServerRun(run, run_record(run, tasks, session.pipeline), tasks, specification, _inputs(session.server, run))
 
 
 def _inputs(server: Connection, run: Any) -> dict[str, Mapping[str, Any]]:
@@ -80,11 +78,7 @@ def _inputs(server: Connection, run: Any) -> dict[str, Mapping[str, Any]]:
         return {}
 
 
-def _display(tasks: Mapping[str, Any], task: str) -> str:
-    return str(tasks[task].get("taskInfo", {}).get("name", task))
-
-
-def _explained(task: str, node: NodeRecord, run: _Run, earlier: list[_Run]) -> Explained:
+def _explained(task: str, node: NodeRecord, run: _ServerRun, earlier: list[_ServerRun]) -> Explained:
     if node.status in (Status.SKIPPED, Status.WAITING):
         return Explained(node.id, "not run")
     if not run.tasks[task].get("cachingOptions", {}).get("enableCache"):
@@ -99,52 +93,50 @@ def _explained(task: str, node: NodeRecord, run: _Run, earlier: list[_Run]) -> E
         for before in [_parts(task, one)]
     ]
     if not similar:
-        return Explained(node.id, "ran", reasons=["no earlier run made it, of those that the server has"])
+        return Explained(node.id, "ran", reasons=["no earlier run on the server has its result"])
     found, before, other = min(similar, key=lambda one: len(one[0]))
-    reasons = [_told(one, before, parts) for one in found] or [_unknown(task, run)]
+    reasons = [_reason(one, before, parts) for one in found] or [_unknown_reason(task, run)]
     return Explained(node.id, "ran", other.name, reasons)
 
 
-def _succeeded(task: str, run: _Run) -> bool:
+def _succeeded(task: str, run: _ServerRun) -> bool:
     return any(
-        node.id == _display(run.tasks, task) and node.status in (Status.DONE, Status.CACHED)
+        node.id == component_of(run.tasks[task], task) and node.status in (Status.DONE, Status.CACHED)
         for node in (run.record.nodes if task in run.tasks else [])
     )
 
 
-def _unknown(task: str, run: _Run) -> str:
+def _unknown_reason(task: str, run: _ServerRun) -> str:
     if task not in run.inputs:
         return (
             "image, arguments, volumes and parameters are the same;"
-            " the server tells no executor input, so the inputs may differ"
+            " the server reports no executor input, so the inputs may differ"
         )
-    return "nothing in its key differs: the cache was off, or what it held had expired"
+    return "nothing in its key differs: the cache was off, or the cached result had expired"
 
 
-def _parts(task: str, run: _Run) -> KeyParts:
-    """What Kubeflow's key of a task is made of, as far as the server tells it."""
+def _parts(task: str, run: _ServerRun) -> KeyParts:
+    """The parts of Kubeflow's cache key of a task, as far as the server reports them."""
     container, invocation = _container(task, run.specification)
-    settings = {**flat(invocation.get("exec_properties", {})), **_given(task, run)}
+    settings = {**flat(invocation.get("exec_properties", {})), **_parameters(task, run)}
     settings |= {"image": container.get("image", ""), "volumes": run.tasks[task]["claims"]}
     code = {name: str(settings.pop(name, "")) for name in DIGESTS}
-    told = run.inputs.get(task, {}).get("inputs", {})
+    executor_input = run.inputs.get(task, {}).get("inputs", {})
     producers = _producers(task, run.tasks)
-    texts = {name: str(value) for name, value in told.get("parameterValues", {}).items() if name in producers}
+    texts = {name: str(value) for name, value in executor_input.get("parameterValues", {}).items() if name in producers}
     inputs = {name: Input(producers[name], "", text, text) for name, text in texts.items()}
-    for name, group in told.get("artifacts", {}).items():
+    for name, group in executor_input.get("artifacts", {}).items():
         one = group["artifacts"][0]
-        # ML Metadata's id is the name there; without it names may be the same, and ids are beside them.
+        # With ML Metadata, the name is the artifact's id; without it, names may repeat, and `artifactId` is the id.
         identity = str(one.get("artifactId") or one.get("name"))
         inputs[name] = Input(producers.get(name, ""), name, identity, str(one.get("uri", "")))
-    made_by = {CODE: json.dumps([invocation.get("code"), code])}
-    return KeyParts("", str(invocation.get("executor", "")), settings, made_by, {}, inputs)
+    code_parts = {CODE: json.dumps([invocation.get("code"), code])}
+    return KeyParts("", str(invocation.get("executor", "")), settings, code_parts, {}, inputs)
 
 
 def _container(task: str, specification: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The container of a task, and the invocation in its arguments."""
-    component = specification.get("components", {}).get(f"comp-{task}", {})
-    executors = specification.get("deploymentSpec", {}).get("executors", {})
-    container = executors.get(component.get("executorLabel", ""), {}).get("container", {})
+    container = container_of(specification, task)
     arguments = container.get("args", [])
     try:
         return container, json.loads(unpack(arguments[1]))
@@ -152,57 +144,52 @@ def _container(task: str, specification: Mapping[str, Any]) -> tuple[Mapping[str
         return container, {}
 
 
-def _given(task: str, run: _Run) -> dict[str, Any]:
-    """The run's parameters that the task takes."""
+def _parameters(task: str, run: _ServerRun) -> dict[str, Any]:
+    """The parameters of the run that the task takes."""
     defaults = run.specification.get("root", {}).get("inputDefinitions", {}).get("parameters", {})
     given = (run.run.runtime_config and run.run.runtime_config.parameters) or {}
     taken = run.tasks[task].get("inputs", {}).get("parameters", {})
-    names = (
-        one["componentInputParameter"].removeprefix("pipelinechannel--") for one in taken.values() if _is_given(one)
-    )
+    inputs = [one["componentInputParameter"] for one in taken.values() if "componentInputParameter" in one]
+    names = [name.removeprefix("pipelinechannel--") for name in inputs]
     values = {name: given.get(name, defaults[name].get("defaultValue")) for name in names if name in defaults}
     return {f"parameter {name}": int(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
-def _is_given(source: Mapping[str, Any]) -> bool:
-    return "componentInputParameter" in source
-
-
 def _producers(task: str, tasks: Mapping[str, Any]) -> dict[str, str]:
-    """Input to the component that makes it; of a task under a condition, as far as it is told."""
+    """Input to the component that produces it; for a task under a condition, as far as it can be inferred."""
     inputs = tasks[task].get("inputs", {})
     found = {}
     for key, one in {**inputs.get("artifacts", {}), **inputs.get("parameters", {})}.items():
-        of = one.get("taskOutputArtifact") or one.get("taskOutputParameter")
+        output = one.get("taskOutputArtifact") or one.get("taskOutputParameter")
         channel = one.get("componentInputArtifact") or one.get("componentInputParameter") or ""
-        producer = of["producerTask"] if of else _through(channel, tasks)
+        producer = output["producerTask"] if output else _producer_of_channel(channel, tasks)
         if producer in tasks:
-            found[key] = _display(tasks, producer)
+            found[key] = component_of(tasks[producer], producer)
     return found
 
 
-def _through(channel: str, tasks: Mapping[str, Any]) -> str:
+def _producer_of_channel(channel: str, tasks: Mapping[str, Any]) -> str:
     """`pipelinechannel--example-gen-examples` comes from `example-gen`."""
     name = channel.removeprefix("pipelinechannel--")
     return max((task for task in tasks if name.startswith(f"{task}-")), key=len, default="")
 
 
-def _told(difference: Difference, before: KeyParts, now: KeyParts) -> str:
+def _reason(difference: Difference, before: KeyParts, now: KeyParts) -> str:
     if difference.kind == "code":
         return f"{CODE} changed"
     then, here = before.inputs.get(difference.name), now.inputs.get(difference.name)
     if difference.kind != "input" or then is None or here is None:
         return str(difference)
     start = f"input {difference.name} from {here.producer}"
-    found = changes(_opened(then.uri), _opened(here.uri)) if here.producer == "Spans" else []
+    found = changes(_unpacked(then.uri), _unpacked(here.uri)) if here.producer == "Spans" else []
     if found:
         return f"{start}: {'; '.join(found)}"
     if not here.output:
         return f"{start}: its text changed"
-    return f"{start}: of run {_run_of(then.uri)}, now of run {_run_of(here.uri)}"
+    return f"{start}: from run {_run_of(then.uri)}, now from run {_run_of(here.uri)}"
 
 
-def _opened(argument: str) -> str:
+def _unpacked(argument: str) -> str:
     try:
         return unpack(argument)
     except ValueError:
@@ -212,23 +199,3 @@ def _opened(argument: str) -> str:
 def _run_of(uri: str) -> str:
     parts = uri.split("/")
     return parts[-RUN_PARTS + 1] if len(parts) >= RUN_PARTS else uri
-
-
-def executor_inputs(server: Connection, run_id: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """By task, of those whose container ran, as far as the server kept them. Raises ServerError."""
-    for node in nodes_of(server, run_id):
-        outputs = {one["name"]: one.get("value", "") for one in node.get("outputs", {}).get("parameters", [])}
-        found = _executor_input(outputs.get("pod-spec-patch", ""))
-        name = str(node.get("displayName", ""))
-        if found is not None and name.endswith("-driver"):
-            yield name.removesuffix("-driver"), found
-
-
-def _executor_input(patch: str) -> Mapping[str, Any] | None:
-    """What the driver told the launcher: an argument in the patch of its pod."""
-    try:
-        (command,) = [one["command"] for one in json.loads(patch)["containers"] if "--executor_input" in one["command"]]
-        found: Mapping[str, Any] = json.loads(command[command.index("--executor_input") + 1])
-        return found
-    except (ValueError, KeyError, TypeError, IndexError):
-        return None

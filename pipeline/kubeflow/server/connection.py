@@ -3,8 +3,7 @@
     server = connect(config.kubeflow.server)
     run = server.read("find the run", server.runs.run_service_get_run, run_id)
 
-Requests that only read are tried again where the server fails for a moment; requests that change something are sent
-once.
+Requests that only read are repeated if the server fails for a moment. Requests that change something are sent once.
 """
 
 from __future__ import annotations
@@ -14,23 +13,27 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import kfp_server_api as api
 
 from headrace.configs.errors import ConfigError, Problem, ServerError
-from headrace.configs.kubeflow_server import ServerConfig
-from headrace.pipeline.kubeflow.server import access
-from headrace.pipeline.kubeflow.server.faults import OK, refuse_page, told, unclear
+from headrace.configs.kubeflow_server import ServerAuth, ServerConfig
+from headrace.pipeline.kubeflow.server.errors import OK, as_server_error, is_unclear, reject_page
 
 WAITS = (0.5, 2.0)
 """Seconds before each further try of a request that only reads."""
+PAGE_SIZE = 100
+EQUALS = 1
+"""The number of the operation in the API's filters."""
+POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"  # noqa: S105 - a path
+AUTH = "kubeflow.server.auth"
 
 
 class Connection:
-    """The services of the API, and the two ways to ask them."""
+    """The services of the API, and the ways to call them."""
 
     def __init__(self, endpoint: str, client: Any, sleep: Callable[[float], None] = time.sleep) -> None:
         self.endpoint, self._client, self._sleep = endpoint, client, sleep
@@ -41,32 +44,32 @@ class Connection:
         self.recurring = api.RecurringRunServiceApi(client)
         self.health = api.HealthzServiceApi(client)
 
-    def read(self, what: str, ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Ask, and ask again where the server failed. what: for the message of a ServerError."""
+    def read(self, what: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a method that only reads, again if the server fails. what: completes "cannot …" in a ServerError."""
         for wait in WAITS:
             try:
-                return self._ask(what, ask, *args, **kwargs)
+                return self._call(what, method, *args, **kwargs)
             except ServerError as error:
-                if not unclear(error) or error.status == OK or error.slow:
+                if not is_unclear(error) or error.status == OK or error.slow:
                     raise
                 self._sleep(wait)
-        return self._ask(what, ask, *args, **kwargs)
+        return self._call(what, method, *args, **kwargs)
 
-    def change(self, what: str, ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Ask once, as the server may do it though no answer comes. what: for the message of a ServerError."""
-        return self._ask(what, ask, *args, **kwargs)
+    def change(self, what: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a method once, because the server may execute it even if no answer comes. what: as for `read`."""
+        return self._call(what, method, *args, **kwargs)
 
-    def _ask(self, what: str, ask: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with told(self.endpoint, what), warnings.catch_warnings():
+    def _call(self, what: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        with as_server_error(self.endpoint, what), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ask(*args, **kwargs)
+            return method(*args, **kwargs)
 
     def text(
-        self, what: str, path: str, query: Mapping[str, str] | None = None, *, again: bool = True, **parts: str
+        self, what: str, path: str, query: Mapping[str, str] | None = None, *, retry: bool = True, **parts: str
     ) -> str:
-        """What is at a path that gives text, such as a log. parts: of the path; again: ask again where it fails."""
+        """The text at a path, such as a log. parts: variables of the path; retry: repeat a failed request."""
 
-        def ask() -> str:
+        def get() -> str:
             answer = self._client.call_api(
                 path,
                 "GET",
@@ -79,32 +82,62 @@ class Connection:
             found: bytes = answer.data
             return found.decode("utf-8", "replace")
 
-        return str((self.read if again else self._ask)(what, ask))
+        return str((self.read if retry else self._call)(what, get))
 
     def release(self) -> tuple[int, ...]:
-        """The server's release, such as (2, 17, 0); empty where it does not say.
+        """The server's release, such as (2, 17, 0); empty if it does not report one.
 
-        The API server calls it `tag_name`, Kubeflow's web interface in front of one `apiServerTagName`.
+        The API server calls it `tag_name`; Kubeflow's web interface in front of one, `apiServerTagName`.
         """
         health = json.loads(self.text("ask for the release", "/apis/v2beta1/healthz"))
         found = re.match(r"v?(\d+(?:\.\d+)+)", str(health.get("tag_name") or health.get("apiServerTagName") or ""))
         return tuple(map(int, found[1].split("."))) if found else ()
 
     def namespace(self, chosen: str) -> str | None:
-        """The namespace to name in requests: only a server of many users wants to be told one."""
-        health = self.read("ask how it is", self.health.healthz_service_get_healthz)
+        """The namespace to send in requests: None unless the server is a multi-user one, which requires it."""
+        health = self.read("check its health", self.health.healthz_service_get_healthz)
         return chosen if health.multi_user else None
 
 
-class _Client(api.ApiClient):
-    """Gives every request a time limit and the secret as it is by then, and follows no server to a login page."""
+def list_pages(
+    server: Connection, what: str, method: Callable[..., Any], key: str, *args: Any, **kwargs: Any
+) -> Iterator[Any]:
+    """The items of a list method, with each page read when it is needed. key: of the list in the answer."""
+    token = ""
+    while True:
+        answer = server.read(what, method, *args, **kwargs, page_size=PAGE_SIZE, page_token=token)
+        yield from getattr(answer, key) or []
+        token = answer.next_page_token or ""
+        if not token:
+            return
 
-    def __init__(self, configuration: Any, show: Callable[[_Client], None], timeout: int) -> None:
+
+def list_all(
+    server: Connection, what: str, method: Callable[..., Any], key: str, *args: Any, **kwargs: Any
+) -> list[Any]:
+    """All items of a list method, over its pages."""
+    return list(list_pages(server, what, method, key, *args, **kwargs))
+
+
+def name_filter(name: str) -> str:
+    """The API's filter for a display name."""
+    return field_filter("display_name", name)
+
+
+def field_filter(key: str, value: str) -> str:
+    """The API's filter for the value of a field."""
+    return json.dumps({"predicates": [{"operation": EQUALS, "key": key, "stringValue": value}]})
+
+
+class _Client(api.ApiClient):
+    """Gives every request a time limit and the current secret, and follows no redirect to a login page."""
+
+    def __init__(self, configuration: Any, authorize: Callable[[_Client], None], timeout: int) -> None:
         super().__init__(configuration)
-        self._show, self._timeout = show, timeout
+        self._authorize, self._timeout = authorize, timeout
 
     def call_api(self, *args: Any, **kwargs: Any) -> Any:
-        self._show(self)
+        self._authorize(self)
         return super().call_api(*args, **kwargs)
 
     def request(self, *args: Any, **kwargs: Any) -> Any:
@@ -112,43 +145,74 @@ class _Client(api.ApiClient):
         try:
             return super().request(*args, **kwargs)
         except api.ApiException as error:
-            error.body = error.body or b""  # there is none where TLS failed, and the client decodes it all the same
+            error.body = error.body or b""  # None if TLS failed, and the client decodes it regardless
             raise
 
     def deserialize(self, response: Any, response_type: Any) -> Any:
-        """Refuse what is no JSON, of which the client would make an empty object: a login page, another server.
+        """Reject what is not JSON, of which the client would make an empty object: a login page, another server.
 
-        A run gets `task_count`, which the client's own models do not know yet; None where the server sends none.
+        A run gets `task_count`, which the client's models do not have yet; None if the server sends none.
         """
-        refuse_page(response.data)
-        told = json.loads(response.data)
+        reject_page(response.data)
+        answer = json.loads(response.data)
         found = super().deserialize(response, response_type)
         if isinstance(found, api.V2beta1Run):
-            found.task_count = told.get("task_count")
+            found.task_count = answer.get("task_count")
         return found
 
 
 def connect(settings: ServerConfig, environ: Mapping[str, str] = os.environ) -> Connection:
-    """Raises ConfigError if the address, the secret or the file of the authority is missing. Asks nothing yet."""
+    """A connection that has sent nothing yet.
+
+    Raises ConfigError if the address, the secret or the file of the certificate authority is missing.
+    """
     if settings.endpoint is None:
         what = "name the address of the Kubeflow Pipelines server, such as https://kubeflow.example/pipeline"
         raise ConfigError(Problem("kubeflow.server.endpoint", what))
-    access.secret(settings.auth, environ)
+    read_secret(settings.auth, environ)
     configuration = api.Configuration(host=settings.endpoint.rstrip("/"))
     configuration.verify_ssl = settings.verify_tls
     configuration.ssl_ca_cert = _authority(settings)
     configuration.retries = False
 
-    def show(client: _Client) -> None:
-        """Read anew for each request: a pod's token lives for an hour, and is written anew before it ends."""
-        found = access.secret(settings.auth, environ)
+    def authorize(client: _Client) -> None:
+        """Runs before each request: a pod's token is valid for an hour, and its file is replaced before that."""
+        found = read_secret(settings.auth, environ)
         if settings.auth.kind == "cookie":
             client.cookie = found
         elif found is not None:
             configuration.api_key["authorization"] = found
             configuration.api_key_prefix["authorization"] = "Bearer"
 
-    return Connection(configuration.host, _Client(configuration, show, settings.timeout_seconds))
+    return Connection(configuration.host, _Client(configuration, authorize, settings.timeout_seconds))
+
+
+def read_secret(auth: ServerAuth, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The token or cookie, or None if the config names none. Raises ConfigError if it cannot be read."""
+    if auth.kind == "none":
+        return None
+    if auth.env is not None:
+        text, source = environ.get(auth.env, ""), f"the environment variable {auth.env}"
+    else:
+        file = Path(auth.file or POD_TOKEN).expanduser()
+        text, source = _content(file), str(file)
+    text = text.strip()
+    if not text:
+        raise ConfigError(Problem(AUTH, f"{source} is missing or empty; it must hold the {auth.kind}"))
+    if not text.isprintable():
+        raise ConfigError(Problem(AUTH, f"{source} holds more than one line"))
+    if auth.kind == "cookie" and "=" not in text:
+        raise ConfigError(Problem(AUTH, f"{source} does not hold a cookie of the form `name=value`"))
+    return text
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(Problem(AUTH, f"{file} cannot be read ({type(error).__name__})")) from None
 
 
 def _authority(settings: ServerConfig) -> str | None:
@@ -156,5 +220,5 @@ def _authority(settings: ServerConfig) -> str | None:
         return None
     file = Path(settings.ca_file).expanduser()
     if not file.is_file():
-        raise ConfigError(Problem("kubeflow.server.ca_file", f"{file} is not there"))
+        raise ConfigError(Problem("kubeflow.server.ca_file", f"{file} does not exist"))
     return str(file)

@@ -1,4 +1,4 @@
-"""The server as one pipeline sees it: its connection, namespace and experiment."""
+"""The server as one pipeline sees it: its connection, namespace, experiment, versions and runs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,26 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+import kfp_server_api as api
+
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import RunError
+from headrace.configs.errors import RunError, ServerError
+from headrace.pipeline.kubeflow.document import flat_graph, without_cache
 from headrace.pipeline.kubeflow.server import runs
-from headrace.pipeline.kubeflow.server.connection import Connection, connect
-from headrace.pipeline.kubeflow.server.versions import find_pipeline, graph, tasks_of
+from headrace.pipeline.kubeflow.server.connection import Connection, connect, list_all, name_filter
+from headrace.pipeline.kubeflow.server.errors import may_exist
+from headrace.pipeline.kubeflow.server.versions import (
+    PipelineVersion,
+    ensure_version,
+    find_pipeline,
+    put_newest,
+    tasks_of_version,
+)
 
 
 @dataclass(frozen=True)
 class Session:
-    """`namespace`: None on a server of one user."""
+    """namespace: None on a single-user server."""
 
     config: PipelineConfig
     server: Connection
@@ -36,15 +46,47 @@ class Session:
         return self.config.kubeflow.server.experiment or self.pipeline
 
     def experiment_id(self) -> str | None:
-        """None if there is no such experiment yet."""
-        return runs.find_experiment(self.server, self.experiment, self.namespace)
+        """None if the experiment does not exist yet."""
+        return find_experiment(self.server, self.experiment, self.namespace)
+
+    def ensure_experiment(self) -> str:
+        """The id of the experiment, which is created if it does not exist."""
+        found = self.experiment_id()
+        if found is not None:
+            return found
+        body = api.V2beta1Experiment(display_name=self.experiment, namespace=self.namespace)
+        experiments = self.server.experiments
+        try:
+            made = self.server.change("create the experiment", experiments.experiment_service_create_experiment, body)
+        except ServerError as error:
+            found = self.experiment_id() if may_exist(error) else None
+            if found is None:
+                raise
+            return found
+        return str(made.experiment_id)
 
     def pipeline_id(self) -> str | None:
-        """None if nothing of the pipeline was uploaded yet."""
+        """None if no version of the pipeline was uploaded yet."""
         return find_pipeline(self.server, self.pipeline, self.namespace)
 
+    def upload(self, *, cache: bool = True, newest: bool = False, compiled: str | None = None) -> PipelineVersion:
+        """The version with the config's content, uploaded if it does not exist.
+
+        Args:
+            cache: Whether Kubeflow may reuse results of earlier runs.
+            newest: Make it the newest version on the server.
+            compiled: The compiled pipeline; None compiles it now.
+        """
+        if compiled is None:
+            from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+
+            compiled = compile_pipeline(self.config)
+            compiled = compiled if cache else without_cache(compiled)
+        version = ensure_version(self.server, self.pipeline, compiled, self.namespace)
+        return put_newest(self.server, version, compiled) if newest else version
+
     def run(self, name: str | None) -> Any:
-        """A run by its name or id; None: the newest of this pipeline. Raises RunError if there is none."""
+        """A run by its name or id; None for the newest of this pipeline. Raises RunError if there is none."""
         pipeline_id = self.pipeline_id() if name is None else None
         return runs.find_run(self.server, self.experiment_id(), pipeline_id, name)
 
@@ -59,13 +101,21 @@ class Session:
         return list(itertools.islice(runs.of_pipeline(self.server, experiment_id, pipeline_id), limit))
 
     def tasks(self, run: Any) -> dict[str, Any]:
-        """The tasks of a run's graph."""
+        """The tasks of a run's graph, in the form of `document.flat_graph`."""
         chosen = run.pipeline_version_reference
         if chosen is None:
-            return graph(run.pipeline_spec)
-        return tasks_of(self.server, chosen.pipeline_id, chosen.pipeline_version_id)
+            return flat_graph(run.pipeline_spec)
+        return tasks_of_version(self.server, chosen.pipeline_id, chosen.pipeline_version_id)
 
     def link(self, run: Any) -> str:
-        """The run's page in Kubeflow's interface."""
+        """The URL of the run's page in Kubeflow's interface."""
         base = (self.config.kubeflow.server.interface or self.server.endpoint).rstrip("/")
         return f"{base}/#/runs/details/{run.run_id}"
+
+
+def find_experiment(server: Connection, name: str, namespace: str | None) -> str | None:
+    """The id of the experiment with that name, or None."""
+    chosen = {} if namespace is None else {"namespace": namespace}
+    method = server.experiments.experiment_service_list_experiments
+    found = list_all(server, "find the experiment", method, "experiments", **chosen, filter=name_filter(name))
+    return found[0].experiment_id if found else None

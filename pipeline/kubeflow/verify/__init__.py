@@ -1,5 +1,5 @@
-"""`headrace verify`: the compiled pipeline's own tasks, run here as Kubeflow would, against a local run."""
+"""`headrace verify`: runs the compiled pipeline's tasks here as Kubeflow would, and compares them with a local run."""
 
-from headrace.pipeline.kubeflow.verify.verify import Verdict, verify
+from headrace.pipeline.kubeflow.verify.verify import RunComparison, verify
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["RunComparison", "verify"]

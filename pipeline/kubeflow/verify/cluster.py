@@ -1,4 +1,4 @@
-"""A cluster in a folder: runs compiled pipelines, task by task, each in a process of its own.
+"""A cluster in a folder, which runs compiled pipelines: each task in a process of its own.
 
 cluster = Cluster(folder)
 first = cluster.run(text)
@@ -20,22 +20,13 @@ from typing import Any
 import yaml
 
 from headrace.configs.kubeflow import SharedVolume
-from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.document import TaskSpec, all_tasks, task_specs
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.store import Store
-from headrace.pipeline.kubeflow.verify.driver import (
-    Json,
-    TaskRun,
-    TaskSpec,
-    all_tasks,
-    fingerprint,
-    provision,
-    resolve,
-    task_specs,
-    triggers,
-)
+from headrace.pipeline.kubeflow.verify.driver import Json, TaskRun, condition_holds, fingerprint, provision, resolve
 from headrace.pipeline.kubeflow.verify.launcher import Pod
 
-AT_ONCE = 2
+PARALLEL_TASKS = 2
 SESSION = '{"Provider":"minio","Params":{"fromEnv":"true"}}'
 
 
@@ -46,17 +37,17 @@ class ClusterRun:
     run_id: str
     tasks: dict[str, TaskRun] = field(default_factory=dict)
     skipped: set[str] = field(default_factory=set)
-    """Tasks whose condition did not hold."""
+    """Tasks in groups whose condition did not hold."""
 
     @property
     def cached(self) -> set[str]:
-        """The tasks that were not run again."""
+        """The tasks whose result came from the cache."""
         return {name for name, task in self.tasks.items() if task.cached}
 
 
 @dataclass(frozen=True)
-class _Going:
-    """A run that is going on. `root`: its own; `volumes`: mounts by executor."""
+class _ActiveRun:
+    """A run in progress. root: the URI of its folder; volumes: mounts by executor."""
 
     pipeline: Mapping[str, Any]
     run: ClusterRun
@@ -65,14 +56,18 @@ class _Going:
 
 
 class Cluster:
-    """`folder`: for the object store, volumes, pods, and what is remembered of tasks; `root`: the pipeline root, as a
-    run would have it.
+    """The folder contains the object store, the volumes, the pods and the cache.
+
+    Args:
+        folder: Where all of it is; created when needed.
+        root: The pipeline root of the runs, a URI.
+        report: Called with a line whenever a task starts, ends or is skipped.
     """
 
-    def __init__(self, folder: Path, root: str, told: Callable[[str], None] = lambda _: None) -> None:
-        self._folder, self._root, self._told = folder, root.rstrip("/"), told
-        self._remembered = folder / "cache.json"
-        known = json.loads(self._remembered.read_text(encoding="utf-8")) if self._remembered.exists() else {}
+    def __init__(self, folder: Path, root: str, report: Callable[[str], None] = lambda _: None) -> None:
+        self._folder, self._root, self._report = folder, root.rstrip("/"), report
+        self._cache_file = folder / "cache.json"
+        known = json.loads(self._cache_file.read_text(encoding="utf-8")) if self._cache_file.exists() else {}
         self._cache = {key: TaskRun(**task) for key, task in known.items()}
         self.store_folder = folder / "store"
         self.store = Store({}, str(self.store_folder))
@@ -83,79 +78,79 @@ class Cluster:
         run = ClusterRun(str(uuid.uuid4()))
         given = {**_defaults(pipeline), **(parameters or {})}
         root = f"{self._root}/{pipeline['pipelineInfo']['name']}/{run.run_id}"
-        going = _Going(pipeline, run, root, _volumes(more[0] if more else {}))
-        self._group(going, None, given, {})
-        self._remembered.write_text(
+        active = _ActiveRun(pipeline, run, root, _volumes(more[0] if more else {}))
+        self._group(active, None, given, {})
+        self._cache_file.write_text(
             json.dumps({key: asdict(task) for key, task in self._cache.items()}), encoding="utf-8"
         )
         return run
 
     def _group(
-        self, going: _Going, dag: Mapping[str, Any] | None, given: Mapping[str, Any], artifacts: Mapping[str, Json]
+        self, active: _ActiveRun, dag: Mapping[str, Any] | None, given: Mapping[str, Any], artifacts: Mapping[str, Json]
     ) -> TaskRun:
-        """Run the pipeline's tasks, or those of a group, each after those that it needs."""
-        specs = task_specs(going.pipeline, dag)
+        """Run the pipeline's tasks, or those of a group, each after those that it depends on."""
+        specs = task_specs(active.pipeline, dag)
         ended: dict[str, TaskRun] = {}
         order = TopologicalSorter({name: spec.after for name, spec in specs.items()})
         order.prepare()
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(PARALLEL_TASKS) as pool:
             waiting: dict[Future[TaskRun], str] = {}
             while order.is_active():
                 for name in order.get_ready():
                     inputs = resolve(specs[name], given, ended, artifacts)
-                    waiting[pool.submit(self._task, going, specs[name], inputs)] = name
+                    waiting[pool.submit(self._task, active, specs[name], inputs)] = name
                 for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                     name = waiting.pop(future)
                     ended[name] = future.result()
                     order.done(name)
-        going.run.tasks.update({name: task for name, task in ended.items() if specs[name].dag is None})
+        active.run.tasks.update({name: task for name, task in ended.items() if specs[name].dag is None})
         return TaskRun()
 
     def path(self, uri: str, volume: SharedVolume | None = None) -> Path:
-        """Where an artifact lies: in the folder that stands for the object store, or in that of a volume."""
+        """The path of an artifact in the folder that stands for the object store, or in that of a volume."""
         if volume is not None:
-            return Places(str(self._folder / "volumes" / volume.claim)).local(uri)
+            return PodPaths(str(self._folder / "volumes" / volume.claim)).local(uri)
         scheme, _, rest = uri.partition("://")
         return self._folder / "store" / scheme / rest
 
-    def _task(self, going: _Going, spec: TaskSpec, inputs: Json) -> TaskRun:
+    def _task(self, active: _ActiveRun, spec: TaskSpec, inputs: Json) -> TaskRun:
         if spec.dag is None:
-            return self._container(going, spec, inputs)
-        if triggers(spec, inputs):
-            return self._group(going, spec.dag, inputs["parameterValues"], inputs["artifacts"])
-        skipped = all_tasks(going.pipeline, spec.dag)
-        self._told(f"{', '.join(skipped)} skipped")
-        going.run.skipped.update(skipped)
+            return self._container(active, spec, inputs)
+        if condition_holds(spec, inputs):
+            return self._group(active, spec.dag, inputs["parameterValues"], inputs["artifacts"])
+        skipped = all_tasks(active.pipeline, spec.dag)
+        self._report(f"{', '.join(skipped)} skipped")
+        active.run.skipped.update(skipped)
         return TaskRun()
 
-    def _container(self, going: _Going, spec: TaskSpec, inputs: Json) -> TaskRun:
-        outputs, mounts = provision(spec, going.root, str(uuid.uuid4())), going.volumes.get(spec.executor, {})
+    def _container(self, active: _ActiveRun, spec: TaskSpec, inputs: Json) -> TaskRun:
+        outputs, mounts = provision(spec, active.root, str(uuid.uuid4())), active.volumes.get(spec.executor, {})
         key = fingerprint(spec, inputs, outputs)
         if spec.cacheable and key in self._cache:
-            self._told(f"{spec.name} cached")
+            self._report(f"{spec.name} cached")
             return TaskRun(self._cache[key].artifacts, self._cache[key].parameters, cached=True)
-        self._told(f"{spec.name} running")
+        self._report(f"{spec.name} running")
         volumes = {mount: self._folder / "volumes" / claim for mount, claim in mounts.items()}
         pod = Pod(self._folder / "pods" / f"{spec.name}-{uuid.uuid4().hex[:8]}", self._folder / "store", volumes)
         output = pod.launch(spec, {"inputs": inputs, "outputs": outputs})
         pod.remove()
         made = TaskRun(self._recorded(outputs, output), output.get("parameterValues", {}))
         self._cache[key] = made
-        self._told(f"{spec.name} done")
+        self._report(f"{spec.name} done")
         return made
 
     def _recorded(self, outputs: Json, output: Json) -> dict[str, Json]:
-        """The artifacts as they come back from ML Metadata: a number for a name, no type, all numbers doubles."""
+        """The artifacts as ML Metadata returns them: named by a number, without a type, with all numbers as doubles."""
         recorded = {}
         for key, group in outputs["artifacts"].items():
             (declared,) = group["artifacts"]
-            told = output.get("artifacts", {}).get(key, {}).get("artifacts", [{}])[0]
-            kubeflows = {"display_name": key, "store_session_info": SESSION}
+            written = output.get("artifacts", {}).get(key, {}).get("artifacts", [{}])[0]
+            of_kubeflow = {"display_name": key, "store_session_info": SESSION}
             recorded[key] = {
                 "name": str(uuid.uuid4().int % 10**12),
-                "uri": told.get("uri") or declared["uri"],
+                "uri": written.get("uri") or declared["uri"],
                 "type": {"instanceSchema": ""},
-                "metadata": {**told.get("metadata", {}), **kubeflows},
+                "metadata": {**written.get("metadata", {}), **of_kubeflow},
             }
         return recorded
 
@@ -166,7 +161,7 @@ def _defaults(pipeline: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _volumes(platform: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Executor to its mounts: path to the claim."""
+    """Executor to its mounts: path to claim."""
     executors = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
     return {
         label: {mount["mountPath"]: mount["constant"] for mount in executor.get("pvcMount", [])}

@@ -1,6 +1,6 @@
-"""What Kubeflow's launcher does around a container: copy inputs in, start it, collect and copy its outputs.
+"""What Kubeflow's launcher does around a container: download its inputs, start it, read and upload its outputs.
 
-After `backend/src/v2/component/launcher_v2.go` of kubeflow/pipelines 2.17.0. A pod is a folder here.
+Follows `backend/src/v2/component/launcher_v2.go` of kubeflow/pipelines 2.17.0. Here a pod is a folder.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from headrace.configs.errors import RunError
-from headrace.pipeline.kubeflow.entrypoint import ROOT
-from headrace.pipeline.kubeflow.places import Places
+from headrace.pipeline.kubeflow.document import TaskSpec
+from headrace.pipeline.kubeflow.pod.paths import ROOT, PodPaths
 from headrace.pipeline.kubeflow.store import FOLDER, Store
-from headrace.pipeline.kubeflow.verify.driver import Json, TaskSpec
+from headrace.pipeline.kubeflow.verify.driver import Json
 
 
 @dataclass(frozen=True)
 class Pod:
-    """The folder that stands for a pod's root, the one that stands for the object store, and volumes by mount path."""
+    """root: the folder that stands for the pod's root; store: that for the object store; volumes: by mount path."""
 
     root: Path
     store: Path
     volumes: Mapping[str, Path]
 
-    def launch(self, spec: TaskSpec, told: Json) -> Json:
-        """Run a task; its executor output, after its files are in the store. RunError if it failed."""
-        self.prepare(told)
-        log = self._local(told["outputs"]["artifacts"]["executor-logs"]["artifacts"][0]["uri"])
+    def launch(self, spec: TaskSpec, executor_input: Json) -> Json:
+        """Run a task and upload its files. Returns its executor output. Raises RunError if it failed."""
+        self.prepare(executor_input)
+        log = self._local(executor_input["outputs"]["artifacts"]["executor-logs"]["artifacts"][0]["uri"])
         with log.open("wb") as stream:
             done = subprocess.run(  # noqa: S603 - our own module
-                command(spec, told),
+                command(spec, executor_input),
                 stdout=stream,
                 stderr=stream,
                 check=False,
@@ -48,12 +48,12 @@ class Pod:
         if done.returncode != 0:
             last = log.read_text(errors="replace", encoding="utf-8").splitlines()[-1:]
             raise RunError("\n".join([*last, f"  log: {log}"]))
-        output = self._output(spec, told)
-        self._upload(told)
+        output = self._output(spec, executor_input)
+        self._upload(executor_input)
         return output
 
-    def prepare(self, told: Json) -> None:
-        """Have the inputs in the pod."""
+    def prepare(self, executor_input: Json) -> None:
+        """Create the pod's folders and download the inputs."""
         store = Store({}, str(self.store))
         for folder in ("dev", "tmp"):
             (self.root / folder).mkdir(parents=True)
@@ -62,10 +62,10 @@ class Pod:
             path = Path(f"{self.root}{mount}")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(volume)
-        for group in told["inputs"]["artifacts"].values():
+        for group in executor_input["inputs"]["artifacts"].values():
             for one in group["artifacts"]:
                 self._download(store, one["uri"])
-        for group in told["outputs"]["artifacts"].values():
+        for group in executor_input["outputs"]["artifacts"].values():
             for one in group["artifacts"]:
                 self._local(one["uri"]).parent.mkdir(parents=True, exist_ok=True)
 
@@ -73,19 +73,19 @@ class Pod:
         if store.exists(uri) and not store.get(uri, self._local(uri)):
             store.get_all(uri, self._local(uri))
 
-    def _output(self, spec: TaskSpec, told: Json) -> Json:
-        """The output file, read as strictly as Kubeflow does; every parameter must be there."""
-        file = Path(f"{self.root}{told['outputs']['outputFile']}")
+    def _output(self, spec: TaskSpec, executor_input: Json) -> Json:
+        """The output file, parsed as strictly as by Kubeflow. Every output parameter must be in it."""
+        file = Path(f"{self.root}{executor_input['outputs']['outputFile']}")
         message = json_format.Parse(file.read_text(encoding="utf-8"), pipeline_spec_pb2.ExecutorOutput())
         output: Json = json_format.MessageToDict(message)
-        missing = told["outputs"]["parameters"].keys() - output.get("parameterValues", {}).keys()
+        missing = executor_input["outputs"]["parameters"].keys() - output.get("parameterValues", {}).keys()
         if missing:
-            raise RunError(f"{spec.name} left no value for {', '.join(sorted(missing))}")
+            raise RunError(f"{spec.name} wrote no value for {', '.join(sorted(missing))}")
         return output
 
-    def _upload(self, told: Json) -> None:
+    def _upload(self, executor_input: Json) -> None:
         store = Store({}, str(self.store))
-        for group in told["outputs"]["artifacts"].values():
+        for group in executor_input["outputs"]["artifacts"].values():
             for one in group["artifacts"]:
                 path = self._local(one["uri"])
                 if path.is_dir():
@@ -94,7 +94,7 @@ class Pod:
                     store.put(path, one["uri"])
 
     def _local(self, uri: str) -> Path:
-        return Places(str(self.root)).local(uri)
+        return PodPaths(str(self.root)).local(uri)
 
     def _environment(self, spec: TaskSpec) -> dict[str, str]:
         paths = [os.environ.get("PYTHONPATH", ""), str(Path.cwd())]
@@ -103,18 +103,18 @@ class Pod:
         return {**os.environ, **of_container, **own, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
     def remove(self) -> None:
-        """As a pod's disk goes with the pod."""
+        """Remove the pod with its disk."""
         shutil.rmtree(self.root)
 
 
-def command(spec: TaskSpec, told: Mapping[str, Any]) -> list[str]:
-    """What the launcher starts for a task."""
-    words = [*spec.container["command"], *_arguments(spec, told)]
+def command(spec: TaskSpec, executor_input: Mapping[str, Any]) -> list[str]:
+    """The command that the launcher starts for a task."""
+    words = [*spec.container["command"], *_arguments(spec, executor_input)]
     program, rest = words[0], words[1:]
     return [sys.executable if program == "python" else program, *rest]
 
 
-def _arguments(spec: TaskSpec, told: Mapping[str, Any]) -> list[str]:
-    message = json_format.ParseDict(told, pipeline_spec_pb2.ExecutorInput())
+def _arguments(spec: TaskSpec, executor_input: Mapping[str, Any]) -> list[str]:
+    message = json_format.ParseDict(executor_input, pipeline_spec_pb2.ExecutorInput())
     text = json.dumps(json_format.MessageToDict(message))
     return [argument.replace("{{$}}", text) for argument in spec.container["args"]]

@@ -1,4 +1,4 @@
-"""Compile, run what was compiled as Kubeflow would, run locally, compare."""
+"""Compile the pipeline, run it locally and as Kubeflow would run what was compiled, and compare the two."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from pathlib import Path
 from headrace.components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import RunError
-from headrace.pipeline.kubeflow.argument import unpack
-from headrace.pipeline.kubeflow.compile import compile_pipeline
-from headrace.pipeline.kubeflow.invocation import ARTIFACT, VALUE
-from headrace.pipeline.kubeflow.properties import CUSTOM, KUBEFLOWS
-from headrace.pipeline.kubeflow.tasks import tasks
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+from headrace.pipeline.kubeflow.compiler.tasks import component_tasks
+from headrace.pipeline.kubeflow.pod.exchange import CUSTOM, KUBEFLOW_NAMES
+from headrace.pipeline.kubeflow.pod.invocation import ARTIFACT, VALUE, unpack
 from headrace.pipeline.kubeflow.verify import compare
 from headrace.pipeline.kubeflow.verify.cluster import Cluster
-from headrace.pipeline.kubeflow.verify.compare import Line
+from headrace.pipeline.kubeflow.verify.compare import OutputComparison
 from headrace.pipeline.kubeflow.verify.driver import TaskRun
 from headrace.pipeline.local.record import ArtifactRecord, RunRecord, Status
 from headrace.pipeline.local.runner import run as run_locally
 from headrace.pipeline.terminal import Display
 
-UNTOLD = frozenset(
+PER_RUN = frozenset(
     {
         "headrace_contents",
         "headrace_signature",
@@ -33,24 +32,26 @@ UNTOLD = frozenset(
         IN_SERVICE_CONTENTS,
     }
 )
-"""Properties that each run has its own of."""
+"""Properties that differ from run to run."""
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunComparison:
     """The comparison of every output, in the order of the components."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[OutputComparison, ...]
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs that must not."""
+        """Whether all outputs are as equal as they should be."""
         return all(line.same for line in self.lines)
 
 
-def verify(config: PipelineConfig, folder: Path, display: Display, told: Callable[[str], None] = print) -> Verdict:
-    """Compare both runs of a pipeline, made in an empty folder. Raises RunError if one of them fails."""
-    config = _in_one_pod(config, told)
+def verify(
+    config: PipelineConfig, folder: Path, display: Display, report: Callable[[str], None] = print
+) -> RunComparison:
+    """Run the pipeline both ways in an empty folder, and compare. Raises RunError if one of the runs fails."""
+    config = _in_one_pod(config, report)
     here = config.model_copy(
         update={
             "pipeline": config.pipeline.model_copy(update={"root": str(folder / "local")}),
@@ -58,26 +59,28 @@ def verify(config: PipelineConfig, folder: Path, display: Display, told: Callabl
         }
     )
     there = as_compiled(config)
-    text = compile_pipeline(there)  # first, as it may be refused
+    text = compile_pipeline(there)  # first, because it may be rejected
     record, _ = run_locally(here, "verify", display)
     if record.status is not Status.DONE:
         raise RunError(f"the local run failed: {record.error}\n  log: {folder / 'local'}")
-    cluster = Cluster(folder / "cluster", there.kubeflow.pipeline_root, told)
+    cluster = Cluster(folder / "cluster", there.kubeflow.pipeline_root, report)
     run = cluster.run(text)
-    return Verdict(tuple(compared(there, record, run.tasks, lambda uri: cluster.path(uri, there.kubeflow.volume))))
+    return RunComparison(
+        tuple(compared(there, record, run.tasks, lambda uri: cluster.path(uri, there.kubeflow.volume)))
+    )
 
 
 def as_compiled(config: PipelineConfig) -> PipelineConfig:
-    """The config with an image, though none is needed here, and with what it pushes kept in the pipeline's folder."""
+    """The config with an image, required but not used here, and with pushed models in the pipeline's folder."""
     settings = config.kubeflow.model_copy(update={"image": config.kubeflow.image or "verify"})
     return config.model_copy(update={"kubeflow": settings, "deploy": _pushed_to(config, "serving")})
 
 
-def _in_one_pod(config: PipelineConfig, told: Callable[[str], None]) -> PipelineConfig:
-    """The config without the pods of a distributed training, which there are none of here."""
+def _in_one_pod(config: PipelineConfig, report: Callable[[str], None]) -> PipelineConfig:
+    """The config without distributed training, which has no pods here."""
     if config.kubeflow.workers is None:
         return config
-    told("kubeflow.workers: the training runs in one process here, with `strategy: auto`; the JobSet is not verified")
+    report("kubeflow.workers: the training runs in one process here, with `strategy: auto`; the JobSet is not verified")
     kubeflow = config.kubeflow.model_copy(update={"workers": None})
     reading = config.train.input.model_copy(update={"own_shards": False})
     train = config.train.model_copy(update={"strategy": "auto", "input": reading})
@@ -90,10 +93,10 @@ def _pushed_to(config: PipelineConfig, directory: str) -> object:
 
 def compared(
     config: PipelineConfig, record: RunRecord, ended: Mapping[str, TaskRun], path: Callable[[str], Path]
-) -> Iterator[Line]:
-    """Every output of a local run beside the same of a run as compiled, whose files lie where `path` says."""
+) -> Iterator[OutputComparison]:
+    """Compare every output of a local run with that of a run as compiled. path: the path of a URI of the latter."""
     ran = {node.id: node for node in record.nodes if node.status in (Status.DONE, Status.CACHED)}
-    for task in tasks(config):
+    for task in component_tasks(config):
         id_, made = task.invocation.id, ended.get(task.name)
         if made is None or id_ not in ran:
             yield compare.skipped(id_, here=id_ not in ran, there=made is None)
@@ -107,16 +110,16 @@ def compared(
             elif how == ARTIFACT:
                 artifact = made.artifacts[key]
                 yield compare.folders(id_, key, local.type, Path(local.uri), path(str(artifact["uri"])))
-                line = compare.properties(id_, key, _told(local), _metadata(artifact["metadata"]))
+                line = compare.properties(id_, key, _properties(local), _metadata(artifact["metadata"]))
                 yield from [line] if line else []
 
 
-def _told(local: ArtifactRecord) -> dict[str, object]:
-    return {name: value for name, value in local.properties.items() if name not in UNTOLD}
+def _properties(local: ArtifactRecord) -> dict[str, object]:
+    return {name: value for name, value in local.properties.items() if name not in PER_RUN}
 
 
 def _metadata(metadata: dict[str, object]) -> dict[str, object]:
-    own = {name.removeprefix(CUSTOM): value for name, value in metadata.items() if name not in KUBEFLOWS | UNTOLD}
+    own = {name.removeprefix(CUSTOM): value for name, value in metadata.items() if name not in KUBEFLOW_NAMES | PER_RUN}
     return {
         name: int(value) if isinstance(value, float) and value.is_integer() else value for name, value in own.items()
     }

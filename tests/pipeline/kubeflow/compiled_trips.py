@@ -11,10 +11,9 @@ import yaml
 
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loader import load
-from headrace.pipeline.kubeflow.argument import unpack
-from headrace.pipeline.kubeflow.compile import compile_pipeline
-from headrace.pipeline.kubeflow.invocation import Invocation
-from headrace.pipeline.kubeflow.verify.driver import task_specs
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+from headrace.pipeline.kubeflow.document import task_specs
+from headrace.pipeline.kubeflow.pod.invocation import Invocation, unpack
 
 ROOT = Path(__file__).parents[3]
 TRIPS = Path(__file__).with_name("golden") / "trips.yaml"

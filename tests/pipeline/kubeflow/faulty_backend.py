@@ -13,9 +13,9 @@ from typing import Any
 
 from headrace.configs.kubeflow_server import ServerConfig
 from headrace.pipeline.kubeflow.server.connection import Connection, connect
-from headrace.pipeline.kubeflow.server.versions import Version
+from headrace.pipeline.kubeflow.server.versions import PipelineVersion
 
-VERSION = Version("p", "v", "taxi-0123", uploaded=False)
+VERSION = PipelineVersion("p", "v", "taxi-0123", uploaded=False)
 Answer = tuple[int, Any]
 
 

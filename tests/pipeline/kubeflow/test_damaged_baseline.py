@@ -14,10 +14,10 @@ from headrace.components.baseline import Baseline, RecordBlessing
 from headrace.components.pushed import Pushed
 from headrace.components.registry import DAMAGED, Entry, Registry
 from headrace.configs.checksums import checksum
-from headrace.pipeline.kubeflow.exchange import Exchange
-from headrace.pipeline.kubeflow.invocation import REFERENCE, Invocation, Port
-from headrace.pipeline.kubeflow.places import Places
-from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.pod.exchange import Exchange
+from headrace.pipeline.kubeflow.pod.invocation import REFERENCE, Invocation, Port
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store
 
 HOME = "s3://root/v2/trips"
@@ -44,13 +44,13 @@ def blessed(store: Store, tmp_path: Path) -> Store:
     return store
 
 
-def _new_pod(folder: Path) -> Places:
+def _new_pod(folder: Path) -> PodPaths:
     """Nothing of the last one is there; its paths are the same."""
     shutil.rmtree(folder / "pod", ignore_errors=True)
-    return Places(str(folder / "pod"))
+    return PodPaths(str(folder / "pod"))
 
 
-def _lists(pod: Places) -> dict[str, str]:
+def _lists(pod: PodPaths) -> dict[str, str]:
     return {
         name: str(pod.local(f"{HOME}/{file}.json"))
         for name, file in (("registry", "blessed"), ("push_record", "pushed"))
@@ -99,7 +99,7 @@ def _baseline(store: Store, folder: Path) -> dict[str, Any]:
         inputs = {"model": [candidate], "schema": [_schema(folder)]}
         Baseline.EXECUTOR_SPEC.executor_class().Do(inputs, outputs, properties)
         exchange.write(outputs)
-    values: dict[str, Any] = json.loads(pod.launchers("/s3/output.json").read_text())["parameterValues"]
+    values: dict[str, Any] = json.loads(pod.launcher_file("/s3/output.json").read_text())["parameterValues"]
     return values
 
 

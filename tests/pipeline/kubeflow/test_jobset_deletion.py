@@ -8,7 +8,7 @@ import jobsets
 import pytest
 
 from headrace.configs.errors import RunError
-from headrace.pipeline.kubeflow.distributed.cluster import JobSets
+from headrace.pipeline.kubeflow.distributed.cluster import JobSetClient
 from headrace.pipeline.kubeflow.distributed.jobset import GROUP
 
 RULES = [{"apiGroups": [GROUP], "resources": ["jobsets"], "verbs": ["create", "delete", "get"]}]
@@ -22,7 +22,7 @@ def test_a_new_try_does_not_wait_for_ever_for_the_jobset_of_the_last(
         stuck = {"metadata": {"name": "headrace-1", "finalizers": ["example.com/quota"]}}
         cluster.jobsets["headrace-1"] = jobsets.JobSet(stuck)
         with pytest.raises(RunError) as raised:
-            JobSets("kubeflow", gone_seconds=0).create({"metadata": {"name": "headrace-1"}})
+            JobSetClient("kubeflow", gone_seconds=0).create({"metadata": {"name": "headrace-1"}})
         assert cluster.jobsets["headrace-1"].deleted.is_set()
     first, way_out = str(raised.value).splitlines()
     assert "headrace-1" in first

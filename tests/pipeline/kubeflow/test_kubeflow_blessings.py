@@ -12,8 +12,8 @@ import pytest
 from headrace.components.registry import Entry, Registry
 from headrace.components.trigger.trained import Trained
 from headrace.configs.errors import RunError
-from headrace.pipeline.kubeflow.places import Places
-from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store
 
 HOME = "minio://root/taxi"
@@ -23,21 +23,21 @@ import sys
 from pathlib import Path
 from headrace.components.registry import Entry, Registry
 from headrace.components.trigger.trained import TrainedOn, update
-from headrace.pipeline.kubeflow.places import Places
-from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import open_store
 
 pod, name, number, home = sys.argv[1:]
 print("ready", flush=True)
 sys.stdin.readline()
 for turn in range(int(number)):
-    places = Places(f"{pod}/{turn}")
-    path = places.local(f"{home}/blessed.json")
-    with present({"registry": str(path)}, places, open_store({})):
-        model = str(places.local(f"{home}/{name}-{turn}/trainer/salt/model"))
+    paths = PodPaths(f"{pod}/{turn}")
+    path = paths.local(f"{home}/blessed.json")
+    with present({"registry": str(path)}, paths, open_store({})):
+        model = str(paths.local(f"{home}/{name}-{turn}/trainer/salt/model"))
         Registry.read(path).with_newest(Entry(uri=model, blessed_at=f"2026-03-01T12:00:{turn:02}")).write(path)
     trained = path.with_name("trained.json")
-    with present({"trained": str(trained)}, places, open_store({})):
+    with present({"trained": str(trained)}, paths, open_store({})):
         statistics = str(path.parent / f"{name}-{turn}/statistics")
         data = TrainedOn(fingerprint=f"{name}-{turn}", spans=("1",), work="w", statistics=statistics)
         update(trained, lambda now: now.with_judged(data, blessed=turn == 0))
@@ -46,17 +46,17 @@ for turn in range(int(number)):
 
 def listed(store: Store, pod: Path) -> list[Entry]:
     """As the next pod finds them."""
-    places = Places(str(pod))
-    path = places.local(f"{HOME}/blessed.json")
-    with present({"registry": str(path)}, places, store):
+    paths = PodPaths(str(pod))
+    path = paths.local(f"{HOME}/blessed.json")
+    with present({"registry": str(path)}, paths, store):
         return list(Registry.read(path).models) if path.exists() else []
 
 
 def bless(store: Store, pod: Path, name: str, at: str) -> None:
-    places = Places(str(pod))
-    path = places.local(f"{HOME}/blessed.json")
-    with present({"registry": str(path)}, places, store):
-        entry = Entry(uri=str(places.local(f"{HOME}/{name}/trainer/salt/model")), blessed_at=at)
+    paths = PodPaths(str(pod))
+    path = paths.local(f"{HOME}/blessed.json")
+    with present({"registry": str(path)}, paths, store):
+        entry = Entry(uri=str(paths.local(f"{HOME}/{name}/trainer/salt/model")), blessed_at=at)
         Registry.read(path).with_newest(entry).write(path)
 
 
@@ -84,9 +84,9 @@ def test_no_blessing_or_record_is_lost_when_two_processes_write_at_the_same_time
     names = store.children(f"{HOME}/trained")
     records = {name: json.loads(store.text(f"{HOME}/trained/{name}"))["judged"]["fingerprint"] for name in names}
     assert sorted(records.values()) == sorted(expected)
-    places = Places(str(tmp_path / "next"))
-    path = places.local(f"{HOME}/trained.json")
-    with present({"trained": str(path)}, places, store):
+    paths = PodPaths(str(tmp_path / "next"))
+    path = paths.local(f"{HOME}/trained.json")
+    with present({"trained": str(path)}, paths, store):
         known = Trained.read(path)
     assert (known.judged and known.judged.fingerprint) == records[max(names)]
     last_blessed = max(name for name in names if "-blessed-" in name)
@@ -107,8 +107,8 @@ def test_list_that_another_run_wrote_over_is_whole_again_on_reading(store: Store
 
 
 def test_list_of_an_earlier_version_is_taken_over(store: Store, tmp_path: Path) -> None:
-    places = Places(str(tmp_path / "1"))
-    path = places.local(f"{HOME}/blessed.json")
+    paths = PodPaths(str(tmp_path / "1"))
+    path = paths.local(f"{HOME}/blessed.json")
     Registry(models=(Entry(uri=str(path.parent / "old/trainer/salt/model"), blessed_at="2026-01-01"),)).write(path)
     store.put(path, f"{HOME}/blessed.json")
     bless(store, tmp_path / "2", "new", "2026-03-01")
@@ -149,9 +149,9 @@ def test_blessing_that_leads_out_of_the_pipelines_folder_is_refused(store: Store
 def test_old_versions_leave_the_store_and_the_graph_of_a_new_one_comes_last(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = Places(str(tmp_path / "pod"))
+    paths = PodPaths(str(tmp_path / "pod"))
     uri = f"{HOME}/serving"
-    folder = places.local(uri)
+    folder = paths.local(uri)
     for version in ("7", "10"):
         for name in ("saved_model.pb", "variables/index"):
             file = tmp_path / version / name
@@ -166,7 +166,7 @@ def test_old_versions_leave_the_store_and_the_graph_of_a_new_one_comes_last(
         put(self, path, to)
 
     monkeypatch.setattr(Store, "put", noted)
-    with present({"destination": str(folder), "push_record": str(folder.parent / "pushed.json")}, places, store):
+    with present({"destination": str(folder), "push_record": str(folder.parent / "pushed.json")}, paths, store):
         for name in ("saved_model.pb", "variables/index"):
             (folder / "11" / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / "11" / name).write_text("new")

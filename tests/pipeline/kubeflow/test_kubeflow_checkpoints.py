@@ -10,7 +10,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
-from headrace.pipeline.kubeflow.checkpoints import SECONDS, mirrored
+from headrace.pipeline.kubeflow.pod.checkpoints import SECONDS, mirrored
 from headrace.pipeline.kubeflow.store import Store
 
 URI = "minio://bucket/taxi/checkpoints"
@@ -106,4 +106,4 @@ def test_a_store_that_fails_is_told_once_and_fails_nothing(
         written(tmp_path, WORK, 40)
     told = capsys.readouterr().out.splitlines()
     assert len(told) == 1
-    assert told[0].startswith(f"checkpoint: not kept in {URI}, so a new pod would train from the start: ")
+    assert told[0].startswith(f"checkpoint: not stored in {URI}, so a new pod would train from the start: ")

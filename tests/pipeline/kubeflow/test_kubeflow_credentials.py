@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from headrace.configs.credentials import is_no_name
 from headrace.configs.errors import HeadraceError, RunError
 from headrace.configs.sources import SqlSource
-from headrace.pipeline.kubeflow.compile import compile_pipeline
-from headrace.pipeline.kubeflow.credentials import check
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+from headrace.pipeline.kubeflow.compiler.credentials import check
 
 SHORT = "a1"
 

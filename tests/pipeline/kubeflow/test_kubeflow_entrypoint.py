@@ -15,8 +15,8 @@ import pytest
 from command import PATIENCE
 
 from headrace.configs.loader import load
-from headrace.pipeline.kubeflow.invocation import Invocation
-from headrace.pipeline.kubeflow.tasks import Task, tasks
+from headrace.pipeline.kubeflow.compiler.tasks import ComponentTask, component_tasks
+from headrace.pipeline.kubeflow.pod.invocation import Invocation
 
 ROOT = Path(__file__).parents[3]
 HOME = "minio://bucket/root/trips"
@@ -74,17 +74,17 @@ def executor_input(**parameters: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def spans(tmp_path: Path) -> Task:
+def spans(tmp_path: Path) -> ComponentTask:
     (tmp_path / "data").mkdir()
     for number in (3, 4):
         (tmp_path / "data" / f"trips-{number}.csv").write_text("fare,tip\n1.5,0\n")
     config = tmp_path / "trips.yaml"
     config.write_text(CONFIG % (tmp_path / "data"))
-    return next(task for task in tasks(load(config)) if task.name == "spans")
+    return next(task for task in component_tasks(load(config)) if task.name == "spans")
 
 
 @pytest.mark.slow
-def test_component_runs_on_the_runs_parameters_and_tells_its_outputs(spans: Task, tmp_path: Path) -> None:
+def test_component_runs_on_the_runs_parameters_and_tells_its_outputs(spans: ComponentTask, tmp_path: Path) -> None:
     pod = Pod(tmp_path / "pod")
     process = pod.start(spans.invocation, executor_input(spans="3"))
     out, _ = process.communicate(timeout=PATIENCE)
@@ -102,7 +102,7 @@ def test_component_runs_on_the_runs_parameters_and_tells_its_outputs(spans: Task
 
 @pytest.mark.slow
 def test_a_failure_ends_with_its_cause_on_the_last_line_and_in_the_termination_message(
-    spans: Task, tmp_path: Path
+    spans: ComponentTask, tmp_path: Path
 ) -> None:
     pod = Pod(tmp_path / "pod")
     process = pod.start(spans.invocation, executor_input(spans="9"))
@@ -116,7 +116,7 @@ def test_a_failure_ends_with_its_cause_on_the_last_line_and_in_the_termination_m
 
 
 @pytest.mark.slow
-def test_termination_is_told_as_such(spans: Task, tmp_path: Path) -> None:
+def test_termination_is_told_as_such(spans: ComponentTask, tmp_path: Path) -> None:
     pod = Pod(tmp_path / "pod")
     process = pod.start(spans.invocation, executor_input())
     assert process.stdout is not None
@@ -129,5 +129,5 @@ def test_termination_is_told_as_such(spans: Task, tmp_path: Path) -> None:
     assert "SIGTERM" in pod.message
 
 
-def test_invocation_survives_its_text(spans: Task) -> None:
+def test_invocation_survives_its_text(spans: ComponentTask) -> None:
     assert Invocation.from_json(spans.invocation.to_json()) == spans.invocation

@@ -16,13 +16,11 @@ from tfx.types import standard_artifacts
 
 from headrace.components.registry import Entry, Registry
 from headrace.configs.errors import RunError
-from headrace.pipeline.kubeflow.argument import pack, unpack
-from headrace.pipeline.kubeflow.exchange import Exchange
-from headrace.pipeline.kubeflow.invocation import REFERENCE, Invocation, Port
-from headrace.pipeline.kubeflow.parameters import with_parameters
-from headrace.pipeline.kubeflow.places import Places, home_of
-from headrace.pipeline.kubeflow.properties import set_properties, to_metadata
-from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.pod.exchange import Exchange, set_properties, to_metadata
+from headrace.pipeline.kubeflow.pod.invocation import REFERENCE, Invocation, Port, pack, unpack
+from headrace.pipeline.kubeflow.pod.parameters import with_parameters
+from headrace.pipeline.kubeflow.pod.paths import PodPaths, home_of
+from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store
 
 HOME = "s3://bucket/trips"
@@ -33,17 +31,17 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/?#"), min_size
     st.sampled_from(["gs", "s3", "minio"]), st.lists(NAMES, min_size=1), st.sampled_from(["", "/pod"]), st.booleans()
 )
 def test_uris_come_back_from_their_paths(scheme: str, parts: list[str], root: str, shared: bool) -> None:
-    places = Places(root, "/volume" if shared else "")
+    paths = PodPaths(root, "/volume" if shared else "")
     uri = f"{scheme}://{'/'.join(parts)}"
-    assert places.remote(places.local(uri)) == uri
+    assert paths.remote(paths.local(uri)) == uri
 
 
 def test_paths_are_those_of_the_launcher() -> None:
-    assert str(Places().local("gs://bucket/a/b")) == "/gcs/bucket/a/b"
-    assert str(Places("", "/headrace").local("minio://bucket/a")) == "/headrace/minio/bucket/a"
-    assert Places().remote("/tmp/a") is None
-    with pytest.raises(ValueError, match="in no object store"):
-        Places().local("hdfs://bucket/a")
+    assert str(PodPaths().local("gs://bucket/a/b")) == "/gcs/bucket/a/b"
+    assert str(PodPaths("", "/headrace").local("minio://bucket/a")) == "/headrace/minio/bucket/a"
+    assert PodPaths().remote("/tmp/a") is None
+    with pytest.raises(ValueError, match="not in an object store"):
+        PodPaths().local("hdfs://bucket/a")
 
 
 def test_home_is_the_folder_that_all_runs_share() -> None:
@@ -56,9 +54,9 @@ def test_properties_survive_metadata_that_has_doubles_only() -> None:
     examples.split_names = '["train", "eval"]'
     examples.set_int_custom_property("span", 12)
     examples.set_string_custom_property("rows", '{"train": 3}')
-    examples.set_string_custom_property("place", "/minio/b/x")
+    examples.set_string_custom_property("location", "/minio/b/x")
     told = to_metadata(examples, lambda text: text.replace("/minio/", "minio://"))
-    assert told["place"] == "minio://b/x"
+    assert told["location"] == "minio://b/x"
     doubles = {name: float(value) if isinstance(value, int) else value for name, value in told.items()}
     back = standard_artifacts.Examples()
     set_properties(back, {**doubles, "display_name": "examples", "store_session_info": "{}"})
@@ -96,7 +94,7 @@ def exchange(folder: Path, mount: str, raw: Mapping[str, Any] | None = None) -> 
         },
     }
     (folder / "scratch").mkdir()
-    return Exchange(invocation, told, Places(str(folder), mount), folder / "scratch")
+    return Exchange(invocation, told, PodPaths(str(folder), mount), folder / "scratch")
 
 
 @pytest.mark.parametrize("mount", ["", "/volume"])
@@ -219,7 +217,7 @@ def test_what_is_not_there_is_not_found(store: Store, tmp_path: Path) -> None:
 
 def test_registry_comes_into_the_pod_and_goes_back_when_changed(store: Store, tmp_path: Path) -> None:
     home = f"minio://bucket/{tmp_path.name}/taxi"
-    first, second = Places(str(tmp_path / "pod-1")), Places(str(tmp_path / "pod-2"))
+    first, second = PodPaths(str(tmp_path / "pod-1")), PodPaths(str(tmp_path / "pod-2"))
     properties = {"registry": str(first.local(f"{home}/blessed.json"))}
     (tmp_path / "weights").write_text("w")
     store.put(tmp_path / "weights", f"{home}/run/trainer/salt/model/weights")
@@ -236,12 +234,12 @@ def test_registry_comes_into_the_pod_and_goes_back_when_changed(store: Store, tm
 
 
 def test_registry_stays_as_it_was_when_the_component_fails(store: Store, tmp_path: Path) -> None:
-    places = Places(str(tmp_path / "pod"))
+    paths = PodPaths(str(tmp_path / "pod"))
     uri = f"minio://bucket/{tmp_path.name}/taxi/blessed.json"
 
     def fail() -> None:
-        with present({"registry": str(places.local(uri))}, places, store):
-            Registry(models=(Entry(uri="/a", blessed_at="now"),)).write(places.local(uri))
+        with present({"registry": str(paths.local(uri))}, paths, store):
+            Registry(models=(Entry(uri="/a", blessed_at="now"),)).write(paths.local(uri))
             raise RunError("no")
 
     with pytest.raises(RunError, match="no"):
@@ -250,14 +248,14 @@ def test_registry_stays_as_it_was_when_the_component_fails(store: Store, tmp_pat
 
 
 def test_pushed_versions_are_known_to_the_next_push_and_new_ones_go_out(store: Store, tmp_path: Path) -> None:
-    places = Places(str(tmp_path / "pod"))
+    paths = PodPaths(str(tmp_path / "pod"))
     uri = f"minio://bucket/{tmp_path.name}/serving"
     for version in ("7", "10"):
         (tmp_path / "model").write_text(version)
         store.put(tmp_path / "model", f"{uri}/{version}/saved_model.pb")
-    folder = places.local(uri)
+    folder = paths.local(uri)
     properties = {"destination": str(folder)}
-    with present(properties, places, store):
+    with present(properties, paths, store):
         assert sorted(path.name for path in folder.iterdir()) == ["10", "7"]
         assert [path.read_text() for path in folder.rglob("saved_model.pb")] == ["10"]  # to see whether it is the same
         (folder / "11").mkdir()

@@ -10,7 +10,7 @@ from compiled_trips import compiled, trips
 
 from headrace.configs.pod_resources import Peak
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.kubeflow import measured
+from headrace.pipeline.kubeflow.compiler import measured
 from headrace.pipeline.kubeflow.entrypoint import last_line
 from headrace.pipeline.kubeflow.store import Store, open_store
 from headrace.pipeline.local.record import NodeRecord, RunRecord, Status

@@ -12,7 +12,7 @@ from compiled_trips import ROOT, invocations, needs_kubernetes, store_keys
 
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loader import load
-from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 
 
 def readmes_config(folder: Path) -> PipelineConfig:

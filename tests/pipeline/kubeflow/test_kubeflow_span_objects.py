@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
 from headrace.configs.errors import RunError
+from headrace.pipeline.kubeflow.pod.spans import MAX_FAILURES, SpanObjects, parse_keys, parse_list
 from headrace.pipeline.kubeflow.prune_spans import GRACE, plan, remove
-from headrace.pipeline.kubeflow.span_objects import FAULTS, SpanObjects, items_in, keys_in
 from headrace.pipeline.kubeflow.store import Store
 
 KEY, OTHER = "0" * 32, "f" * 32
@@ -80,7 +80,7 @@ def test_a_part_comes_to_another_pod_as_it_was(store: Store, uri: str, tmp_path:
     assert second.fetch([OTHER, KEY, KEY], "shards") == [KEY]
     assert there(second) == FILES
     assert second.fetch([KEY], "columns") == []
-    assert sorted(second.got) == sorted(map(len, FILES.values()))
+    assert sorted(second.fetched) == sorted(map(len, FILES.values()))
 
 
 def test_a_list_says_size_and_crc32c_of_each_file(store: Store, uri: str, tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_nothing_is_written_twice(store: Store, uri: str, tmp_path: Path) -> Non
     second.fetch([KEY], "shards")
     publish(second)
     assert store.listing(f"{uri}/{KEY}") == before
-    assert second.put == []
+    assert second.stored == []
     (second.folder / KEY / "more").write_bytes(b"more")
     publish(second)
-    assert second.put == [4]
+    assert second.stored == [4]
     third = pod(tmp_path, store, uri, "third")
     third.fetch([KEY], "shards")
     assert there(third) == {**FILES, "more": b"more"}
@@ -114,7 +114,7 @@ def test_what_is_damaged_is_told_and_counts_as_not_kept_until_it_is_written_agai
     publish(pod(tmp_path, store, uri, "first", FILES))
     told = f"{uri}/{KEY}/shards.json"
     text = store.text(told)
-    target = f"{uri}/{KEY}/shards/{items_in(text)[max(FILES, key=len)].object}"
+    target = f"{uri}/{KEY}/shards/{parse_list(text)[max(FILES, key=len)].object}"
     content = bytearray(FILES[max(FILES, key=len)])
     content[len(content) // 2] ^= 1
     broken = tmp_path / "broken"
@@ -166,11 +166,11 @@ class Failing(Store):
         super().__init__({}, str(folder))
         self.asked, self._after = 0, after
 
-    def _asked(self, uri: str):  # type: ignore[no-untyped-def]
+    def _filesystem(self, uri: str):  # type: ignore[no-untyped-def]
         self.asked += 1
         if self.asked > self._after:
             raise OSError("the network is down")
-        return super()._asked(uri)
+        return super()._filesystem(uri)
 
 
 @pytest.mark.parametrize("after", range(6))
@@ -183,7 +183,7 @@ def test_an_upload_that_fails_anywhere_is_told_and_never_seen(
     second = pod(tmp_path, Store({}, str(tmp_path / "store")), uri, "second")
     whole = after >= len(FILES) + 1
     assert second.fetch([KEY], "shards") == ([KEY] if whole else [])
-    assert ("is not kept, so the next run makes it again: the network is down" in said) is not whole
+    assert (": the network is down" in said) is not whole
 
 
 def test_a_store_that_is_down_is_asked_a_few_times_and_fails_no_pod(
@@ -194,10 +194,10 @@ def test_a_store_that_is_down_is_asked_a_few_times_and_fails_no_pod(
         for _ in range(20):
             assert one.fetch([KEY], "shards") == []
             publish(one)
-    assert failing.asked == FAULTS
+    assert failing.asked == MAX_FAILURES
     said = capfd.readouterr().out
-    assert said.count("the network is down") == FAULTS
-    assert "this pod goes on without it" in said
+    assert said.count("the network is down") == MAX_FAILURES
+    assert "continues without it" in said
 
 
 def test_failures_at_once_are_counted_one_by_one(tmp_path: Path, uri: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -209,8 +209,8 @@ def test_failures_at_once_are_counted_one_by_one(tmp_path: Path, uri: str, capfd
             one = pod(tmp_path, Failing(tmp_path / "store", 0), uri, f"pod{number}")
             assert one.fetch([f"{KEY}-{count}" for count in range(50)], "shards") == []
             said = capfd.readouterr().out
-            assert said.count("the network is down") == FAULTS
-            assert said.count("this pod goes on without it") == 1
+            assert said.count("the network is down") == MAX_FAILURES
+            assert said.count("continues without it") == 1
     finally:
         sys.setswitchinterval(interval)
 
@@ -219,7 +219,7 @@ def test_failures_at_once_are_counted_one_by_one(tmp_path: Path, uri: str, capfd
 def test_no_text_names_a_file_outside_of_the_folder(text: str) -> None:
     item = {"object": "0" * 64, "size": 1, "crc32c": 1}
     try:
-        (name,) = items_in(json.dumps({text: item}))
+        (name,) = parse_list(json.dumps({text: item}))
     except ValueError:
         return
     assert (Path("/folder") / name).resolve().is_relative_to("/folder/")
@@ -228,7 +228,7 @@ def test_no_text_names_a_file_outside_of_the_folder(text: str) -> None:
 
 @given(st.binary())
 def test_damaged_lists_are_value_errors(content: bytes) -> None:
-    for read in (items_in, keys_in):
+    for read in (parse_list, parse_keys):
         try:
             read(content.decode("utf-8", "replace"))
         except ValueError:

@@ -12,9 +12,9 @@ from typing import ClassVar
 import pytest
 
 from headrace.configs.errors import HeadraceError, RunError
-from headrace.pipeline.kubeflow.checkpoints import mirrored
-from headrace.pipeline.kubeflow.places import Places
-from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import KEYS as STORE_KEYS
 from headrace.pipeline.kubeflow.store import open_store
 
@@ -75,7 +75,7 @@ def test_a_pod_that_the_store_refuses_names_the_setting_with_the_keys(
 ) -> None:
     for name in variables:
         monkeypatch.setenv(name, "not-the-stores")
-    places = Places(str(tmp_path))
+    places = PodPaths(str(tmp_path))
     store = open_store({"minio": refusing}, of_pod=True)
     properties = {"registry": str(places.local(f"{HOME}/blessed.json"))}
     with pytest.raises(HeadraceError) as raised, present(properties, places, store):
@@ -98,7 +98,7 @@ def test_a_training_goes_on_where_the_store_refuses_its_checkpoints(
 
 def test_an_endpoint_that_is_no_url_is_told_with_where_it_is_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "minio.example:9000")
-    with pytest.raises(RunError, match=r"^minio.example:9000 is no URL .* http:// .* AWS_ENDPOINT_URL\)$"):
+    with pytest.raises(RunError, match=r"^minio.example:9000 is not the URL .* http:// .* AWS_ENDPOINT_URL\)$"):
         open_store({}).exists("s3://b/blessed.json")
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from headrace.components.trigger.trained import Trained, TrainedOn, update
 from headrace.configs.errors import RunError
-from headrace.pipeline.kubeflow.places import Places
-from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store
 
 HOME = "minio://root/trips"
@@ -21,14 +21,14 @@ HOME = "minio://root/trips"
 
 def found(store: Store, pod: Path) -> Trained:
     """As the next pod finds it, with paths from the pipeline's folder on."""
-    places = Places(str(pod))
+    places = PodPaths(str(pod))
     path = places.local(f"{HOME}/trained.json")
     with present({"trained": str(path)}, places, store):
         return Trained.parsed(path.read_bytes()) if path.exists() else Trained()
 
 
 def change(store: Store, pod: Path, how: Callable[[Trained], Trained]) -> None:
-    places = Places(str(pod))
+    places = PodPaths(str(pod))
     path = places.local(f"{HOME}/trained.json")
     with present({"trained": str(path)}, places, store):
         update(path, how)
@@ -39,7 +39,7 @@ def data(span: str, work: str = "w") -> TrainedOn:
 
 
 def judge(store: Store, pod: Path, span: str, *, blessed: bool = False) -> None:
-    place = Places(str(pod)).local(HOME)
+    place = PodPaths(str(pod)).local(HOME)
     own = data(span).model_copy(update={"statistics": str(place / f"run-{span}/statistics")})
     change(store, pod, lambda now: now.with_judged(own, blessed=blessed))
 
@@ -114,4 +114,4 @@ def test_file_that_leads_out_of_a_folder_is_not_fetched(
         bucket.put_object(Key=f"trips/statistics/{name}", Body=b"content")
     assert store.get_all(f"{HOME}/statistics", tmp_path / "1/2/statistics") == 1
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["whole"]
-    assert f"{HOME}/statistics/../../escaped is passed over" in capsys.readouterr().out
+    assert f"{HOME}/statistics/../../escaped is ignored" in capsys.readouterr().out

@@ -16,17 +16,17 @@ from headrace.components.trigger.trained import Trained, TrainedOn, update
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import ConfigError, RunError
 from headrace.configs.loader import load
-from headrace.pipeline.kubeflow.argument import unpack
-from headrace.pipeline.kubeflow.compile import compile_pipeline
-from headrace.pipeline.kubeflow.entrypoint import LOOK
-from headrace.pipeline.kubeflow.parameters import with_parameters
-from headrace.pipeline.kubeflow.places import Places
-from headrace.pipeline.kubeflow.server.values import values
-from headrace.pipeline.kubeflow.server.versions import graph, without_cache
-from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+from headrace.pipeline.kubeflow.document import TaskSpec, all_tasks, flat_graph, without_cache
+from headrace.pipeline.kubeflow.pod.invocation import unpack
+from headrace.pipeline.kubeflow.pod.parameters import with_parameters
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.state import present
+from headrace.pipeline.kubeflow.run_component import SPANS_EXECUTOR
+from headrace.pipeline.kubeflow.server.submit import run_values
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.verify.cluster import Cluster
-from headrace.pipeline.kubeflow.verify.driver import TaskSpec, all_tasks, triggers
+from headrace.pipeline.kubeflow.verify.driver import condition_holds
 from headrace.pipeline.kubeflow.verify.verify import compared
 from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.work import work_digest
@@ -87,12 +87,12 @@ def test_what_follows_a_decision_stands_under_its_condition(compiled: tuple[str,
 def test_the_server_sees_the_tasks_of_all_groups_each_after_what_it_needs(
     compiled: tuple[str, dict[str, Any]],
 ) -> None:
-    tasks = graph(compiled[1])
+    tasks = flat_graph(compiled[1])
     assert set(tasks) == set(all_tasks(compiled[1]))
     assert "spans" in tasks["example-gen"]["dependentTasks"]
     assert "drift" in tasks["transform"]["dependentTasks"]
     assert all(
-        not task["cachingOptions"] for task in graph(next(yaml.safe_load_all(without_cache(compiled[0])))).values()
+        not task["cachingOptions"] for task in flat_graph(next(yaml.safe_load_all(without_cache(compiled[0])))).values()
     )
 
 
@@ -128,8 +128,8 @@ def test_parameters_of_a_run_reach_the_task_that_uses_them_and_no_other(
 
 def test_first_task_is_the_one_that_needs_no_tensorflow(compiled: tuple[str, dict[str, Any]]) -> None:
     spans = all_tasks(compiled[1])["spans"]
-    assert json.loads(unpack(spans.container["args"][1]))["executor"] == LOOK
-    program = "import sys, headrace.pipeline.kubeflow.look; print([*{'tensorflow', 'tfx'} & {*sys.modules}])"
+    assert json.loads(unpack(spans.container["args"][1]))["executor"] == SPANS_EXECUTOR
+    program = "import sys, headrace.pipeline.kubeflow.run_component; print([*{'tensorflow', 'tfx'} & {*sys.modules}])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -146,7 +146,7 @@ def test_scheduled_day_is_that_of_the_schedules_time_zone() -> None:
     assert day(run_date="2026-11-19", scheduled_time="2026-11-21T03:30:00Z") == "2026-11-19"
     assert day(run_date="", scheduled_time="2026-11-21T03:30:00Z") is None
     for nothing in ("", "{{$.pipeline_job_schedule_time_utc}}"):
-        with pytest.raises(RunError, match=r"Kubeflow told no scheduled time.*\n.*2\.17 tells it"):
+        with pytest.raises(RunError, match=r"run_date is scheduled, .*\n.*Kubeflow Pipelines 2\.17"):
             day(run_date="scheduled", scheduled_time=nothing)
 
 
@@ -183,16 +183,16 @@ def test_what_cannot_be_is_refused_when_the_config_is_read(folder: Path, overrid
 
 
 def test_values_of_a_run_have_their_types_and_the_root_is_one_of_them(folder: Path) -> None:
-    found = values(config(folder), ["epochs=3", "retrain=always", "pipeline_root=gs://bucket/a"])
+    found = run_values(config(folder), ["epochs=3", "retrain=always", "pipeline_root=gs://bucket/a"])
     assert found.parameters == {"epochs": 3, "retrain": "always"}
     assert found.root == "gs://bucket/a"
-    assert values(config(folder), []).root == "minio://mlpipeline/v2/artifacts"
-    assert values(config(folder), ["run_date=scheduled"]).parameters == {"run_date": "scheduled"}
+    assert run_values(config(folder), []).root == "minio://mlpipeline/v2/artifacts"
+    assert run_values(config(folder), ["run_date=scheduled"]).parameters == {"run_date": "scheduled"}
     with pytest.raises(ConfigError) as error:
-        values(config(folder), ["pipeline_root=/tmp", "retrain=often", "run_date=2026-13-99"])
-    for told in ("no place that Kubeflow", "there are always", "2026-13-99 is no date"):
+        run_values(config(folder), ["pipeline_root=/tmp", "retrain=often", "run_date=2026-13-99"])
+    for told in ("--param pipeline_root", "use one of always", "2026-13-99 is not a date"):
         assert told in str(error.value)
-    with pytest.raises(RunError, match="the pipeline has no task that looks for drift"):
+    with pytest.raises(RunError, match="no task that detects drift"):
         with_parameters("Spans", {"retrain": "new_span"}, {"retrain": "drift"})
 
 
@@ -203,25 +203,25 @@ def test_values_of_a_run_have_their_types_and_the_root_is_one_of_them(folder: Pa
         ("spans=2026-13-77", "2026-13-77 is no date"),
         ("spans=2026-11-20..2026-11-01", "after its end"),
         ("spans=1..2..3", "1..2..3 is not a number, a date"),
-        ("window=0", "0 is not a number from 1 on, or all"),
-        ("epochs=0", "0 is not a number from 1 on"),
-        ("retrain=drift", "the pipeline has no task that looks for drift"),
+        ("window=0", "0 is not an integer of at least 1, or all"),
+        ("epochs=0", "0 is not an integer of at least 1"),
+        ("retrain=drift", "no task that detects drift"),
     ],
 )
 def test_a_value_that_the_pods_would_refuse_is_refused_before_it_is_sent(folder: Path, given: str, what: str) -> None:
     chosen = config(folder, "new_span", 'kubeflow.parameters=["spans", "window", "epochs", "run_date"]')
     with pytest.raises(ConfigError) as error:
-        values(chosen, [given])
+        run_values(chosen, [given])
     assert f"--param {given.partition('=')[0]}" in str(error.value)
     assert what in str(error.value)
     fine = ["spans=2026-11-01..2026-11-20", "window=all", "epochs=1", "retrain=new_span"]
-    assert values(chosen, fine).parameters == {
+    assert run_values(chosen, fine).parameters == {
         "spans": "2026-11-01..2026-11-20",
         "window": "all",
         "epochs": 1,
         "retrain": "new_span",
     }
-    assert values(chosen, ["spans="]).parameters == {"spans": ""}
+    assert run_values(chosen, ["spans="]).parameters == {"spans": ""}
 
 
 def test_pods_that_look_at_what_was_trained_on_have_it_the_stores_keys_and_for_drift_the_statistics(
@@ -232,8 +232,8 @@ def test_pods_that_look_at_what_was_trained_on_have_it_the_stores_keys_and_for_d
     looking = {name for name, one in platform.items() if "secretAsEnv" in one}
     assert {"exec-spans", "exec-drift", "exec-record-training"} <= looking
     assert not {"exec-data-gate", "exec-schema-gen", "exec-example-validator"} & looking
-    store, places = Store({}, str(folder / "store")), Places(str(folder / "pod"))
-    home = places.local("minio://bucket/trips")
+    store, paths = Store({}, str(folder / "store")), PodPaths(str(folder / "pod"))
+    home = paths.local("minio://bucket/trips")
     data = TrainedOn(fingerprint="f", spans=("a",), work="w", statistics=str(home / "run/statistics"))
     Trained().with_judged(data, blessed=True).write(home / "trained.json")
     there = folder / "store/minio/bucket/trips"
@@ -241,10 +241,10 @@ def test_pods_that_look_at_what_was_trained_on_have_it_the_stores_keys_and_for_d
     (home / "trained.json").rename(there / "trained.json")
     (there / "run/statistics/Split-train/FeatureStats.pb").write_text("sums")
     properties = {"trained": str(home / "trained.json")}
-    with present(properties, places, store):
+    with present(properties, paths, store):
         assert Trained.read(home / "trained.json").blessed == data
         assert not (home / "run").exists()
-    with present({**properties, "columns": "[]"}, places, store):
+    with present({**properties, "columns": "[]"}, paths, store):
         assert (home / "run/statistics/Split-train/FeatureStats.pb").read_text() == "sums"
         later = data.model_copy(update={"spans": ("b",)})
         update(home / "trained.json", lambda now: now.with_judged(later, blessed=False))
@@ -254,8 +254,8 @@ def test_pods_that_look_at_what_was_trained_on_have_it_the_stores_keys_and_for_d
 
 def test_a_condition_of_another_form_is_not_guessed_at() -> None:
     spec = TaskSpec("condition-1", {"triggerPolicy": {"condition": "1 < 2"}}, {}, {})
-    with pytest.raises(RunError, match="cannot be followed here: 1 < 2"):
-        triggers(spec, {"parameterValues": {}})
+    with pytest.raises(RunError, match=r"condition .* 1 < 2"):
+        condition_holds(spec, {"parameterValues": {}})
 
 
 @pytest.mark.slow
@@ -280,9 +280,9 @@ def test_without_anything_new_all_but_the_look_is_skipped(folder: Path) -> None:
     assert {line.what for name, line in lines.items() if name != "Spans"} == {"skipped in both"}
     assert all(line.same for line in lines.values())
     lines = {line.component: line for line in compared(told, local("Spans", "Trainer"), run.tasks, cluster.path)}
-    assert str(lines["Trainer"]) == "DIFFERENT Trainer: ran, and skipped there"
+    assert str(lines["Trainer"]) == "DIFFERENT Trainer: ran here, skipped there"
     lines = {line.component: line for line in compared(told, local(), run.tasks, cluster.path)}
-    assert str(lines["Spans"]) == "DIFFERENT Spans: skipped here, and ran there"
+    assert str(lines["Spans"]) == "DIFFERENT Spans: skipped here, ran there"
 
 
 def local(*ran: str) -> RunRecord:

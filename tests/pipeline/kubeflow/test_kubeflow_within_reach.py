@@ -10,8 +10,8 @@ from compiled_trips import NO_SECRET, trips
 
 from headrace.configs.beam import BeamConfig, Runner
 from headrace.configs.errors import ConfigError
-from headrace.pipeline.kubeflow.compile import compile_pipeline
-from headrace.pipeline.kubeflow.within_reach import check, elsewhere
+from headrace.pipeline.kubeflow.compiler.checks import check_workers, remote_endpoint
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 
 JOBS = {
     "job_endpoint": "headrace-beam-jobs:8099",
@@ -41,7 +41,7 @@ SERVICE = "train.input.service=grpc://headrace-tfdata:5050"
     ],
 )
 def test_a_runner_elsewhere_is_known_by_where_its_jobs_go(runner: Runner, options: Any, to: str | None) -> None:
-    assert elsewhere(BeamConfig(runner=runner, options=options)) == to
+    assert remote_endpoint(BeamConfig(runner=runner, options=options)) == to
 
 
 def test_workers_elsewhere_are_refused_where_artifacts_are_staged_with_all_places_and_the_way_out() -> None:
@@ -51,9 +51,9 @@ def test_workers_elsewhere_are_refused_where_artifacts_are_staged_with_all_place
     assert set(told) == {"beam.runner", "train.input.service"}
     assert "Beam's workers at headrace-beam-jobs:8099 would open" in told["beam.runner"]
     assert "the workers of grpc://headrace-tfdata:5050 would open" in told["train.input.service"]
-    assert all("use `kubeflow.storage: reference`" in what for what in told.values())
+    assert all("`kubeflow.storage: reference`" in what for what in told.values())
 
 
 def test_workers_elsewhere_share_the_volume_of_artifacts_by_reference() -> None:
     volume = ("kubeflow.storage=reference", "kubeflow.volume={claim: artifacts}")
-    check(trips(*volume, *FLINK, SERVICE))
+    check_workers(trips(*volume, *FLINK, SERVICE))

@@ -9,8 +9,8 @@ import pytest
 from compiled_trips import NO_SECRET, compiled, needs_kubernetes, settings_of, trips
 
 from headrace.configs.errors import ConfigError
-from headrace.pipeline.kubeflow.distributed.jobset import MANIFEST, Owner, completed, described, hosts
-from headrace.pipeline.kubeflow.verify.driver import task_specs
+from headrace.pipeline.kubeflow.distributed.jobset import MANIFEST, Owner, compiled_jobset, complete, hosts
+from headrace.pipeline.kubeflow.document import task_specs
 
 WORKERS = ("train.strategy=multi_worker", "kubeflow.workers={count: 3, restarts: 5, port: 4000}")
 NAME = "headrace-0123456789ab"
@@ -24,7 +24,7 @@ def jobset(*overrides: str, profile: str | None = None) -> dict[str, Any]:
     """As the Trainer's task makes it, by what stands in the compiled pipeline."""
     trainer = task_specs(compiled(*WORKERS, *overrides, profile=profile))["trainer"]
     told = json.loads(environment(dict(trainer.container))[MANIFEST])
-    return completed(told["jobset"], NAME, Owner("task", "uid", "headrace-runner"), {"uri": "minio://a/b"})
+    return complete(told["jobset"], NAME, Owner("task", "uid", "headrace-runner"), {"uri": "minio://a/b"})
 
 
 def job(made: dict[str, Any]) -> dict[str, Any]:
@@ -127,5 +127,5 @@ def test_multi_worker_without_workers_is_refused_when_it_is_compiled() -> None:
 
 def test_config_without_workers_has_no_jobset() -> None:
     with pytest.raises(ValueError, match=r"kubeflow\.workers"):
-        described(trips().kubeflow, trips().kubeflow.worker)
+        compiled_jobset(trips().kubeflow, trips().kubeflow.worker)
     assert MANIFEST not in environment(dict(task_specs(compiled())["trainer"].container))

@@ -12,10 +12,9 @@ import pytest
 from compiled_trips import trips
 
 from headrace.configs.errors import ServerError
-from headrace.pipeline.kubeflow.argument import pack
+from headrace.pipeline.kubeflow.pod.invocation import pack
 from headrace.pipeline.kubeflow.server import runs
-from headrace.pipeline.kubeflow.server.backfill import missing, spans
-from headrace.pipeline.kubeflow.server.submission import backfilled
+from headrace.pipeline.kubeflow.server.backfill import backfill_values, missing, spans
 
 DAY = dt.datetime(2026, 11, 21, 4, 0, tzinfo=dt.UTC)
 WANTED = ["2026-11-01", "2026-11-02", "2026-11-03"]
@@ -82,7 +81,7 @@ def given(server: Server) -> dict[str, str | None]:
 def test_runs_of_a_backfill_read_the_window_of_scheduled_ones(schedule: str, parameters: dict[str, str]) -> None:
     dated = "data.source.path=/data/{YYYY}-{MM}-{DD}/*.csv"
     config = trips(dated, f"schedule={schedule}", 'kubeflow.parameters=["spans", "window"]')
-    assert backfilled(config).parameters == parameters
+    assert backfill_values(config).parameters == parameters
 
 
 def test_another_pipelines_runs_are_no_runs_of_this_one() -> None:

@@ -14,7 +14,7 @@ from compiled_trips import compiled, needs_kubernetes, trips
 
 from headrace.configs.errors import ServerError
 from headrace.pipeline.cache.explain import Explained
-from headrace.pipeline.kubeflow.compile import compile_pipeline
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.server.cache import explain
 
 START = dt.datetime(2026, 11, 21, 4, 0, tzinfo=dt.UTC)
@@ -132,17 +132,17 @@ def test_inputs_are_those_that_the_driver_told_the_launcher(specification: dict[
     for run in ("one", "two"):
         server.add(specification, {"transform": artifact("examples", run)})
     assert server.explained()["Transform"].reasons == [
-        "input examples from ExampleGen: of run one, now of run two",
+        "input examples from ExampleGen: from run one, now from run two",
     ]
 
 
 def test_where_the_server_tells_no_inputs_that_is_said(specification: dict[str, Any]) -> None:
     server = Fake(told=False)
     server.add(specification)
-    assert server.explained()["Trainer"].reasons == ["no earlier run made it, of those that the server has"]
+    assert server.explained()["Trainer"].reasons == ["no earlier run on the server has its result"]
     server.add(specification)
     (reason,) = server.explained()["Trainer"].reasons
-    assert reason.endswith("the server tells no executor input, so the inputs may differ")
+    assert reason.endswith("no executor input, so the inputs may differ")
 
 
 @needs_kubernetes

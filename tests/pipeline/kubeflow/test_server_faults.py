@@ -16,11 +16,13 @@ from faulty_backend import VERSION, Answer, Backend, connected, fails
 from headrace.configs.errors import ConfigError, RunError, ServerError
 from headrace.configs.kubeflow_server import ServerAuth, ServerConfig
 from headrace.pipeline.kubeflow.server import runs
+from headrace.pipeline.kubeflow.server import submit as submission
 from headrace.pipeline.kubeflow.server.connection import Connection, connect
-from headrace.pipeline.kubeflow.server.versions import Version
+from headrace.pipeline.kubeflow.server.submit import RunRequest, SubmittedRun, create_run
+from headrace.pipeline.kubeflow.server.versions import PipelineVersion
 from headrace.trainer.service.roles import free_port
 
-REQUEST = runs.Request(pipeline="taxi", parameters={"epochs": 3}, pipeline_root="minio://bucket")
+REQUEST = RunRequest(pipeline="taxi", parameters={"epochs": 3}, pipeline_root="minio://bucket")
 
 
 def made_but(status: int) -> Callable[..., Answer | None]:
@@ -37,9 +39,9 @@ def made_but(status: int) -> Callable[..., Answer | None]:
     return fault
 
 
-def submit(server: Connection, *, again: bool = False, name: str | None = None, epochs: int = 3) -> runs.Submitted:
-    request = runs.Request("taxi", {"epochs": epochs}, "minio://bucket", name=name)
-    return runs.submit(server, "e", VERSION, request, again=again)
+def submit(server: Connection, *, again: bool = False, name: str | None = None, epochs: int = 3) -> SubmittedRun:
+    request = RunRequest("taxi", {"epochs": epochs}, "minio://bucket", name=name)
+    return create_run(server, "e", VERSION, request, again=again)
 
 
 @pytest.mark.parametrize("status", [500, 503, 0])
@@ -59,7 +61,7 @@ def test_a_submission_that_fails_is_sent_once_and_says_so(backend: Backend, stat
     backend.faults = [None, fails(status)]
     with pytest.raises(ServerError, match=rf"cannot submit the run: HTTP {status}: out of order") as error:
         submit(connected(backend))
-    assert "looks for it before it makes one" in str(error.value)
+    assert "the same command looks for it" in str(error.value)
     assert backend.submissions == 1
     assert backend.runs == []
 
@@ -119,11 +121,11 @@ def test_nothing_is_submitted_where_it_cannot_be_looked_for_first(backend: Backe
             "HTTP 401: token expired\n  the token or cookie is missing, wrong or expired",
         ),
         (403, {"error": "no"}, "HTTP 403: no\n  this account may not do that"),
-        (302, "<html>", "the server sends to a login page"),
+        (302, "<html>", "redirects to a login page"),
         (200, "<html>login</html>", "perhaps its login page\n  the token or cookie is missing, wrong or expired"),
-        (200, "fine", "this is no answer of Kubeflow Pipelines"),
+        (200, "fine", "not one of Kubeflow Pipelines"),
         (404, "<html>nginx</html>", "HTTP 404"),
-        (404, "404 page not found\n", "the API is not at this address; see kubeflow.server.endpoint"),
+        (404, "404 page not found\n", "the API is not at this address; kubeflow.server.endpoint"),
     ],
 )
 def test_a_refusal_says_what_to_do(backend: Backend, status: int, words: Any, told: str) -> None:
@@ -145,7 +147,7 @@ def test_a_server_that_is_down_is_told() -> None:
 def test_a_run_that_is_being_cancelled_is_neither_ended_again_nor_gone_on_with(backend: Backend) -> None:
     run = SimpleNamespace(run_id="id-0", display_name="taxi-1", state="CANCELING", state_history=None)
     assert runs.cancel(connected(backend), run) == "asked"
-    with pytest.raises(RunError, match="taxi-1 is still being cancelled; retry it when it has ended"):
+    with pytest.raises(RunError, match="taxi-1 is still being cancelled"):
         runs.retry(connected(backend), run)
     assert backend.seen == []
 
@@ -165,7 +167,7 @@ def test_two_commands_in_one_moment_leave_the_first_run(backend: Backend) -> Non
 def test_a_run_stands_back_behind_a_younger_one_that_stays_as_its_command_had_looked_before(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "WAIT", 0)
+    monkeypatch.setattr(submission, "WAIT", 0)
     server = connected(backend)
     first = submit(server).run
     backend.runs[0]["created_at"] = "2999-01-01T00:00:00Z"
@@ -178,7 +180,7 @@ def test_of_two_contents_under_one_name_in_one_moment_the_second_is_refused(back
     server = connected(backend)
     submit(server, name="nightly")
     backend.faults = [lambda *_: (200, {"runs": []})]
-    with pytest.raises(RunError, match="there is a run nightly already, of other content"):
+    with pytest.raises(RunError, match="a run nightly exists with other content"):
         submit(server, name="nightly", epochs=4)
     assert backend.seen[-2] == ("DELETE", "/apis/v2beta1/runs/id-1")
 
@@ -187,25 +189,27 @@ def test_a_run_that_was_made_is_named_where_the_look_after_it_fails(backend: Bac
     backend.faults = [None, None, *[fails(503)] * 3]
     server = connected(backend)
     server._sleep = lambda _: None
-    with pytest.raises(ServerError, match=r"HTTP 503.*\n  the run taxi-\w+ was made, id-0"):
+    with pytest.raises(ServerError, match=r"HTTP 503.*\n  the run taxi-\w+ was created, id-0"):
         submit(server)
 
 
 def test_the_key_tells_content_parameters_and_root_apart() -> None:
     requests = [
         REQUEST,
-        runs.Request("taxi", {"epochs": 4}, "minio://bucket"),
-        runs.Request("taxi", {"epochs": 3}, "minio://other"),
+        RunRequest("taxi", {"epochs": 4}, "minio://bucket"),
+        RunRequest("taxi", {"epochs": 3}, "minio://other"),
     ]
-    keys = [request.key(VERSION) for request in requests] + [REQUEST.key(Version("p", "v", "taxi-9", uploaded=True))]
+    keys = [request.key(VERSION) for request in requests] + [
+        REQUEST.key(PipelineVersion("p", "v", "taxi-9", uploaded=True))
+    ]
     assert len(set(keys)) == len(keys)
-    assert REQUEST.key(Version("other", "ids", "taxi-0123", uploaded=True)) == REQUEST.key(VERSION)
+    assert REQUEST.key(PipelineVersion("other", "ids", "taxi-0123", uploaded=True)) == REQUEST.key(VERSION)
 
 
 def test_a_name_taken_by_other_content_is_refused_before_anything_is_sent(backend: Backend) -> None:
     server = connected(backend)
     submit(server, name="nightly")
-    with pytest.raises(RunError, match="there is a run nightly already"):
+    with pytest.raises(RunError, match="a run nightly exists"):
         submit(server, name="nightly", epochs=4)
     assert backend.submissions == 1
 

@@ -14,9 +14,9 @@ from faulty_backend import Backend, connected, fails
 
 from headrace.configs.errors import RunError
 from headrace.configs.kubeflow_server import ServerAuth
-from headrace.pipeline.kubeflow.server.logs import Kept, fnv1a, follow, log, pods
-from headrace.pipeline.kubeflow.server.versions import graph
-from headrace.pipeline.kubeflow.server.watch import Timing
+from headrace.pipeline.kubeflow.document import flat_graph
+from headrace.pipeline.kubeflow.server.logs import LauncherLogs, fnv1a, follow, pods, read_log
+from headrace.pipeline.kubeflow.server.status import Clock
 from headrace.pipeline.kubeflow.store import Store
 
 COMPILED = {
@@ -38,7 +38,7 @@ COMPILED = {
         }
     },
 }
-RETRIED = graph(COMPILED)["trainer"]
+RETRIED = flat_graph(COMPILED)["trainer"]
 
 
 WORKFLOW = "taxi-abc"
@@ -90,7 +90,7 @@ def test_a_pod_under_conditions_has_them_in_the_name_of_its_node() -> None:
         "comp-condition-2": {"dag": {"tasks": inner}},
     }
     root = {"dag": {"tasks": {"condition-1": {"componentRef": {"name": "comp-condition-1"}}}}}
-    (task,) = graph({"root": root, "components": components}).items()
+    (task,) = flat_graph({"root": root, "components": components}).items()
     for node in (
         ".root.condition-1.condition-2.trainer.executor",
         "(0).root(0).condition-1(0).condition-2(0).trainer(0).executor(0)",
@@ -116,8 +116,8 @@ def test_a_log_is_read_by_the_name_of_the_last_try_s_pod(backend: Backend, tmp_p
     token.write_text("tells-nobody")
     backend.faults = [UNREADABLE, GONE, fails(200, "step 1\n")]
     server = connected(backend, auth=ServerAuth(kind="bearer", file=str(token)))
-    kept = Kept(Store({}, str(tmp_path)), "s3://bucket", "kubeflow")
-    assert log(server, run_of(*STOCK, *TRIES), "trainer", RETRIED, kept) == "step 1\n"
+    kept = LauncherLogs(Store({}, str(tmp_path)), "s3://bucket", "kubeflow")
+    assert read_log(server, run_of(*STOCK, *TRIES), "trainer", RETRIED, kept) == "step 1\n"
     template = "metadata-0-2-retry-system-container-impl"
     assert [path for _, path in backend.seen if "v1alpha1" in path] == [
         f"/apis/v1alpha1/runs/id-0/nodes/{pod_of(node, template)}/log" for node in (TRIES[2], TRIES[1])
@@ -130,8 +130,8 @@ def test_a_log_that_the_api_server_may_not_read_is_read_by_kubeflow_s_interface(
 ) -> None:
     for refusal in (UNREADABLE, fails(200, "<!doctype html><title>Kubeflow</title>")):
         backend.faults = [refusal, fails(200, "step 2\n")]
-        kept = Kept(Store({}, str(tmp_path)), "s3://bucket", "team-a")
-        assert log(connected(backend), run_of(*STOCK, *TRIES), "trainer", {}, kept) == "step 2\n"
+        kept = LauncherLogs(Store({}, str(tmp_path)), "s3://bucket", "team-a")
+        assert read_log(connected(backend), run_of(*STOCK, *TRIES), "trainer", {}, kept) == "step 2\n"
         path = f"/k8s/pod/logs?podname={pod_of(TRIES[2])}&runid=id-0&podnamespace=team-a"
         assert backend.seen[-1] == ("GET", path)
 
@@ -151,25 +151,25 @@ def test_a_log_is_read_through_the_kubeconfig_if_the_pod_is_this_run_s(
     (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     pod = {"metadata": {"name": "x", "labels": {"pipeline/runid": run_id}}}
-    kept = Kept(Store({}, str(tmp_path)), "minio://bucket", "kubeflow")
+    kept = LauncherLogs(Store({}, str(tmp_path)), "minio://bucket", "kubeflow")
     backend.faults = [UNREADABLE, GONE, fails(200, pod), fails(200, "step 3\n")]
     run = run_of(".root", ".root.trainer.executor")
     if readable:
-        assert log(connected(backend), run, "trainer", {}, kept) == "step 3\n"
+        assert read_log(connected(backend), run, "trainer", {}, kept) == "step 3\n"
         name = pod_of(".root.trainer.executor")
         assert backend.seen[-1][1] == f"/api/v1/namespaces/kubeflow/pods/{name}/log?container=main"
         assert backend.headers[-1]["authorization"] == "Bearer mine"
     else:
-        with pytest.raises(RunError, match=r"kubeconfig of this machine: its pod \S+ is of another run"):
-            log(connected(backend), run, "trainer", {}, kept)
+        with pytest.raises(RunError, match=r"kubeconfig of this machine: its pod \S+ belongs to another run"):
+            read_log(connected(backend), run, "trainer", {}, kept)
         assert len(backend.seen) == 3
 
 
 def test_a_log_that_cannot_be_read_is_told_with_each_reason_and_the_way_to_it(backend: Backend, tmp_path: Path) -> None:
-    kept = Kept(Store({}, str(tmp_path)), "minio://bucket/taxi", "kubeflow")
+    kept = LauncherLogs(Store({}, str(tmp_path)), "minio://bucket/taxi", "kubeflow")
     backend.faults = [UNREADABLE, GONE]
     with pytest.raises(RunError) as refused:
-        log(connected(backend), run_of(".root", ".root.trainer.executor"), "trainer", {}, kept)
+        read_log(connected(backend), run_of(".root", ".root.trainer.executor"), "trainer", {}, kept)
     message = str(refused.value)
     assert "the API server: pods/log at the cluster scope" in message
     assert "Kubeflow's interface" in message
@@ -177,7 +177,7 @@ def test_a_log_that_cannot_be_read_is_told_with_each_reason_and_the_way_to_it(ba
     assert "copy in minio://bucket/taxi/id-0/trainer: there is none yet" in message
     assert message.endswith(f"kubectl logs -n kubeflow -c main {pod_of('.root.trainer.executor')}")
     with pytest.raises(RunError, match="trainer has no pod in the run taxi-1"):
-        log(connected(backend), run_of(), "trainer", {}, kept)
+        read_log(connected(backend), run_of(), "trainer", {}, kept)
 
 
 def test_a_log_that_is_gone_is_read_from_the_launchers_copy_of_the_last_try(backend: Backend, tmp_path: Path) -> None:
@@ -189,8 +189,8 @@ def test_a_log_that_is_gone_is_read_from_the_launchers_copy_of_the_last_try(back
     (file.parent / "model").mkdir()
     (file.parent / "model" / "executor-logs").write_text("no log")
     backend.faults = [UNREADABLE, GONE]
-    kept = Kept(Store({}, str(tmp_path)), "minio://bucket/taxi", "kubeflow")
-    assert log(connected(backend), run_of(".root", ".root.trainer.executor"), "trainer", {}, kept) == "try 1\n"
+    kept = LauncherLogs(Store({}, str(tmp_path)), "minio://bucket/taxi", "kubeflow")
+    assert read_log(connected(backend), run_of(".root", ".root.trainer.executor"), "trainer", {}, kept) == "try 1\n"
 
 
 def test_a_followed_log_is_told_once_and_a_further_try_from_its_beginning() -> None:
@@ -203,9 +203,9 @@ def test_a_followed_log_is_told_once_and_a_further_try_from_its_beginning() -> N
             raise RunError("out of reach")
         return text
 
-    follow(read, lambda: len(texts) == 1, told.append, Timing(slept.append))
+    follow(read, lambda: len(texts) == 1, told.append, Clock(slept.append))
     assert "".join(told) == "a\nb\nagain\nc\n"
     assert len(slept) == 5
     texts = [None]
     with pytest.raises(RunError, match="out of reach"):
-        follow(read, lambda: True, told.append, Timing(slept.append))
+        follow(read, lambda: True, told.append, Clock(slept.append))

@@ -19,8 +19,8 @@ from native_backend import WORKFLOW, NativeBackend, artifact, node, pods, root, 
 from headrace.pipeline.cache.explain import Explained
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.cache import explain
-from headrace.pipeline.kubeflow.server.logs import Kept, log
-from headrace.pipeline.kubeflow.server.record import record
+from headrace.pipeline.kubeflow.server.logs import LauncherLogs, read_log
+from headrace.pipeline.kubeflow.server.status import run_record
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.local.record import Status
 
@@ -91,7 +91,7 @@ def without_metadata(native: NativeBackend) -> Any:
 
 
 def test_both_kinds_of_server_tell_the_same_record_of_the_same_run(backend: Backend, native: NativeBackend) -> None:
-    old, new = (record(found, TASKS, "trips") for found in (with_metadata(backend), without_metadata(native)))
+    old, new = (run_record(found, TASKS, "trips") for found in (with_metadata(backend), without_metadata(native)))
     assert [(one.id, one.status) for one in new.nodes] == [
         ("Spans", Status.DONE),
         ("ExampleGen", Status.CACHED),
@@ -106,7 +106,7 @@ def test_both_kinds_of_server_tell_the_same_record_of_the_same_run(backend: Back
 def test_a_task_that_failed_says_why_and_what_the_cluster_ended_is_interrupted(native: NativeBackend) -> None:
     failed = {"state": "FAILED", "status_metadata": {"message": "failed to execute component: exit status 1"}}
     native.add(run("FAILED"), [*STORY[:3], {**STORY[3], **failed}, STORY[4]])
-    shown = record(runs.get_run(connected(native), "id-0"), TASKS, "trips")
+    shown = run_record(runs.get_run(connected(native), "id-0"), TASKS, "trips")
     assert (shown.status, shown.node("Transform").status) == (Status.FAILED, Status.FAILED)
     assert shown.node("Transform").error == "failed to execute component: exit status 1"
     assert shown.node("Trainer").status is Status.INTERRUPTED  # its launcher was killed and could not say so
@@ -119,13 +119,13 @@ def test_a_run_from_before_the_upgrade_is_told_by_its_workflow(native: NativeBac
         for number, name in enumerate(NAMES)
     ]
     native.add(run("SUCCEEDED"), [], nodes)
-    shown = record(runs.get_run(connected(native), "id-0"), TASKS, "trips")
+    shown = run_record(runs.get_run(connected(native), "id-0"), TASKS, "trips")
     assert {one.status for one in shown.nodes} == {Status.DONE}
     assert shown.node("Trainer").started == dt.datetime(2026, 11, 21, 4, 0, 3, tzinfo=dt.UTC).timestamp()
 
 
-def kept(tmp_path: Path) -> Kept:
-    return Kept(Store({}, str(tmp_path)), "s3://bucket", "kubeflow")
+def kept(tmp_path: Path) -> LauncherLogs:
+    return LauncherLogs(Store({}, str(tmp_path)), "s3://bucket", "kubeflow")
 
 
 def test_logs_are_read_by_the_newest_pod_of_the_workflow_or_else_by_the_task_s_own(
@@ -144,7 +144,7 @@ def test_logs_are_read_by_the_newest_pod_of_the_workflow_or_else_by_the_task_s_o
     for run_id, pod in (("id-0", second), ("id-1", first)):
         found = runs.get_run(server, run_id)
         native.faults = [None, fails(200, "step 1\n")]
-        assert log(server, found, "trainer", {}, kept(tmp_path)) == "step 1\n"
+        assert read_log(server, found, "trainer", {}, kept(tmp_path)) == "step 1\n"
         assert native.seen[-1][1] == f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
 
 
@@ -170,7 +170,7 @@ def test_what_decided_the_cache_is_told_from_the_tasks_own_inputs_cached_ones_in
         tasks[place] = {**tasks[place], "state": state, "inputs": inputs}
         native.add(run("SUCCEEDED", number, pipeline_spec=specification), tasks)
     third = explained(native)["Transform"]
-    assert third.reasons == ["input examples from ExampleGen: of run run-of-a1, now of run run-of-a2"]
+    assert third.reasons == ["input examples from ExampleGen: from run run-of-a1, now from run run-of-a2"]
     assert not any(path.startswith("/apis/v1beta1") for _, path in native.seen)
     native.runs.pop()
     assert explained(native)["Transform"].result == "reused"

@@ -10,7 +10,7 @@ from faulty_backend import Backend, connected, fails
 
 from headrace.configs.errors import RunError, ServerError
 from headrace.pipeline.kubeflow.server import runs
-from headrace.pipeline.kubeflow.server.record import record
+from headrace.pipeline.kubeflow.server.status import run_record
 from headrace.pipeline.local.record import Status
 
 TASKS = {
@@ -62,7 +62,7 @@ CANCELLED = (("PENDING", 50), ("RUNNING", 49), ("CANCELING", 40), ("FAILED", 39)
 def test_the_history_of_a_run_tells_how_it_stands(
     backend: Backend, state: str, history: tuple[tuple[str, float], ...], word: str
 ) -> None:
-    assert runs.word(run_with(backend, state, *history), dt.datetime.now(dt.UTC)) == word
+    assert runs.state_word(run_with(backend, state, *history), dt.datetime.now(dt.UTC)) == word
 
 
 def test_a_cancelled_run_is_interrupted_and_what_did_not_run_has_no_duration(backend: Backend) -> None:
@@ -70,7 +70,7 @@ def test_a_cancelled_run_is_interrupted_and_what_did_not_run_has_no_duration(bac
         {"display_name": "trainer", "state": "RUNNING", "start_time": at(45)},
         {"display_name": "pusher", "state": "SKIPPED", "start_time": at(39), "end_time": at(39)},
     ]
-    shown = record(run_with(backend, "FAILED", *CANCELLED, tasks=tasks), TASKS, "taxi")
+    shown = run_record(run_with(backend, "FAILED", *CANCELLED, tasks=tasks), TASKS, "taxi")
     assert shown.status is Status.INTERRUPTED
     assert shown.node("Trainer").status is Status.INTERRUPTED
     pusher = shown.node("Pusher")
@@ -79,8 +79,8 @@ def test_a_cancelled_run_is_interrupted_and_what_did_not_run_has_no_duration(bac
 
 def test_a_lost_run_has_ended_for_whoever_waits_for_it(backend: Backend) -> None:
     run = run_with(backend, "CANCELING", ("CANCELING", 11))
-    assert record(run, TASKS, "taxi").status is Status.INTERRUPTED
-    assert record(run_with(backend, "CANCELING", ("CANCELING", 9)), TASKS, "taxi").status is Status.RUNNING
+    assert run_record(run, TASKS, "taxi").status is Status.INTERRUPTED
+    assert run_record(run_with(backend, "CANCELING", ("CANCELING", 9)), TASKS, "taxi").status is Status.RUNNING
     assert runs.cancel(connected(backend), run) == "lost"
     with pytest.raises(RunError, match=r"lost.*submit --again"):
         runs.retry(connected(backend), run)

@@ -21,8 +21,8 @@ def connected_to(backend: Backend, answer: dict[str, Any]) -> Connection:
     return connected(backend)
 
 
-def wanted(**settings: Any) -> schedules.Wanted:
-    return schedules.Wanted("taxi", "e", ScheduleConfig(**settings), "UTC", VERSION, "minio://bucket")
+def wanted(**settings: Any) -> schedules.DesiredSchedule:
+    return schedules.DesiredSchedule("taxi", "e", ScheduleConfig(**settings), "UTC", VERSION, "minio://bucket")
 
 
 def kept(description: str, status: str = "ENABLED") -> dict[str, Any]:
@@ -34,8 +34,8 @@ def kept(description: str, status: str = "ENABLED") -> dict[str, Any]:
 def test_the_old_schedule_goes_on_where_the_new_one_cannot_be_made(backend: Backend) -> None:
     old = kept("headrace schedule, content of before")
     backend.faults = [fails(200, old), fails(200, {}), fails(500), fails(200, old), fails(200, {})]
-    with pytest.raises(ServerError, match="cannot make the schedule: HTTP 500"):
-        schedules.schedule(connected(backend), wanted(every="6h"))
+    with pytest.raises(ServerError, match="cannot create the schedule: HTTP 500"):
+        schedules.apply_schedule(connected(backend), wanted(every="6h"))
     assert [path.rpartition("/")[2].partition("?")[0] for _, path in backend.seen] == [
         "recurringruns",
         "old:disable",
@@ -53,12 +53,12 @@ def test_the_old_schedule_goes_on_where_the_command_is_interrupted(
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(schedules, "_make", interrupted)
+    monkeypatch.setattr(schedules, "_create", interrupted)
     for there, then in ((old, "old:enable"), (kept(plan.mark), "old:disable")):
         backend.faults = [fails(200, old), fails(200, {}), fails(200, there), fails(200, {})]
         backend.seen.clear()
         with pytest.raises(KeyboardInterrupt):
-            schedules.schedule(connected(backend), plan)
+            schedules.apply_schedule(connected(backend), plan)
         told = [path.rpartition("/")[2].partition("?")[0] for method, path in backend.seen if method == "POST"]
         assert told[-1] == then
 
@@ -68,7 +68,7 @@ def test_a_replaced_schedule_is_deleted_without_its_running_runs(backend: Backen
     backend.release = release
     old = kept("headrace schedule, content of before")
     backend.faults = [fails(200, old), None, fails(200, {"recurring_run_id": "new"})]
-    _, outcome = schedules.schedule(connected(backend), wanted(every="6h"))
+    _, outcome = schedules.apply_schedule(connected(backend), wanted(every="6h"))
     assert outcome == "changed"
     assert backend.seen[-1] == ("DELETE", "/apis/v2beta1/recurringruns/old?propagation_policy=ORPHAN")
 
@@ -94,7 +94,7 @@ def test_a_release_that_would_end_a_run_with_its_schedule_has_it_paused_until_th
 def test_a_schedule_that_is_there_is_left_alone(backend: Backend) -> None:
     plan = wanted(cron="30 4 * * *")
     backend.faults = [fails(200, kept(plan.mark))]
-    found, outcome = schedules.schedule(connected(backend), plan)
+    found, outcome = schedules.apply_schedule(connected(backend), plan)
     assert (found.recurring_run_id, outcome) == ("old", "unchanged")
     assert len(backend.seen) == 1
 
@@ -104,7 +104,7 @@ def test_a_recurring_run_that_was_made_by_hand_is_neither_changed_nor_deleted(
     backend: Backend, description: str
 ) -> None:
     backend.faults = [fails(200, kept(description)), fails(200, {"recurring_run_id": "new"})]
-    made, outcome = schedules.schedule(connected(backend), wanted(every="6h"))
+    made, outcome = schedules.apply_schedule(connected(backend), wanted(every="6h"))
     assert (made.recurring_run_id, outcome) == ("new", "made")
     assert [method for method, _ in backend.seen] == ["GET", "POST"]
     backend.faults = [fails(200, kept(description))]

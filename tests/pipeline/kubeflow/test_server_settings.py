@@ -15,30 +15,30 @@ from headrace.configs.errors import ConfigError
 from headrace.configs.kubeflow_server import ServerAuth
 from headrace.configs.loader import load
 from headrace.pipeline.kubeflow.server import backfill
-from headrace.pipeline.kubeflow.server.access import secret
+from headrace.pipeline.kubeflow.server.connection import read_secret
 from headrace.pipeline.kubeflow.server.session import Session
-from headrace.pipeline.kubeflow.server.submission import submit
+from headrace.pipeline.kubeflow.server.submit import submit
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_the_secret_comes_from_the_variable_that_is_named() -> None:
-    assert secret(ServerAuth(kind="bearer", env="KFP_TOKEN"), {"KFP_TOKEN": "abc\n"}) == "abc"
-    assert secret(ServerAuth(), dict(os.environ)) is None
+    assert read_secret(ServerAuth(kind="bearer", env="KFP_TOKEN"), {"KFP_TOKEN": "abc\n"}) == "abc"
+    assert read_secret(ServerAuth(), dict(os.environ)) is None
 
 
 @pytest.mark.parametrize(
     ("auth", "environ", "told"),
     [
-        (ServerAuth(kind="bearer", env="KFP_TOKEN"), {}, "the environment variable KFP_TOKEN is not there or empty"),
-        (ServerAuth(kind="cookie", env="C"), {"C": "abc"}, "holds no `name=value`"),
+        (ServerAuth(kind="bearer", env="KFP_TOKEN"), {}, "the environment variable KFP_TOKEN is missing"),
+        (ServerAuth(kind="cookie", env="C"), {"C": "abc"}, "`name=value`"),
         (ServerAuth(kind="bearer", env="T"), {"T": "abc\ndef"}, "holds more than one line"),
-        (ServerAuth(kind="bearer", file="/nowhere/token"), {}, "/nowhere/token is not there or empty"),
+        (ServerAuth(kind="bearer", file="/nowhere/token"), {}, "/nowhere/token is missing"),
     ],
 )
 def test_a_secret_that_cannot_be_had_is_told_by_its_place(auth: ServerAuth, environ: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError) as error:
-        secret(auth, environ)
+        read_secret(auth, environ)
     assert told in str(error.value)
     assert "abc" not in str(error.value)
 
@@ -58,7 +58,7 @@ def test_a_verb_without_a_server_ends_with_1_and_no_traceback(verb: str, tmp_pat
     command = [str(HEADRACE), verb, str(ROOT / "configs" / "taxi.yaml"), *settings]
     done = subprocess.run(command, cwd=tmp_path, env=without_pythonpath(), capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "http://127.0.0.1:1: cannot ask how it is: it cannot be reached" in done.stderr
+    assert "http://127.0.0.1:1: cannot check its health: it cannot be reached" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -78,7 +78,7 @@ def test_a_backfill_has_each_span_of_its_range() -> None:
         (dated(), "1", "3", "the spans of this data are dates"),
         (dated(), "2026-03-02", "2026-03-01", "2026-03-02 is after --to"),
         (dated(), "2020-01-01", "2026-01-01", "at most 1000 at once"),
-        (dated('kubeflow.parameters=["epochs"]'), "2026-03-01", "2026-03-02", "put `spans` in"),
+        (dated('kubeflow.parameters=["epochs"]'), "2026-03-01", "2026-03-02", "add `spans`"),
         (load(str(ROOT / "configs/taxi.yaml")), "1", "2", "there are no spans"),
     ],
 )

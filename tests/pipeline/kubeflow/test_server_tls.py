@@ -55,7 +55,7 @@ def ask(endpoint: str, **settings: Any) -> str | None:
 
 
 def test_a_certificate_that_nobody_known_signed_is_refused_with_the_way_out(secured: Secured) -> None:
-    told = r"its certificate is not trusted \(.*\); name the authority as kubeflow\.server\.ca_file"
+    told = r"certificate is not trusted \(.*\);.* kubeflow\.server\.ca_file"
     with pytest.raises(ServerError, match=told):
         ask(secured.url)
 
@@ -68,6 +68,6 @@ def test_a_certificate_of_the_authority_named_is_taken_and_any_where_none_is_che
 def test_an_address_without_tls_is_told() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        with pytest.raises(ServerError, match=r"it speaks no TLS there; is its address one with http://\?"):
+        with pytest.raises(ServerError, match=r"not speak TLS.* http://"):
             ask(f"https://127.0.0.1:{server.server_port}")
         server.shutdown()

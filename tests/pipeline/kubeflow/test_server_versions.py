@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.kubeflow.server import versions
-from headrace.pipeline.kubeflow.server.versions import Version, put_newest
+from headrace.pipeline.kubeflow.server.versions import PipelineVersion, put_newest
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_content_behind_another_version_is_uploaded_anew(
     server: Any = SimpleNamespace(pipelines=SimpleNamespace(pipeline_service_list_pipeline_versions=None), read=newest)
     monkeypatch.setattr(versions, "_upload", upload)
     monkeypatch.setattr(versions, "_find_version", lambda _server, _pipeline, name: name if name in known else None)
-    found = put_newest(server, Version("p", "id of taxi-01", "taxi-01", uploaded=False), "text")
+    found = put_newest(server, PipelineVersion("p", "id of taxi-01", "taxi-01", uploaded=False), "text")
     assert (found.name, found.version_id) == (name, f"id of {name}")
     assert found.uploaded == (name not in there)
     assert known[-1] == name

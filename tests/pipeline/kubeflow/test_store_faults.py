@@ -20,10 +20,11 @@ from test_prune_root import prune
 from headrace.components.baseline import record
 from headrace.components.registry import Registry
 from headrace.components.trigger.trained import TrainedOn
-from headrace.pipeline.kubeflow import prune_spans, trainings
-from headrace.pipeline.kubeflow.places import Places
-from headrace.pipeline.kubeflow.span_objects import RUNS
-from headrace.pipeline.kubeflow.state import present
+from headrace.pipeline.kubeflow import prune_spans
+from headrace.pipeline.kubeflow.pod import records
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.spans import RUNS
+from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import KEYS, Store, StoreError, open_store
 
 HOME = "s3://runs/v2/trips"
@@ -111,11 +112,11 @@ def test_a_store_with_another_time_is_asked_again_with_its_own(tmp_path: Path, m
 def test_a_blessing_of_a_pod_whose_clock_is_behind_is_the_newest_all_the_same(store: Store, tmp_path: Path) -> None:
     home = "s3://root/v2/trips"
     for name, clock in (("first", NOON + HOUR), ("second", NOON), ("third", NOON + HOUR / 60)):
-        pod = Places(str(tmp_path / name))
+        pod = PodPaths(str(tmp_path / name))
         path = pod.local(f"{home}/blessed.json")
         with present({"registry": str(path)}, pod, store):
             record(path, str(pod.local(f"{home}/{name}/trainer/17/model")), clock)
-    pod = Places(str(tmp_path / "reader"))
+    pod = PodPaths(str(tmp_path / "reader"))
     path = pod.local(f"{home}/blessed.json")
     store.remove(f"{home}/blessed.json")  # so that the list is put together from the records
     with present({"registry": str(path)}, pod, store):
@@ -126,11 +127,11 @@ def test_a_blessing_of_a_pod_whose_clock_is_behind_is_the_newest_all_the_same(st
 def test_what_a_pod_found_whose_clock_is_behind_is_the_last_all_the_same(store: Store, tmp_path: Path) -> None:
     uri, path = "s3://root/v2/trips/trained.json", tmp_path / "trained.json"
     for span, clock in (("1", NOON + HOUR), ("2", NOON)):
-        known = trainings.fetch(uri, path, store)
+        known = records.fetch_trainings(uri, path, store)
         data = TrainedOn(fingerprint=f"f{span}", spans=(span,), work="w", statistics="s")
         path.write_text(known.with_judged(data, blessed=True).model_dump_json())
-        trainings.publish(uri, path, store, known, clock)
-    blessed = trainings.fetch(uri, path, store).blessed
+        records.publish_trainings(uri, path, store, known, clock)
+    blessed = records.fetch_trainings(uri, path, store).blessed
     assert blessed is not None
     assert blessed.spans == ("2",)
 

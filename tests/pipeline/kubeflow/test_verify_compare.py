@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from headrace.components.evaluation_result import Evaluation, SliceMetrics, write_evaluation
 from headrace.pipeline.kubeflow.verify import compare
-from headrace.pipeline.kubeflow.verify.graphs import same_graph
+from headrace.pipeline.kubeflow.verify.compare import same_graph
 
 
 def folder(path: Path, **files: str) -> Path:
@@ -27,7 +27,7 @@ def test_examples_must_be_equal_byte_for_byte(tmp_path: Path) -> None:
     other = compare.folders("X", "x", "Examples", ours, folder(tmp_path / "other", a="1", b="3"))
     assert (other.same, other.what) == (False, "1 of 2 files differ: b")
     fewer = compare.folders("X", "x", "Examples", ours, folder(tmp_path / "fewer", a="1"))
-    assert (fewer.same, fewer.what) == (False, "only in one of the two: b")
+    assert (fewer.same, fewer.what) == (False, "only in one of the two runs: b")
 
 
 def test_packed_examples_are_compared_by_what_is_in_them(tmp_path: Path) -> None:

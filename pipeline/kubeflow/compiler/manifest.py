@@ -1,11 +1,11 @@
-"""What a repository holds that Argo CD or Flux watches, so that nobody runs a command against the cluster.
+"""Kubernetes manifests for a repository that Argo CD or Flux watches, so that nobody runs commands against the cluster.
 
     Path("taxi.yaml").write_text(manifest(config, "http://ml-pipeline.kubeflow:8888"))
 
-The compiled pipeline and the config lie in a ConfigMap, and a Job of the same content's name brings the server to them:
-it makes or changes the schedule, or removes it where the config has none. The schedule is not written as Kubeflow's own
-ScheduledWorkflow, because the API server only starts runs of schedules that are in its database, and only its API puts
-them there (`CreateRun` in `backend/src/apiserver/resource/resource_manager.go`, 2.14 to 2.17).
+The compiled pipeline and the config are in a ConfigMap. A Job, named by the same content, makes the server follow them:
+it creates or changes the schedule, or removes it if the config has none. The schedule is not written as Kubeflow's own
+ScheduledWorkflow, because the API server only starts runs of schedules in its database, and only its API puts them
+there (`CreateRun` in `backend/src/apiserver/resource/resource_manager.go`, 2.14 to 2.17).
 """
 
 from __future__ import annotations
@@ -21,42 +21,48 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import ConfigError, Problem, RunError
 from headrace.configs.kubeflow import Security
 from headrace.configs.writer import to_yaml
-from headrace.pipeline.kubeflow import credentials
-from headrace.pipeline.kubeflow.compile import compile_pipeline
-from headrace.pipeline.kubeflow.server.versions import content, version_name
+from headrace.pipeline.kubeflow.compiler import credentials
+from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
+from headrace.pipeline.kubeflow.document import version_name, without_cache
 
 RESOURCES = "pipelines.kubeflow.org/v2beta1"
 TOKEN = "/var/run/secrets/kubeflow/pipelines"  # noqa: S105 - a path
 AUDIENCE = "pipelines.kubeflow.org"
 MOUNT = "/headrace-manifest"
 CONFIG, COMPILED = "config.yaml", "pipeline.yaml"
-LARGEST = 1_000_000
-"""Bytes of a ConfigMap; Kubernetes takes 1 MiB."""
+MAX_BYTES = 1_000_000
+"""Bytes of a ConfigMap, of which Kubernetes accepts 1 MiB."""
 DIGITS = 10
-LONGEST = 63
-"""Characters in the name of a Job, which its pods carry as a label."""
+MAX_NAME = 63
+"""Characters in the name of a Job, which is a label of its pods."""
 WAVE = "argocd.argoproj.io/sync-wave"
-"""Argo CD applies lower numbers first: a version needs its pipeline, the Job needs both. Flux tries again instead."""
+"""Argo CD applies lower numbers first: a version needs its pipeline, and the Job needs both. Flux retries instead."""
 
 
 def manifest(config: PipelineConfig, endpoint: str, environ: Mapping[str, str] = os.environ) -> str:
     """The objects as YAML documents.
 
-    endpoint: URL of the API server as pods reach it; environ: variables whose values must not stand in the text.
+    Args:
+        config: As for `compile_pipeline`.
+        endpoint: URL of the API server as pods reach it.
+        environ: Variables whose values must not appear in the text if they hold credentials.
 
-    Raises ConfigError where a name cannot be that of an object, RunError for a credential in the text or a pipeline too
-    large for a ConfigMap, and what `compile_pipeline` raises.
+    Raises:
+        ConfigError: A name cannot be that of a Kubernetes object.
+        RunError: The text would contain a credential, or the pipeline is too large for a ConfigMap.
     """
-    wanted = config.schedule
-    text = content(compile_pipeline(config, environ), cache=wanted is None or wanted.cache)
+    compiled = compile_pipeline(config, environ)
+    text = compiled if config.schedule is None or config.schedule.cache else without_cache(compiled)
     files = {CONFIG: to_yaml(config), COMPILED: text}
-    if sum(len(one.encode()) for one in files.values()) > LARGEST:
-        raise RunError("the compiled pipeline is too large for a ConfigMap (1 MiB); let `headrace schedule` upload it")
+    if sum(len(one.encode()) for one in files.values()) > MAX_BYTES:
+        raise RunError(
+            "the compiled pipeline is too large for a ConfigMap (1 MiB); use `headrace schedule`, which uploads it"
+        )
     digest = hashlib.sha256("\0".join([endpoint, *files.values()]).encode()).hexdigest()[:DIGITS]
     name = f"{config.pipeline.name}-{digest}"
-    if len(name) > LONGEST:
-        most = LONGEST - DIGITS - 1
-        what = f"{config.pipeline.name} is too long for the name of a Job; use at most {most} characters"
+    if len(name) > MAX_NAME:
+        most = MAX_NAME - DIGITS - 1
+        what = f"{config.pipeline.name} is too long for the name of a Job: use at most {most} characters"
         raise ConfigError(Problem("pipeline.name", what))
     documents = [
         *(_custom_resources(config, text) if config.kubeflow.server.pipeline_store == "kubernetes" else []),
@@ -74,8 +80,8 @@ def _object(version: str, kind: str, name: str, config: PipelineConfig, wave: in
 
 
 def _custom_resources(config: PipelineConfig, text: str) -> list[dict[str, Any]]:
-    """Pipeline and version, as a server takes them whose store of pipelines is Kubernetes. The version is called as
-    `headrace submit` calls it, so neither uploads what the other made.
+    """Pipeline and version, for a server that stores pipelines in Kubernetes. The version has the name that
+    `headrace submit` gives it, so neither repeats the work of the other.
     """
     name = config.pipeline.name
     specification, *platform = yaml.safe_load_all(text)
@@ -132,7 +138,7 @@ def _pull_secrets(config: PipelineConfig) -> dict[str, Any]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines as they stand."""
+    """Writes texts of more than one line as literal blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
         return True

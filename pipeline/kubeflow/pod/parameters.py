@@ -1,6 +1,6 @@
-"""Settings that a run on Kubeflow may be given anew: pipeline parameters, with the config's values as defaults.
+"""Settings that a single run on Kubeflow may change: pipeline parameters whose defaults are the config's values.
 
-Each is an input of one task alone, so that the cache keys of others are left as they are.
+Each is an input of a single task, so the cache keys of all other tasks stay the same.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from headrace.trainer.sections import TrainerSections
 
 Properties = dict[str, Any]
 SCHEDULED = "scheduled"
-"""The value of `run_date` for the day that the run was scheduled for."""
+"""The value of `run_date` that stands for the day for which the run was scheduled."""
 SCHEDULED_TIME, TIME_ZONE = "scheduled_time", "time_zone"
 """Further inputs of the task that takes `run_date`."""
 SCHEDULE_PLACEHOLDER = "{{$.pipeline_job_schedule_time_utc}}"
-"""What the driver of Kubeflow 2.17 puts the scheduled time in the place of (`driver/resolve.go`), where it is all of an
-input's value; of a run that was not scheduled, the time at which it was made."""
-TELL_THE_TIME = ("2.17",)
+"""The driver of Kubeflow 2.17 replaces this with the scheduled time (`driver/resolve.go`) if it is the whole value of
+an input; for a run that was not scheduled, with the time of its creation."""
+REPORT_SCHEDULED_TIME = ("2.17",)
 """Releases that do."""
 
 
 @dataclass(frozen=True)
 class RunParameter:
-    """`component`: whose task takes it; `type`: Python's type for KFP; `default`: from the config; `put`: the
-    properties of the component with a value of it.
+    """A pipeline parameter.
+
+    component: the component whose task takes it; type: its Python type, as KFP needs it; default: its value in a
+    config; put: the component's properties with a given value. `put` raises ValueError for a value that is not allowed.
     """
 
     component: str
@@ -45,15 +47,15 @@ class RunParameter:
 
 
 def with_parameters(component: str, properties: Mapping[str, Any], values: Mapping[str, Any]) -> Properties:
-    """A component's properties with what the run says. Raises RunError for a value that cannot be."""
+    """A component's properties with the parameters of the run. Raises RunError for a value that is not allowed."""
     changed = dict(properties)
-    for name, value in _dated(values).items():
+    for name, value in _with_scheduled_day(values).items():
         parameter = PARAMETERS.get(name)
         if parameter is not None and parameter.component == component:
             try:
                 changed = parameter.put(changed, value)
             except ValueError as error:
-                raise RunError(f"the run's parameter {name} is {value!r}, which cannot be: {error}") from error
+                raise RunError(f"the run's parameter {name} is {value!r}, which is not allowed: {error}") from error
     return changed
 
 
@@ -70,23 +72,28 @@ def has_dates(config: PipelineConfig) -> bool:
 
 
 def constants(config: PipelineConfig, component: str) -> dict[str, str]:
-    """Further inputs of a component, which say what `run_date: scheduled` means."""
-    if component != "Spans" or "run_date" not in offered(config) or config.kubeflow.backend not in TELL_THE_TIME:
+    """Constant inputs of a component that define what `run_date: scheduled` means."""
+    if (
+        component != "Spans"
+        or "run_date" not in offered(config)
+        or config.kubeflow.backend not in REPORT_SCHEDULED_TIME
+    ):
         return {}
     return {SCHEDULED_TIME: SCHEDULE_PLACEHOLDER, TIME_ZONE: config.schedule.time_zone if config.schedule else "UTC"}
 
 
-def _dated(values: Mapping[str, Any]) -> dict[str, Any]:
-    """With the day that the run was scheduled for in the place of `scheduled`. Raises RunError if it is not told."""
+def _with_scheduled_day(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with a date instead of `scheduled`. Raises RunError if Kubeflow did not report the scheduled time."""
     if values.get("run_date") != SCHEDULED:
         return dict(values)
-    told = str(values.get(SCHEDULED_TIME, ""))
+    scheduled = str(values.get(SCHEDULED_TIME, ""))
     try:
-        moment = dt.datetime.fromisoformat(told.replace("Z", "+00:00"))
+        moment = dt.datetime.fromisoformat(scheduled.replace("Z", "+00:00"))
     except ValueError:
         raise RunError(
-            f"the run's parameter run_date is {SCHEDULED}, and Kubeflow told no scheduled time ({told!r}).\n"
-            "  Kubeflow Pipelines 2.17 tells it; else give the run a date, such as --param run_date=2026-11-20"
+            f"the run's parameter run_date is {SCHEDULED}, but Kubeflow did not report a scheduled time"
+            f" ({scheduled!r}).\n"
+            "  Kubeflow Pipelines 2.17 reports it; otherwise give the run a date, such as --param run_date=2026-11-20"
         ) from None
     zone = zoneinfo.ZoneInfo(str(values.get(TIME_ZONE) or "UTC"))
     day = moment.astimezone(zone).date() if moment.tzinfo else moment.date()
@@ -116,9 +123,9 @@ def _put_date(properties: Properties, value: str) -> Properties:
 def _put_retrain(properties: Properties, value: str) -> Properties:
     allowed = get_args(Retrain)
     if value not in allowed:
-        raise ValueError(f"there are {', '.join(allowed)}")
+        raise ValueError(f"use one of {', '.join(allowed)}")
     if value == "drift" != properties["retrain"]:
-        raise ValueError("the pipeline has no task that looks for drift; compile it with `schedule: {retrain: drift}`")
+        raise ValueError("the pipeline has no task that detects drift; compile it with `schedule: {retrain: drift}`")
     return {**properties, "retrain": value}
 
 
@@ -152,5 +159,5 @@ PARAMETERS: dict[str, RunParameter] = {
     "steps_per_epoch": RunParameter("Trainer", int, lambda config: config.train.steps_per_epoch or 0, _put_steps),
     "retrain": RunParameter("Spans", str, lambda config: config.retrain, _put_retrain),
 }
-"""run_date: `""` is none, else a date, or `scheduled`; spans: `""` is the newest, else a number, a date, or
-`first..last`; steps_per_epoch: 0 is the whole split."""
+"""run_date: a date, `scheduled`, or `""` for none; spans: a number, a date, `first..last`, or `""` for the newest;
+steps_per_epoch: 0 is the whole split."""

@@ -1,0 +1,144 @@
+"""The settings of a task: resources and retries in the pipeline's own document, the rest in the Kubernetes document.
+
+The latter needs kfp-kubernetes, which is imported only if there is such a setting.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.configs.durations import seconds
+from headrace.configs.errors import MissingDependencyError
+from headrace.configs.kubeflow import SHARED_MEMORY, TRAINER, ComponentSettings, KubeflowConfig, Secret, Security
+from headrace.configs.pod_resources import Peak, settled
+from headrace.pipeline.kubeflow.compiler.checks import knows
+from headrace.pipeline.kubeflow.compiler.tasks import ComponentTask
+from headrace.pipeline.kubeflow.distributed.jobset import MANIFEST, manifest_text
+from headrace.pipeline.kubeflow.pod.invocation import UNCACHED_VARIABLE, Invocation
+from headrace.pipeline.kubeflow.store import KEYS
+
+
+def apply_settings(sdk_task: Any, task: ComponentTask, settings: KubeflowConfig, peaks: Mapping[str, Peak]) -> None:
+    """Apply the config's settings to a task of the SDK. peaks: measured, by component.
+
+    Raises MissingDependencyError if a setting needs kfp-kubernetes and it is not installed.
+    """
+    id_ = task.invocation.id
+    sdk_task.set_caching_options(task.cacheable).set_display_name(id_)
+    _set_resources(sdk_task, _with_resources(id_, settings.settings(id_), settings, peaks))
+    if task.uncached:
+        sdk_task.set_env_variable(UNCACHED_VARIABLE, json.dumps(task.uncached))
+    if id_ == TRAINER and settings.workers is not None:
+        worker = _with_resources(id_, settings.worker, settings, peaks)
+        sdk_task.set_env_variable(MANIFEST, manifest_text(settings, worker))
+    if _needs_kubernetes(settings, task.invocation):
+        _set_kubernetes(sdk_task, settings, task.invocation)
+
+
+def _with_resources(
+    id_: str, own: ComponentSettings, settings: KubeflowConfig, peaks: Mapping[str, Peak]
+) -> ComponentSettings:
+    return own if settings.resources == "none" else settled(id_, own, peaks)
+
+
+def _set_resources(sdk_task: Any, settings: ComponentSettings) -> None:
+    """Settings that the pipeline's own document has fields for."""
+    chosen: list[tuple[Callable[[str], Any], str | float | None]] = [
+        (sdk_task.set_cpu_request, settings.cpu),
+        (sdk_task.set_cpu_limit, settings.cpu_limit),
+        (sdk_task.set_memory_request, settings.memory),
+        (sdk_task.set_memory_limit, settings.memory_limit),
+    ]
+    for setter, value in chosen:
+        if value is not None:
+            setter(f"{value:g}" if isinstance(value, float | int) else value)
+    if settings.accelerator is not None:
+        sdk_task.set_accelerator_type(settings.accelerator.type).set_accelerator_limit(settings.accelerator.count)
+    for name, text in sorted(settings.env.items()):
+        sdk_task.set_env_variable(name, text)
+    if settings.retries is not None:
+        retries = settings.retries
+        sdk_task.set_retry(retries.count, retries.wait, retries.factor, retries.at_most)
+
+
+def _needs_kubernetes(settings: KubeflowConfig, invocation: Invocation) -> bool:
+    """Whether a task has settings that go into the Kubernetes document."""
+    one = settings.settings(invocation.id)
+    own = (one.node_selector, one.tolerations, one.volumes, one.secrets, one.timeout, one.labels, one.shared_memory)
+    shared = (_pull_secrets(settings, one), settings.volume, _store_secret(settings, invocation))
+    return bool(any(own) or any(shared) or _security(settings, one))
+
+
+def _set_kubernetes(sdk_task: Any, settings: KubeflowConfig, invocation: Invocation) -> None:
+    try:
+        from kfp import kubernetes
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"kubeflow: the Kubernetes settings of {invocation.id} need the package kfp-kubernetes, which is not"
+            " installed.\n  Install it with: pip install 'kfp-kubernetes>=2.16,<2.17'"
+        ) from error
+    one = settings.settings(invocation.id)
+    secret = _store_secret(settings, invocation)
+    _set_scheduling(kubernetes, sdk_task, one)
+    for volume in one.volumes:
+        kubernetes.mount_pvc(sdk_task, volume.claim, volume.path, volume.sub_path or "")
+    if settings.volume is not None:
+        kubernetes.mount_pvc(sdk_task, settings.volume.claim, settings.volume.path)
+    for each in (*one.secrets, *([secret] if secret else [])):
+        for variable, key in sorted(each.env.items()):  # one call each, because two variables may have the same key
+            kubernetes.use_secret_as_env(sdk_task, each.name, {key: variable}, each.optional)
+        if each.path is not None:
+            kubernetes.use_secret_as_volume(sdk_task, each.name, each.path, each.optional)
+    if pulling := _pull_secrets(settings, one):
+        kubernetes.set_image_pull_secrets(sdk_task, list(pulling))
+    if security := _security(settings, one):
+        kubernetes.set_security_context(sdk_task, **security)
+    _leave_out_defaults(sdk_task, settings)
+
+
+def _set_scheduling(kubernetes: Any, sdk_task: Any, one: ComponentSettings) -> None:
+    for name, value in sorted(one.node_selector.items()):
+        kubernetes.add_node_selector(sdk_task, name, value)
+    for name, value in sorted(one.labels.items()):
+        kubernetes.add_pod_label(sdk_task, name, value)
+    for each in one.tolerations:
+        kubernetes.add_toleration(sdk_task, each.key, each.operator, each.value, each.effect, each.seconds)
+    if one.timeout is not None:
+        kubernetes.set_timeout(sdk_task, seconds(one.timeout))
+    if one.shared_memory is not None:
+        kubernetes.empty_dir_mount(sdk_task, SHARED_MEMORY, "/dev/shm", "Memory", one.shared_memory)  # noqa: S108
+
+
+def _store_secret(settings: KubeflowConfig, invocation: Invocation) -> Secret | None:
+    """The Secret with the object store's keys, for the components that use the store themselves."""
+    store, name = settings.object_store, settings.store_secret
+    if name is None or settings.storage != "staged" or not invocation.uses_store:
+        return None
+    return Secret(name=name, env=dict(zip(KEYS, (store.access_key, store.secret_key), strict=True)))
+
+
+def _pull_secrets(settings: KubeflowConfig, one: ComponentSettings) -> tuple[str, ...]:
+    return settings.image_pull_secrets if one.image_pull_secrets is None else one.image_pull_secrets
+
+
+def _security(settings: KubeflowConfig, one: ComponentSettings) -> dict[str, int]:
+    """The arguments of `set_security_context`; empty if everything is left to the image.
+
+    An explicit setting is passed on for older backends too, so that `check_backend` rejects it.
+    """
+    if one.security is None and not knows("securityContext", settings.backend):
+        return {}
+    chosen = one.security or Security()
+    given = {"run_as_user": chosen.user, "run_as_group": chosen.group, "run_as_non_root": chosen.non_root or None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _leave_out_defaults(sdk_task: Any, settings: KubeflowConfig) -> None:
+    """Remove `optional: false`, which kfp-kubernetes always writes: a server that does not know the field drops
+    everything, and without it the meaning is the same.
+    """
+    for secret in sdk_task.platform_config["kubernetes"].get("secretAsEnv", ()):
+        if not secret["optional"] and not knows("secretAsEnv.optional", settings.backend):
+            del secret["optional"]

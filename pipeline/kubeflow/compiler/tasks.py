@@ -1,0 +1,205 @@
+"""The nodes of a pipeline as tasks for Kubeflow: one for each component, with the invocation that its pod gets.
+
+Properties name files and folders of the machine that compiles. The compiled pipeline has placeholders instead; the
+contents of the files travel in the invocation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tfx.components.schema_gen.import_schema_gen import executor as import_schema_gen
+from tfx.types import standard_artifacts
+
+from headrace.components.baseline import Baseline, RecordBlessing
+from headrace.components.warm_start import WarmStart
+from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import RunError
+from headrace.configs.features import TextFeature, VocabularyFeature
+from headrace.configs.sources import FileSource
+from headrace.configs.span_fields import placeholders
+from headrace.pipeline.build import create_pipeline
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.kubeflow.pod.invocation import (
+    ARTIFACT,
+    REFERENCE,
+    VALUE,
+    Invocation,
+    Port,
+    class_name,
+    split_uncached,
+)
+from headrace.pipeline.kubeflow.pod.parameters import PARAMETERS, constants, offered
+from headrace.pipeline.kubeflow.pod.paths import FILES, HOME, RECORD
+from headrace.pipeline.kubeflow.store_settings import store_options
+from headrace.pipeline.plan import Node, plan
+
+SYSTEM_TYPES = {
+    standard_artifacts.Examples: "system.Dataset",
+    standard_artifacts.Model: "system.Model",
+    standard_artifacts.PushedModel: "system.Model",
+}
+"""Kubeflow's types for artifacts that its interface shows in a special way; all others are `system.Artifact`."""
+MAX_FILES_LENGTH = 60_000
+"""Characters of all files together that travel with the pipeline, in the arguments of pods."""
+
+_POINTERS = tuple(one.EXECUTOR_SPEC.executor_class for one in (Baseline, WarmStart, RecordBlessing))
+"""Executors whose output, apart from texts, is a model of an earlier run."""
+
+
+@dataclass(frozen=True)
+class ComponentTask:
+    """One component. inputs: key to the producer's task and output; after: the tasks that must end first."""
+
+    name: str
+    invocation: Invocation
+    inputs: Mapping[str, tuple[str, str]]
+    parameters: tuple[str, ...]
+    after: tuple[str, ...]
+    cacheable: bool
+    constants: Mapping[str, str] = field(default_factory=dict)
+    decides: bool = False
+    """Whether its output `go` decides if the tasks after it run."""
+    uncached: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that its pod gets and its cache key must not contain."""
+
+    def artifact_inputs(self) -> dict[str, str]:
+        """The inputs that are artifacts: key to Kubeflow's type."""
+        return {key: _system_type(port) for key, port in self.invocation.inputs.items() if port.how == ARTIFACT}
+
+    def artifact_outputs(self) -> dict[str, str]:
+        """The outputs that are artifacts: key to Kubeflow's type."""
+        outputs = self.invocation.outputs
+        return {
+            key: "system.Artifact" if key == RECORD else _system_type(outputs[key])
+            for key in self.invocation.artifact_outputs
+        }
+
+    def text_inputs(self) -> list[str]:
+        """The inputs that are parameters."""
+        return [key for key, port in self.invocation.inputs.items() if port.how != ARTIFACT]
+
+    def text_outputs(self) -> list[str]:
+        """The outputs that are parameters."""
+        return [key for key, port in self.invocation.outputs.items() if port.how != ARTIFACT]
+
+
+class PodFolders(Folders):
+    """The folders of a pipeline in any pod: below HOME, pushed models too, unless the config gives an absolute path."""
+
+    def pushed(self, directory: str) -> Path:
+        return self.home / directory
+
+
+def component_tasks(config: PipelineConfig) -> list[ComponentTask]:
+    """The tasks, each after those that it depends on. Raises what `create_pipeline` raises."""
+    nodes = plan(create_pipeline(config, PodFolders(Path(HOME))))
+    files = _named_files(config)
+    ports = {id_: _outputs(node) for id_, node in nodes.items()}
+    return [_task(node, config, files, ports) for node in nodes.values()]
+
+
+def task_name(node_id: str) -> str:
+    """`ExampleGen` as `example-gen`."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", node_id).lower()
+
+
+def _task(
+    node: Node, config: PipelineConfig, files: Mapping[str, str], ports: Mapping[str, Mapping[str, Port]]
+) -> ComponentTask:
+    producers = {key: channel for key, (channel,) in node.inputs.items()}
+    settings = config.kubeflow
+    cached, uncached = split_uncached(_with_useful_store(node.exec_properties, config))
+    properties, contents = _with_placeholders(cached, files)
+    invocation = Invocation(
+        id=node.id,
+        kind=node.kind,
+        executor=class_name(node.executor),
+        exec_properties=properties,
+        inputs={key: ports[producer][output] for key, (producer, output) in producers.items()},
+        outputs=ports[node.id],
+        beam=config.beam.model_dump(mode="json"),
+        storage=settings.storage,
+        mount=settings.volume.path if settings.volume else "",
+        store=store_options(settings),
+        files=contents,
+        code=node.code,
+    )
+    return ComponentTask(
+        name=task_name(node.id),
+        invocation=invocation,
+        inputs={key: (task_name(producer), output) for key, (producer, output) in producers.items()},
+        parameters=tuple(name for name in offered(config) if PARAMETERS[name].component == node.id),
+        after=tuple(map(task_name, node.upstream)),
+        cacheable=node.cacheable or node.executor is import_schema_gen.Executor,
+        constants=constants(config, node.id),
+        decides=node.decides,
+        uncached=uncached,
+    )
+
+
+def _with_useful_store(properties: Mapping[str, Any], config: PipelineConfig) -> Mapping[str, Any]:
+    """The properties without the folder of cached spans if pods would find nothing in it.
+
+    Only data in spans is cached in the object store; on a shared volume the folder itself persists.
+    """
+    source = config.data.source
+    in_spans = isinstance(source, FileSource) and placeholders(source.path)
+    useful = "store" not in properties or in_spans or config.kubeflow.storage == "reference"
+    return properties if useful else {**properties, "store": ""}
+
+
+def _named_files(config: PipelineConfig) -> dict[str, str]:
+    """Path to content of the files that the config names: the schema and the vocabularies."""
+    vocabularies = (
+        feature for feature in config.features.values() if isinstance(feature, VocabularyFeature | TextFeature)
+    )
+    named = [config.data.schema_file, *(feature.file for feature in vocabularies)]
+    return {path: Path(path).read_text(encoding="utf-8") for path in named if path is not None}
+
+
+def _with_placeholders(
+    properties: Mapping[str, Any], files: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The properties with placeholders for the files that they name, and the contents of those files.
+
+    Raises RunError if the contents are too long to travel.
+    """
+    contents: dict[str, str] = {}
+    changed = dict(properties)
+    for number, (path, content) in enumerate(sorted(files.items())):
+        name = f"{number}-{Path(path).name}"
+        # In a property that is JSON, the path is a whole string: between quotes, which may be escaped themselves.
+        pattern = re.compile(rf'(?<=")(?:{re.escape(path)}|{re.escape(str(Path(path).absolute()))})(?=\\*")')
+        for key, value in changed.items():
+            if isinstance(value, str):
+                whole = value in (path, str(Path(path).absolute()))
+                new = f"{FILES}/{name}" if whole else pattern.sub(f"{FILES}/{name}", value)
+                changed[key] = new
+                if new != value:
+                    contents[name] = content
+    if sum(map(len, contents.values())) > MAX_FILES_LENGTH:
+        raise RunError(
+            f"{', '.join(files)}: together too long to travel with the pipeline (at most {MAX_FILES_LENGTH:,}"
+            " characters).\n"
+            "  Name a path in the config that every pod has, on a volume or in the image."
+        )
+    return changed, contents
+
+
+def _outputs(node: Node) -> dict[str, Port]:
+    return {key: Port(class_name(type_), _how(node, type_)) for key, type_ in node.outputs.items()}
+
+
+def _how(node: Node, type_: type) -> str:
+    if type_ is standard_artifacts.String:
+        return VALUE
+    return REFERENCE if node.executor in _POINTERS else ARTIFACT
+
+
+def _system_type(port: Port) -> str:
+    return next((name for type_, name in SYSTEM_TYPES.items() if class_name(type_) == port.type), "system.Artifact")

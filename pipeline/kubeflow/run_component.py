@@ -1,0 +1,140 @@
+"""Runs the component of a pod, between the executor input of Kubeflow's launcher and the executor of TFX.
+
+The cheap first task of a pipeline with `schedule.retrain` scans the spans and decides whether there is a reason to
+train. It runs without TensorFlow and TFX, so this module imports neither until `_run_component` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.components.example_gen.find import find_spans
+from headrace.components.trigger.look import GO, WHY, decide
+from headrace.components.trigger.trained import Trained
+from headrace.configs.beam import BeamConfig
+from headrace.configs.data import DataConfig
+from headrace.pipeline.kubeflow.pod import records
+from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack, restore_uncached
+from headrace.pipeline.kubeflow.pod.parameters import with_parameters
+from headrace.pipeline.kubeflow.pod.paths import RECORD, ROOT, PodPaths, fill_placeholders, home_of
+from headrace.pipeline.kubeflow.store import open_store
+
+if TYPE_CHECKING:
+    from headrace.pipeline.kubeflow.pod.exchange import Exchange
+
+SPANS_EXECUTOR = "headrace.components.trigger.component:LookForNew_Executor"
+"""The executor of the first task of a pipeline that trains only when there is a reason to."""
+NOISE = ("Examples artifact does not have payload_format", "TF_USE_LEGACY_KERAS is set to 0")
+"""Warnings that TFX and TensorFlow Transform would repeat in each pod and that need no action: the payload format is
+tf.Example, and Keras 3 is intended."""
+
+
+def run(invocation: Invocation, executor_input: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> None:
+    """Run the component and write its executor output. Raises whatever the executor raises."""
+    if invocation.executor == SPANS_EXECUTOR:
+        _run_spans(invocation, executor_input, environ.get(ROOT, ""))
+    else:
+        _run_component(invocation, executor_input, environ)
+
+
+def _run_spans(invocation: Invocation, executor_input: Mapping[str, Any], root: str) -> None:
+    """What `headrace.components.trigger.component.LookForNew` does, without TFX."""
+    paths = PodPaths(root, invocation.mount)
+    record = executor_input["outputs"]["artifacts"][RECORD]["artifacts"][0]["uri"]
+    parameters = executor_input.get("inputs", {}).get("parameterValues", {})
+    properties = with_parameters(invocation.id, invocation.exec_properties, parameters)
+    properties = fill_placeholders(properties, paths.local(home_of(record)), Path(os.devnull))
+    trained, remote = Path(properties["trained"]), paths.remote(properties["trained"])
+    if remote is not None and not paths.mount:
+        records.fetch_trainings(remote, trained, open_store(invocation.store, of_pod=True))
+    manifest = find_spans(DataConfig.model_validate_json(properties["data"]))
+    decision = decide(manifest, Trained.read(trained), properties["work"], properties["retrain"], properties["limits"])
+    print(decision.why)
+    texts = {"spans": manifest.to_json(), GO: decision.go, WHY: decision.why}
+    _write_texts(texts, record, executor_input["outputs"]["outputFile"], PodPaths(root))
+
+
+def _write_texts(texts: Mapping[str, str], record: str, output_file: str, paths: PodPaths) -> None:
+    """Write output parameters as the executor output, and their texts as the RECORD artifact."""
+    path, file = paths.local(record), paths.launcher_file(output_file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(texts.values()), encoding="utf-8")
+    executor_output = {
+        "artifacts": {RECORD: {"artifacts": [{"name": RECORD, "uri": record, "metadata": {}}]}},
+        "parameterValues": {key: pack(text, f"Spans: {key}") for key, text in texts.items()},
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(executor_output), encoding="utf-8")
+
+
+def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+    importlib.import_module("absl.logging")  # it has no types, and it creates the logger
+    logging.getLogger("absl").addFilter(_is_useful)
+    from headrace.components.beam_pipelines import BeamPipelines
+    from headrace.pipeline.execute import execute
+    from headrace.pipeline.kubeflow.distributed.launch import POD_NAME, TrainerTask, distributed
+    from headrace.pipeline.kubeflow.pod.exchange import Exchange
+    from headrace.pipeline.kubeflow.pod.state import present
+
+    paths = PodPaths(environ.get(ROOT, ""), invocation.mount)
+    store = open_store(invocation.store, of_pod=True)
+    beam = BeamConfig.model_validate_json(json.dumps(invocation.beam))
+    with contextlib.ExitStack() as stack:
+        scratch = stack.enter_context(_scratch())
+        exchange = Exchange(invocation, executor_input, paths, scratch)
+        shared = stack.enter_context(_shared_scratch(exchange)) if paths.mount and beam.is_remote else scratch
+        files = _write_files(invocation.files, shared)
+        properties = restore_uncached(invocation.exec_properties, environ)
+        properties = with_parameters(invocation.id, properties, exchange.parameters)
+        properties = fill_placeholders(properties, exchange.home, files)
+        inputs = exchange.inputs(store)
+        home = paths.remote(exchange.home) or ""
+        task = TrainerTask(exchange.user, home, environ.get(POD_NAME, ""), files, paths, store, invocation.store)
+        stack.enter_context(distributed(environ, task))
+        with present(properties, paths, store, exchange.user):
+            outputs = execute(invocation.node(properties), inputs, exchange.output_uris(), BeamPipelines(beam, shared))
+        exchange.write(outputs)
+
+
+def _is_useful(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(NOISE)
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="headrace-"))
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _shared_scratch(exchange: Exchange) -> Iterator[Path]:
+    """A folder on the shared volume: Beam's workers may be in other pods, which cannot see this pod's disk."""
+    folder = exchange.shared_scratch
+    shutil.rmtree(folder, ignore_errors=True)  # left by an earlier try
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_files(contents: Mapping[str, str], scratch: Path) -> Path:
+    """The folder with the files that were compiled in."""
+    folder = scratch / "files"
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return folder
