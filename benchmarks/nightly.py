@@ -56,7 +56,7 @@ def night(home: str, data: str, window: str, newest: str, store: str) -> measure
     from headrace.components.example_gen.component import Executor as ExampleGen
     from headrace.components.example_gen.find import find_spans
     from headrace.components.statistics.component import Executor as StatisticsGen
-    from headrace.components.transform import Executor as Transform
+    from headrace.components.transform.component import Executor as Transform
     from headrace.configs.loader import load
     from headrace.trainer.sections import TrainerSections
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks import components, measure
 from benchmarks.tables import Section, Table
-from headrace.components.evaluation_result import FILE_NAME, read_evaluation
+from headrace.components.evaluation.result import FILE_NAME, read_evaluation
 from headrace.components.example_gen.paths import resolve
 from headrace.configs.loader import load
 from headrace.configs.sources import FileSource

@@ -1,4 +1,4 @@
-"""The Beam pipelines of one component: how the config wants them made, and what of them was executed."""
+"""The Beam pipelines of a component: their options from `beam:`, and a count of what was executed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ RUNNERS = {
     "dataflow": "DataflowRunner",
     "portable": "PortableRunner",
 }
-"""Beam's name of each `beam.runner`."""
+"""Beam's name for each `beam.runner`."""
 
 
 class BeamPipelines:
-    """Makes Beam pipelines as `beam:` says, and counts what they execute.
+    """Makes Beam pipelines with the options in `beam:`, and counts what they execute.
 
     pipelines = BeamPipelines(config.beam, scratch)
     with pipelines() as pipeline:
@@ -43,27 +43,27 @@ class BeamPipelines:
 
     @property
     def always(self) -> bool:
-        """Whether Beam is to run every piece of work, however small, as it would on a cluster."""
+        """Whether Beam must run even the smallest work, as it would on a cluster."""
         return self.settings.runner != "auto"
 
     def __call__(self) -> beam.Pipeline:
-        """A new pipeline. Raises RunError for options that Beam refuses."""
+        """A new pipeline. Raises RunError for options that Beam rejects."""
         try:
-            return _Counted(self._executed, beam_options(self.settings, self.scratch))
+            return _CountingPipeline(self._executed, beam_options(self.settings, self.scratch))
         except ValueError as error:
-            raise RunError(f"Beam refuses `beam.options`: {error}") from error
+            raise RunError(f"Beam rejects `beam.options`: {error}") from error
 
     @property
     def summary(self) -> str:
-        """The runner, and how many pipelines and transforms Beam executed to their end."""
+        """The runner, and how many pipelines and transforms Beam executed successfully."""
         if not self._executed:
-            return f"{self.settings.runner}, no pipeline: the work was small enough to do without"
+            return f"{self.settings.runner}, no pipeline: the work was small enough to run without Beam"
         pipelines, transforms = len(self._executed), sum(self._executed)
-        return f"{self.settings.runner}, {_counted(pipelines, 'pipeline')}, {_counted(transforms, 'transform')}"
+        return f"{self.settings.runner}, {_plural(pipelines, 'pipeline')}, {_plural(transforms, 'transform')}"
 
 
 def beam_options(settings: BeamConfig, scratch: Path) -> PipelineOptions:
-    """Beam's options for a config. Raises RunError if Beam cannot read one of the values."""
+    """Beam's options for a config. Raises RunError if Beam cannot parse one of the values."""
     ours: dict[str, Any] = {"runner": RUNNERS[settings.runner], "temp_location": str(scratch)}
     if not settings.is_remote:
         ours |= {"direct_running_mode": settings.running_mode, "direct_num_workers": settings.workers}
@@ -71,22 +71,22 @@ def beam_options(settings: BeamConfig, scratch: Path) -> PipelineOptions:
         ours["num_workers" if settings.runner == "dataflow" else "parallelism"] = settings.workers
     given = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.options.items()}
     options = PipelineOptions.from_dictionary(ours | given)
-    said = io.StringIO()
+    stderr = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):  # where argparse says what is wrong, after the names of all options
+        with contextlib.redirect_stderr(stderr):  # argparse prints the error there, after the names of all options
             options.get_all_options()
     except SystemExit as error:
-        raise RunError(f"Beam refuses `beam.options`: {said.getvalue().rpartition('error: ')[2].strip()}") from error
+        raise RunError(f"Beam rejects `beam.options`: {stderr.getvalue().rpartition('error: ')[2].strip()}") from error
     return options
 
 
 def always_beam(executor: BaseBeamExecutor) -> bool:
-    """Whether an executor has to give even its smallest work to Beam."""
+    """Whether an executor must run even its smallest work in Beam."""
     return getattr(executor._make_beam_pipeline_fn, "always", False)
 
 
-class _Counted(beam.Pipeline):
-    """A pipeline that counts what was executed of it, once it has ended well."""
+class _CountingPipeline(beam.Pipeline):
+    """A pipeline that adds the number of its executed transforms to a list once it has succeeded."""
 
     def __init__(self, executed: list[int], options: PipelineOptions) -> None:
         super().__init__(options=options)
@@ -97,24 +97,24 @@ class _Counted(beam.Pipeline):
     ) -> None:
         super().__exit__(kind, error, trace)
         if kind is None:
-            self._executed.append(_reported(self.result) or _applied(self))
+            self._executed.append(_reported_transforms(self.result) or _applied_transforms(self))
 
 
-def _reported(result: Any) -> int:
-    """The transforms that reported to the in-process runner that they were executed; 0 from another runner."""
+def _reported_transforms(result: Any) -> int:
+    """The number of transforms that the in-process runner reports as executed; 0 from other runners."""
     infos = result.monitoring_infos() if isinstance(result, RunnerResult) else ()
     return len({info.labels["PTRANSFORM"] for info in infos if "PTRANSFORM" in info.labels})
 
 
-def _applied(pipeline: beam.Pipeline) -> int:
-    """The transforms, without those that consist of others, of the graph that a runner was given."""
-    leaves = _Leaves()
-    pipeline.visit(leaves)
-    return leaves.number
+def _applied_transforms(pipeline: beam.Pipeline) -> int:
+    """The number of primitive transforms in the graph that the runner was given."""
+    counter = _PrimitiveCounter()
+    pipeline.visit(counter)
+    return counter.number
 
 
-class _Leaves(beam.pipeline.PipelineVisitor):
-    """Counts the transforms that consist of no others."""
+class _PrimitiveCounter(beam.pipeline.PipelineVisitor):
+    """Counts the transforms that are not composed of others."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -123,5 +123,5 @@ class _Leaves(beam.pipeline.PipelineVisitor):
         self.number += bool(transform_node.full_label)
 
 
-def _counted(number: int, what: str) -> str:
+def _plural(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -10,9 +10,8 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.components import shared_models
-from headrace.components.pushed import Pushed
-from headrace.components.registry import Entry, MadeFor
+from headrace.components.deploy import shared_models
+from headrace.components.deploy.registry import Entry, MadeFor, PushRecord
 from headrace.configs.checksums import checksum, checksum_of, file_checksum, files_below
 from headrace.configs.durable import replacing
 
@@ -57,7 +56,7 @@ def _flaw_of_files(entry: Entry, push_record: Path | None) -> Flaw | None:
 def _restored(entry: Entry, push_record: Path) -> bool:
     """Replace the damaged files by those of a pushed copy. False if none is whole, or the folder cannot be written."""
     folder = Path(entry.uri)
-    for copy in Pushed.read(push_record).copies_of(push_record, entry):
+    for copy in PushRecord.read(push_record).copies_of(push_record, entry):
         try:
             shared_models.fetch(copy)
             served = {f"{SERVING}/{name}": file for name, file in files_below(copy).items()}

@@ -1,4 +1,4 @@
-"""Reading a schema (TensorFlow Metadata, text format), curated by hand or written by SchemaGen."""
+"""Reads a schema (TensorFlow Metadata, text format), curated by hand or written by SchemaGen."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from headrace.configs.data import ColumnType
 from headrace.configs.errors import DataError
 
 COLUMN_TYPES: dict[int, ColumnType] = {FeatureType.INT: "int", FeatureType.FLOAT: "float", FeatureType.BYTES: "string"}
-HINT = (
+_HINT = (
     "A schema is a text file like those under SchemaGen in the artifacts: "
     'feature { name: "fare" type: FLOAT } for each column.'
 )
 
 
 def read_schema(path: str | Path) -> Schema:
-    """The schema in a text file; DataError names the file, the line and what stands there that cannot be read."""
+    """The schema in a text file. Raises DataError with the file, the line and what is wrong there."""
     schema = Schema()
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -29,27 +29,29 @@ def read_schema(path: str | Path) -> Schema:
         what = f"the schema cannot be read: {error.strerror}"
         raise DataError(what, file=str(path), hint="Correct `data.schema`.") from None
     except UnicodeDecodeError:
-        raise DataError("the schema is no UTF-8 text", file=str(path), hint=HINT) from None
+        raise DataError("the schema is not UTF-8 text", file=str(path), hint=_HINT) from None
     except text_format.ParseError as error:
         what = re.sub(r"^\d+:\d+ : ", "", str(error))
-        raise DataError(f"the schema cannot be read: {what}", file=str(path), line=error.GetLine(), hint=HINT) from None
+        raise DataError(
+            f"the schema cannot be read: {what}", file=str(path), line=error.GetLine(), hint=_HINT
+        ) from None
     _check(schema, str(path))
     return schema
 
 
 def column_types(schema: Schema) -> dict[str, ColumnType]:
-    """The type that the schema declares for each of its columns that has one."""
+    """The declared type of each column that has one."""
     return {feature.name: COLUMN_TYPES[feature.type] for feature in schema.feature if feature.type in COLUMN_TYPES}
 
 
 def _check(schema: Schema, path: str) -> None:
     names = [feature.name for feature in schema.feature]
     if not names:
-        raise DataError("the schema names no column", file=path, hint=HINT)
+        raise DataError("the schema does not name any column", file=path, hint=_HINT)
     if "" in names:
-        raise DataError("a feature of the schema has no name", file=path, hint=HINT)
+        raise DataError("a feature in the schema has no name", file=path, hint=_HINT)
     for name in sorted(name for name, count in Counter(names).items() if count > 1):
-        raise DataError("the schema has this column twice", file=path, column=name, hint="Keep one of the two.")
+        raise DataError("the schema names this column twice", file=path, column=name, hint="Keep one of the two.")
     domains = {domain.name for domain in schema.string_domain}
     for feature in schema.feature:
         if feature.domain and feature.domain not in domains:

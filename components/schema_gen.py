@@ -1,8 +1,8 @@
-"""SchemaGen for columns that only some splits have values in.
+"""SchemaGen: infers the schema, also where only some splits have values in a column.
 
-TFDV takes a column without any value in one split for a column that was taken out of the data: it marks it as
-deprecated, so that Transform no longer sees it, or gives it the type of a text. Here a split says nothing about a
-column that it has no values of, and such a column need not be present.
+If a column has no values in one split, TFDV assumes that it was removed from the data: it marks the column as
+deprecated, so that Transform no longer sees it, or declares it to be text. Here such a split does not count for that
+column, and the column's values are optional.
 """
 
 from __future__ import annotations
@@ -25,28 +25,30 @@ from tfx.types import artifact_utils
 
 def infer_schema(statistics: Sequence[DatasetFeatureStatisticsList]) -> Schema:
     """The schema that TFDV infers from the statistics of all splits, without shapes."""
-    having = [{_name(feature) for feature in split.datasets[0].features if _values(feature)} for split in statistics]
-    anywhere = set().union(*having)
+    present = [
+        {_name(feature) for feature in split.datasets[0].features if _num_values(feature)} for split in statistics
+    ]
+    anywhere = set().union(*present)
     schema: Schema | None = None
-    for split, own in zip(statistics, having, strict=True):
-        told = _without(split, anywhere - own)
+    for split, here in zip(statistics, present, strict=True):
+        informative = _without(split, anywhere - here)
         if schema is None:
-            schema = tfdv.infer_schema(told, infer_feature_shape=False)
+            schema = tfdv.infer_schema(informative, infer_feature_shape=False)
         else:
             before = {feature.name: feature for feature in schema.feature}
-            schema = tfdv.update_schema(schema, told, infer_feature_shape=False)
+            schema = tfdv.update_schema(schema, informative, infer_feature_shape=False)
             for feature in schema.feature:
-                if feature.name in anywhere - own:
+                if feature.name in anywhere - here:
                     feature.CopyFrom(before[feature.name])
-    assert schema is not None  # noqa: S101 - a config has two splits or more
+    assert schema is not None  # noqa: S101 - a config has at least two splits
     for feature in schema.feature:
-        if feature.name in anywhere and any(feature.name not in own for own in having):
+        if feature.name in anywhere and any(feature.name not in here for here in present):
             feature.ClearField("presence")
     return schema
 
 
 class Executor(base_executor.BaseExecutor):
-    """Writes the schema, as TFX's executor does."""
+    """Writes the schema where TFX's executor does."""
 
     def Do(  # noqa: N802 - TFX's name
         self,
@@ -54,7 +56,7 @@ class Executor(base_executor.BaseExecutor):
         output_dict: dict[str, list[types.Artifact]],
         exec_properties: dict[str, Any],  # noqa: ARG002
     ) -> None:
-        """`input_dict["statistics"]`: of all splits; `output_dict["schema"]`: the schema as text."""
+        """Write `output_dict["schema"]`, as text, from the statistics of all splits in `input_dict["statistics"]`."""
         statistics = artifact_utils.get_single_instance(input_dict["statistics"])
         splits = artifact_utils.decode_split_names(statistics.split_names)
         loaded = [stats_artifact_utils.load_statistics(statistics, split).proto() for split in splits]
@@ -70,18 +72,18 @@ class SchemaGen(component.SchemaGen):
 
 
 def _without(statistics: DatasetFeatureStatisticsList, names: set[str]) -> DatasetFeatureStatisticsList:
-    kept = DatasetFeatureStatisticsList()
-    kept.CopyFrom(statistics)
-    features = [feature for feature in kept.datasets[0].features if _name(feature) not in names]
-    del kept.datasets[0].features[:]
-    kept.datasets[0].features.extend(features)
-    return kept
+    copy = DatasetFeatureStatisticsList()
+    copy.CopyFrom(statistics)
+    features = [feature for feature in copy.datasets[0].features if _name(feature) not in names]
+    del copy.datasets[0].features[:]
+    copy.datasets[0].features.extend(features)
+    return copy
 
 
 def _name(feature: FeatureNameStatistics) -> str:
     return feature.name or ".".join(feature.path.step)
 
 
-def _values(feature: FeatureNameStatistics) -> int:
+def _num_values(feature: FeatureNameStatistics) -> int:
     statistics = getattr(feature, feature.WhichOneof("stats"))
     return int(statistics.common_stats.num_non_missing)

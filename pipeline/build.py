@@ -12,20 +12,18 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import trainer_pb2
 from tfx.types import channel
 
-from headrace.components.baseline import Baseline, RecordBlessing
-from headrace.components.data_gate import DataGate
-from headrace.components.evaluator import evaluator
+from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
+from headrace.components.deploy.pusher import KEEP_ALL, Pusher
+from headrace.components.evaluation.component import evaluator
 from headrace.components.example_gen.component import ExampleGen
 from headrace.components.example_gen.spans import Spans
-from headrace.components.profile_verdict.component import ProfileVerdict
-from headrace.components.profile_verdict.gate import ProfileGate
-from headrace.components.pusher import KEEP_ALL, Pusher
+from headrace.components.gates.data_gate import DataGate
+from headrace.components.profile.component import ProfileGate, ProfileVerdict
 from headrace.components.schema import read_schema
 from headrace.components.schema_gen import SchemaGen
 from headrace.components.statistics.component import StatisticsGen
-from headrace.components.transform import Transform
+from headrace.components.transform.component import Transform
 from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
-from headrace.components.warm_start import WarmStart
 from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
 from headrace.configs.config import PipelineConfig
 from headrace.configs.features import CustomFeature
@@ -174,7 +172,7 @@ def _transform(
         disable_statistics=True,
         disable_analyzer_cache=True,  # TFX's own; what is kept of spans lies in the store
         store=str(folders.spans),
-        code=sources_digest("headrace.components.transform"),
+        code=sources_digest("headrace.components.transform.component"),
     )
 
 

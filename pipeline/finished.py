@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from headrace.components.evaluation_result import Evaluation, read_evaluation
+from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import RunError
 from headrace.pipeline.environment import prepare

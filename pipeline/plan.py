@@ -12,11 +12,10 @@ from tfx.dsl.components.base import base_component, base_executor
 from tfx.orchestration.pipeline import Pipeline
 from tfx.types import Artifact
 
-from headrace.components.baseline import Baseline, RecordBlessing
+from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
 from headrace.components.example_gen.spans import Spans
 from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
-from headrace.components.trigger.look import GO
-from headrace.components.warm_start import WarmStart
+from headrace.components.trigger.decision import GO
 from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
 from headrace.pipeline.cache.parts import flat
 from headrace.pipeline.digest import digest_text

@@ -19,9 +19,9 @@ SECTIONS = {"label", "features", "model", "train", "tune", "evaluate"}
 CODE = (
     "headrace.components.example_gen.component",
     "headrace.components.statistics.component",
-    "headrace.components.data_gate",
-    "headrace.components.transform",
-    "headrace.components.evaluator",
+    "headrace.components.gates.data_gate",
+    "headrace.components.transform.component",
+    "headrace.components.evaluation.component",
     "headrace.trainer.preprocessing",
     "headrace.trainer.run",
 )

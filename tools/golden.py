@@ -3,7 +3,7 @@
 python tools/golden.py            # writes them
 python tools/golden.py --check    # exit status 1 if one is not current
 
-A digest of code changes with every edit, so its name stands for it: `<code of headrace.components.pusher>`, or
+A digest of code changes with every edit, so its name stands for it: `<code of headrace.components.deploy.pusher>`, or
 `<sources of headrace.trainer.run>`.
 Two digests never share a name, nor two names a digest; every other digest stays as it is.
 """

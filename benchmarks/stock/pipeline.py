@@ -13,7 +13,7 @@ from pathlib import Path
 from tfx import v1 as tfx
 
 from benchmarks.stock import taxi_utils
-from headrace.components.eval_config import eval_config
+from headrace.components.evaluation.tfma import eval_config
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loader import load
 

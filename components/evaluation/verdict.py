@@ -1,24 +1,83 @@
-"""From metrics and thresholds to a verdict: blessed, or the reasons why not."""
+"""From accumulators to metrics, and from metrics and thresholds to the verdict: blessed, or the reasons why not."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 from tensorflow_model_analysis.proto import config_pb2
 
-from headrace.components.evaluation_result import Check
+from headrace.components.evaluation import tfma
+from headrace.components.evaluation.metrics import LABEL_METRICS
+from headrace.components.evaluation.metrics.accumulator import MetricAccumulator
+from headrace.components.evaluation.result import Evaluation, Metrics, SliceMetrics, ThresholdCheck
+from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
 
+COUNT = "example_count"
 MAY_BE_UNDEFINED = frozenset({"calibration", "precision", "recall"})
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""
 
+KeyedAccumulator = tuple[tuple[str, SliceKey | None], MetricAccumulator]
+"""((model's name, slice), accumulator). For the slice None, the only sum is the number of examples left out."""
 
-def checks(
+
+def metric_values(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalConfig) -> MetricValues:
+    """The metrics in the config, and the example count, of each model and slice."""
+    label_metrics = LABEL_METRICS[tfma.label_kind(config)]
+    names = [json.loads(metric.config)["name"] for metric in config.metrics_specs[0].metrics if metric.config]
+    result: MetricValues = {}
+    for (model, key), accumulator in accumulators:
+        if key is not None:
+            metrics = label_metrics.metrics(accumulator)
+            finite = {name: metrics[name] if math.isfinite(metrics[name]) else math.nan for name in names}
+            result[model, key] = {COUNT: float(accumulator.sums[0]), **finite}
+    return result
+
+
+def conclude(
+    accumulators: Sequence[KeyedAccumulator],
+    values: MetricValues,
+    config: config_pb2.EvalConfig,
+    split: str,
+    blocked: str = "",
+) -> Evaluation:
+    """The evaluation, with its verdict over the whole split, and slices in the config's order and then by value.
+
+    blocked: why the model cannot be blessed whatever its metrics are; "" if it can.
+    """
+    candidate, baseline = tfma.model_names(config)
+    whole = values.get((candidate, ()), {})
+    metrics = {name: value for name, value in whole.items() if name != COUNT}
+    against = values.get((baseline, ())) if baseline is not None else None
+    checked = check_thresholds(tfma.thresholds_of(config), metrics, against)
+    reasons = rejection_reasons(checked, metrics) + [blocked] * bool(blocked)
+    of_candidate: dict[SliceKey | None, MetricAccumulator] = {
+        key: accumulator for (model, key), accumulator in accumulators if model == candidate
+    }
+    label_metrics = LABEL_METRICS[tfma.label_kind(config)]
+    return Evaluation(
+        split=split,
+        example_count=int(whole.get(COUNT, 0)),
+        unlabelled=int(of_candidate[None].sums[0]) if None in of_candidate else 0,
+        metrics=_without_nan(metrics),
+        baseline=None if against is None else _without_nan(against),
+        slices=_slices(values, config),
+        checks=tuple(checked),
+        blessed=not reasons,
+        reasons=tuple(reasons),
+        curves=label_metrics.curves(of_candidate[()]) if () in of_candidate else None,
+    )
+
+
+def check_thresholds(
     thresholds: Mapping[str, config_pb2.MetricThreshold],
     metrics: Mapping[str, float],
     baseline: Mapping[str, float] | None,
-) -> list[Check]:
-    """Every bound, met or not. A metric without a value meets none; without a baseline, none is compared with it."""
+) -> list[ThresholdCheck]:
+    """Every bound, met or not. A metric without a value meets none; without a baseline, nothing is compared with it."""
     return [
         check
         for name, threshold in thresholds.items()
@@ -26,14 +85,14 @@ def checks(
     ]
 
 
-def reasons(checked: list[Check], metrics: Mapping[str, float]) -> list[str]:
-    """Why there is no blessing; empty where there is one."""
+def rejection_reasons(checked: list[ThresholdCheck], metrics: Mapping[str, float]) -> list[str]:
+    """Why the model is not blessed; empty if it is."""
     if not metrics:
         return ["the evaluated split has no example with a label: nothing could be measured"]
     failed = [str(check) for check in checked if not check.passed]
     with_thresholds = {check.metric for check in checked}
     undefined = [
-        f"{name} has no value: predictions that are no numbers, or labels that are all the same"
+        f"{name} has no value: predictions are not numbers, or all labels are the same"
         for name, value in metrics.items()
         if math.isnan(value) and name not in MAY_BE_UNDEFINED | with_thresholds
     ]
@@ -42,23 +101,58 @@ def reasons(checked: list[Check], metrics: Mapping[str, float]) -> list[str]:
 
 def _checks(
     name: str, threshold: config_pb2.MetricThreshold, value: float, baselines: Mapping[str, float] | None
-) -> Iterator[Check]:
+) -> Iterator[ThresholdCheck]:
     shown = None if math.isnan(value) else value
     bounds = threshold.value_threshold
     if bounds.HasField("lower_bound"):
         least = bounds.lower_bound.value
-        yield Check(name, "min", least, shown, None, value >= least)
+        yield ThresholdCheck(name, "min", least, shown, None, value >= least)
     if bounds.HasField("upper_bound"):
         greatest = bounds.upper_bound.value
-        yield Check(name, "max", greatest, shown, None, value <= greatest)
+        yield ThresholdCheck(name, "max", greatest, shown, None, value <= greatest)
     change = threshold.change_threshold
     if baselines is None or not change.HasField("absolute"):
         return
     baseline = baselines.get(name, math.nan)
     if math.isnan(baseline):
-        yield Check(name, "not_worse_than_baseline_by", None, shown, None, not math.isnan(value))
+        yield ThresholdCheck(name, "not_worse_than_baseline_by", None, shown, None, not math.isnan(value))
         return
     lower_is_better = change.direction == config_pb2.LOWER_IS_BETTER
     difference = value - baseline
     passed = difference <= change.absolute.value if lower_is_better else difference >= change.absolute.value
-    yield Check(name, "not_worse_than_baseline_by", baseline + change.absolute.value, shown, baseline, passed)
+    limit = baseline + change.absolute.value
+    yield ThresholdCheck(name, "not_worse_than_baseline_by", limit, shown, baseline, passed)
+
+
+def _slices(values: MetricValues, config: config_pb2.EvalConfig) -> tuple[SliceMetrics, ...]:
+    candidate, baseline = tfma.model_names(config)
+    order = [sorted(spec.feature_keys) for spec in config.slicing_specs]
+    keys = sorted(
+        (key for model, key in values if model == candidate and key),
+        key=lambda key: (order.index([column for column, _ in key]), [(value is None, value) for _, value in key]),
+    )
+    named = name_missing(keys)
+    return tuple(
+        SliceMetrics(
+            name=", ".join(itertools.starmap(_pair_name, named[key])),
+            metrics=_without_nan(values[candidate, key]),
+            example_count=int(values[candidate, key][COUNT]),
+            baseline=_without_nan(values[baseline, key])
+            if baseline is not None and (baseline, key) in values
+            else None,
+        )
+        for key in keys
+    )
+
+
+def _pair_name(column: str, value: str | float) -> str:
+    """`hour = 5`. A float gets enough digits to differ from every other float32."""
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return f"{column} = {short if np.float32(short) == np.float32(value) else np.float32(value)}"
+    return f"{column} = {value}"
+
+
+def _without_nan(metrics: Mapping[str, float]) -> Metrics:
+    """Metrics with None for NaN, and without the example count."""
+    return {name: None if math.isnan(value) else value for name, value in metrics.items() if name != COUNT}

@@ -1,5 +1,5 @@
-"""Statistics of the examples, split by split: StatisticsGen."""
+"""StatisticsGen: statistics of the examples, split by split."""
 
 ESTIMATED = "headrace: counts may be higher by"
-"""The custom statistic of a column whose number of distinct values is an estimate, and whose counts of the most
-frequent values may be too low by so much."""
+"""The custom statistic of a column whose number of distinct values is an estimate: by how much the counts of its most
+frequent values may be too low."""

@@ -1,11 +1,10 @@
-"""The accumulators of statistics as one Arrow table with a row for each column of the data: what is kept of a span.
+"""Serializes an accumulator of statistics as an Arrow table with a row for each column of the data.
 
-content = to_bytes(Sums().compact(accumulator))     # an Arrow IPC stream: `pyarrow.ipc.open_stream` reads it anywhere
-accumulator = from_bytes(content)                   # `Statistics.merge_accumulators` takes it
+content = to_bytes(AccumulatorCombiner().compact(accumulator))  # an Arrow IPC stream, for `pyarrow.ipc.open_stream`
+accumulator = from_bytes(content)                               # for `StatisticsCombiner.merge_accumulators`
 
-There is nothing in it but numbers, texts and the states of sketches, so nothing that stands in a file is executed when
-the file is read. Only what `Statistics` computes is kept: no weights, and no statistics of features that a schema calls
-bytes.
+The table holds only numbers, text and the states of sketches, so reading a file never executes anything in it. It
+covers what `StatisticsCombiner` computes: no weights, and no statistics of features that a schema declares as bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tensorflow_data_validation.statistics.generators import basic_stats_generat
 from tensorflow_data_validation.types import FeaturePath
 from tfx_bsl.sketches import KmvSketch, QuantilesSketch
 
-from headrace.components.statistics.categories import Counts
+from headrace.components.statistics.categories import ValueCounts
 
 _LEVEL_COUNTS = (
     "num_non_missing",
@@ -34,7 +33,7 @@ _NUMERIC_COUNTS = ("num_zeros", "num_nan")
 _EXTREMES = ("min", "max", "finite_min", "finite_max")
 _STRING_COUNTS = ("total_bytes_length", "invalid_utf8_count")
 _NUMBERS: dict[str, Any] = {"int64": pa.int64(), "float32": pa.float32()}
-"""The types of extremes, as NumPy calls them: merging and histograms depend on the type."""
+"""The types of extremes by NumPy's names: merging and histograms depend on the type."""
 _LEVEL = pa.struct(
     [
         ("is_top_nested", pa.bool_()),
@@ -59,36 +58,46 @@ _ROWS = pa.schema(
         ("counts_distinct", pa.binary()),
     ]
 )
-"""`counts_lowered` is null where the column has no `Counts`."""
+"""`counts_lowered` is null if the column has no `ValueCounts`."""
 _VALUES = pa.schema([("values", pa.large_list(pa.large_binary())), ("counts", pa.large_list(pa.int64()))])
 _SCHEMA = pa.schema([*_ROWS, *_VALUES])
 _EXAMPLES = b"num_examples"
 """Key in the table's metadata: the number of examples, in decimal digits."""
 
 _COMPRESSION = "zstd"
-"""A sketch of numbers keeps four doubles for each of up to some thousand values, of which three are nearly regular: to
-a fifth of the size in a third of the time that it takes to make the table.
-"""
-_WRONG = (ArithmeticError, LookupError, MemoryError, OSError, RuntimeError, StopIteration, TypeError, pa.ArrowException)
-"""What Arrow, tfx_bsl's sketches and conversions raise for content of another kind, besides ValueError."""
+"""A sketch of numbers has four doubles for each of up to some thousand values, three of them nearly regular.
+Compression shrinks it to a fifth, in a third of the time that making the table takes."""
+_READ_ERRORS = (
+    ArithmeticError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    StopIteration,
+    TypeError,
+    pa.ArrowException,
+)
+"""What Arrow, tfx_bsl's sketches and conversions raise for wrong content, besides ValueError."""
 
 
 def to_bytes(accumulator: list[Any]) -> bytes:
-    """An accumulator of `headrace.components.statistics.combine.Statistics`, made small, as an Arrow IPC stream."""
+    """A compacted accumulator of `StatisticsCombiner` as an Arrow IPC stream."""
     basic, categories = accumulator
     counted = [categories.get(path) for path in basic]
     rows = [_row(path, stats, counts) for (path, stats), counts in zip(basic.items(), counted, strict=True)]
-    told = pa.RecordBatch.from_pylist(rows, schema=_ROWS)
+    without_counts = pa.RecordBatch.from_pylist(rows, schema=_ROWS)
     schema = _SCHEMA.with_metadata({_EXAMPLES: str(basic.num_examples).encode()})
-    table = pa.RecordBatch.from_arrays([*told.columns, *map(_joined, _VALUES, [counted] * 2)], schema=schema)
+    table = pa.RecordBatch.from_arrays(
+        [*without_counts.columns, *map(_count_lists, _VALUES, [counted] * 2)], schema=schema
+    )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression=_COMPRESSION)) as stream:
         stream.write_batch(table)
     return bytes(sink.getvalue().to_pybytes())
 
 
-def are_sums(content: bytes) -> bool:
-    """Whether bytes begin as those that `to_bytes` makes now."""
+def is_accumulator(content: bytes) -> bool:
+    """Whether bytes start like the output of `to_bytes`."""
     try:
         with pa.ipc.open_stream(content) as stream:
             return bool(stream.schema.equals(_SCHEMA)) and _EXAMPLES in (stream.schema.metadata or {})
@@ -97,18 +106,18 @@ def are_sums(content: bytes) -> bool:
 
 
 def from_bytes(content: bytes) -> list[Any]:
-    """The accumulator. Raises ValueError if the bytes are not what `to_bytes` makes.
+    """The accumulator in the output of `to_bytes`. Raises ValueError for other bytes.
 
-    The states of sketches are not looked into, so a checksum of the content is to be compared first.
+    The states of sketches are not validated, so compare a checksum of the content first.
     """
-    if not are_sums(content):
+    if not is_accumulator(content):
         raise ValueError("not a table of accumulators")
     try:
         with pa.ipc.open_stream(content) as stream:
             table = stream.read_next_batch()
         table.validate(full=True)
         return _accumulator(table)
-    except _WRONG as error:
+    except _READ_ERRORS as error:
         raise ValueError(str(error) or type(error).__name__) from error
 
 
@@ -117,19 +126,19 @@ def _accumulator(table: pa.RecordBatch) -> list[Any]:
     basic.num_examples = int(table.schema.metadata[_EXAMPLES])
     for number, row in enumerate(table.select(_ROWS.names).to_pylist()):
         path = FeaturePath(row["path"])
-        basic[path] = _basic(row)
+        basic[path] = _basic_stats(row)
         if row["counts_lowered"] is not None:
             values, counts = (table[name][number].values for name in _VALUES.names)
             if values.null_count or counts.null_count:
                 raise ValueError("a value or its count is missing")
             distinct = row["counts_distinct"]
             sketch = None if distinct is None else KmvSketch.Deserialize(distinct)
-            found = pa.table([values, counts], Counts().table.schema)
-            categories[path] = Counts(found, distinct=sketch, lowered=row["counts_lowered"])
+            found = pa.table([values, counts], ValueCounts().table.schema)
+            categories[path] = ValueCounts(found, distinct=sketch, lowered=row["counts_lowered"])
     return [basic, categories]
 
 
-def _row(path: FeaturePath, stats: Any, counts: Counts | None) -> dict[str, Any]:
+def _row(path: FeaturePath, stats: Any, counts: ValueCounts | None) -> dict[str, Any]:
     common, numeric, moments = stats.common_stats, stats.numeric_stats, stats.numeric_stats.mean_var_accumulator
     return {
         "path": path.steps(),
@@ -157,15 +166,15 @@ def _level(level: Any) -> dict[str, Any]:
 
 
 def _extremes(numeric: Any) -> dict[str, Any]:
-    """None of them where there was no number; they are then infinite."""
+    """The extremes by their type; none if the column has no numbers, as they are then infinite."""
     values = [getattr(numeric, name) for name in _EXTREMES]
     name = next((value.dtype.name for value in values if isinstance(value, np.generic)), None)
     if name is not None and name not in _NUMBERS:
-        raise TypeError(f"numbers of tf.Examples are {' or '.join(_NUMBERS)}, and these are {name}")
+        raise TypeError(f"numbers in tf.Examples are {' or '.join(_NUMBERS)}, not {name}")
     return {f"extremes_{name}": values} if name else {}
 
 
-def _basic(row: Mapping[str, Any]) -> Any:
+def _basic_stats(row: Mapping[str, Any]) -> Any:
     stats = tfdv._PartialBasicStats(has_weights=False, make_quantiles_sketch_fn=lambda: None)
     stats.common_stats.type = row["type"]
     stats.common_stats.presence_and_valency_stats = [_presence(level) for level in row["levels"]]
@@ -195,9 +204,9 @@ def _set_counts(target: Any, names: tuple[str, ...], row: Mapping[str, Any]) -> 
         setattr(target, name, int(row[name]))
 
 
-def _joined(field: pa.Field, counted: list[Counts | None]) -> pa.Array:
-    """One column of all tables of counts, as a list for each."""
-    tables = [(counts or Counts()).table for counts in counted]
+def _count_lists(field: pa.Field, counted: list[ValueCounts | None]) -> pa.Array:
+    """One column of all tables of counts, as one list for each table."""
+    tables = [(counts or ValueCounts()).table for counts in counted]
     offsets = np.cumsum([0, *(table.num_rows for table in tables)])
     chunks = [chunk for table in tables for chunk in table[field.name].chunks]
     inner = field.type.value_type
@@ -210,9 +219,9 @@ def _state(sketch: Any) -> bytes | None:
 
 
 def _sketch(state: bytes | None) -> Any:
-    """tfx_bsl has no other way back from a state; raises RuntimeError for bytes that are none."""
+    """The sketch with a state. Raises RuntimeError if the bytes are not a state."""
     if state is None:
         return None
-    sketch = QuantilesSketch.__new__(QuantilesSketch)
+    sketch = QuantilesSketch.__new__(QuantilesSketch)  # tfx_bsl restores a state only through __setstate__
     sketch.__setstate__(state)
     return sketch

@@ -1,9 +1,9 @@
 """The most frequent values of text columns and the number of distinct ones, in bounded memory.
 
-TFDV offers two ways in its place: exact counts, for which every distinct value goes through a shuffle of its own, and
-sketches, which are not exact beyond 1,024 distinct values. Here the counts are exact until a column has LIMIT distinct
-values (or BYTES of them). Then the less frequent ones are dropped, as Misra and Gries do it (Finding repeated elements,
-Science of Computer Programming 2, 1982), and a sketch of k minimum values counts the distinct ones.
+TFDV offers exact counts, for which every distinct value is shuffled, and sketches, which are not exact beyond 1,024
+distinct values. Here counts are exact until a column has LIMIT distinct values (or BYTES of them). Then the less
+frequent ones are dropped, as by Misra and Gries (Finding repeated elements, Science of Computer Programming 2, 1982),
+and a sketch of k minimum values estimates the number of distinct ones.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from headrace.components.statistics import ESTIMATED
 LIMIT = 1 << 18
 """Distinct values of a column that are counted exactly."""
 BYTES = 32 << 20
-"""Bytes of distinct values of a column that are kept."""
+"""Bytes of distinct values of a column that are held in memory."""
 MINIMUM_VALUES = 1 << 16
-"""Of the sketch: its relative standard error is one over the root of this, 0.4%."""
+"""Size of the sketch: its relative standard error is one over the square root of this, 0.4%."""
 _PENDING = 1 << 18
 _EMPTY = pa.table({"values": pa.array([], pa.large_binary()), "counts": pa.array([], pa.int64())})
 
 
 @dataclass
-class Counts:
-    """How often each value of a column occurred. What has come since the last `settle` is pending."""
+class ValueCounts:
+    """How often each value of a column occurred. Counts added since the last `settle` are pending."""
 
     table: pa.Table = field(default_factory=lambda: _EMPTY)
-    """values: large_binary, distinct; counts: int64, of N values at most 2 N / LIMIT too low where some were dropped
-    (more where values are longer than BYTES / LIMIT).
+    """values: large_binary, distinct; counts: int64. If values were dropped, a count of N values is at most 2 N / LIMIT
+    too low (more if values are longer than BYTES / LIMIT).
     """
     pending: list[pa.Table] = field(default_factory=list)
     pending_bytes: int = 0
     distinct: KmvSketch | None = None
-    """Of all values that were in the table when some of them were dropped."""
+    """A sketch of all values that were in the table whenever some were dropped."""
     lowered: int = 0
-    """By how much a count in the table, or that of a dropped value (0), may be too low; 0 where all are exact."""
+    """How much too low a count may be, including the count 0 of a dropped value; 0 if all counts are exact."""
 
     def __getstate__(self) -> tuple[bytes, bytes | None, int]:
-        """Plain bytes, so that reading what was kept needs no trust in it."""
+        """Plain bytes, so that reading them does not require trusting them."""
         self.settle()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.table.schema) as stream:
@@ -69,8 +69,8 @@ class Counts:
         columns = [found.field("values").cast(pa.large_binary()), found.field("counts")]
         self._append(pa.table(columns, ["values", "counts"]))
 
-    def merge(self, other: Counts) -> None:
-        """Take over the other's counts."""
+    def merge(self, other: ValueCounts) -> None:
+        """Add the other's counts."""
         if self.distinct is None or other.distinct is None:
             self.distinct = self.distinct or other.distinct
         else:
@@ -80,7 +80,7 @@ class Counts:
             self._append(table)
 
     def settle(self) -> None:
-        """Add up what is pending, and drop values if there are too many."""
+        """Add pending counts to the table, and drop values if there are too many."""
         if self.pending:
             every = pa.concat_tables([self.table, *self.pending]).group_by("values", use_threads=False)
             self.table = every.aggregate([("counts", "sum")]).rename_columns(_EMPTY.schema.names)
@@ -89,7 +89,7 @@ class Counts:
             self._drop()
 
     def most_frequent(self, number: int) -> list[protos.FeatureValueCount]:
-        """The most frequent first, of equally frequent ones the last in the order of bytes first, as in TFDV."""
+        """The most frequent values first; equally frequent ones in descending order of their bytes, as in TFDV."""
         if not self.table.num_rows:
             return []
         order = [("counts", "descending"), ("values", "descending")]
@@ -97,7 +97,7 @@ class Counts:
         return [protos.FeatureValueCount(row["values"], max(row["counts"], 1)) for row in top.to_pylist()]
 
     def number(self) -> int:
-        """How many distinct values there were."""
+        """The number of distinct values, estimated if some were dropped."""
         if self.distinct is None:
             return int(self.table.num_rows)
         self._add_to(self.distinct)
@@ -114,16 +114,20 @@ class Counts:
             sketch.AddValues(values)
 
     def _drop(self) -> None:
-        """Keep the most frequent half, counted lower by as much as the most frequent value that is dropped."""
+        """Drop the less frequent half, and lower all counts by the count of the most frequent value that is dropped."""
         self.distinct = self.distinct or KmvSketch(MINIMUM_VALUES)
         self._add_to(self.distinct)
         table = self.table.sort_by([("counts", "descending")])
         sizes = np.cumsum(pc.binary_length(table["values"]).to_numpy() + 16)
-        kept = max(1, min(LIMIT // 2, int(np.searchsorted(sizes, BYTES // 2, "right"))))
-        highest = table["counts"][kept].as_py() if kept < table.num_rows else 0
+        size = max(1, min(LIMIT // 2, int(np.searchsorted(sizes, BYTES // 2, "right"))))
+        highest = table["counts"][size].as_py() if size < table.num_rows else 0
         self.lowered += highest
         counts = pc.max_element_wise(pc.subtract(table["counts"], highest), 0)
-        self.table = table.set_column(1, "counts", counts).take(np.arange(kept))
+        self.table = table.set_column(1, "counts", counts).take(np.arange(size))
+
+
+Accumulator = dict[FeaturePath, ValueCounts]
+"""Counts by column."""
 
 
 class CategoryGenerator(stats_generator.CombinerStatsGenerator):
@@ -133,33 +137,33 @@ class CategoryGenerator(stats_generator.CombinerStatsGenerator):
         super().__init__("CategoryGenerator")
         self._top_values, self._rank_buckets = top_values, rank_buckets
 
-    def create_accumulator(self) -> dict[FeaturePath, Counts]:
-        """Counts by column."""
+    def create_accumulator(self) -> Accumulator:
+        """Counts of no column."""
         return {}
 
-    def add_input(self, accumulator: dict[FeaturePath, Counts], batch: pa.RecordBatch) -> dict[FeaturePath, Counts]:
+    def add_input(self, accumulator: Accumulator, batch: pa.RecordBatch) -> Accumulator:
         """Count the values of a batch."""
         for path, column, _ in arrow_util.enumerate_arrays(batch, None, enumerate_leaves_only=True):
             values, _ = array_util.flatten_nested(column)
             if arrow_util.is_binary_like(values.type):
-                accumulator.setdefault(path, Counts()).add(values)
+                accumulator.setdefault(path, ValueCounts()).add(values)
         return accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[dict[FeaturePath, Counts]]) -> dict[FeaturePath, Counts]:
-        """Add them up into the first."""
+    def merge_accumulators(self, accumulators: Iterable[Accumulator]) -> Accumulator:
+        """Add accumulators to the first one."""
         total, *others = accumulators
         for other in others:
             for path, counts in other.items():
-                total.setdefault(path, Counts()).merge(counts)
+                total.setdefault(path, ValueCounts()).merge(counts)
         return total
 
-    def compact(self, accumulator: dict[FeaturePath, Counts]) -> dict[FeaturePath, Counts]:
-        """Leave nothing pending."""
+    def compact(self, accumulator: Accumulator) -> Accumulator:
+        """Settle all counts."""
         for counts in accumulator.values():
             counts.settle()
         return accumulator
 
-    def extract_output(self, accumulator: dict[FeaturePath, Counts]) -> DatasetFeatureStatistics:
+    def extract_output(self, accumulator: Accumulator) -> DatasetFeatureStatistics:
         """The statistics of the columns that have values."""
         number = max(self._top_values, self._rank_buckets)
         return DatasetFeatureStatistics(
@@ -176,8 +180,8 @@ class CategoryGenerator(stats_generator.CombinerStatsGenerator):
         )
 
 
-def _marked(feature: FeatureNameStatistics, counts: Counts) -> FeatureNameStatistics:
-    """The statistics of a column, marked where they are estimates."""
+def _marked(feature: FeatureNameStatistics, counts: ValueCounts) -> FeatureNameStatistics:
+    """The statistics of a column, marked if they are estimates."""
     if counts.distinct is not None:
         feature.custom_stats.add(name=ESTIMATED, num=counts.lowered)
     return feature

@@ -1,4 +1,4 @@
-"""Batches of examples to the statistics of their split, in Beam or without it."""
+"""Combines batches of examples into the statistics of their split, in Beam or in this process."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from headrace.components.statistics.categories import CategoryGenerator
 from headrace.components.statistics.read import batches
 
 Shards = Mapping[str, list[str]]
-"""The files of each split, or of whatever else is added up by itself."""
+"""The files of each key: a split, or whatever else has an accumulator of its own."""
 Targets = Mapping[str, str]
 """The file of each split's statistics."""
 Write = Callable[[tuple[str, Any]], None]
-"""Takes a key of the shards, and what came out for it."""
+"""Takes a key of the shards and the output for it."""
 
 
-class Statistics(beam.CombineFn):
-    """RecordBatches → DatasetFeatureStatisticsList, with the options that TFDV has by default."""
+class StatisticsCombiner(beam.CombineFn):
+    """RecordBatches to a DatasetFeatureStatisticsList, with TFDV's default options."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,80 +46,81 @@ class Statistics(beam.CombineFn):
         return [generator.create_accumulator() for generator in self._generators]
 
     def add_input(self, accumulator: list[Any], batch: pa.RecordBatch) -> list[Any]:
-        """Sum up a batch."""
+        """Add a batch."""
         return [generator.add_input(part, batch) for generator, part in zip(self._generators, accumulator, strict=True)]
 
     def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
-        """Add them up; the first may change."""
+        """Add accumulators up. The first one may change."""
         parts = zip(*accumulators, strict=True)
         return [generator.merge_accumulators(part) for generator, part in zip(self._generators, parts, strict=True)]
 
     def compact(self, accumulator: list[Any]) -> list[Any]:
-        """Make it small, to be sent."""
+        """Shrink an accumulator before it is sent."""
         return [generator.compact(part) for generator, part in zip(self._generators, accumulator, strict=True)]
 
     def extract_output(self, accumulator: list[Any]) -> DatasetFeatureStatisticsList:
-        """The statistics; of no examples, those of a dataset without features."""
+        """The statistics; without examples, those of a dataset without features."""
         parts = zip(self._generators, self.compact(accumulator), strict=True)
         return merge_util.merge_dataset_feature_statistics(
             [generator.extract_output(part) for generator, part in parts]
         )
 
 
-class Sums(Statistics):
-    """RecordBatches → an accumulator, from which Statistics can go on."""
+class AccumulatorCombiner(StatisticsCombiner):
+    """RecordBatches to an accumulator, which StatisticsCombiner can merge with others."""
 
     def extract_output(self, accumulator: list[Any]) -> list[Any]:
-        """The accumulator, made small."""
+        """The compacted accumulator."""
         return self.compact(accumulator)
 
 
-class AddUp(beam.PTransform):
-    """Reads the shards of every key and writes what comes out for it."""
+class CombineShards(beam.PTransform):
+    """Reads the shards of every key, combines them, and writes the output for each key."""
 
-    def __init__(self, shards: Shards, statistics: Statistics, write: Write) -> None:
+    def __init__(self, shards: Shards, combiner: StatisticsCombiner, write: Write) -> None:
         super().__init__()
-        self._shards, self._statistics, self._write = shards, statistics, write
+        self._shards, self._combiner, self._write = shards, combiner, write
 
     def expand(self, start: beam.pvalue.PBegin) -> beam.PCollection:
-        """Shards, then sums of each worker, then sums of all."""
+        """Shards, then an accumulator on each worker, then one for each key."""
         return (
             start
-            | "Shards" >> beam.Create(list(_each(self._shards)))
+            | "Shards" >> beam.Create(list(_keyed_files(self._shards)))
             | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMapTuple(_keyed)
-            | "AddUp" >> beam.CombinePerKey(self._statistics)
+            | "Read" >> beam.FlatMapTuple(_keyed_batches)
+            | "AddUp" >> beam.CombinePerKey(self._combiner)
             | "Write" >> beam.Map(self._write)
         )
 
 
-def add_up(shards: Shards, statistics: Statistics, write: Write) -> None:
-    """Do the same without Beam."""
+def combine_directly(shards: Shards, combiner: StatisticsCombiner, write: Write) -> None:
+    """Do what CombineShards does, without Beam."""
     for key, files in shards.items():
-        total = statistics.create_accumulator()
-        for one, file in _each({key: files}):
-            for _, batch in _keyed(one, file):
-                total = statistics.add_input(total, batch)
-        write((key, statistics.extract_output(total)))
+        accumulator = combiner.create_accumulator()
+        for one, file in _keyed_files({key: files}):
+            for _, batch in _keyed_batches(one, file):
+                accumulator = combiner.add_input(accumulator, batch)
+        write((key, combiner.extract_output(accumulator)))
 
 
 def to_files(targets: Targets) -> Write:
-    """Writes the statistics of each split into its file."""
+    """A function that writes the statistics of each split to its file."""
     return partial(_write, targets=targets)
 
 
-def _each(shards: Shards) -> Iterator[tuple[str, str | None]]:
-    for split, files in shards.items():
-        yield from ((split, file) for file in files)
+def _keyed_files(shards: Shards) -> Iterator[tuple[str, str | None]]:
+    """(key, file) of each shard, and (key, None) for a key without files."""
+    for key, files in shards.items():
+        yield from ((key, file) for file in files)
         if not files:
-            yield split, None
+            yield key, None
 
 
-def _keyed(split: str, file: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The batches of a file, and an empty one, so that a split without examples has statistics too."""
-    yield split, pa.RecordBatch.from_arrays([], [])
+def _keyed_batches(key: str, file: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """An empty batch, so that a split without examples has statistics too, and then the batches of the file."""
+    yield key, pa.RecordBatch.from_arrays([], [])
     if file is not None:
-        yield from ((split, batch) for batch in batches(file))
+        yield from ((key, batch) for batch in batches(file))
 
 
 def _write(computed: tuple[str, DatasetFeatureStatisticsList], targets: Targets) -> None:

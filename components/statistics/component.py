@@ -1,7 +1,7 @@
-"""StatisticsGen from whole batches: the statistics that TFX's component computes, in a fraction of its time.
+"""StatisticsGen from whole batches: the statistics of TFX's component in a fraction of its time.
 
-TFX sends every batch and each value of a text column through a Beam graph of its own for each split. Here a shard is
-read, decoded and summed up in batches; Beam only spreads the shards and adds up what they gave.
+For each split, TFX sends every batch and every value of a text column through a Beam graph of its own. Here a shard is
+read, decoded and accumulated in batches; Beam only distributes the shards and merges their accumulators.
 """
 
 from __future__ import annotations
@@ -23,28 +23,36 @@ from tfx.utils import io_utils, json_utils
 
 from headrace.components.beam_pipelines import always_beam
 from headrace.components.example_gen import shared_spans
-from headrace.components.statistics.combine import AddUp, Shards, Statistics, Write, add_up, to_files
-from headrace.components.statistics.spans import KeptSums, by_span
+from headrace.components.statistics.combine import (
+    CombineShards,
+    Shards,
+    StatisticsCombiner,
+    Write,
+    combine_directly,
+    to_files,
+)
+from headrace.components.statistics.spans import SpanStatisticsStore, combine_by_span
 
 SMALL = 4 << 20
-"""Bytes of gzipped examples that take a third of a second; starting Beam would add half as much."""
+"""Bytes of gzipped examples up to which Beam is not used: they take a third of a second, and starting Beam would add
+half as much."""
 OPTIONS = ("stats_options_json", "sample_rate_by_split", "sharded_stats_output")
 
 Artifacts = dict[str, list[types.Artifact]]
 
 
 class Executor(stock.Executor):
-    """Does what TFX's does, from the same inputs to the same outputs.
+    """Replaces TFX's executor: the same inputs and outputs.
 
-    Where a schema or options of TFDV are given, or the examples are no plain tf.Examples, TFX's own way is taken.
+    TFX's executor runs if a schema or TFDV options are given, or if the examples are not plain tf.Examples.
     """
 
     def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:  # noqa: N802
         """Write FeatureStats.pb for each split that is not excluded."""
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         splits = _splits(examples, exec_properties)
-        optioned = input_dict.get("schema") or any(exec_properties.get(option) for option in OPTIONS)
-        if optioned or not splits or not _plain(examples):
+        has_options = input_dict.get("schema") or any(exec_properties.get(option) for option in OPTIONS)
+        if has_options or not splits or not _is_plain(examples):
             super().Do(input_dict, output_dict, exec_properties)
             return
         statistics = artifact_utils.get_single_instance(output_dict["statistics"])
@@ -54,17 +62,18 @@ class Executor(stock.Executor):
         targets = {split: f"{folder}/{stock.DEFAULT_FILE_NAME}" for split, folder in folders.items()}
         keys = json.loads(examples.get_string_custom_property("spans") or "{}")
         if keys and exec_properties.get("store"):
-            kept = KeptSums(Path(exec_properties["store"]), exec_properties["code"], keys, shared_spans.current())
-            by_span(shards, kept, self._add_up, to_files(targets))
+            store, code = Path(exec_properties["store"]), exec_properties["code"]
+            stored = SpanStatisticsStore(store, code, keys, shared_spans.current())
+            combine_by_span(shards, stored, self._combine, to_files(targets))
         else:
-            self._add_up(shards, Statistics(), to_files(targets))
+            self._combine(shards, StatisticsCombiner(), to_files(targets))
 
-    def _add_up(self, shards: Shards, statistics: Statistics, write: Write) -> None:
+    def _combine(self, shards: Shards, combiner: StatisticsCombiner, write: Write) -> None:
         if _size(shards) <= SMALL and not always_beam(self):
-            add_up(shards, statistics, write)
+            combine_directly(shards, combiner, write)
             return
         with self._make_beam_pipeline() as pipeline:
-            _ = pipeline | AddUp(shards, statistics, write)
+            _ = pipeline | CombineShards(shards, combiner, write)
 
 
 class StatisticsGen(component.StatisticsGen):
@@ -73,8 +82,8 @@ class StatisticsGen(component.StatisticsGen):
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
 
     def __init__(self, examples: types.BaseChannel, store: str = "", code: str = "") -> None:
-        """`store`: the folder where sums of spans are kept between runs, "" for nowhere; `code`: a digest of the code
-        that adds them up.
+        """store: the folder in which accumulators are stored by span, "" for none; code: a digest of the code that
+        computes them.
         """
         super().__init__(examples=examples)
         self.spec.exec_properties.update(store=store, code=code)
@@ -85,9 +94,10 @@ def _splits(examples: types.Artifact, exec_properties: dict[str, Any]) -> list[s
     return [name for name in artifact_utils.decode_split_names(examples.split_names) if name not in excluded]
 
 
-def _plain(examples: types.Artifact) -> bool:
-    """Whether they are tf.Examples in TFRecord files, a folder for each split. The format is called "tfrecords_gzip"
-    without gzip too: TFX knows no other, and its readers go by the names of the files.
+def _is_plain(examples: types.Artifact) -> bool:
+    """Whether they are tf.Examples in TFRecord files, in a folder for each split.
+
+    The format is called "tfrecords_gzip" also without gzip: TFX has no other name, and its readers go by file names.
     """
     return (
         examples_utils.get_payload_format(examples) == example_gen_pb2.FORMAT_TF_EXAMPLE

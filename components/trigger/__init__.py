@@ -1,4 +1,4 @@
-"""Whether there is a reason to train: a new span has landed, or its data drifted from what the model was trained on.
+"""Reasons to train: a new span has arrived, or its data drifted from what the blessed model was trained on.
 
-from headrace.components.trigger.look import decide        # without TensorFlow
+from headrace.components.trigger.decision import decide        # without TensorFlow
 """

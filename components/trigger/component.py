@@ -1,6 +1,6 @@
-"""The components that end a run early, as a success, where there is nothing to train for.
+"""The components that end a run early, as a success, if there is no reason to train.
 
-`go` is an output of those that decide: what follows them runs unless it is `no`.
+Those that decide have an output `go`: the components after them run unless it is `no`.
 """
 
 import json
@@ -13,8 +13,7 @@ from tfx.types import standard_artifacts
 
 from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.manifest import Manifest
-from headrace.components.trigger.look import NO, decide
-from headrace.components.trigger.trained import Trained, TrainedOn, update
+from headrace.components.trigger.decision import NO, TrainingData, TrainingRecord, decide, update
 from headrace.configs.data import DataConfig
 from headrace.configs.schedule import DriftConfig
 
@@ -30,12 +29,20 @@ def LookForNew(  # noqa: N802, PLR0913, PLR0917
     work: Parameter[str],
     trained: Parameter[str],
 ) -> None:
-    """Spans that also looks whether there is anything new.
+    """Find the spans, as the component Spans does, and decide whether any data is new.
 
-    data, limits: DataConfig and DriftConfig as JSON; trained: path of `trained.json`.
+    Args:
+        spans: Manifest as JSON.
+        go: `yes`, `no` or `if-drifted`.
+        why: the reason, in one line.
+        data: DataConfig as JSON.
+        retrain: as in `schedule:`.
+        limits: DriftConfig as JSON.
+        work: a digest of the settings and the code.
+        trained: path of `trained.json`.
     """
     manifest = find_spans(DataConfig.model_validate_json(data))
-    decision = decide(manifest, Trained.read(Path(trained)), work, retrain, limits)
+    decision = decide(manifest, TrainingRecord.read(Path(trained)), work, retrain, limits)
     print(decision.why, flush=True)
     spans.value, go.value, why.value = manifest.to_json(), decision.go, decision.why
 
@@ -55,17 +62,29 @@ def Drift(  # noqa: N802, PLR0913, PLR0917
     store: Parameter[str],
     code: Parameter[str],
 ) -> None:
-    """Whether the newest span is far from what the blessed model was trained on.
+    """Decide whether the newest span drifted from the data that the blessed model was trained on.
 
-    found: what Spans decided; limits: DriftConfig as JSON; columns: JSON list; store, code: as StatisticsGen has them.
+    Args:
+        examples: of all spans.
+        statistics: of all spans.
+        schema: of the data.
+        spans: Manifest as JSON.
+        found: the output `go` of LookForNew.
+        go: `yes` or `no`.
+        why: the reason, in one line.
+        limits: DriftConfig as JSON.
+        columns: JSON list of the columns to compare.
+        trained: path of `trained.json`.
+        store: StatisticsGen's.
+        code: StatisticsGen's.
     """
-    from headrace.components.trigger.newest import drift
+    from headrace.components.trigger.drift import decide_by_drift
 
     if found.value != "if-drifted":
         go.value, why.value = "yes", "not asked for"
         return
-    manifest, known = Manifest.from_json(spans.value), Trained.read(Path(trained))
-    decision = drift(
+    manifest, known = Manifest.from_json(spans.value), TrainingRecord.read(Path(trained))
+    decision = decide_by_drift(
         name=manifest.spans[-1].name,
         examples=examples,
         statistics=statistics,
@@ -91,10 +110,10 @@ def RecordTraining(  # noqa: N802, PLR0913, PLR0917
     work: Parameter[str],
     trained: Parameter[str],
 ) -> None:
-    """Write down what the model of this run was trained on. entry: the same as JSON, but for where it lies."""
+    """Record the data that this run's model was trained on. entry: TrainingData as JSON, without `statistics`."""
     manifest = Manifest.from_json(spans.value)
     names = tuple(span.name for span in manifest.spans)
-    data = TrainedOn(fingerprint=manifest.fingerprint, spans=names, work=work, statistics=statistics.uri)
+    data = TrainingData(fingerprint=manifest.fingerprint, spans=names, work=work, statistics=statistics.uri)
     blessed = is_model_blessed(blessing)
     update(Path(trained), lambda now: now.with_judged(data, blessed=blessed))
     entry.value = data.model_dump_json(exclude={"statistics"})

@@ -1,25 +1,39 @@
-"""How far the newest span's data is from the data that the blessed model was trained on, by TFDV's own comparators."""
+"""Drift of the newest span from the data that the blessed model was trained on, by TFDV's comparators."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import tensorflow_data_validation as tfdv
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
+from tfx.components.statistics_gen.executor import DEFAULT_FILE_NAME
+from tfx.dsl.io import fileio
+from tfx.types import Artifact, artifact_utils
+from tfx.utils import io_utils
 
+from headrace.components.example_gen import shard_names, shared_spans
+from headrace.components.schema import read_schema
+from headrace.components.statistics.combine import StatisticsCombiner, combine_directly
+from headrace.components.statistics.spans import SpanStatisticsStore, is_whole, load
+from headrace.components.trigger.decision import Decision, TrainingRecord
 from headrace.configs.schedule import DriftConfig
 
-NAMES = {
+SPLIT = "train"
+NAMED_COLUMNS = 3
+"""How many columns a reason names."""
+MEASURES = {
     anomalies_pb2.DriftSkewInfo.Measurement.L_INFTY: "L-infinity",
     anomalies_pb2.DriftSkewInfo.Measurement.JENSEN_SHANNON_DIVERGENCE: "Jensen-Shannon",
 }
 
 
 @dataclass(frozen=True)
-class Distance:
-    """Of one column. `measure`: TFDV's comparator; `limit`: what it may be at most."""
+class DriftDistance:
+    """The distance of one column. measure: TFDV's comparator; limit: the largest value that is no drift."""
 
     column: str
     measure: str
@@ -31,7 +45,78 @@ class Distance:
         return self.value > self.limit
 
     def __str__(self) -> str:
-        return f"{self.column}: {self.measure} {self.value:.3g}, and the limit is {self.limit:g}"
+        return f"{self.column}: {self.measure} {self.value:.3g}, limit {self.limit:g}"
+
+
+def decide_by_drift(  # noqa: PLR0913
+    *,
+    name: str,
+    examples: Artifact,
+    statistics: Artifact,
+    schema: Artifact,
+    trained: TrainingRecord,
+    limits: DriftConfig,
+    columns: Sequence[str],
+    store: str,
+    code: str,
+) -> Decision:
+    """Whether the newest span drifted from the blessed model's data.
+
+    Args:
+        name: the newest span's name, "" for data without spans.
+        examples: of all spans.
+        statistics: of all spans.
+        schema: of the data.
+        trained: the record of earlier trainings.
+        limits: the distances that are no drift.
+        columns: the columns to compare.
+        store: the folder of statistics stored by span, "" for none.
+        code: a digest of the code that computed them.
+    """
+    before = trained.blessed
+    file = Path(before.statistics, f"Split-{SPLIT}", DEFAULT_FILE_NAME) if before else None
+    if file is None or not file.exists():
+        return Decision("yes", "the statistics of the blessed model's data are gone")
+    newest = newest_statistics(name, examples, statistics, store, code)
+    if not newest.datasets[0].num_examples:
+        return Decision("no", f"{name or 'the data'} has no examples in the split {SPLIT}")
+    now = read_schema(Path(schema.uri) / "schema.pbtxt")
+    found = distances(newest, tfdv.load_stats_binary(str(file)), now, limits, list(columns))
+    for one in found:
+        print(one, flush=True)
+    return decision(found, name or "the data")
+
+
+def decision(found: Sequence[DriftDistance], what: str) -> Decision:
+    """The decision on data called `what` from its distances, largest first."""
+    far = [one for one in found if one.too_far]
+    if far:
+        more = f" and {len(far) - NAMED_COLUMNS} more columns" if len(far) > NAMED_COLUMNS else ""
+        return Decision("yes", f"{what} drifted: {'; '.join(map(str, far[:NAMED_COLUMNS]))}{more}")
+    if not found:
+        return Decision("yes", f"no column of {what} can be compared with the blessed model's data")
+    return Decision("no", f"{what} did not drift from the blessed model's data: the largest distance is {found[0]}")
+
+
+def newest_statistics(
+    name: str, examples: Artifact, statistics: Artifact, store: str, code: str
+) -> DatasetFeatureStatisticsList:
+    """The statistics of the newest span's train split: from the store if they are there, else from its shards."""
+    keys = json.loads(examples.get_string_custom_property("spans") or "{}")
+    if name not in keys:
+        whole = Path(artifact_utils.get_split_uri([statistics], SPLIT), DEFAULT_FILE_NAME)
+        return tfdv.load_stats_binary(str(whole))
+    combiner = StatisticsCombiner()
+    if store:
+        stored = SpanStatisticsStore(Path(store), code, keys, shared_spans.current())
+        stored.fetch([name])
+        if is_whole(file := stored.file(name, SPLIT)):
+            return combiner.extract_output(combiner.merge_accumulators([combiner.create_accumulator(), load(file)]))
+    files = fileio.glob(io_utils.all_files_pattern(artifact_utils.get_split_uri([examples], SPLIT)))
+    shards = shard_names.by_span(sorted(files), keys).get(name, [])
+    computed: list[DatasetFeatureStatisticsList] = []
+    combine_directly({name: shards}, combiner, lambda found: computed.append(found[1]))
+    return computed[0]
 
 
 def distances(
@@ -40,14 +125,14 @@ def distances(
     schema: schema_pb2.Schema,
     limits: DriftConfig,
     columns: list[str],
-) -> list[Distance]:
-    """Of each of the columns that has a limit, the farthest beyond its limit first."""
+) -> list[DriftDistance]:
+    """The distance of each column that has a limit, the farthest beyond its limit first."""
     compared = _with_limits(schema, limits, columns)
     if not newest.datasets[0].num_examples or not trained.datasets[0].num_examples:
         return []
     anomalies = tfdv.validate_statistics(newest, compared, previous_statistics=trained)
     found = [
-        Distance(".".join(info.path.step), NAMES.get(one.type, "distance"), one.value, one.threshold)
+        DriftDistance(".".join(info.path.step), MEASURES.get(one.type, "distance"), one.value, one.threshold)
         for info in anomalies.drift_skew_info
         for one in info.drift_measurements
     ]
@@ -55,7 +140,7 @@ def distances(
 
 
 def _with_limits(schema: schema_pb2.Schema, limits: DriftConfig, columns: list[str]) -> schema_pb2.Schema:
-    """A schema with nothing but the columns that are compared, and their limits."""
+    """A schema of only the columns to compare, with their limits as drift comparators."""
     compared = schema_pb2.Schema()
     domains: Mapping[str, schema_pb2.StringDomain] = {one.name: one for one in schema.string_domain}
     for feature in schema.feature:

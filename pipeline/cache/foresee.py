@@ -17,11 +17,11 @@ from tfx.components.util.model_utils import is_model_blessed
 from tfx.types import artifact_utils
 from tfx.types.value_artifact import ValueArtifact
 
-from headrace.components.baseline import RecordBlessing
 from headrace.components.beam_pipelines import BeamPipelines
-from headrace.components.registry import Registry
+from headrace.components.deploy.baseline import RecordBlessing
+from headrace.components.deploy.registry import Registry
 from headrace.components.trigger.component import Drift, RecordTraining
-from headrace.components.trigger.look import GO, NO, WHY
+from headrace.components.trigger.decision import GO, NO, WHY
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.cache.explain import LOOKS, SAME, Explained, Explanation, run_of, why

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.components.example_gen.find import find_spans
-from headrace.components.trigger.look import GO, WHY, decide
-from headrace.components.trigger.trained import Trained
+from headrace.components.trigger.decision import GO, WHY, TrainingRecord, decide
 from headrace.configs.beam import BeamConfig
 from headrace.configs.data import DataConfig
 from headrace.pipeline.kubeflow.pod import records
@@ -57,7 +56,9 @@ def _run_spans(invocation: Invocation, executor_input: Mapping[str, Any], root: 
     if remote is not None and not paths.mount:
         records.fetch_trainings(remote, trained, open_store(invocation.store, of_pod=True))
     manifest = find_spans(DataConfig.model_validate_json(properties["data"]))
-    decision = decide(manifest, Trained.read(trained), properties["work"], properties["retrain"], properties["limits"])
+    decision = decide(
+        manifest, TrainingRecord.read(trained), properties["work"], properties["retrain"], properties["limits"]
+    )
     print(decision.why)
     texts = {"spans": manifest.to_json(), GO: decision.go, WHY: decision.why}
     _write_texts(texts, record, executor_input["outputs"]["outputFile"], PodPaths(root))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from headrace.components.example_gen.find import find_spans
-from headrace.components.trigger.look import NO, decide
-from headrace.components.trigger.trained import Trained
+from headrace.components.trigger.decision import NO, TrainingRecord, decide
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import HeadraceError
 from headrace.pipeline.folders import Folders
@@ -16,7 +15,7 @@ def nothing_new(config: PipelineConfig, folders: Folders) -> str | None:
     if config.retrain == "always" or not folders.trained.exists():
         return None
     try:
-        found, trained = find_spans(config.data), Trained.read(folders.trained)
+        found, trained = find_spans(config.data), TrainingRecord.read(folders.trained)
         decision = decide(found, trained, work_digest(config), config.retrain, config.drift_limits)
     except HeadraceError:
         return None

@@ -14,7 +14,7 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from headrace.components.contents import CONTENTS
-from headrace.components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS
+from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS
 from headrace.configs.checksums import MARK, checksum
 from headrace.configs.errors import RunError
 from headrace.pipeline.local.contents import signature

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.example_gen.span_store import kept_with
-from headrace.components.registry import Entry, Registry
-from headrace.components.trigger.trained import Trained
+from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.errors import RunError
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.record import RunRecord, Status
@@ -97,7 +97,10 @@ def plan(folders: Folders, keep: int, older_than: float) -> Plan:
             "  Remove that folder; what other runs need stays all the same."
         )
     names = {run.folder.name for run in kept}
-    named = [*_named(blessed[-keep:], Trained.read(folders.trained)), *(uri for run in kept for uri in run.uris())]
+    named = [
+        *_named(blessed[-keep:], TrainingRecord.read(folders.trained)),
+        *(uri for run in kept for uri in run.uris()),
+    ]
     needed = {_place(uri) for uri in named}
     artifacts = sorted(path for path in folders.artifacts.glob("*/*/*/") if path.name not in names)
     keys = {kept_key for run in kept for key in run.spans() for kept_key in kept_with(folders.spans, key)}
@@ -136,7 +139,7 @@ def _runs(folders: Folders) -> Iterator[Run]:
             yield Run(folder, record, record.started)
 
 
-def _named(blessed: Iterable[Entry], trained: Trained) -> Iterator[str]:
+def _named(blessed: Iterable[Entry], trained: TrainingRecord) -> Iterator[str]:
     """Blessed models and their baselines; the statistics of what the last models learned from."""
     for entry in blessed:
         yield entry.uri

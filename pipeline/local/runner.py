@@ -22,7 +22,7 @@ from typing import Any
 
 from ml_metadata.errors import StatusError
 
-from headrace.components.trigger.look import GO, NO, WHY
+from headrace.components.trigger.decision import GO, NO, WHY
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import RunError
 from headrace.configs.writer import to_yaml

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from headrace.components.evaluation_result import Curves, Evaluation, SliceMetrics
+from headrace.components.evaluation.result import Curves, Evaluation, SliceMetrics
 from headrace.configs.config import PipelineConfig
 from headrace.configs.evaluate import LOWER_IS_BETTER
 from headrace.pipeline.report.charts import Line, line_chart

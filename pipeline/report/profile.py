@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from headrace.components.profile_verdict.result import Operation, Verdict
+from headrace.components.profile.result import OperationTime, ProfileDiagnosis
 from headrace.pipeline.report.run_folder import RunFolder
 
 _PARTS = (
@@ -32,7 +32,7 @@ class Part:
 class Profile:
     """The verdict, and its split in the order of the page."""
 
-    verdict: Verdict
+    verdict: ProfileDiagnosis
     parts: tuple[Part, ...] = ()
 
     @property
@@ -48,7 +48,7 @@ class Profile:
         return [(name, seconds, seconds / whole) for name, seconds in self.verdict.stages.items()]
 
     @property
-    def operations(self) -> tuple[Operation, ...]:
+    def operations(self) -> tuple[OperationTime, ...]:
         """The most expensive."""
         return self.verdict.operations[:_ROWS]
 
@@ -59,7 +59,7 @@ def read_profile(folder: RunFolder) -> Profile | None:
     if text is None:
         return None
     try:
-        verdict = Verdict.model_validate_json(text)
+        verdict = ProfileDiagnosis.model_validate_json(text)
     except ValidationError:
         return None
     split = verdict.split

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from headrace.components.evaluation_result import Evaluation, read_evaluation
+from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import RunError
 from headrace.pipeline.local.record import ArtifactRecord, RunRecord, Status

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.components.evaluation_result import Check, Evaluation
-from headrace.components.pushed import LATE
-from headrace.components.registry import WHY
+from headrace.components.deploy.registry import LATE, WHY
+from headrace.components.evaluation.result import Evaluation, ThresholdCheck
 from headrace.configs.evaluate import LOWER_IS_BETTER, EvaluateConfig
 from headrace.pipeline.report.run_folder import RunFolder
 
@@ -86,11 +85,11 @@ def _reasons(evaluation: Evaluation, bounds: list[Bound]) -> list[str]:
     ]
 
 
-def _bound(check: Check) -> Bound:
+def _bound(check: ThresholdCheck) -> Bound:
     return Bound(check.metric, check.value, _rule(check), check.limit, check.passed)
 
 
-def _rule(check: Check) -> str:
+def _rule(check: ThresholdCheck) -> str:
     if check.limit is None:
         return "no worse than the baseline, which has no value"
     if check.bound != "not_worse_than_baseline_by":

@@ -66,7 +66,8 @@ def same_with_beam(data: DataConfig, folder: Path, pipelines: int = 3, direct: B
     assert with_beam.files == without.files
     assert sum(len(content) for name, content in without.files.items() if name.startswith("Examples")) > 1000
     assert len([name for name in without.files if name.endswith("FeatureStats.pb")]) == len(data.splits)
-    assert without.ingest == without.statistics == "auto, no pipeline: the work was small enough to do without"
+    assert without.ingest == without.statistics
+    assert without.ingest.startswith("auto, no pipeline")
     assert transforms(with_beam.ingest, pipelines) >= 3 * pipelines
     assert transforms(with_beam.statistics, 1) >= 4
 

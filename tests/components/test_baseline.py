@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfx.types import standard_artifacts
 
-from headrace.components.baseline import Baseline, RecordBlessing, choose, record
-from headrace.components.pushed import Pushed
-from headrace.components.registry import DAMAGED, WHY, Entry, MadeFor, Registry
+from headrace.components.deploy.baseline import Baseline, RecordBlessing, choose_baseline, record_blessing
+from headrace.components.deploy.registry import DAMAGED, WHY, Entry, MadeFor, PushRecord, Registry
 from headrace.configs.checksums import checksum
 from headrace.configs.errors import RunError
 
@@ -31,13 +30,13 @@ def _model(tmp_path: Path, name: str) -> str:
 
 
 def _baseline(path: Path, candidate: str) -> str | None:
-    return choose(Registry.read(path), candidate)[0]
+    return choose_baseline(Registry.read(path), candidate)[0]
 
 
 def test_without_a_file_there_is_no_baseline_and_the_first_blessing_makes_it(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "blessed.json"
     assert _baseline(path, "/a") is None
-    record(path, "/a", NOW)
+    record_blessing(path, "/a", NOW)
     (entry,) = json.loads(path.read_text())["models"]
     assert (entry["uri"], entry["blessed_at"], entry["compared_with"]) == ("/a", "2026-03-01T12:00:00+00:00", None)
     assert {each.name for each in path.parent.iterdir()} == {"blessed.json", ".blessed.json.lock"}
@@ -48,8 +47,8 @@ def test_a_new_candidate_is_compared_with_the_newest_that_is_still_there(
 ) -> None:
     path = tmp_path / "blessed.json"
     first, second = _model(tmp_path, "first"), _model(tmp_path, "second")
-    record(path, first, NOW)
-    record(path, second, NOW)
+    record_blessing(path, first, NOW)
+    record_blessing(path, second, NOW)
     assert _baseline(path, "/new") == second
     Path(second).rmdir()
     assert _baseline(path, "/new") == first
@@ -62,7 +61,7 @@ def test_newest_model_is_compared_as_it_was_then_and_every_other_one_with_the_ne
     path = tmp_path / "blessed.json"
     first, second, third = (_model(tmp_path, name) for name in ("first", "second", "third"))
     for uri in (first, second, third):
-        record(path, uri, NOW)
+        record_blessing(path, uri, NOW)
     assert [_baseline(path, uri) for uri in (first, second, third)] == [third, third, second]
 
 
@@ -70,7 +69,7 @@ def test_model_blessed_again_after_another_is_the_newest_again(tmp_path: Path) -
     path = tmp_path / "blessed.json"
     first, second = _model(tmp_path, "first"), _model(tmp_path, "second")
     for uri in (first, second, first):
-        record(path, uri, NOW)
+        record_blessing(path, uri, NOW)
     found = Registry.read(path)
     assert [(each.uri, each.compared_with) for each in found.models] == [(second, first), (first, second)]
     assert (_baseline(path, first), _baseline(path, second), _baseline(path, "/new")) == (second, first, first)
@@ -78,10 +77,10 @@ def test_model_blessed_again_after_another_is_the_newest_again(tmp_path: Path) -
 
 def test_blessing_the_newest_model_again_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "blessed.json"
-    record(path, "/a", NOW)
-    record(path, "/b", NOW)
+    record_blessing(path, "/a", NOW)
+    record_blessing(path, "/b", NOW)
     before = path.read_bytes()
-    record(path, "/b", datetime(2027, 1, 1, tzinfo=UTC))
+    record_blessing(path, "/b", datetime(2027, 1, 1, tzinfo=UTC))
     assert path.read_bytes() == before
 
 
@@ -89,8 +88,8 @@ def test_models_below_the_folder_of_the_file_are_found_after_a_move(tmp_path: Pa
     home, elsewhere = tmp_path / "runs" / "trips", _model(tmp_path, "elsewhere")
     (home / "artifacts" / "3").mkdir(parents=True)
     path = home / "blessed.json"
-    record(path, elsewhere, NOW)
-    record(path, str(home / "artifacts" / "3"), NOW)
+    record_blessing(path, elsewhere, NOW)
+    record_blessing(path, str(home / "artifacts" / "3"), NOW)
     written = json.loads(path.read_text())["models"]
     assert [(each["uri"], each["compared_with"]) for each in written] == [
         (elsewhere, None),
@@ -108,7 +107,7 @@ def test_an_unchanged_second_run_finds_the_baseline_of_the_first(history: list[s
 
         def run(model: str) -> tuple[str, ...]:
             baselines = Registry.read(path).predecessors(f"/{model}")
-            record(path, f"/{model}", NOW)
+            record_blessing(path, f"/{model}", NOW)
             return baselines
 
         for model in history:
@@ -126,7 +125,9 @@ def test_an_unchanged_second_run_finds_the_baseline_of_the_first(history: list[s
 def test_list_with_any_byte_changed_is_named_with_the_way_out(tmp_path: Path) -> None:
     path = tmp_path / "blessed.json"
     for number in range(3):
-        record(path, str(tmp_path / f"é {number}"), NOW, MadeFor(label='{"kind": "binary"}', columns={"fare": "FLOAT"}))
+        record_blessing(
+            path, str(tmp_path / f"é {number}"), NOW, MadeFor(label='{"kind": "binary"}', columns={"fare": "FLOAT"})
+        )
     whole, known = path.read_bytes(), Registry.read(path)
     assert whole.count(b"binary") == 3
     path.write_bytes(whole.replace(b"binary", b"cinary", 1))
@@ -149,7 +150,7 @@ def test_a_damaged_file_is_named_with_the_way_out(tmp_path: Path, text: str) -> 
     with pytest.raises(RunError) as error:
         Registry.read(path)
     assert str(error.value).startswith(f"{path}: the list of blessed models cannot be read: ")
-    assert "Mend the file, or delete it" in str(error.value)
+    assert "delete it" in str(error.value)
 
 
 def _schema(tmp_path: Path, text: str = 'feature { name: "fare" type: FLOAT }') -> standard_artifacts.Schema:
@@ -228,7 +229,7 @@ def _push(tmp_path: Path, name: str) -> Path:
     version = Path(shutil.copytree(tmp_path / name / "Format-Serving", tmp_path / "serving" / "17"))
     record_of_pushes, entry = tmp_path / "pushed.json", Registry.read(tmp_path / "blessed.json").newest
     assert entry is not None
-    Pushed.read(record_of_pushes).write(record_of_pushes, entry, version)
+    PushRecord.read(record_of_pushes).write(record_of_pushes, entry, version)
     return version
 
 
@@ -257,9 +258,9 @@ def test_damage_to_its_predecessor_takes_no_blessing_from_the_newest_model(tmp_p
 def test_damaged_model_for_other_data_blocks_no_candidate(tmp_path: Path) -> None:
     weights = _weighted(tmp_path, "blessed")
     path, uri = tmp_path / "blessed.json", str(tmp_path / "blessed")
-    record(path, uri, NOW, MadeFor(label="houses", columns={}), checksum(Path(uri)))
+    record_blessing(path, uri, NOW, MadeFor(label="houses", columns={}), checksum(Path(uri)))
     weights.write_bytes(bytes(7))
-    chosen = choose(Registry.read(path), "/candidate", TAXI)
+    chosen = choose_baseline(Registry.read(path), "/candidate", TAXI)
     assert (chosen.uri, chosen.damaged) == (None, "")
 
 
@@ -312,7 +313,7 @@ def test_damaged_model_is_not_offered_to_the_pusher(tmp_path: Path) -> None:
 
 def _record_many(path: Path, name: str) -> None:
     for number in range(20):
-        record(path, f"/{name}{number}", NOW)
+        record_blessing(path, f"/{name}{number}", NOW)
 
 
 def test_no_blessing_is_lost_when_two_runs_share_the_folder(tmp_path: Path) -> None:
@@ -353,8 +354,8 @@ TAXI = MadeFor(label="tips", columns={"fare": "float", "hour": "int"})
 )
 def test_only_a_model_made_for_such_data_is_compared_with(tmp_path: Path, data: MadeFor, compared: bool) -> None:
     path, blessed = tmp_path / "blessed.json", _model(tmp_path, "blessed")
-    record(path, blessed, NOW, TAXI)
-    chosen = choose(Registry.read(path), "/candidate", data)
+    record_blessing(path, blessed, NOW, TAXI)
+    chosen = choose_baseline(Registry.read(path), "/candidate", data)
     assert chosen.uri == (blessed if compared else None)
     assert not chosen.damaged
     assert chosen.why_not == (
@@ -365,6 +366,6 @@ def test_only_a_model_made_for_such_data_is_compared_with(tmp_path: Path, data: 
 def test_an_older_model_made_for_such_data_is_found_behind_a_newer_one_that_is_not(tmp_path: Path) -> None:
     path = tmp_path / "blessed.json"
     older, newer = _model(tmp_path, "older"), _model(tmp_path, "newer")
-    record(path, older, NOW, TAXI)
-    record(path, newer, NOW, MadeFor(label="houses", columns={}))
-    assert choose(Registry.read(path), "/candidate", TAXI)[0] == older
+    record_blessing(path, older, NOW, TAXI)
+    record_blessing(path, newer, NOW, MadeFor(label="houses", columns={}))
+    assert choose_baseline(Registry.read(path), "/candidate", TAXI)[0] == older

@@ -12,10 +12,9 @@ import pytest
 from dying import deaths, full_disks
 from tfx.types import standard_artifacts
 
-from headrace.components.baseline import RecordBlessing
-from headrace.components.pushed import LATE
-from headrace.components.pusher import Pusher
-from headrace.components.registry import Registry
+from headrace.components.deploy.baseline import RecordBlessing
+from headrace.components.deploy.pusher import Pusher
+from headrace.components.deploy.registry import LATE, Registry
 
 
 def night(home: Path, name: str, *, blessed: bool) -> standard_artifacts.PushedModel:

@@ -22,9 +22,9 @@ from tfx.components.schema_gen.import_schema_gen.executor import Executor as Imp
 from tfx.components.statistics_gen.executor import Executor as StatisticsGen
 from tfx.types import artifact_utils, standard_artifacts
 
-from headrace.components.data_gate import DataGate, describe, judge
-from headrace.components.data_rules import Finding, Split
-from headrace.components.float32_rules import TOO_COARSE, digits_lost
+from headrace.components.gates.data_gate import DataGate, describe, find_anomalies
+from headrace.components.gates.data_rules import DataAnomaly, SplitStatistics
+from headrace.components.gates.float32_rules import TOO_COARSE, digits_lost
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import GateError
 from headrace.configs.label import LabelConfig
@@ -33,10 +33,10 @@ BINARY = LabelConfig(key="y", kind="binary")
 Rows = dict[str, list[Any]]
 
 
-def _split(name: str, columns: Rows) -> Split:
+def _split(name: str, columns: Rows) -> SplitStatistics:
     arrays = {key: _lists(values) for key, values in columns.items()}
     statistics = generate_statistics_in_memory(pa.RecordBatch.from_pydict(arrays), tfdv.StatsOptions())
-    return Split.of(name, statistics.datasets)
+    return SplitStatistics.of(name, statistics.datasets)
 
 
 def _lists(values: list[Any]) -> pa.Array:
@@ -47,7 +47,7 @@ def _lists(values: list[Any]) -> pa.Array:
 
 
 def _judge(label: LabelConfig, columns: tuple[str, ...] = (), **splits: Rows) -> list[tuple[str, str, str, str]]:
-    found = judge([_split(name, rows) for name, rows in splits.items()], {}, label, columns)
+    found = find_anomalies([_split(name, rows) for name, rows in splits.items()], {}, label, columns)
     return [(each.split, each.column, each.rule, each.what) for each in found]
 
 
@@ -61,14 +61,14 @@ def test_several_values_under_one_number_are_named_with_the_ways_out() -> None:
     lists = {"y": [[0], [1], [1]], "x": [[1.0, 2.0, 3.0], [2.0], []], "tags": [["a", "b"], ["a"], ["b"]]}
     arrays = {name: pa.array(values) for name, values in lists.items()}
     statistics = generate_statistics_in_memory(pa.RecordBatch.from_pydict(arrays), tfdv.StatsOptions())
-    train = Split.of("train", statistics.datasets)
-    (found,) = judge([train], {}, BINARY, ("x", "tags"), {"x": "speed"})
-    assert (found.split, found.column, found.rule) == ("train", "x", "Several values")
+    train = SplitStatistics.of("train", statistics.datasets)
+    (found,) = find_anomalies([train], {}, BINARY, ("x", "tags"), {"x": "speed"})
+    assert (found.split, found.column, found.rule) == ("train", "x", "Multiple values")
     for word in ("up to 3 values", "features.speed", "multivalued", "vector"):
         assert word in found.what
-    (of_label,) = judge([train], {}, LabelConfig(key="tags", kind="multiclass", classes=("a", "b")), ("x",))
-    assert (of_label.column, of_label.rule) == ("tags", "Several values")
-    assert judge([train], {}, BINARY, ("x", "tags")) == []
+    (of_label,) = find_anomalies([train], {}, LabelConfig(key="tags", kind="multiclass", classes=("a", "b")), ("x",))
+    assert (of_label.column, of_label.rule) == ("tags", "Multiple values")
+    assert find_anomalies([train], {}, BINARY, ("x", "tags")) == []
 
 
 def test_a_missing_label_is_counted_and_shared() -> None:
@@ -130,20 +130,20 @@ def test_one_wrong_label_among_a_million_is_found() -> None:
     values = np.random.default_rng(0).integers(0, 2, 1_000_000).astype(np.float32)
     flat = pa.ListArray.from_arrays(np.arange(len(values) + 1, dtype=np.int32), values)
     clean = generate_statistics_in_memory(pa.RecordBatch.from_pydict({"y": flat}), tfdv.StatsOptions())
-    assert judge([Split.of("train", clean.datasets)], {}, BINARY, ()) == []
+    assert find_anomalies([SplitStatistics.of("train", clean.datasets)], {}, BINARY, ()) == []
     values[77] = 0.5
     flat = pa.ListArray.from_arrays(np.arange(len(values) + 1, dtype=np.int32), values)
     odd = generate_statistics_in_memory(pa.RecordBatch.from_pydict({"y": flat}), tfdv.StatsOptions())
-    assert [each.rule for each in judge([Split.of("train", odd.datasets)], {}, BINARY, ())] == [
+    assert [each.rule for each in find_anomalies([SplitStatistics.of("train", odd.datasets)], {}, BINARY, ())] == [
         "Label outside its classes"
     ]
 
 
 def test_text_is_no_label_for_a_regression() -> None:
     found = _judge(LabelConfig(key="y", kind="regression"), train={"y": ["a", "b"]})
-    assert found == [
-        ("train", "y", "Label is no number", "a regression label must be a number; the column holds text, such as b, a")
-    ]
+    ((split, column, rule, what),) = found
+    assert (split, column, rule) == ("train", "y", "Label is not a number")
+    assert what.endswith("text, such as b, a")
 
 
 @pytest.mark.parametrize("values", [[1, 1, 1], ["1", "1"], [1.0, 1.0]])
@@ -153,17 +153,17 @@ def test_a_label_that_never_changes_in_train_is_found(values: list[Any]) -> None
 
 
 def test_a_split_without_examples_is_found() -> None:
-    splits = [_split("train", {"y": [0, 1]}), Split.of("eval", [])]
-    what = "no examples; `data.splits` gives it too few hash buckets, or there are too few rows"
-    assert judge(splits, {"eval": Anomalies(data_missing=True)}, BINARY, ("y",)) == [
-        Finding("eval", "", "Empty split", what)
-    ]
+    splits = [_split("train", {"y": [0, 1]}), SplitStatistics.of("eval", [])]
+    (found,) = find_anomalies(splits, {"eval": Anomalies(data_missing=True)}, BINARY, ("y",))
+    assert (found.split, found.column, found.rule, found.stops) == ("eval", "", "Empty split", True)
+    assert "`data.splits`" in found.what
 
 
 def test_a_feature_column_without_values_is_found_and_an_unused_one_is_not() -> None:
     rows: Rows = {"y": [0, 1], "x": [None, None], "unused": [None, None]}
-    what = "a feature reads this column, and none of 2 examples has a value"
-    assert _judge(BINARY, ("x",), train=rows) == [("train", "x", "Column entirely missing", what)]
+    ((split, column, rule, what),) = _judge(BINARY, ("x",), train=rows)
+    assert (split, column, rule) == ("train", "x", "Column entirely missing")
+    assert "2 examples" in what
 
 
 def test_a_column_that_vanishes_outside_train_is_found_unless_it_is_rare() -> None:
@@ -189,8 +189,9 @@ def test_infinite_values_of_a_feature_are_counted_and_those_of_an_unused_column_
     values: list[Any], count: int
 ) -> None:
     rows: Rows = {"y": [0, 1] * (len(values) // 2), "x": values, "unused": values}
-    what = f"inf or -inf in about {count} of {len(values)} examples; mend them, or make them missing"
-    assert _judge(BINARY, ("x",), train=rows) == [("train", "x", "Infinite values", what)]
+    ((split, column, rule, what),) = _judge(BINARY, ("x",), train=rows)
+    assert (split, column, rule) == ("train", "x", "Infinite values")
+    assert what.startswith(f"inf or -inf in about {count} of {len(values)} examples")
 
 
 def test_an_infinite_label_of_a_regression_is_found() -> None:
@@ -215,7 +216,7 @@ def test_differences_from_a_curated_schema_are_named_by_column_rule_and_values()
     arrays = {key: _lists(values) for key, values in TRAIN.items()}
     statistics = generate_statistics_in_memory(pa.RecordBatch.from_pydict(arrays), tfdv.StatsOptions())
     anomalies = tfdv.validate_statistics(statistics, schema)
-    found = judge([Split.of("train", statistics.datasets)], {"train": anomalies}, BINARY, ())
+    found = find_anomalies([SplitStatistics.of("train", statistics.datasets)], {"train": anomalies}, BINARY, ())
     assert sorted((each.column, each.rule, each.what) for each in found) == [
         ("fare", "Unexpected data type", "Expected data of type: INT but got FLOAT"),
         ("gone", "Column dropped", "Column is completely missing"),
@@ -307,7 +308,7 @@ REGRESSION = LabelConfig(key="y", kind="regression")
 SECONDS = 1_700_000_000
 
 
-def _rounded(values: Any, *, normalize: str | None = None) -> list[Finding]:
+def _rounded(values: Any, *, normalize: str | None = None) -> list[DataAnomaly]:
     """What is said of integers as the label of a regression, or under a feature with this `normalize`."""
     column = "y" if normalize is None else "x"
     train = _split("train", {"y": [0.0, 1.0] * (len(values) // 2), column: [*values]})
@@ -380,9 +381,9 @@ def test_scaled_features_keep_their_digits_and_float_columns_are_noted_when_they
 
 
 def test_a_note_does_not_stop_the_run(tmp_path: Path) -> None:
-    note = Finding("train", "y", "Digits lost", "they do", stops=False)
+    note = DataAnomaly("train", "y", "Digits lost", "they do", stops=False)
     assert describe([note]) == "note: column 'y', split train: Digits lost: they do"
-    assert "(1 anomaly)" in describe([note, Finding("eval", "", "Empty split", "no examples")])
+    assert "(1 anomaly)" in describe([note, DataAnomaly("eval", "", "Empty split", "no examples")])
     statistics = standard_artifacts.ExampleStatistics()
     statistics.uri, statistics.split_names = str(tmp_path / "statistics"), '["train"]'
     columns = {"y": _lists((SECONDS + 7 * np.arange(1600)).tolist()), "fare": _lists([1.5] * 1600)}
@@ -397,7 +398,7 @@ def test_a_note_does_not_stop_the_run(tmp_path: Path) -> None:
 
 
 def test_one_finding_is_told_in_the_singular() -> None:
-    assert describe([Finding("eval", "", "Empty split", "no examples")]).splitlines()[:2] == [
+    assert describe([DataAnomaly("eval", "", "Empty split", "no examples")]).splitlines()[:2] == [
         "the data is unfit for training (1 anomaly):",
         "  split eval: Empty split: no examples",
     ]

@@ -14,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headrace.components.evaluation import MEASURES
-from headrace.components.evaluation.slices import SliceKey, in_words, slicing
-from headrace.components.evaluation.tally import Tally
+from headrace.components.evaluation.metrics import LABEL_METRICS
+from headrace.components.evaluation.metrics.accumulator import MetricAccumulator
+from headrace.components.evaluation.slices import SliceKey, assign_slices, name_missing
 
 Array = NDArray[np.float64]
 
 
-def _whole(kind: str, labels: Array, predictions: Array, parts: int = 1) -> Tally:
+def _whole(kind: str, labels: Array, predictions: Array, parts: int = 1) -> MetricAccumulator:
     groups = [np.zeros(len(part), np.int64) for part in np.array_split(labels, parts)]
     pieces = zip(np.array_split(labels, parts), np.array_split(predictions, parts), groups, strict=True)
-    return functools.reduce(operator.add, (MEASURES[kind].tally(y, p, g, 1)[0] for y, p, g in pieces))
+    return functools.reduce(operator.add, (LABEL_METRICS[kind].tally(y, p, g, 1)[0] for y, p, g in pieces))
 
 
 def _exact_auc(labels: Array, scores: Array) -> float:
@@ -38,7 +38,7 @@ def test_binary_metrics_equal_an_independent_computation(rate: float) -> None:
     random = np.random.default_rng(3)
     labels = (random.random(5000) < rate).astype(float)
     p = 1 / (1 + np.exp(-(random.normal(size=5000) + labels + np.log(rate / (1 - rate)))))
-    found = MEASURES["binary"].metrics(_whole("binary", labels, p[:, None], parts=7))
+    found = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p[:, None], parts=7))
     above = p > 0.5
     assert found["auc"] == pytest.approx(_exact_auc(labels, p), abs=5e-6)
     assert found["binary_accuracy"] == pytest.approx(np.mean(above == labels))
@@ -62,7 +62,7 @@ def test_rare_classes_with_tiny_probabilities_are_ranked_as_finely_as_others() -
     random = np.random.default_rng(0)
     labels = (random.random(20000) < 0.3).astype(float)
     p = 1e-6 * np.exp(random.normal(size=20000) + labels)
-    found = MEASURES["binary"].metrics(_whole("binary", labels, p[:, None]))
+    found = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p[:, None]))
     assert found["auc"] == pytest.approx(_exact_auc(labels, p), abs=5e-6)
 
 
@@ -71,7 +71,7 @@ def test_the_roc_curve_encloses_the_area_and_the_calibration_covers_every_exampl
     labels = (random.random(4000) < 0.4).astype(float)
     p = np.clip(0.4 * random.random(4000) + 0.5 * labels, 0, 1)
     tally = _whole("binary", labels, p[:, None])
-    curves = MEASURES["binary"].curves(tally)
+    curves = LABEL_METRICS["binary"].curves(tally)
     assert curves is not None
     x, y = np.array(curves.roc).T
     assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
@@ -92,7 +92,7 @@ def test_multiclass_metrics_equal_an_independent_computation() -> None:
     labels = random.integers(0, 4, 1000).astype(float)
     scores = np.exp(random.normal(size=(1000, 4)))
     p = scores / scores.sum(axis=1, keepdims=True)
-    found = MEASURES["multiclass"].metrics(_whole("multiclass", labels, p, parts=3))
+    found = LABEL_METRICS["multiclass"].metrics(_whole("multiclass", labels, p, parts=3))
     one_hot = np.eye(4)[labels.astype(int)]
     assert found["accuracy"] == pytest.approx(np.mean(p.argmax(axis=1) == labels))
     assert found["crossentropy"] == pytest.approx(-np.mean(np.sum(one_hot * np.log(p), axis=1)))
@@ -102,7 +102,7 @@ def test_regression_metrics_equal_an_independent_computation() -> None:
     random = np.random.default_rng(2)
     labels = 100 + random.normal(size=1000)
     p = labels + 0.5 * random.normal(size=1000)
-    found = MEASURES["regression"].metrics(_whole("regression", labels, p[:, None], parts=4))
+    found = LABEL_METRICS["regression"].metrics(_whole("regression", labels, p[:, None], parts=4))
     assert found["mean_squared_error"] == pytest.approx(np.mean((labels - p) ** 2))
     assert found["mean_absolute_error"] == pytest.approx(np.mean(np.abs(labels - p)))
     assert found["squared_correlation"] == pytest.approx(np.corrcoef(labels, p)[0, 1] ** 2)
@@ -113,18 +113,18 @@ def test_the_correlation_keeps_a_spread_that_is_small_beside_the_mean(parts: int
     random = np.random.default_rng(4)
     near = random.normal(size=1000).round(3)
     labels, p = 1e9 + near, 1e9 + (near + random.normal(size=1000)).round(3)
-    found = MEASURES["regression"].metrics(_whole("regression", labels, p[:, None], parts))
+    found = LABEL_METRICS["regression"].metrics(_whole("regression", labels, p[:, None], parts))
     assert found["squared_correlation"] == pytest.approx(np.corrcoef(labels - 1e9, p - 1e9)[0, 1] ** 2, rel=1e-5)
 
 
 def test_constant_labels_far_from_zero_have_no_correlation() -> None:
-    found = MEASURES["regression"].metrics(_whole("regression", np.full(8, 1e9), np.arange(8.0)[:, None], parts=3))
+    found = LABEL_METRICS["regression"].metrics(_whole("regression", np.full(8, 1e9), np.arange(8.0)[:, None], parts=3))
     assert np.isnan(found["squared_correlation"])
 
 
 def test_a_probability_of_exactly_one_half_counts_as_negative_as_in_keras() -> None:
     labels, p = np.array([0.0, 1.0, 1.0, 0.0, 0.0]), np.array([0.5, 0.5, 0.75, 0.25, np.nextafter(0.5, 1)])
-    found = MEASURES["binary"].metrics(_whole("binary", labels, p[:, None]))
+    found = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p[:, None]))
     assert found["binary_accuracy"] == 3 / 5
     assert found["precision"] == 1 / 2
     assert found["recall"] == 1 / 2
@@ -135,16 +135,16 @@ def test_a_probability_of_exactly_one_half_counts_as_negative_as_in_keras() -> N
     }
     for name, metric in stock.items():
         metric.update_state(labels[:4], p[:4])
-        alone = MEASURES["binary"].metrics(_whole("binary", labels[:4], p[:4, None]))
+        alone = LABEL_METRICS["binary"].metrics(_whole("binary", labels[:4], p[:4, None]))
         assert alone[name] == pytest.approx(float(metric.result())), name
 
 
 def test_a_certain_and_wrong_probability_has_the_greatest_loss_and_not_none() -> None:
     labels, p = np.array([0.0, 1.0]), np.array([[1.0], [0.0]])
-    loss = MEASURES["binary"].metrics(_whole("binary", labels, p))["binary_crossentropy"]
+    loss = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p))["binary_crossentropy"]
     assert loss == pytest.approx(-np.log(1e-7), rel=1e-6)
     both = np.array([[1.0, 0.0], [0.0, 1.0]])
-    assert MEASURES["multiclass"].metrics(_whole("multiclass", 1 - np.arange(2.0), both))["crossentropy"] == (
+    assert LABEL_METRICS["multiclass"].metrics(_whole("multiclass", 1 - np.arange(2.0), both))["crossentropy"] == (
         pytest.approx(-np.log(1e-7), rel=1e-6)
     )
 
@@ -153,12 +153,12 @@ def test_a_certain_and_wrong_probability_has_the_greatest_loss_and_not_none() ->
 def test_predictions_that_are_no_numbers_give_no_metric_a_value(kind: str) -> None:
     labels = np.array([0.0, 1.0, 1.0])
     predictions = np.array([[0.2, 0.8], [np.nan, np.nan], [0.6, 0.4]])
-    found = MEASURES[kind].metrics(_whole(kind, labels, predictions))
+    found = LABEL_METRICS[kind].metrics(_whole(kind, labels, predictions))
     assert all(np.isnan(value) for value in found.values())
 
 
 def test_metrics_that_divide_by_nothing_have_no_value() -> None:
-    found = MEASURES["binary"].metrics(_whole("binary", np.zeros(3), np.full((3, 1), 0.1)))
+    found = LABEL_METRICS["binary"].metrics(_whole("binary", np.zeros(3), np.full((3, 1), 0.1)))
     assert [name for name, value in found.items() if np.isnan(value)] == [
         "auc",
         "auc_precision_recall",
@@ -166,7 +166,7 @@ def test_metrics_that_divide_by_nothing_have_no_value() -> None:
         "precision",
         "recall",
     ]
-    constant = MEASURES["regression"].metrics(_whole("regression", np.arange(3.0), np.full((3, 1), 2.0)))
+    constant = LABEL_METRICS["regression"].metrics(_whole("regression", np.arange(3.0), np.full((3, 1), 2.0)))
     assert np.isnan(constant["squared_correlation"])
 
 
@@ -174,8 +174,8 @@ def test_metrics_that_divide_by_nothing_have_no_value() -> None:
 @settings(deadline=None)
 def test_how_the_examples_are_batched_makes_no_difference(examples: list[tuple[bool, float]], parts: int) -> None:
     labels, p = np.array(examples, dtype=float).T
-    whole = MEASURES["binary"].metrics(_whole("binary", labels, p[:, None]))
-    split = MEASURES["binary"].metrics(_whole("binary", labels, p[:, None], min(parts, len(labels))))
+    whole = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p[:, None]))
+    split = LABEL_METRICS["binary"].metrics(_whole("binary", labels, p[:, None], min(parts, len(labels))))
     assert split == pytest.approx(whole, nan_ok=True)
 
 
@@ -210,7 +210,7 @@ ROWS = st.lists(
     ROWS, st.sampled_from([(), ("hour",), ("company",), ("fare",), ("hour", "company"), ("fare", "company", "hour")])
 )
 def test_each_row_is_in_the_slice_of_its_values(rows: list[Row], columns: tuple[str, ...]) -> None:
-    found = slicing(_batch(rows), columns)
+    found = assign_slices(_batch(rows), columns)
     for row, group in zip(rows, found.groups, strict=True):
         values = dict(zip(("hour", "company", "fare"), row, strict=True))
         expected = tuple((column, None if values[column] == "" else values[column]) for column in sorted(columns))
@@ -223,7 +223,7 @@ def test_each_row_is_in_the_slice_of_its_values(rows: list[Row], columns: tuple[
 def test_the_rows_of_the_slices_are_those_of_pandas_groupby_with_missing_values(
     rows: list[Row], columns: tuple[str, ...]
 ) -> None:
-    found = slicing(_batch(rows), columns)
+    found = assign_slices(_batch(rows), columns)
     frame = pd.DataFrame(rows, columns=["hour", "company", "fare"], dtype=object)
     expected = frame.replace("", None).fillna("missing").groupby(sorted(columns), dropna=False).size().to_dict()
     counts = np.bincount(found.groups, minlength=len(found.keys)).tolist()
@@ -237,9 +237,9 @@ def test_the_rows_of_the_slices_are_those_of_pandas_groupby_with_missing_values(
 def test_the_rows_of_a_column_that_is_absent_or_without_values_are_one_slice() -> None:
     batch = pa.RecordBatch.from_pydict({"x": pa.nulls(3), "y": pa.array([[1.0], None, [float("nan")]])})
     for name in ("x", "z"):
-        assert slicing(batch, [name]).groups.tolist() == [0, 0, 0]
-        assert slicing(batch, [name]).keys == [((name, None),)]
-    found = slicing(batch, ["y"])
+        assert assign_slices(batch, [name]).groups.tolist() == [0, 0, 0]
+        assert assign_slices(batch, [name]).keys == [((name, None),)]
+    found = assign_slices(batch, ["y"])
     assert [found.keys[group] for group in found.groups] == [(("y", 1.0),), (("y", None),), (("y", None),)]
 
 
@@ -256,14 +256,14 @@ def test_slices_have_the_features_meaning_of_missing_and_each_key_once(
     column: list[list[Any] | None], kind: pa.DataType, expected: list[Any]
 ) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(column, pa.list_(kind))], names=["x"])
-    found = slicing(batch, ["x"])
+    found = assign_slices(batch, ["x"])
     assert [found.keys[group] for group in found.groups] == [(("x", value),) for value in expected]
     assert len(set(found.keys)) == len(found.keys)
 
 
 def test_a_missing_value_is_told_from_a_text_that_says_so() -> None:
     keys: list[SliceKey] = [(), (("a", "(missing)"),), (("a", None),), (("b", None),)]
-    assert list(in_words(keys).values()) == [
+    assert list(name_missing(keys).values()) == [
         (),
         (("a", "(missing)"),),
         (("a", "((missing))"),),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.components.evaluation import MEASURES
+from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.trainer.word_metrics import KnownWords, Perplexity
 
 RANDOM = np.random.default_rng(4)
@@ -17,7 +17,7 @@ UNKNOWN = 8
 
 
 def measured(labels: np.ndarray, p: np.ndarray) -> dict[str, float]:
-    measure = MEASURES["next_word"]
+    measure = LABEL_METRICS["next_word"]
     parts = zip(np.array_split(labels.astype(float), 4), np.array_split(p, 4), strict=True)
     tallies = [measure.tally(y, each, np.zeros(len(y), np.int64), 1)[0] for y, each in parts]
     return measure.metrics(sum(tallies[1:], tallies[0]))

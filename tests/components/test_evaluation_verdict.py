@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from tensorflow_model_analysis.proto import config_pb2
 
-from headrace.components.evaluation.conclude import conclude
-from headrace.components.evaluation.verdict import checks, reasons
-from headrace.components.trigger.drift import Distance
+from headrace.components.evaluation.verdict import check_thresholds, conclude, rejection_reasons
+from headrace.components.trigger.drift import DriftDistance
 
 NEXT = {"up": math.inf, "down": -math.inf}
 
@@ -35,9 +34,9 @@ def test_a_metric_exactly_at_its_bound_is_within_and_the_next_number_is_not(
 ) -> None:
     thresholds = {"auc": bounded(bound, limit)}
     for value, passes in ((limit, True), (float(np.nextafter(limit, NEXT[beyond])), False)):
-        (check,) = checks(thresholds, {"auc": value}, None)
+        (check,) = check_thresholds(thresholds, {"auc": value}, None)
         assert (check.bound, check.limit, check.value, check.passed) == (bound, limit, value, passes)
-        assert bool(reasons([check], {"auc": value})) != passes
+        assert bool(rejection_reasons([check], {"auc": value})) != passes
 
 
 @pytest.mark.parametrize(
@@ -48,20 +47,20 @@ def test_a_metric_as_much_worse_than_the_baseline_as_it_may_be_passes_and_the_ne
     direction: str, by: float, exactly: float, beyond: str
 ) -> None:
     thresholds, baseline = {"m": compared(by, direction)}, {"m": 0.75}
-    assert [check.passed for check in checks(thresholds, {"m": exactly}, baseline)] == [True]
+    assert [check.passed for check in check_thresholds(thresholds, {"m": exactly}, baseline)] == [True]
     worse = float(np.nextafter(exactly, NEXT[beyond]))
-    assert [check.passed for check in checks(thresholds, {"m": worse}, baseline)] == [False]
+    assert [check.passed for check in check_thresholds(thresholds, {"m": worse}, baseline)] == [False]
 
 
 @pytest.mark.parametrize("against", [0.75, math.nan])
 def test_a_metric_without_a_value_is_worse_than_any_baseline(against: float) -> None:
     thresholds = {"m": compared(-0.25, "HIGHER_IS_BETTER")}
-    assert [check.passed for check in checks(thresholds, {"m": math.nan}, {"m": against})] == [False]
-    assert [check.passed for check in checks(thresholds, {}, {"m": against})] == [False]
+    assert [check.passed for check in check_thresholds(thresholds, {"m": math.nan}, {"m": against})] == [False]
+    assert [check.passed for check in check_thresholds(thresholds, {}, {"m": against})] == [False]
 
 
 def test_a_metric_whose_baseline_has_no_value_passes() -> None:
-    (check,) = checks({"m": compared(-0.25, "HIGHER_IS_BETTER")}, {"m": 0.1}, {"m": math.nan})
+    (check,) = check_thresholds({"m": compared(-0.25, "HIGHER_IS_BETTER")}, {"m": 0.1}, {"m": math.nan})
     assert check.passed
     assert check.limit is None
 
@@ -77,5 +76,5 @@ def test_an_evaluation_without_examples_is_not_blessed() -> None:
 
 
 def test_a_distance_exactly_at_its_limit_is_not_too_far() -> None:
-    assert not Distance("fare", "L-infinity", 0.3, 0.3).too_far
-    assert Distance("fare", "L-infinity", float(np.nextafter(0.3, 1)), 0.3).too_far
+    assert not DriftDistance("fare", "L-infinity", 0.3, 0.3).too_far
+    assert DriftDistance("fare", "L-infinity", float(np.nextafter(0.3, 1)), 0.3).too_far

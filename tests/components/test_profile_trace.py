@@ -11,10 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from headrace.components.profile_verdict import spans_of_time
-from headrace.components.profile_verdict.result import Split
-from headrace.components.profile_verdict.stages import PARSING, READING, STARTING, stage_of
-from headrace.components.profile_verdict.trace import Event, Trace, own_times, read_trace
+from headrace.components.profile.result import TimeShares
+from headrace.components.profile.trace import (
+    PARSING,
+    READING,
+    STARTING,
+    Event,
+    Intervals,
+    Trace,
+    difference,
+    intersection,
+    length,
+    own_times,
+    read_trace,
+    stage_of,
+    union,
+)
 
 
 class Moments(NamedTuple):
@@ -57,7 +69,7 @@ def test_copies_to_an_accelerator_are_no_computing(copy: str, streams: str, tmp_
     copied, kernel = (copy, 20, 70), ("gemm", 75, 100)
     apart = {"Stream #14(MemcpyH2D)": (copied,), "Stream #13(Kernel)": (kernel,)}
     trace = Moments(WAIT, apart if streams == "apart" else {"Stream #1": (copied, kernel)}).read(tmp_path / "x.pb")
-    assert trace.split == Split(input=near(0.7), host=near(0.05), compute=0.25, idle=0.0)
+    assert trace.shares == TimeShares(input=near(0.7), host=near(0.05), compute=0.25, idle=0.0)
     assert trace.copying == 0.5
     assert trace.device == "/device:GPU:0"
 
@@ -70,14 +82,14 @@ def test_copies_without_a_wait_are_input_and_those_under_a_kernel_cost_nothing(t
         "Stream #15": (("MemcpyD2H", 70, 90), ("MemcpyD2D", 90, 95)),
     }
     trace = Moments((), streams).read(tmp_path / "x.pb")
-    assert trace.split == Split(input=0.3, host=near(0.15), compute=0.55, idle=0.0)
+    assert trace.shares == TimeShares(input=0.3, host=near(0.15), compute=0.55, idle=0.0)
     assert trace.copying == 0.3
 
 
 def test_an_accelerator_that_only_copies_computes_nothing(tmp_path: Path) -> None:
     host = (("ExecutorState::Process", 0, 100),)
     trace = Moments(host, {"Stream #14": (("MemcpyH2D", 0, 60),)}).read(tmp_path / "x.pb")
-    assert trace.split == Split(input=0.6, host=0.4, compute=0.0, idle=0.0)
+    assert trace.shares == TimeShares(input=0.6, host=0.4, compute=0.0, idle=0.0)
 
 
 @pytest.mark.parametrize(
@@ -104,13 +116,13 @@ SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)).map(lambda spa
 
 
 @given(SPANS, SPANS)
-def test_sets_of_moments_agree_with_sets_of_numbers(first: spans_of_time.Spans, second: spans_of_time.Spans) -> None:
-    def moments(spans: spans_of_time.Spans) -> set[int]:
+def test_sets_of_moments_agree_with_sets_of_numbers(first: Intervals, second: Intervals) -> None:
+    def moments(spans: Intervals) -> set[int]:
         return {moment for begin, end in spans for moment in range(begin, end)}
 
-    one, other = spans_of_time.union(first), spans_of_time.union(second)
+    one, other = union(first), union(second)
     assert moments(one) == moments(first)
-    assert moments(spans_of_time.union(one, other)) == moments(first) | moments(second)
-    assert moments(spans_of_time.both(one, other)) == moments(first) & moments(second)
-    assert moments(spans_of_time.without(one, other)) == moments(first) - moments(second)
-    assert spans_of_time.length(one) == len(moments(first))
+    assert moments(union(one, other)) == moments(first) | moments(second)
+    assert moments(intersection(one, other)) == moments(first) & moments(second)
+    assert moments(difference(one, other)) == moments(first) - moments(second)
+    assert length(one) == len(moments(first))

@@ -14,10 +14,9 @@ import pytest
 from changed_bytes import assert_each_changed_byte_is_told
 from tfx.types import standard_artifacts
 
-from headrace.components import pusher
-from headrace.components.pushed import IN_SERVICE, LATE, Pushed
-from headrace.components.pusher import push
-from headrace.components.registry import Entry
+from headrace.components.deploy import pusher
+from headrace.components.deploy.pusher import push
+from headrace.components.deploy.registry import IN_SERVICE, LATE, Entry, PushRecord
 from headrace.configs.checksums import checksum
 from headrace.configs.errors import RunError
 
@@ -309,7 +308,7 @@ def test_damaged_version_of_an_earlier_record_is_found_by_its_model(model: Path,
 def test_record_of_pushes_with_any_byte_changed_is_named_with_the_way_out(model: Path, tmp_path: Path) -> None:
     _execute(model, tmp_path / "serving", tmp_path / "pushed", blessed=True)
     record = tmp_path / "pushed.json"
-    assert_each_changed_byte_is_told(record, Pushed.read, "Delete it")
+    assert_each_changed_byte_is_told(record, PushRecord.read, "Delete it")
 
 
 def test_a_copy_that_is_not_what_was_copied_becomes_no_version(

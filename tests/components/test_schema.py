@@ -31,10 +31,10 @@ def test_types_of_the_columns_that_have_one(tmp_path: Path) -> None:
         ('feature { name: "a" type: INT }\nfeature { name: "b" tpe: INT }', 2, 'no field named "tpe"'),
         ('feature { name: "a"\n  type: FLOT }', 2, "no value named FLOT"),
         ('feature {\n  name: "a"', 2, 'Expected "}"'),
-        ('feature { name: "a" } feature { name: "a" }', None, "column 'a': the schema has this column twice"),
-        ("feature { type: INT }", None, "has no name"),
+        ('feature { name: "a" } feature { name: "a" }', None, "column 'a': the schema names this column twice"),
+        ("feature { type: INT }", None, "no name"),
         ('feature { name: "p" domain: "pay" }', None, "no string_domain 'pay'"),
-        ("", None, "names no column"),
+        ("", None, "not name any column"),
     ],
 )
 def test_a_mistake_is_named_with_its_file_and_line(tmp_path: Path, text: str, line: int | None, words: str) -> None:
@@ -50,5 +50,5 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.pbtxt: the schema cannot be read: No such file"):
         read_schema(tmp_path / "none.pbtxt")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="no UTF-8 text"):
+    with pytest.raises(DataError, match="UTF-8"):
         read_schema(tmp_path / "binary")

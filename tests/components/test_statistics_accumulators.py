@@ -14,9 +14,9 @@ from tfx_bsl.sketches import KmvSketch, QuantilesSketch
 
 from headrace.components.statistics import categories
 from headrace.components.statistics.accumulators import from_bytes, to_bytes
-from headrace.components.statistics.combine import Statistics
+from headrace.components.statistics.combine import StatisticsCombiner
 
-STATISTICS = Statistics()
+STATISTICS = StatisticsCombiner()
 KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "int": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
     "float": (pa.float32(), st.floats(width=32)),
@@ -59,7 +59,7 @@ def state(found: Any) -> Any:
         parts = found.__getstate__()
     elif isinstance(found, KmvSketch):
         parts = found.Serialize()
-    elif isinstance(found, categories.Counts):
+    elif isinstance(found, categories.ValueCounts):
         parts = state([found.table.to_pydict(), found.pending, found.distinct, found.lowered])
     elif isinstance(found, dict):
         parts = {name: state(value) for name, value in found.items()}

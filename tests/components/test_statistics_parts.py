@@ -16,8 +16,8 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from headrace.components.example_gen.encode import encode
 from headrace.components.example_gen.stacks import MANY_COLUMNS
 from headrace.components.example_gen.wire import varint
-from headrace.components.statistics import categories, decode_stacked, read
-from headrace.components.statistics.categories import CategoryGenerator, Counts
+from headrace.components.statistics import categories, read
+from headrace.components.statistics.categories import CategoryGenerator, ValueCounts
 from headrace.components.statistics.decode import decode
 from headrace.configs.errors import DataError
 from headrace.pipeline.report.statistics import read_statistics
@@ -98,7 +98,7 @@ def test_a_damaged_byte_gives_what_tfx_bsl_gives_or_nothing(table: pa.RecordBatc
 
 
 def test_many_features_are_read_in_whatever_order_all_rows_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode_stacked, "VALUES", 20)  # several pieces
+    monkeypatch.setattr("headrace.components.statistics.decode.VALUES", 20)  # several pieces
     rows = []
     for row in range(3):
         entries = [
@@ -161,7 +161,7 @@ def test_a_file_that_ends_inside_a_record_is_an_error(tmp_path: Path) -> None:
 @given(st.lists(st.lists(st.binary(max_size=2)), max_size=6), st.integers(0, 6), st.integers(1, 5))
 @settings(deadline=None)
 def test_counts_are_exact_and_ordered_as_in_tfdv(batches: list[list[bytes]], cut: int, number: int) -> None:
-    left, right = Counts(), Counts()
+    left, right = ValueCounts(), ValueCounts()
     for place, values in enumerate(batches):
         (left if place < cut else right).add(pa.array(values, pa.binary()))
     left.merge(right)
@@ -175,7 +175,7 @@ def test_counts_are_exact_and_ordered_as_in_tfdv(batches: list[list[bytes]], cut
 def test_many_distinct_values_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(categories, "LIMIT", 2000)
     rng, batch, batches = np.random.default_rng(2), 5000, 60
-    parts = [Counts(), Counts(), Counts()]
+    parts = [ValueCounts(), ValueCounts(), ValueCounts()]
     truth: Counter[bytes] = Counter()
     for number in range(batches):
         frequent = rng.zipf(1.5, batch // 2) % 50
@@ -204,7 +204,7 @@ def test_the_number_of_distinct_values_survives_a_merge_with_a_small_part(
     monkeypatch: pytest.MonkeyPatch, large_first: bool
 ) -> None:
     monkeypatch.setattr(categories, "LIMIT", 2000)
-    large, small = Counts(), Counts()
+    large, small = ValueCounts(), ValueCounts()
     large.add(pa.array([b"%d" % number for number in range(10_000)], pa.binary()))
     small.add(pa.array([b"other %d" % number for number in range(5)], pa.binary()))
     large.settle()
@@ -216,7 +216,7 @@ def test_the_number_of_distinct_values_survives_a_merge_with_a_small_part(
 
 def test_long_values_count_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(categories, "BYTES", 1 << 20)
-    counts = Counts()
+    counts = ValueCounts()
     for number in range(100):
         counts.add(pa.array([b"often", b"often", bytes([number]) * 100_000], pa.binary()))
     counts.settle()

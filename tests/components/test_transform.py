@@ -17,7 +17,7 @@ from tfx.components.transform import executor as stock
 from tfx.proto import transform_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from headrace.components import transform
+from headrace.components.transform.component import Executor
 from headrace.configs.errors import TrainingError
 
 SHARDS = {"train": [2500, 0, 40], "eval": [300], "test": [0]}
@@ -123,7 +123,7 @@ def files(outputs: Artifacts) -> set[str]:
 
 @pytest.mark.slow
 def test_graph_and_examples_are_those_of_the_stock_executor(inputs: Artifacts, tmp_path: Path) -> None:
-    ours = run(transform.Executor, inputs, tmp_path / "ours", CONFIG)
+    ours = run(Executor, inputs, tmp_path / "ours", CONFIG)
     theirs = run(stock.Executor, inputs, tmp_path / "theirs", CONFIG)
     assert contents(ours) == contents(theirs)
     assert files(ours) == files(theirs)
@@ -138,7 +138,7 @@ def test_graph_and_examples_are_those_of_the_stock_executor(inputs: Artifacts, t
     assert names == {f"transformed_examples-{number:05d}-of-00003.gz" for number in range(3)}
 
 
-@pytest.mark.parametrize("executor", [transform.Executor, pytest.param(stock.Executor, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("executor", [Executor, pytest.param(stock.Executor, marks=pytest.mark.slow)])
 def test_examples_without_compression_give_the_same(inputs: Artifacts, tmp_path: Path, executor: Any) -> None:
     plain = {**inputs, "examples": [unpacked(inputs["examples"][0], tmp_path / "examples")]}
     config = {"label": CONFIG["label"], "features": {"amount": {"column": "numeric"}}}
@@ -150,7 +150,7 @@ def test_examples_without_compression_give_the_same(inputs: Artifacts, tmp_path:
 def test_splits_config_says_what_is_analyzed_and_what_is_transformed(inputs: Artifacts, tmp_path: Path) -> None:
     config = {"label": CONFIG["label"], "features": {"amount": {"column": "numeric"}}}
     splits = json_format.MessageToJson(transform_pb2.SplitsConfig(analyze=["eval"], transform=["eval"]))
-    outputs = run(transform.Executor, inputs, tmp_path, config, splits_config=splits)
+    outputs = run(Executor, inputs, tmp_path, config, splits_config=splits)
     (rows,) = contents(outputs).values()
     amounts = np.array([row.features.feature["amount"].float_list.value[0] for row in rows])
     assert abs(amounts.mean()) < 1e-6  # the missing ones are the mean, so it stays 0
@@ -163,7 +163,7 @@ def test_splits_config_says_what_is_analyzed_and_what_is_transformed(inputs: Art
 def test_error_of_a_column_reaches_the_user_as_it_is(inputs: Artifacts, tmp_path: Path) -> None:
     config = {"label": CONFIG["label"], "features": {"f": {"column": "numeric", "key": "word"}}}
     with pytest.raises(TrainingError, match=r"^features\.f: data column 'word' holds text"):
-        run(transform.Executor, inputs, tmp_path, config)
+        run(Executor, inputs, tmp_path, config)
 
 
 @pytest.mark.parametrize("args", [(), ("--direct_running_mode=multi_threading", "--direct_num_workers=2")])
@@ -175,4 +175,4 @@ def test_a_function_that_does_not_give_one_value_for_each_example_is_told_by_its
     custom = {"column": "custom", "function": "hook_fixed_batch.f", "keys": ["amount"]}
     config = {"label": CONFIG["label"], "features": {"amount": {"column": "numeric"}, "fixed": custom}}
     with pytest.raises(TrainingError, match=r"^features\.fixed: 3 values came out for \d+ examples"):
-        run(transform.Executor, inputs, tmp_path, config, args=args)
+        run(Executor, inputs, tmp_path, config, args=args)

@@ -15,7 +15,7 @@ from test_transform import CONFIG, SCHEMA, Artifacts, contents, example, files, 
 from tfx.proto import transform_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from headrace.components import transform
+from headrace.components.transform.component import Executor
 from headrace.trainer.columns.statistics import QUANTILE_ERROR
 
 NIGHT = json_format.MessageToJson(transform_pb2.SplitsConfig(analyze=["train"], transform=["eval"]))
@@ -72,7 +72,7 @@ def analyze(
 ) -> Artifacts:
     """Our executor with a store."""
     properties = {"store": str(folder / "store"), "code": code, **more}
-    return run(transform.Executor, inputs, folder / name, config, **properties)
+    return run(Executor, inputs, folder / name, config, **properties)
 
 
 def spoil(inputs: Artifacts, days: list[int]) -> None:
@@ -100,7 +100,7 @@ def assert_same(left: Artifacts, right: Artifacts) -> None:
 def test_analysis_by_span_is_that_of_all_at_once(tmp_path: Path) -> None:
     inputs = spanned(tmp_path / "in", [1, 2, 3])
     first = analyze(tmp_path, inputs, "first")
-    assert_same(first, run(transform.Executor, inputs, tmp_path / "at-once", CONFIG))
+    assert_same(first, run(Executor, inputs, tmp_path / "at-once", CONFIG))
     assert_same(first, analyze(tmp_path, inputs, "again"))
 
 
@@ -108,7 +108,7 @@ def test_analysis_by_span_is_that_of_all_at_once(tmp_path: Path) -> None:
 def test_only_the_new_span_is_read_for_it(tmp_path: Path) -> None:
     analyze(tmp_path, spanned(tmp_path / "one", [1, 2, 3]), "first", splits_config=NIGHT)
     inputs = spanned(tmp_path / "two", [2, 3, 4])
-    expected = run(transform.Executor, inputs, tmp_path / "at-once", CONFIG, splits_config=NIGHT)
+    expected = run(Executor, inputs, tmp_path / "at-once", CONFIG, splits_config=NIGHT)
     spoil(inputs, [2, 3])
     assert_same(analyze(tmp_path, inputs, "second", splits_config=NIGHT), expected)
     spoil(inputs, [4])
@@ -154,7 +154,7 @@ def test_analyzer_that_works_on_the_results_of_another_reads_all(
     analyze(tmp_path, spanned(tmp_path / "one", [1, 2]), "first", config)
     inputs = spanned(tmp_path / "two", [2, 3])
     ours = analyze(tmp_path, inputs, "second", config)
-    assert_same(ours, run(transform.Executor, inputs, tmp_path / "at-once", config))
+    assert_same(ours, run(Executor, inputs, tmp_path / "at-once", config))
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_quantiles_of_a_users_function_are_kept_as_data_that_nothing_executes(
     custom = {"column": "custom", "function": "hook_own_quantiles.f", "keys": ["amount"]}
     config = {"label": CONFIG["label"], "features": {"quarter": custom}}
     inputs = spanned(tmp_path / "in", [1, 2])
-    expected = run(transform.Executor, inputs, tmp_path / "at-once", config, splits_config=NIGHT)
+    expected = run(Executor, inputs, tmp_path / "at-once", config, splits_config=NIGHT)
     for name in ("encode_cache", "decode_cache"):
         monkeypatch.setattr(analyzers._QuantilesSketchCacheCoder, name, lambda *_: pytest.fail("pickled"))
     analyze(tmp_path, inputs, "first", config, splits_config=NIGHT)

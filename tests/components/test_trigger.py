@@ -14,10 +14,8 @@ from tfx.types import standard_artifacts
 
 from headrace.components.example_gen.manifest import Manifest, Span
 from headrace.components.example_gen.storage import FileState
-from headrace.components.trigger.drift import Distance, distances
-from headrace.components.trigger.look import decide
-from headrace.components.trigger.newest import decision, drift
-from headrace.components.trigger.trained import Trained, TrainedOn
+from headrace.components.trigger.decision import TrainingData, TrainingRecord, decide
+from headrace.components.trigger.drift import DriftDistance, decide_by_drift, decision, distances
 from headrace.configs.schedule import DriftConfig, Retrain
 
 
@@ -25,32 +23,39 @@ def manifest(*names: str, size: int = 1) -> Manifest:
     return Manifest(tuple(Span(n, (FileState(f"/d/{name}", size, "t"),), name) for n, name in enumerate(names)))
 
 
-def trained_on(found: Manifest, work: str = "w") -> TrainedOn:
+def trained_on(found: Manifest, work: str = "w") -> TrainingData:
     names = tuple(span.name for span in found.spans)
-    return TrainedOn(fingerprint=found.fingerprint, spans=names, work=work, statistics="/s")
+    return TrainingData(fingerprint=found.fingerprint, spans=names, work=work, statistics="/s")
 
 
 LAST = trained_on(manifest("a", "b"))
-BLESSED = Trained(judged=LAST, blessed=LAST)
+BLESSED = TrainingRecord(judged=LAST, blessed=LAST)
 
 
 @pytest.mark.parametrize(
     ("now", "trained", "work", "retrain", "go", "why"),
     [
         (manifest("a", "b"), BLESSED, "w", "always", "yes", "asked for"),
-        (manifest("a", "b"), Trained(), "w", "new_span", "yes", "no model was judged yet"),
+        (manifest("a", "b"), TrainingRecord(), "w", "new_span", "yes", "no model has been judged yet"),
         (manifest("a", "b"), BLESSED, "other", "drift", "yes", "settings or code changed since the last model"),
         (manifest("a", "b"), BLESSED, "w", "drift", "no", "nothing new: .* the same data, up to b"),
         (manifest("b", "c"), BLESSED, "w", "new_span", "yes", "new data: c$"),
         (manifest(*"bcdefg"), BLESSED, "w", "new_span", "yes", "new data: e, f, g and 2 more"),
         (manifest("b"), BLESSED, "w", "new_span", "yes", "other data: b to b"),
         (manifest("a", "b", size=2), BLESSED, "w", "new_span", "yes", "the data changed"),
-        (manifest("b", "c"), BLESSED, "w", "drift", "if-drifted", "new data: c; whether it drifted is to be seen"),
-        (manifest("b", "c"), Trained(judged=LAST), "w", "drift", "yes", "new data: c, and no model is blessed yet"),
+        (manifest("b", "c"), BLESSED, "w", "drift", "if-drifted", "new data: c; .*Drift"),
+        (
+            manifest("b", "c"),
+            TrainingRecord(judged=LAST),
+            "w",
+            "drift",
+            "yes",
+            "new data: c, and no model is blessed yet",
+        ),
     ],
 )
 def test_reason_to_train(  # noqa: PLR0917
-    now: Manifest, trained: Trained, work: str, retrain: Retrain, go: str, why: str
+    now: Manifest, trained: TrainingRecord, work: str, retrain: Retrain, go: str, why: str
 ) -> None:
     found = decide(now, trained, work, retrain)
     assert found.go == go
@@ -70,7 +75,7 @@ def test_data_that_did_not_drift_is_no_reason_a_second_time_under_the_same_limit
 
 def test_a_model_of_older_spans_leaves_the_newest_known_unless_it_is_the_one_in_use() -> None:
     first, backfilled, other = (trained_on(manifest(name), "w") for name in ("10", "9", "8"))
-    passed = Trained().with_judged(first, blessed=True).with_passed("f", "limits")
+    passed = TrainingRecord().with_judged(first, blessed=True).with_passed("f", "limits")
     found = passed.with_judged(backfilled, blessed=False).with_judged(other, blessed=False)
     assert (found.judged, found.newest, found.blessed, found.passed) == (other, first, first, ("f", "limits"))
     assert decide(manifest("10"), found, "w", "new_span").go == "no"
@@ -89,19 +94,19 @@ def test_what_was_trained_on_moves_with_the_pipelines_folder_and_a_damaged_file_
     data = LAST.model_copy(update={"statistics": str(here / "artifacts" / "7")})
     elsewhere = LAST.model_copy(update={"statistics": "/elsewhere"})
     older = elsewhere.model_copy(update={"spans": ("a",)})
-    written = Trained().with_judged(data, blessed=True).with_judged(elsewhere, blessed=False)
+    written = TrainingRecord().with_judged(data, blessed=True).with_judged(elsewhere, blessed=False)
     written.write(here / "trained.json")
     assert "newest" not in (here / "trained.json").read_text()  # nor anything that earlier versions did not know
     written.with_judged(older, blessed=False).write(here / "trained.json")
     here.rename(there)
-    found = Trained.read(there / "trained.json")
+    found = TrainingRecord.read(there / "trained.json")
     assert found.blessed == data.model_copy(update={"statistics": str(there / "artifacts" / "7")})
     assert found.newest == elsewhere
     assert found.judged == older
-    assert Trained.read(tmp_path / "none.json") == Trained()
-    assert_each_changed_byte_is_told(there / "trained.json", Trained.read, "Delete it: the next run then trains")
+    assert TrainingRecord.read(tmp_path / "none.json") == TrainingRecord()
+    assert_each_changed_byte_is_told(there / "trained.json", TrainingRecord.read, "Delete it: the next run then trains")
     (there / "trained.json").write_text(found.model_dump_json())  # as earlier versions wrote it, without a checksum
-    assert Trained.read(there / "trained.json") == found
+    assert TrainingRecord.read(there / "trained.json") == found
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +146,15 @@ def test_limits_of_single_columns_win_and_null_leaves_columns_out(frames: tuple[
 
 
 def test_verdict_names_the_farthest_columns() -> None:
-    near, far = Distance("a", "L-infinity", 0.01, 0.1), Distance("b", "Jensen-Shannon", 0.5, 0.1)
-    assert decision([far, near], "2026-11-04").why == (
-        "2026-11-04 drifted: b: Jensen-Shannon 0.5, and the limit is 0.1"
-    )
-    kept = decision([near], "2026-11-04")
-    assert (kept.go, kept.why.endswith("the farthest is a: L-infinity 0.01, and the limit is 0.1")) == ("no", True)
+    near, far = DriftDistance("a", "L-infinity", 0.01, 0.1), DriftDistance("b", "Jensen-Shannon", 0.5, 0.1)
+    drifted = decision([far, near], "2026-11-04")
+    assert drifted.go == "yes"
+    assert drifted.why.startswith("2026-11-04 drifted: b: Jensen-Shannon 0.5")
+    assert drifted.why.endswith(" 0.1")
+    same = decision([near], "2026-11-04")
+    assert same.go == "no"
+    assert "a: L-infinity 0.01" in same.why
+    assert same.why.endswith(" 0.1")
     assert decision([], "the data").go == "yes"  # as nobody can know
 
 
@@ -156,8 +164,8 @@ def test_a_span_without_examples_did_not_drift(tmp_path: Path) -> None:
     none = DatasetFeatureStatisticsList(datasets=[DatasetFeatureStatistics(num_examples=0)])
     (tmp_path / "Split-train").mkdir()
     (tmp_path / "Split-train" / "FeatureStats.pb").write_bytes(none.SerializeToString())
-    trained = Trained(blessed=LAST.model_copy(update={"statistics": str(tmp_path)}))
-    found = drift(
+    trained = TrainingRecord(blessed=LAST.model_copy(update={"statistics": str(tmp_path)}))
+    found = decide_by_drift(
         name="2026-11-04",
         examples=standard_artifacts.Examples(),
         statistics=statistics,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.components.registry import Entry, MadeFor, Registry
-from headrace.components.warm_start import choose
+from headrace.components.deploy.baseline import choose_base_model
+from headrace.components.deploy.registry import Entry, MadeFor, Registry
 from headrace.trainer.weights.origin import Origin
 
 DATA = MadeFor(label="l", columns={"a": "INT", "b": "INT"})
@@ -26,17 +26,19 @@ def registry(*uris: str, made_for: MadeFor = DATA) -> Registry:
 
 def test_latest_blessed_model_is_the_base_of_other_work(tmp_path: Path) -> None:
     old, new = model(tmp_path, "old", "w1"), model(tmp_path, "new", "w2", str(tmp_path / "old"))
-    assert choose(registry(old, new), "w3", DATA) == new
-    assert choose(registry(), "w3", DATA) is None
-    assert choose(registry(old, model(tmp_path, "silent")), "w3", DATA) == str(tmp_path / "silent")
+    assert choose_base_model(registry(old, new), "w3", DATA) == new
+    assert choose_base_model(registry(), "w3", DATA) is None
+    assert choose_base_model(registry(old, model(tmp_path, "silent")), "w3", DATA) == str(tmp_path / "silent")
 
 
 def test_unchanged_work_finds_what_it_began_with_the_first_time(tmp_path: Path) -> None:
     first = model(tmp_path, "first", "w1", None)
-    assert choose(registry(first), "w1", DATA) is None
+    assert choose_base_model(registry(first), "w1", DATA) is None
     second = model(tmp_path, "second", "w2", first)
-    assert choose(registry(first, second), "w2", DATA) == first
-    assert choose(registry(first, second), "w1", DATA) == second  # a change, and back: that is a new training
+    assert choose_base_model(registry(first, second), "w2", DATA) == first
+    assert (
+        choose_base_model(registry(first, second), "w1", DATA) == second
+    )  # a change, and back: that is a new training
 
 
 @pytest.mark.parametrize("field", ["base", "work"])
@@ -44,14 +46,14 @@ def test_origin_of_another_form_is_none(tmp_path: Path, field: str) -> None:
     uri = model(tmp_path, "one", work="w")
     (path,) = Path(uri).rglob("origin.json")
     path.write_text(json.dumps({**json.loads(path.read_text()), field: 5}))
-    assert choose(registry(uri), "w", DATA) == uri
+    assert choose_base_model(registry(uri), "w", DATA) == uri
     assert Origin.read(path.parents[1]) is None
 
 
 def test_model_that_is_gone_or_for_other_data_is_passed_over(tmp_path: Path) -> None:
     old = model(tmp_path, "old", "w1")
-    assert choose(registry(old, str(tmp_path / "gone")), "w2", DATA) == old
+    assert choose_base_model(registry(old, str(tmp_path / "gone")), "w2", DATA) == old
     foreign = MadeFor(label="other", columns={"a": "INT"})
-    assert choose(registry(old, made_for=foreign), "w2", DATA) is None
+    assert choose_base_model(registry(old, made_for=foreign), "w2", DATA) is None
     gone = model(tmp_path, "orphan", "w2", str(tmp_path / "gone"))
-    assert choose(registry(gone), "w2", DATA) is None
+    assert choose_base_model(registry(gone), "w2", DATA) is None

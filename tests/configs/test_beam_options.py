@@ -159,5 +159,5 @@ def test_temporary_files_lie_in_the_run_but_for_those_of_dataflow() -> None:
 def test_what_only_beam_knows_to_be_wrong_is_the_users_mistake(settings: BeamConfig, said: str, tmp_path: Path) -> None:
     with pytest.raises(RunError) as raised:
         BeamPipelines(settings, tmp_path)()
-    assert str(raised.value).startswith("Beam refuses `beam.options`: ")
+    assert str(raised.value).startswith("Beam rejects `beam.options`: ")
     assert said in str(raised.value)

@@ -109,7 +109,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Compiled:
 
 
 def edit_program(project: Installed, mine: Path) -> None:
-    edit(project.sources / "components" / "data_rules.py", "\n\n\n", "\n\n_ADDED = 1\n\n\n")
+    edit(project.sources / "components" / "gates" / "data_rules.py", "\n\n\n", "\n\n_ADDED = 1\n\n\n")
     edit(mine / "mine" / "units.py", "2.0", "3.0")
     edit(mine / "mine" / "models.py", '"relu"', '"tanh"')
     edit(mine / "mine" / "data.py", "> 20", "> 21")

@@ -12,8 +12,8 @@ import pytest
 from command import Finished, headrace, versions
 from parcels import write_parcels
 
-from headrace.components.evaluation_result import read_evaluation
-from headrace.components.registry import Registry
+from headrace.components.deploy.registry import Registry
+from headrace.components.evaluation.result import read_evaluation
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from kfp_kubernetes import Kubernetes
 from kfp_metadata import ended_tasks
 from kfp_server import Server
 
-from headrace.components.trigger.trained import Trained, TrainedOn
+from headrace.components.trigger.decision import TrainingData, TrainingRecord
 from headrace.pipeline.kubeflow.pod.invocation import unpack
 from headrace.pipeline.kubeflow.verify.driver import TaskRun
 
@@ -135,13 +135,13 @@ def _write_down(told: Nights, bucket: Bucket) -> None:
     """As RecordTraining does at the end of a run."""
     (pipeline, *_) = yaml.safe_load_all((told.config.parent / "pipeline.yaml").read_text())
     invocation = json.loads(unpack(pipeline["deploymentSpec"]["executors"]["exec-spans"]["container"]["args"][1]))
-    data = TrainedOn(
+    data = TrainingData(
         fingerprint=json.loads(told.text("first", "spans"))["fingerprint"],
         spans=tuple(told.spans("first")),
         work=invocation["exec_properties"]["work"],
         statistics="artifacts/none",
     )
-    text = Trained(judged=data, blessed=data).model_dump_json()
+    text = TrainingRecord(judged=data, blessed=data).model_dump_json()
     bucket.client.put_object(Bucket=BUCKET, Key="v2/artifacts/nightly/trained.json", Body=text.encode())
 
 

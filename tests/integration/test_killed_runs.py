@@ -17,7 +17,7 @@ import pytest
 from command import Finished, headrace, outputs_on_disk, processes_in, started_at_once, versions, wait_until
 from parcels import write_parcels
 
-from headrace.components.registry import Registry
+from headrace.components.deploy.registry import Registry
 
 pytestmark = pytest.mark.slow
 

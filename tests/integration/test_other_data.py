@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from command import Finished, headrace, versions
 
-from headrace.components.evaluation_result import read_evaluation
+from headrace.components.evaluation.result import read_evaluation
 
 pytestmark = pytest.mark.slow
 
@@ -231,6 +231,6 @@ def test_a_list_under_a_numeric_feature_stops_the_run_with_the_ways_out(new_fold
     assert done.code == 1
     assert done.statuses()["DataGate"] == "failed"
     assert done.statuses()["Transform"] == "skipped"
-    (line,) = {line.partition("Several values")[2] for line in done.lines if "Several values" in line}
+    (line,) = {line.partition("Multiple values")[2] for line in done.lines if "Multiple values" in line}
     for words in ("features.area", "multivalued", "vector"):
         assert words in line

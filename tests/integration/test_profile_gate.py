@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command import Finished, headrace, versions
 
-from headrace.components.profile_verdict.result import Verdict
+from headrace.components.profile.result import ProfileDiagnosis
 
 SMALL = ["--set", "train.epochs=3", "--set", "evaluate.thresholds={}"]
 STARVED = ["--set", "train.input.cache=none", "--set", "train.input.threads=1"]
@@ -19,9 +19,9 @@ def limit(share: float) -> list[str]:
     return ["--set", "train.profile=" + json.dumps({"batches": [60, 70], "fail_if_input_bound_above": share})]
 
 
-def verdict(run: Finished) -> Verdict:
+def verdict(run: Finished) -> ProfileDiagnosis:
     """What the run leaves of it, passed or not."""
-    return Verdict.model_validate_json(run.uri("ProfileVerdict", "verdict").read_text())
+    return ProfileDiagnosis.model_validate_json(run.uri("ProfileVerdict", "verdict").read_text())
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from command import ROOT, Finished, headrace, versions
 
-from headrace.components.evaluation_result import Evaluation, read_evaluation
+from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.pipeline.report import write_report
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from dying import deaths
 
-from headrace.components.registry import Entry, Registry
-from headrace.components.trigger.trained import Trained
+from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 
 
@@ -18,7 +18,7 @@ def _run(folder: Path, word: str) -> None:
 
 
 def _trained(folder: Path, word: str) -> None:
-    Trained(passed=(word, "")).write(folder / "trained.json")
+    TrainingRecord(passed=(word, "")).write(folder / "trained.json")
 
 
 def _registry(folder: Path, word: str) -> None:
@@ -27,7 +27,7 @@ def _registry(folder: Path, word: str) -> None:
 
 CASES: dict[str, tuple[Callable[[Path, str], None], Callable[[Path], str | None]]] = {
     "run.json": (_run, lambda folder: RunRecord.read(folder).ended),
-    "trained.json": (_trained, lambda folder: (Trained.read(folder / "trained.json").passed or [""])[0]),
+    "trained.json": (_trained, lambda folder: (TrainingRecord.read(folder / "trained.json").passed or [""])[0]),
     "blessed.json": (_registry, lambda folder: Registry.read(folder / "blessed.json").models[0].blessed_at),
 }
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.components.registry import Entry, Registry
-from headrace.components.trigger.trained import Trained, TrainedOn
+from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.trigger.decision import TrainingData, TrainingRecord
 from headrace.configs.errors import RunError
 from headrace.pipeline.cli import cli
 from headrace.pipeline.folders import Folders
@@ -159,8 +159,8 @@ def test_the_statistics_that_drift_is_measured_from_stay(home: Home) -> None:
     statistics = home.artifact("StatisticsGen", "r1")
     home.run(1, (statistics,))
     home.run(2)
-    data = TrainedOn(fingerprint="", spans=("1",), work="", statistics=str(statistics))
-    Trained(blessed=data).write(home.folders.trained)
+    data = TrainingData(fingerprint="", spans=("1",), work="", statistics=str(statistics))
+    TrainingRecord(blessed=data).write(home.folders.trained)
     assert home.plan(keep=1).artifacts == []
 
 
@@ -170,8 +170,8 @@ def test_what_is_known_of_models_and_pushes_stays_whatever_goes(home: Home) -> N
         home.run(number, (path,))
     home.span("old")
     Registry(models=(Entry(uri=str(made[1]), blessed_at=""),)).write(home.folders.registry)
-    data = TrainedOn(fingerprint="f", spans=("1",), work="w", statistics=str(made[1]))
-    Trained().with_judged(data, blessed=True).write(home.folders.trained)
+    data = TrainingData(fingerprint="f", spans=("1",), work="w", statistics=str(made[1]))
+    TrainingRecord().with_judged(data, blessed=True).write(home.folders.trained)
     state = [home.folders.registry, home.folders.trained, home.folders.push_record, home.folders.metadata]
     state += [home.folders.home / name for name in ("lock", ".blessed.json.lock", "serving/1772366400/saved_model.pb")]
     state += [home.folders.spans / "seen.json"]

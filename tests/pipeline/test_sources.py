@@ -29,7 +29,7 @@ print(json.dumps([*map(sources_digest, sys.argv[1:])]))
 """
 ENTRIES = (
     "headrace.components.example_gen.component",
-    "headrace.components.data_gate",
+    "headrace.components.gates.data_gate",
     "headrace.trainer.preprocessing",
     "headrace.trainer.run",
     "mine.features",
@@ -126,7 +126,7 @@ def append(changed: Changed, tree: Tree, file: str, text: str) -> set[str]:
     [
         ("components/example_gen/split.py", {INGEST}),
         ("components/example_gen/sources/csv/parse.py", {INGEST}),
-        ("components/data_rules.py", {GATE}),
+        ("components/gates/data_rules.py", {GATE}),
         ("trainer/columns/numeric.py", {PREPROCESSING, TRAINING}),
         ("trainer/columns/__init__.py", {PREPROCESSING, TRAINING}),
         ("trainer/models/dnn.py", {TRAINING}),
@@ -301,8 +301,8 @@ def test_projects_face_counts_for_a_users_module_that_calls_it_and_for_no_compon
 ) -> None:
     (tmp_path / "calls_the_face.py").write_text("import headrace\n")
     monkeypatch.chdir(tmp_path)
-    assert not {"headrace", "headrace.pipeline.api"} & {*closure("headrace.components.pusher")}
-    assert {"headrace", "headrace.pipeline.api", "headrace.components.pusher"} <= {*closure("calls_the_face")}
+    assert not {"headrace", "headrace.pipeline.api"} & {*closure("headrace.components.deploy.pusher")}
+    assert {"headrace", "headrace.pipeline.api", "headrace.components.deploy.pusher"} <= {*closure("calls_the_face")}
     for folder in ("components", "configs", "pipeline", "trainer"):
         for file in Path(__file__).parents[2].glob(f"{folder}/**/*.py"):
             assert not re.search(

@@ -19,7 +19,8 @@ from image_rows import FEATURES, ROWS, SCHEMA, expected, make_rows, serialized
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from headrace.components import transform
+from headrace.components.transform.component import Executor
+from headrace.components.transform.shards import BATCH_BYTES, _short_message, read_records
 from headrace.configs.errors import TrainingError
 from headrace.trainer import columns
 from headrace.trainer.columns.stored import from_stored, loader
@@ -81,8 +82,8 @@ def transformed(folder: Path, rows: list[dict[str, Any]], **more: dict[str, Any]
     examples.set_string_custom_property("payload_format", "FORMAT_TF_EXAMPLE")
     graph, written = standard_artifacts.TransformGraph(), standard_artifacts.Examples()
     graph.uri, written.uri = str(folder / "graph"), str(folder / "transformed")
-    context = transform.Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"]))
-    transform.Executor(context).Do(
+    context = Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"]))
+    Executor(context).Do(
         {"examples": [examples], "schema": [schemas]},
         {"transform_graph": [graph], "transformed_examples": [written]},
         {
@@ -284,7 +285,7 @@ def test_what_cannot_be_decoded_is_told_on_one_line(name: str, row: dict[str, An
     compute = tf.function(lambda raw: column.transform(columns.Batch(raw, {})))
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         compute(tensors)
-    told = transform._told(caught.value)
+    told = _short_message(caught.value)
     assert message in told
     assert "\n" not in told
 
@@ -304,5 +305,5 @@ def test_columns_of_another_type_are_refused(tensors: dict[str, tf.Tensor], mess
 def test_long_examples_pass_the_graph_in_smaller_batches(tmp_path: Path) -> None:
     with tf.io.TFRecordWriter(str(tmp_path / "long")) as file:
         for _ in range(20):
-            file.write(bytes(transform.BATCH_BYTES // 8))
-    assert [len(batch) for batch in transform.records(str(tmp_path / "long"))] == [8, 8, 4]
+            file.write(bytes(BATCH_BYTES // 8))
+    assert [len(batch) for batch in read_records(str(tmp_path / "long"))] == [8, 8, 4]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from headrace.components.profile_verdict.verdict import judge
+from headrace.components.profile.component import diagnose
 from headrace.configs.config import PipelineConfig
 from headrace.configs.profile import ProfileConfig
 from headrace.trainer.callbacks.checkpoint import Checkpoint
@@ -115,7 +115,7 @@ def test_training_that_goes_on_has_a_profile_of_steps_that_were_made(  # noqa: P
     facts = ProfileFacts.read(tmp_path / "run")
     assert [one.step for one in facts.executions] == profiled
     assert facts.note == note
-    verdict = judge(tmp_path / "run")
+    verdict = diagnose(tmp_path / "run")
     assert verdict.split is not None
     assert verdict.split.compute > 0.02  # steps that are passed over compute nothing
 
@@ -188,7 +188,7 @@ def test_a_training_over_several_devices_is_profiled_too(
     monkeypatch.setenv("HEADRACE_VIRTUAL_CPUS", "2")
     run = trained(prepared, tmp_path, epochs=2, strategy="mirrored", profile={"batches": [50, 60]})
     assert [(one.step, one.steps) for one in ProfileFacts.read(run).executions] == [(EPOCH + 1, EPOCH)]
-    verdict = judge(run)
+    verdict = diagnose(run)
     assert verdict.xprof_input is not None
     assert verdict.split is not None
     assert verdict.split.compute > 0

@@ -17,7 +17,7 @@ from ragged_lists import lists_of
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from headrace.components.transform import Executor
+from headrace.components.transform.component import Executor
 from headrace.configs.errors import TrainingError
 from headrace.trainer import columns
 from headrace.trainer.run import build_model, run_fn

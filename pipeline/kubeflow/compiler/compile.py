@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 from kfp import compiler, components, dsl
 
-from headrace.components.trigger.look import GO, NO
+from headrace.components.trigger.decision import GO, NO
 from headrace.configs.config import PipelineConfig
 from headrace.configs.durations import seconds
 from headrace.configs.kubeflow import KubeflowConfig

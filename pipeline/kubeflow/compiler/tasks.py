@@ -15,8 +15,7 @@ from typing import Any
 from tfx.components.schema_gen.import_schema_gen import executor as import_schema_gen
 from tfx.types import standard_artifacts
 
-from headrace.components.baseline import Baseline, RecordBlessing
-from headrace.components.warm_start import WarmStart
+from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import RunError
 from headrace.configs.features import TextFeature, VocabularyFeature

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from headrace.components.registry import Entry, Registry, inside
-from headrace.components.trigger.trained import Trained
+from headrace.components.deploy.registry import Entry, Registry, inside
+from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.checksums import with_checksum, without_checksum
 from headrace.configs.durable import write_text
 from headrace.configs.errors import RunError
@@ -93,7 +93,7 @@ def _blessing_name(entry: Entry) -> str:
     return f"{entry.blessed_at}-{hashlib.sha256(model.encode()).hexdigest()[:16]}{_JSON}"
 
 
-def fetch_trainings(uri: str, path: Path, store: Store) -> Trained:
+def fetch_trainings(uri: str, path: Path, store: Store) -> TrainingRecord:
     """Write what is known of trainings to `path`, and return it. uri: that of `trained.json`.
 
     Raises RunError if an object is damaged.
@@ -104,22 +104,22 @@ def fetch_trainings(uri: str, path: Path, store: Store) -> Trained:
     for stray in {*there} - {*names, BEFORE}:
         print(f"{folder}/{stray} is not a record of a training; it is ignored", flush=True)
     if not there:
-        known = _parsed(uri, path.read_bytes()) if store.get(uri, path) else Trained()
+        known = _parsed(uri, path.read_bytes()) if store.get(uri, path) else TrainingRecord()
     else:
-        before = _training(f"{folder}/{BEFORE}", store) if BEFORE in there else Trained()
+        before = _training(f"{folder}/{BEFORE}", store) if BEFORE in there else TrainingRecord()
         known = _merged(folder, names, before, store)
         write_text(path, known.text())
     return known
 
 
-def publish_trainings(uri: str, path: Path, store: Store, known: Trained, now: datetime) -> None:
+def publish_trainings(uri: str, path: Path, store: Store, known: TrainingRecord, now: datetime) -> None:
     """Write an object for what the file at `path` says beyond `known`; then `trained.json`, merged with others'."""
-    found = _new_record(known, _parsed(str(path), path.read_bytes()) if path.exists() else Trained())
+    found = _new_record(known, _parsed(str(path), path.read_bytes()) if path.exists() else TrainingRecord())
     if found is None:
         return
     folder, (kind, record) = _sibling(uri, TRAINED), found
     there = store.children(folder)
-    if known != Trained() and not there:
+    if known != TrainingRecord() and not there:
         store.write(f"{folder}/{BEFORE}", known.text())
     text = record.text()
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -129,7 +129,7 @@ def publish_trainings(uri: str, path: Path, store: Store, known: Trained, now: d
     store.put(path, uri)
 
 
-def _merged(folder: str, names: list[str], known: Trained, store: Store) -> Trained:
+def _merged(folder: str, names: list[str], known: TrainingRecord, store: Store) -> TrainingRecord:
     """What is known after all of these records. Those that later ones supersede are not read."""
     kinds = [_kind(name) for name in names]
     start = len(kinds) - 1 - kinds[::-1].index("blessed") if "blessed" in kinds else 0
@@ -140,30 +140,30 @@ def _merged(folder: str, names: list[str], known: Trained, store: Store) -> Trai
     return known
 
 
-def _updated(known: Trained, record: Trained) -> Trained:
+def _updated(known: TrainingRecord, record: TrainingRecord) -> TrainingRecord:
     if record.judged is not None:
         return known.with_judged(record.judged, blessed=record.blessed is not None)
     return known.with_passed(*record.passed) if record.passed is not None else known
 
 
-def _new_record(known: Trained, now: Trained) -> tuple[str, Trained] | None:
+def _new_record(known: TrainingRecord, now: TrainingRecord) -> tuple[str, TrainingRecord] | None:
     """The kind and the content of the record that a component added, or None if it added none."""
     if now.judged is not None and now.judged != known.judged:
         if now.blessed == now.judged:
-            return "blessed", Trained(judged=now.judged, blessed=now.judged)
-        return "judged", Trained(judged=now.judged)
+            return "blessed", TrainingRecord(judged=now.judged, blessed=now.judged)
+        return "judged", TrainingRecord(judged=now.judged)
     if now.passed is not None and now.passed != known.passed:
-        return "passed", Trained(passed=now.passed)
+        return "passed", TrainingRecord(passed=now.passed)
     return None
 
 
-def _training(uri: str, store: Store) -> Trained:
+def _training(uri: str, store: Store) -> TrainingRecord:
     return _parsed(uri, store.text(uri))
 
 
-def _parsed(uri: str, text: str | bytes) -> Trained:
+def _parsed(uri: str, text: str | bytes) -> TrainingRecord:
     try:
-        return Trained.parsed(text)
+        return TrainingRecord.parsed(text)
     except ValueError as error:
         raise RunError(
             f"{uri}: the record of a training is damaged: {error}\n"

@@ -4,8 +4,8 @@ checkpoints and cached spans.
 With `kubeflow.storage: staged` this state is in the object store, while components work on paths. So before such a
 component runs, the pod fetches the files that it reads (of pushed models, those of the newest version), and creates an
 empty folder for each blessed model, whose files are fetched when the component asks for them
-(`headrace.components.shared_models`). Afterwards, what the component wrote is copied back. On a shared volume nothing
-needs to be copied.
+(`headrace.components.deploy.shared_models`). Afterwards, what the component wrote is copied back. On a shared volume
+nothing needs to be copied.
 
 Data from the store contains paths. One that leads out of the pipeline's folder is an error, because the pod would
 otherwise read or write wherever it points.
@@ -21,10 +21,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.components import shared_models
+from headrace.components.deploy import shared_models
+from headrace.components.deploy.registry import PushRecord
 from headrace.components.example_gen.shared_spans import sharing
-from headrace.components.pushed import Pushed
-from headrace.components.trigger.trained import Trained
+from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.pod import records
 from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
@@ -87,7 +87,7 @@ def _registry(path: Path, uri: str, context: _Context) -> Iterator[None]:
 
 
 class _StoredModels:
-    """The `headrace.components.shared_models.SharedModels` of a pod."""
+    """The `headrace.components.deploy.shared_models.SharedModels` of a pod."""
 
     def __init__(self, home: Path, context: _Context) -> None:
         self._home, self._context = home, context
@@ -111,7 +111,7 @@ class _StoredModels:
 def _trained(path: Path, uri: str, context: _Context) -> Iterator[None]:
     """`trained.json`, and for a component that compares, the statistics that it names."""
     known = records.fetch_trainings(uri, path, context.store)
-    found = Trained.read(path)
+    found = TrainingRecord.read(path)
     data = (found.judged, found.blessed, found.newest)
     _check_inside(uri, path.parent, (one.statistics for one in data if one is not None))
     if found.blessed is not None and context.compares:
@@ -127,7 +127,7 @@ def _push_record(path: Path, uri: str, context: _Context) -> Iterator[None]:
     """`pushed.json`, read here so that an error names the object."""
     context.store.get(uri, path)
     try:
-        Pushed.read(path)
+        PushRecord.read(path)
     except RunError as error:
         raise RunError(str(error).replace(str(path), uri)) from None
     before = path.read_bytes() if path.exists() else None

@@ -22,7 +22,7 @@ from typing import Any
 
 from tensorflow.core.protobuf import saved_model_pb2
 
-from headrace.components.evaluation_result import FILE_NAME, Metrics, read_evaluation
+from headrace.components.evaluation.result import FILE_NAME, Metrics, read_evaluation
 
 TOLERANCE = 1e-4
 """Of metrics, relative, and absolute below 1: the order in which training sums depends on threads."""

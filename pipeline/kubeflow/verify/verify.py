@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.components.pushed import IN_SERVICE, IN_SERVICE_CONTENTS
+from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from tfx.types import standard_artifacts
 
-from headrace.components.baseline import Baseline, RecordBlessing
-from headrace.components.pushed import Pushed
-from headrace.components.registry import DAMAGED, Entry, Registry
+from headrace.components.deploy.baseline import Baseline, RecordBlessing
+from headrace.components.deploy.registry import DAMAGED, Entry, PushRecord, Registry
 from headrace.configs.checksums import checksum
 from headrace.pipeline.kubeflow.pod.exchange import Exchange
 from headrace.pipeline.kubeflow.pod.invocation import REFERENCE, Invocation, Port
@@ -40,7 +39,7 @@ def blessed(store: Store, tmp_path: Path) -> Store:
     with present(names, pod, store):
         entry = Entry(uri=str(model), blessed_at="2026-03-01T12:00:00+00:00", contents=checksum(model))
         Registry(models=(entry,)).write(Path(names["registry"]))
-        Pushed().write(Path(names["push_record"]), entry, pod.local(VERSION))
+        PushRecord().write(Path(names["push_record"]), entry, pod.local(VERSION))
     return store
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.components.registry import Entry, Registry
-from headrace.components.trigger.trained import Trained
+from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
@@ -21,8 +21,8 @@ BLESSINGS = 8
 PROGRAM = """
 import sys
 from pathlib import Path
-from headrace.components.registry import Entry, Registry
-from headrace.components.trigger.trained import TrainedOn, update
+from headrace.components.deploy.registry import Entry, Registry
+from headrace.components.trigger.decision import TrainedOn, update
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import open_store
@@ -87,7 +87,7 @@ def test_no_blessing_or_record_is_lost_when_two_processes_write_at_the_same_time
     paths = PodPaths(str(tmp_path / "next"))
     path = paths.local(f"{HOME}/trained.json")
     with present({"trained": str(path)}, paths, store):
-        known = Trained.read(path)
+        known = TrainingRecord.read(path)
     assert (known.judged and known.judged.fingerprint) == records[max(names)]
     last_blessed = max(name for name in names if "-blessed-" in name)
     assert (known.blessed and known.blessed.fingerprint) == records[last_blessed]

@@ -10,7 +10,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from headrace.components.trigger.trained import Trained, TrainedOn, update
+from headrace.components.trigger.decision import TrainingData, TrainingRecord, update
 from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
@@ -19,23 +19,23 @@ from headrace.pipeline.kubeflow.store import Store
 HOME = "minio://root/trips"
 
 
-def found(store: Store, pod: Path) -> Trained:
+def found(store: Store, pod: Path) -> TrainingRecord:
     """As the next pod finds it, with paths from the pipeline's folder on."""
     places = PodPaths(str(pod))
     path = places.local(f"{HOME}/trained.json")
     with present({"trained": str(path)}, places, store):
-        return Trained.parsed(path.read_bytes()) if path.exists() else Trained()
+        return TrainingRecord.parsed(path.read_bytes()) if path.exists() else TrainingRecord()
 
 
-def change(store: Store, pod: Path, how: Callable[[Trained], Trained]) -> None:
+def change(store: Store, pod: Path, how: Callable[[TrainingRecord], TrainingRecord]) -> None:
     places = PodPaths(str(pod))
     path = places.local(f"{HOME}/trained.json")
     with present({"trained": str(path)}, places, store):
         update(path, how)
 
 
-def data(span: str, work: str = "w") -> TrainedOn:
-    return TrainedOn(fingerprint=f"f{span}", spans=(span,), work=work, statistics=f"run-{span}/statistics")
+def data(span: str, work: str = "w") -> TrainingData:
+    return TrainingData(fingerprint=f"f{span}", spans=(span,), work=work, statistics=f"run-{span}/statistics")
 
 
 def judge(store: Store, pod: Path, span: str, *, blessed: bool = False) -> None:
@@ -45,18 +45,22 @@ def judge(store: Store, pod: Path, span: str, *, blessed: bool = False) -> None:
 
 
 def test_what_is_known_is_what_the_runs_found_one_after_the_other(store: Store, tmp_path: Path) -> None:
-    expected = Trained()
+    expected = TrainingRecord()
     steps = [("1", True), ("2", False), ("passed", None), ("9", True), ("10", False), ("8", False), ("passed", None)]
     for number, (span, blessed) in enumerate(steps):
         if blessed is None:
-            change(store, tmp_path / f"{number}", partial(Trained.with_passed, fingerprint=f"p{number}", limits="{}"))
+            change(
+                store,
+                tmp_path / f"{number}",
+                partial(TrainingRecord.with_passed, fingerprint=f"p{number}", limits="{}"),
+            )
             expected = expected.with_passed(f"p{number}", "{}")
         else:
             judge(store, tmp_path / f"{number}", span, blessed=blessed)
             expected = expected.with_judged(data(span), blessed=blessed)
         assert found(store, tmp_path / f"next-{number}") == expected
     assert expected.newest == data("10")  # of whose data the run of span 8 knew nothing
-    assert Trained.parsed(store.text(f"{HOME}/trained.json")) == expected
+    assert TrainingRecord.parsed(store.text(f"{HOME}/trained.json")) == expected
 
 
 def test_record_that_another_run_wrote_over_is_whole_again_on_reading(store: Store, tmp_path: Path) -> None:
@@ -64,13 +68,13 @@ def test_record_that_another_run_wrote_over_is_whole_again_on_reading(store: Sto
     old = store.text(f"{HOME}/trained.json")
     judge(store, tmp_path / "2", "2")
     store.write(f"{HOME}/trained.json", old)
-    assert found(store, tmp_path / "3") == Trained().with_judged(data("1"), blessed=True).with_judged(
+    assert found(store, tmp_path / "3") == TrainingRecord().with_judged(data("1"), blessed=True).with_judged(
         data("2"), blessed=False
     )
 
 
 def test_record_of_an_earlier_version_is_taken_over(store: Store, tmp_path: Path) -> None:
-    before = Trained().with_judged(data("1"), blessed=True).with_passed("f", "{}")
+    before = TrainingRecord().with_judged(data("1"), blessed=True).with_passed("f", "{}")
     store.write(f"{HOME}/trained.json", before.model_dump_json())
     assert found(store, tmp_path / "1") == before
     assert not store.children(f"{HOME}/trained")
@@ -100,7 +104,7 @@ def test_damaged_record_is_named_and_a_strange_object_is_passed_over(
 @pytest.mark.parametrize("path", ["../../other/statistics", "/etc", "run/../../../x"])
 def test_record_that_leads_out_of_the_pipelines_folder_is_refused(store: Store, tmp_path: Path, path: str) -> None:
     odd = data("1").model_copy(update={"statistics": path})
-    store.write(f"{HOME}/trained.json", Trained(judged=odd, blessed=odd).model_dump_json())
+    store.write(f"{HOME}/trained.json", TrainingRecord(judged=odd, blessed=odd).model_dump_json())
     with pytest.raises(RunError, match=rf"{HOME}/trained.json.* not below"):
         found(store, tmp_path / "1")
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from headrace.components.example_gen.find import find_spans
-from headrace.components.trigger.trained import Trained, TrainedOn, update
+from headrace.components.trigger.decision import TrainingData, TrainingRecord, update
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import ConfigError, RunError
 from headrace.configs.loader import load
@@ -234,15 +234,15 @@ def test_pods_that_look_at_what_was_trained_on_have_it_the_stores_keys_and_for_d
     assert not {"exec-data-gate", "exec-schema-gen", "exec-example-validator"} & looking
     store, paths = Store({}, str(folder / "store")), PodPaths(str(folder / "pod"))
     home = paths.local("minio://bucket/trips")
-    data = TrainedOn(fingerprint="f", spans=("a",), work="w", statistics=str(home / "run/statistics"))
-    Trained().with_judged(data, blessed=True).write(home / "trained.json")
+    data = TrainingData(fingerprint="f", spans=("a",), work="w", statistics=str(home / "run/statistics"))
+    TrainingRecord().with_judged(data, blessed=True).write(home / "trained.json")
     there = folder / "store/minio/bucket/trips"
     (there / "run/statistics/Split-train").mkdir(parents=True)
     (home / "trained.json").rename(there / "trained.json")
     (there / "run/statistics/Split-train/FeatureStats.pb").write_text("sums")
     properties = {"trained": str(home / "trained.json")}
     with present(properties, paths, store):
-        assert Trained.read(home / "trained.json").blessed == data
+        assert TrainingRecord.read(home / "trained.json").blessed == data
         assert not (home / "run").exists()
     with present({**properties, "columns": "[]"}, paths, store):
         assert (home / "run/statistics/Split-train/FeatureStats.pb").read_text() == "sums"
@@ -266,10 +266,10 @@ def test_without_anything_new_all_but_the_look_is_skipped(folder: Path) -> None:
     cluster = Cluster(folder / "cluster", "minio://bucket")
     home = cluster.path("minio://bucket/trips")
     found = find_spans(told.data)
-    last = TrainedOn(
+    last = TrainingData(
         fingerprint=found.fingerprint, spans=("2026-11-20",), work=work_digest(told), statistics=str(home / "s")
     )
-    Trained().with_judged(last, blessed=True).write(home / "trained.json")
+    TrainingRecord().with_judged(last, blessed=True).write(home / "trained.json")
     run = cluster.run(yaml.safe_dump(pipeline))
     assert set(run.tasks) == {"spans"}
     assert run.skipped == set(all_tasks(pipeline)) - {"spans"}

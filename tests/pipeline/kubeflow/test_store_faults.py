@@ -17,9 +17,9 @@ import pytest
 from moto.core import set_initial_no_auth_action_count
 from test_prune_root import prune
 
-from headrace.components.baseline import record
-from headrace.components.registry import Registry
-from headrace.components.trigger.trained import TrainedOn
+from headrace.components.deploy.baseline import record_blessing
+from headrace.components.deploy.registry import Registry
+from headrace.components.trigger.decision import TrainingData
 from headrace.pipeline.kubeflow import prune_spans
 from headrace.pipeline.kubeflow.pod import records
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
@@ -115,7 +115,7 @@ def test_a_blessing_of_a_pod_whose_clock_is_behind_is_the_newest_all_the_same(st
         pod = PodPaths(str(tmp_path / name))
         path = pod.local(f"{home}/blessed.json")
         with present({"registry": str(path)}, pod, store):
-            record(path, str(pod.local(f"{home}/{name}/trainer/17/model")), clock)
+            record_blessing(path, str(pod.local(f"{home}/{name}/trainer/17/model")), clock)
     pod = PodPaths(str(tmp_path / "reader"))
     path = pod.local(f"{home}/blessed.json")
     store.remove(f"{home}/blessed.json")  # so that the list is put together from the records
@@ -128,7 +128,7 @@ def test_what_a_pod_found_whose_clock_is_behind_is_the_last_all_the_same(store: 
     uri, path = "s3://root/v2/trips/trained.json", tmp_path / "trained.json"
     for span, clock in (("1", NOON + HOUR), ("2", NOON)):
         known = records.fetch_trainings(uri, path, store)
-        data = TrainedOn(fingerprint=f"f{span}", spans=(span,), work="w", statistics="s")
+        data = TrainingData(fingerprint=f"f{span}", spans=(span,), work="w", statistics="s")
         path.write_text(known.with_judged(data, blessed=True).model_dump_json())
         records.publish_trainings(uri, path, store, known, clock)
     blessed = records.fetch_trainings(uri, path, store).blessed

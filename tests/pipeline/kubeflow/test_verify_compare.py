@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from headrace.components.evaluation_result import Evaluation, SliceMetrics, write_evaluation
+from headrace.components.evaluation.result import Evaluation, SliceMetrics, write_evaluation
 from headrace.pipeline.kubeflow.verify import compare
 from headrace.pipeline.kubeflow.verify.compare import same_graph
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from headrace.components.evaluation_result import Check, Curves, Evaluation, SliceMetrics, write_evaluation
+from headrace.components.evaluation.result import Curves, Evaluation, SliceMetrics, ThresholdCheck, write_evaluation
 from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.report import write_report
 
@@ -144,8 +144,8 @@ EVALUATION = Evaluation(
         SliceMetrics("company = a, hour = b, hour = 1", {"auc": 0.6, "binary_crossentropy": 0.6}, 9, None),
     ),
     checks=(
-        Check("auc", "min", 0.85, 0.9123, None, passed=True),
-        Check("auc", "not_worse_than_baseline_by", 0.92, 0.9123, 0.93, passed=False),
+        ThresholdCheck("auc", "min", 0.85, 0.9123, None, passed=True),
+        ThresholdCheck("auc", "not_worse_than_baseline_by", 0.92, 0.9123, 0.93, passed=False),
     ),
     blessed=False,
     reasons=("the predictions are not numbers",),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headrace.components.pushed import LATE
+from headrace.components.deploy.registry import LATE
 from headrace.pipeline.local.record import Status
 from headrace.pipeline.report.figures import MINUS, NONE
 from headrace.pipeline.report.statistics import read_statistics

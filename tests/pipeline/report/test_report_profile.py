@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from headrace.components.profile_verdict.result import Change, Operation, Split, Verdict
+from headrace.components.profile.result import OperationTime, ProfileDiagnosis, SettingChange, TimeShares
 
 EVIL = "<script>alert(1)</script>"
-VERDICT = Verdict(
+VERDICT = ProfileDiagnosis(
     steps=47,
     executions=1,
     first_step=48,
     step_seconds=0.00576,
-    split=Split(input=0.78, host=0.03, compute=0.188, idle=0.002),
+    split=TimeShares(input=0.78, host=0.03, compute=0.188, idle=0.002),
     input_bound=0.78,
     xprof_input=0.79,
     cause="examples are read and parsed again in every epoch",
     stages={"parsing examples": 0.3, EVIL: 0.1},
-    operations=(Operation(EVIL, "MatMul", "host", 0.0231, 0.31, 12),),
+    operations=(OperationTime(EVIL, "MatMul", "host", 0.0231, 0.31, 12),),
     peak_bytes=710_000_000,
     device_peak_bytes={"GPU_0_bfc": 2_000_000_000},
-    changes=(Change("train.input.cache", "memory", "parsed data is 38 MB of 21 GB free", 0.74),),
+    changes=(SettingChange("train.input.cache", "memory", "parsed data is 38 MB of 21 GB free", 0.74),),
     note="the first execution was left out",
 )
 
@@ -63,7 +63,9 @@ def test_names_from_the_profile_are_escaped(run: Any) -> None:
 
 
 def test_a_training_that_was_not_profiled_says_why(run: Any) -> None:
-    page = section(run, Verdict(steps=0, note="training ended after 12 steps, before step 50").model_dump_json())
+    page = section(
+        run, ProfileDiagnosis(steps=0, note="training ended after 12 steps, before step 50").model_dump_json()
+    )
     assert "No profile: training ended after 12 steps, before step 50." in page.all_text()
 
 

@@ -11,7 +11,7 @@ from browsing import watched
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.components.evaluation_result import SliceMetrics, read_evaluation, write_evaluation
+from headrace.components.evaluation.result import SliceMetrics, read_evaluation, write_evaluation
 from headrace.pipeline.report.visible import value_in_words, visible
 
 if TYPE_CHECKING:

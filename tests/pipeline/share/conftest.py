@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import yaml
 
-from headrace.components.evaluation_result import Evaluation, SliceMetrics, write_evaluation
-from headrace.components.profile_verdict.result import Change, Split, Verdict
+from headrace.components.evaluation.result import Evaluation, SliceMetrics, write_evaluation
+from headrace.components.profile.result import ProfileDiagnosis, SettingChange, TimeShares
 from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.report.versions import write_versions
 from headrace.trainer.callbacks.scalars import Scalars
@@ -31,14 +31,14 @@ CONFIG: dict[str, Any] = {
     "train": {"epochs": 3, "learning_rate": 0.001},
     "evaluate": {"slices": ["hour", "company"]},
 }
-VERDICT = Verdict(
+VERDICT = ProfileDiagnosis(
     steps=47,
     first_step=48,
     step_seconds=0.00576,
-    split=Split(input=0.78, host=0.03, compute=0.188, idle=0.002),
+    split=TimeShares(input=0.78, host=0.03, compute=0.188, idle=0.002),
     input_bound=0.78,
     cause="examples are read and parsed again in every epoch",
-    changes=(Change("train.input.cache", "memory", EVIL, 0.74),),
+    changes=(SettingChange("train.input.cache", "memory", EVIL, 0.74),),
 )
 
 

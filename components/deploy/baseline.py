@@ -1,0 +1,217 @@
+"""The blessed models that a run builds on: the baseline, the model that training starts from, and the newest one.
+
+Baseline, WarmStart and RecordBlessing read or write `blessed.json`, so they run every time.
+"""
+
+import contextlib
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from tfx.components.util.model_utils import is_model_blessed
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.decorators import component
+from tfx.types import standard_artifacts
+
+from headrace.components.contents import CONTENTS, contents_of
+from headrace.components.deploy.registry import DAMAGED, EXISTS, WHY, Entry, MadeFor, Registry, inside
+from headrace.components.intact import flaw_of
+from headrace.components.schema import column_types, read_schema
+from headrace.configs.lock import alone
+from headrace.trainer.weights.origin import Origin, piece_of_work
+
+_WAY_OUT = (
+    "  Restore the files of {} from a backup. Or remove that folder: a model that is gone is not compared with, so the"
+    " next candidate is judged without a baseline."
+)
+
+
+@component
+def Baseline(  # noqa: N802, PLR0913, PLR0917
+    model: InputArtifact[standard_artifacts.Model],
+    schema: InputArtifact[standard_artifacts.Schema],
+    baseline: OutputArtifact[standard_artifacts.Model],
+    label: Parameter[str],
+    registry: Parameter[str],
+    push_record: Parameter[str],
+) -> None:
+    """Point `baseline` at the model that `model` is compared with.
+
+    label: LabelConfig as JSON; registry: path of `blessed.json`; push_record: path of `pushed.json`.
+    """
+    data = MadeFor(label=label, columns=columns_of(schema.uri))
+    blessed = Registry.read(Path(registry))
+    chosen = choose_baseline(blessed, model.uri, data, Path(push_record))
+    found = blessed.find(chosen.uri) if chosen.uri else None
+    if found is None:
+        Path(baseline.uri).mkdir(parents=True, exist_ok=True)
+        for file, text in ((WHY, chosen.why_not), (DAMAGED, chosen.damaged)):
+            if text:
+                (Path(baseline.uri) / file).write_text(text, encoding="utf-8")
+    _point(baseline, found)
+
+
+@component
+def WarmStart(  # noqa: N802, PLR0913, PLR0917
+    transform_graph: InputArtifact[standard_artifacts.TransformGraph],
+    schema: InputArtifact[standard_artifacts.Schema],
+    base: OutputArtifact[standard_artifacts.Model],
+    training: Parameter[str],
+    label: Parameter[str],
+    registry: Parameter[str],
+    push_record: Parameter[str],
+) -> None:
+    """Point `base` at the model whose weights training starts from, or at an empty folder if there is none.
+
+    training: the Trainer's `custom_config` as JSON; label: LabelConfig as JSON; registry: path of `blessed.json`;
+    push_record: path of `pushed.json`.
+    """
+    data = MadeFor(label=label, columns=columns_of(schema.uri))
+    work = piece_of_work(json.loads(training), transform_graph.uri)
+    found = choose_base_model(Registry.read(Path(registry)), work, data, Path(push_record))
+    if found is None:
+        Path(base.uri).mkdir(parents=True, exist_ok=True)
+    else:
+        base.uri = found
+    base.set_int_custom_property(EXISTS, int(found is not None))
+
+
+@component
+def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
+    model: InputArtifact[standard_artifacts.Model],
+    blessing: InputArtifact[standard_artifacts.ModelBlessing],
+    schema: InputArtifact[standard_artifacts.Schema],
+    entry: OutputArtifact[standard_artifacts.String],
+    newest: OutputArtifact[standard_artifacts.Model],
+    label: Parameter[str],
+    columns: Parameter[str],
+    registry: Parameter[str],
+    push_record: Parameter[str],
+) -> None:
+    """Add `model` to the registry if it is blessed, and output the newest blessed model, whichever run trained it.
+
+    Args:
+        model: the candidate.
+        blessing: the Evaluator's verdict on it.
+        schema: the types of the data columns.
+        entry: the newest model's entry as JSON, with paths as in the file; {} if no model is blessed yet, or if the
+            newest is gone or damaged and so cannot be pushed.
+        newest: that model; an empty folder if there is none.
+        label: LabelConfig as JSON.
+        columns: JSON list of the data columns that features read.
+        registry: path of `blessed.json`.
+        push_record: path of `pushed.json`.
+    """
+    path = Path(registry)
+    if is_model_blessed(blessing):
+        read = set(json.loads(columns))
+        types = {column: type_ for column, type_ in columns_of(schema.uri).items() if column in read}
+        made_for = MadeFor(label=label, columns=types)
+        record_blessing(path, model.uri, datetime.now(UTC), made_for, contents_of(model))
+    found = Registry.read(path).newest
+    if found and found.uri != model.uri and (flaw := flaw_of(found.uri, found, None, Path(push_record))):
+        print(flaw.reason)
+        found = None
+    # Absolute paths differ from pod to pod, and would make each run look new to whatever depends on this text.
+    relative = found.with_paths(lambda uri: inside(path.parent, uri)) if found else None
+    entry.value = relative.model_dump_json() if relative else json.dumps({})
+    # Without its checksum: Pusher compares the files itself, and reports what is in service if they are damaged.
+    _point(newest, found.model_copy(update={"contents": None}) if found else None)
+
+
+class ChosenBaseline(NamedTuple):
+    """The outcome of `choose_baseline`."""
+
+    uri: str | None
+    why_not: str = ""
+    """Why the best predecessor was not chosen; "" if it was, or if there is none."""
+    damaged: str = ""
+    """Why no candidate that needs a comparison may be blessed; "" if one may."""
+
+
+def choose_baseline(
+    registry: Registry, candidate: str, data: MadeFor | None = None, push_record: Path | None = None
+) -> ChosenBaseline:
+    """The best predecessor of a candidate that still exists, is undamaged, and was made for such data.
+
+    If the only models that would do are damaged, none is chosen, and a comparison must not pass: otherwise damage to a
+    file would let any candidate replace the model in service. That does not hold for the newest model itself, which an
+    unchanged run judges again, as it is the one in service. push_record: path of `pushed.json`.
+    """
+    why_not = damaged = ""
+    in_service = registry.newest is not None and registry.newest.uri == candidate
+    for uri in registry.predecessors(candidate):
+        flaw = flaw_of(uri, registry.find(uri), data, push_record)
+        if flaw is None:
+            return ChosenBaseline(uri, why_not)
+        print(flaw.reason)
+        why_not = why_not or flaw.reason
+        if flaw.damaged and not damaged and not in_service:
+            damaged = f"{flaw.reason}, and there is no other model to compare with.\n{_WAY_OUT.format(uri)}"
+    return ChosenBaseline(None, why_not, damaged)
+
+
+def choose_base_model(registry: Registry, work: str, data: MadeFor, push_record: Path | None = None) -> str | None:
+    """The URI of the latest blessed model that still exists, is undamaged, and was made for such data.
+
+    If the same piece of work made that model, the model that it started from: an unchanged run then finds the same base
+    as the first time, and its Trainer is reused. push_record: path of `pushed.json`.
+    """
+    for entry in reversed(registry.models):
+        if flaw := flaw_of(entry.uri, entry, data, push_record):
+            print(flaw.reason)
+            continue
+        origin = Origin.read(Path(entry.uri) / "Format-Serving")
+        if origin is None or origin.work != work:
+            return entry.uri
+        return origin.base if origin.base and Path(origin.base).is_dir() else None
+    return None
+
+
+def columns_of(schema: str) -> dict[str, str]:
+    """The type of each data column, from a Schema artifact."""
+    return dict(column_types(read_schema(Path(schema) / "schema.pbtxt")))
+
+
+def record_blessing(
+    path: Path, uri: str, now: datetime, made_for: MadeFor | None = None, contents: str | None = None
+) -> Entry:
+    """Make a blessed model the newest in `blessed.json`, unless it is so already. Returns its entry.
+
+    Runs that share the folder (pods with one volume) wait for each other, so that no blessing is lost.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with alone(path.with_name(f".{path.name}.lock")):
+        registry = Registry.read(path)
+        if registry.newest and registry.newest.uri == uri:
+            return registry.newest
+        compared_with = next(iter(registry.predecessors(uri)), None)
+        blessed_at = _time_after(registry.newest, now)
+        entry = Entry(uri=uri, blessed_at=blessed_at, compared_with=compared_with, made_for=made_for, contents=contents)
+        registry.with_newest(entry).write(path)
+    return entry
+
+
+def _time_after(newest: Entry | None, now: datetime) -> str:
+    """The time of a blessing: now, but at least a second after the newest one, as these times order the list.
+
+    The newest one may lie in the future if the clock of another machine is ahead.
+    """
+    last = datetime.fromtimestamp(0, UTC)
+    if newest is not None:
+        with contextlib.suppress(ValueError):  # not a time, in a list that was written by hand
+            last = datetime.fromisoformat(newest.blessed_at)
+            last = last if last.tzinfo else last.replace(tzinfo=UTC)
+    return max(now, last + timedelta(seconds=1)).isoformat(timespec="seconds")
+
+
+def _point(output: standard_artifacts.Model, found: Entry | None) -> None:
+    """Point an output at a blessed model, with its checksum as of the blessing; at an empty folder if there is none."""
+    output.set_int_custom_property(EXISTS, int(found is not None))
+    if found is None:
+        Path(output.uri).mkdir(parents=True, exist_ok=True)
+        return
+    output.uri = found.uri
+    if found.contents:
+        output.set_string_custom_property(CONTENTS, found.contents)

@@ -1,0 +1,200 @@
+"""Pusher: copies a blessed model into the folder that a model server watches for new versions.
+
+A model is listed as blessed (RecordBlessing), pushed, and noted as pushed, in this order. So if a run is killed, or the
+disk is full, the model in service is in the list anyway. A model that is listed but not noted is pushed by the next
+run, even if that run's candidate is not blessed. So is one whose version in service is damaged.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tfx.components.util.model_utils import is_model_blessed
+from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
+from tfx.dsl.component.experimental.decorators import component
+from tfx.types import standard_artifacts
+from tfx.utils import path_utils
+
+from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS, LATE, Entry, Push, PushRecord
+from headrace.configs.checksums import checksum
+from headrace.configs.durable import sync_folder, sync_tree
+from headrace.configs.errors import RunError
+
+KEEP_ALL = 0
+_PUSHING, _REMOVING = ".pushing-", ".removing-"
+"""Prefixes of folders that are not yet, or no longer, versions. A version's name is a number."""
+_STOPPED = "whose own run ended before pushing it"
+
+
+@component
+def Pusher(  # noqa: N802, PLR0913, PLR0917
+    model: InputArtifact[standard_artifacts.Model],
+    model_blessing: InputArtifact[standard_artifacts.ModelBlessing],
+    entry: InputArtifact[standard_artifacts.String],
+    pushed_model: OutputArtifact[standard_artifacts.PushedModel],
+    destination: Parameter[str],
+    keep: Parameter[int],
+    push_record: Parameter[str],
+) -> None:
+    """Push the newest blessed model if this run blessed it, if its own run stopped before pushing it, or if its version
+    in service is damaged.
+
+    The output has the properties of TFX's Pusher (`pushed`, `pushed_destination`, `pushed_version`), LATE if an earlier
+    run trained the model, and IN_SERVICE and IN_SERVICE_CONTENTS if nothing is pushed. Raises RunError if the model is
+    damaged.
+
+    Args:
+        model: the newest blessed model, from RecordBlessing; an empty folder if there is none.
+        model_blessing: whether this run's model is blessed.
+        entry: the model's entry in the registry, as JSON; {} if there is none.
+        pushed_model: a copy of the pushed model.
+        destination: the folder that a model server watches.
+        keep: how many versions stay there; KEEP_ALL for all.
+        push_record: path of `pushed.json`.
+    """
+    newest = Entry.model_validate_json(entry.value) if entry.value != "{}" else None
+    folder, path = Path(destination), Path(push_record)
+    blessed, record = is_model_blessed(model_blessing), PushRecord.read(path)
+    last = record.of(path, newest, folder) if newest else None
+    damaged = folder / last.version if last and _is_damaged(last, folder, Path(model.uri)) else None
+    if newest is None or (not blessed and last and not damaged):
+        print("not blessed, so not pushed")
+        pushed_model.set_int_custom_property("pushed", 0)
+        if last and last.contents:
+            pushed_model.set_string_custom_property(IN_SERVICE, str(folder / last.version))
+            pushed_model.set_string_custom_property(IN_SERVICE_CONTENTS, last.contents)
+        return
+    if damaged:
+        print(f"{damaged} is damaged: its files are not the ones that were pushed")
+    _check_model(Path(model.uri), newest, damaged)
+    if not blessed:
+        why = f"in place of version {damaged.name}, which is damaged" if damaged else _STOPPED
+        late = f"the model blessed at {newest.blessed_at}, {why}"
+        print(f"{model.uri}: {late}")
+        pushed_model.set_string_custom_property(LATE, late)
+    serving = Path(path_utils.serving_model_path(model.uri))
+    version = push(serving, folder, keep=keep)
+    archive(serving, Path(pushed_model.uri))
+    record.write(path, newest, version)
+    pushed_model.set_int_custom_property("pushed", 1)
+    pushed_model.set_string_custom_property("pushed_destination", str(version))
+    pushed_model.set_string_custom_property("pushed_version", version.name)
+    print(f"pushed to {version}")
+
+
+def _is_damaged(last: Push, destination: Path, model: Path) -> bool:
+    """Whether the version that was pushed last is the newest there, with other files than those that were pushed."""
+    version = destination / last.version
+    if not version.is_dir() or str(max(versions(destination), default=None)) != last.version:
+        return False  # it was removed, or superseded by a version that is not ours
+    expected = last.contents or checksum(Path(path_utils.serving_model_path(str(model))))
+    return checksum(version) != expected
+
+
+def _check_model(model: Path, entry: Entry, damaged: Path | None) -> None:
+    """Raise RunError if the files are not the ones that were blessed. damaged: the version in service, if damaged."""
+    if entry.contents is None or (model.is_dir() and checksum(model) == entry.contents):
+        return
+    what = f"the blessed model {model} is {'damaged' if model.is_dir() else 'gone'}, so it cannot be pushed"
+    if damaged is None:
+        raise RunError(f"{what}.\n  Restore its files, or remove its entry from the list of blessed models.")
+    raise RunError(
+        f"A DAMAGED MODEL IS IN SERVICE: the files in {damaged} are not the ones that were pushed, and {what} again.\n"
+        f"  Restore the files of one of them, or remove {damaged}, so that model servers load the previous version; or"
+        " bless another model."
+    )
+
+
+def push(model: Path, destination: Path, clock: Callable[[], float] = time.time, keep: int = KEEP_ALL) -> Path:
+    """Make `destination/<version>` a copy of `model` in one step: a server sees the whole version or none of it.
+
+    The version is the Unix time in seconds, or one more than the greatest version there. If the greatest version is
+    this very model, it is returned as it is, so that a run that was killed before it noted its push does not push
+    twice. Leftovers of a killed push do not have numbers for names, and are removed. Pushes to one destination wait for
+    each other. The newest `keep` versions stay. Raises RunError if the destination cannot be written to.
+    """
+    try:
+        destination.mkdir(parents=True, exist_ok=True)
+        with _locked(destination):
+            for prefix in (_PUSHING, _REMOVING):
+                for leftover in destination.glob(f"{prefix}*"):
+                    shutil.rmtree(leftover)
+            there = versions(destination)
+            if there and _same(model, there[max(there)]):
+                version = there[max(there)]
+            else:
+                number = max([int(clock()), *(number + 1 for number in there)])
+                version = _copy(model, destination / str(number))
+            remove_old(destination, keep)
+            return version
+    except OSError as error:
+        raise RunError(
+            f"deploy.push: cannot push to {destination}: {error}\n"
+            "  Make the folder writable and free some space, or set `deploy.push` to another folder or to null."
+        ) from error
+
+
+def versions(destination: Path) -> dict[int, Path]:
+    """The versions in a folder, by number."""
+    return {int(path.name): path for path in destination.iterdir() if path.name.isdecimal()}
+
+
+def remove_old(destination: Path, keep: int) -> None:
+    """Remove all versions but the newest `keep`, each in one step."""
+    there = versions(destination)
+    for number in sorted(there)[:-keep] if keep else ():
+        removing = there[number].rename(destination / f"{_REMOVING}{number}")
+        shutil.rmtree(removing)
+
+
+def _copy(model: Path, version: Path) -> Path:
+    """Copy a model, and give the copy its final name once all of it is on the disk, byte for byte."""
+    partial = version.with_name(f"{_PUSHING}{version.name}-{os.getpid()}")
+    try:
+        shutil.copytree(model, partial)
+        sync_tree(partial)
+        if checksum(partial) != checksum(model):
+            raise OSError(f"the copy {partial} is not what {model} holds")
+    except OSError:
+        shutil.rmtree(partial, ignore_errors=True)  # a full disk should not stay full
+        raise
+    partial.rename(version)
+    sync_folder(version.parent)
+    return version
+
+
+def _same(model: Path, version: Path) -> bool:
+    """Whether two folders hold the same files. Sizes are compared before any file is read."""
+    return _sizes(model) == _sizes(version) and checksum(model) == checksum(version)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a folder against other pushes. Has no effect if the file system has no locks."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # releases the lock
+
+
+def archive(model: Path, directory: Path) -> None:
+    """Store the pushed model in the artifact too, as TFX does: by hard links where the file system has them."""
+    shutil.copytree(model, directory, copy_function=_link, dirs_exist_ok=True)
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

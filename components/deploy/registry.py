@@ -1,0 +1,225 @@
+"""The records of a pipeline's blessed and pushed models: `blessed.json` and `pushed.json`.
+
+A model is blessed, listed in `blessed.json`, pushed, and then noted in `pushed.json`, in this order (docs/design.md,
+"From the blessing to the push"). A model that is listed but not noted is one whose run stopped before or during its
+push; the next run pushes it.
+
+Both files are replaced whole, so that no reader sees half of one, and carry a checksum. Models below the folder of the
+file are written relative to it, so that the folder can be moved. In every `Entry` URIs are absolute.
+
+In an object store, where two runs that change one file lose what the other wrote, each blessing is an object of its own
+(pipeline/kubeflow/pod/records.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headrace.configs.checksums import ChecksumError, checksum, with_checksum, without_checksum
+from headrace.configs.durable import write_text
+from headrace.configs.errors import RunError
+
+EXISTS = "exists"
+"""Custom property of a baseline: 1 if its URI is a blessed model's, 0 if there is none."""
+WHY = "why.txt"
+"""File in an empty baseline that says why none of the blessed models can be used. It is a file and not a property, so
+that the Evaluator's cache key depends on it."""
+DAMAGED = "damaged.txt"
+"""File in an empty baseline whose model is damaged: why no candidate may pass a comparison with it, and the way out."""
+LATE = "headrace_late"
+"""Custom property of a PushedModel that an earlier run trained: a description of that model."""
+IN_SERVICE = "headrace_in_service"
+"""Custom property of the PushedModel of a run that pushed nothing: the folder of the version that was pushed last."""
+IN_SERVICE_CONTENTS = "headrace_in_service_contents"
+"""Custom property: the checksum of that version's files when it was pushed."""
+
+MEND_LIST = (
+    "Restore it from a backup. If you edited it yourself, remove its `checksum`. Or delete it: the next blessed model"
+    " is then compared with none."
+)
+"""What to do about a damaged `blessed.json`."""
+
+
+class MadeFor(BaseModel):
+    """What two models must share to be judged on the same examples.
+
+    label: LabelConfig as JSON; columns: the type of each data column.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    label: str
+    columns: dict[str, str]
+
+    def fits(self, data: MadeFor) -> bool:
+        """Whether a model made for this can read that data and predicts its label."""
+        return self.label == data.label and self.columns.items() <= data.columns.items()
+
+
+class Entry(BaseModel):
+    """One blessed model.
+
+    Args:
+        uri: URI of its Model artifact.
+        blessed_at: ISO 8601, UTC.
+        compared_with: URI of the newest model at the time. It was the baseline, if it still existed and was made for
+            the same label and columns.
+        made_for: the label that it predicts and the columns that it reads; None in entries of earlier versions.
+        contents: checksum of its files when it was blessed; None in entries of earlier versions.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    uri: Annotated[str, Field(min_length=1)]
+    blessed_at: str
+    compared_with: str | None = None
+    made_for: MadeFor | None = None
+    contents: str | None = None
+
+    def with_paths(self, change: Callable[[str], str]) -> Entry:
+        """The same entry with `change` applied to its URIs."""
+        earlier = None if self.compared_with is None else change(self.compared_with)
+        return self.model_copy(update={"uri": change(self.uri), "compared_with": earlier})
+
+
+class Registry(BaseModel):
+    """The blessed models in the order of their blessings, each URI once."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    models: tuple[Entry, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path) -> Registry:
+        """The registry in a file; empty if there is no file. Raises RunError if the file is damaged."""
+        try:
+            found = cls.model_validate_json(without_checksum(path.read_bytes()))
+            return cls(models=tuple(entry.with_paths(lambda uri: str(path.parent / uri)) for entry in found.models))
+        except FileNotFoundError:
+            return cls()
+        except ChecksumError as error:
+            raise RunError(f"{path}: the list of blessed models is damaged: {error}.\n  {MEND_LIST}") from None
+        except ValidationError as error:
+            raise RunError(
+                f"{path}: the list of blessed models cannot be read: {_first_error(error)}\n"
+                "  Correct the file, or delete it: the next blessed model is then compared with none."
+            ) from None
+
+    def write(self, path: Path) -> None:
+        """Replace the file in one step."""
+        relative = Registry(
+            models=tuple(entry.with_paths(lambda uri: inside(path.parent, uri)) for entry in self.models)
+        )
+        write_text(path, with_checksum(relative.model_dump_json()))
+
+    @property
+    def newest(self) -> Entry | None:
+        """The model that was blessed last."""
+        return self.models[-1] if self.models else None
+
+    def merged(self, others: Iterable[Entry]) -> Registry:
+        """These and other entries in the order of their blessings; the latest entry of each model."""
+        merged = Registry()
+        for entry in sorted((*self.models, *others), key=lambda entry: entry.blessed_at):
+            merged = merged.with_newest(entry)
+        return merged
+
+    def find(self, uri: str) -> Entry | None:
+        """The entry of a model."""
+        return next((entry for entry in self.models if entry.uri == uri), None)
+
+    def predecessors(self, candidate: str) -> tuple[str, ...]:
+        """The models that a candidate may be compared with, best first.
+
+        For the newest model, these are the one that it was compared with and all older ones, so that an unchanged
+        second run finds the same baseline. For any other candidate, including one that was blessed before, these are
+        all models but itself, newest first. So whatever replaces the newest model has been compared with it.
+        """
+        uris = [entry.uri for entry in self.models]
+        if uris and uris[-1] == candidate:
+            earlier = self.models[-1].compared_with
+            uris = uris[: uris.index(earlier) + 1] if earlier in uris else [earlier] if earlier else []
+        return tuple(uri for uri in reversed(uris) if uri != candidate)
+
+    def with_newest(self, entry: Entry) -> Registry:
+        """The registry with `entry` as the newest, which replaces an earlier entry of the same model."""
+        return Registry(models=(*(each for each in self.models if each.uri != entry.uri), entry))
+
+
+class Push(BaseModel):
+    """The last push to one destination.
+
+    Args:
+        uri: URI of the Model artifact, relative to the folder of `pushed.json` if it lies below it.
+        blessed_at: as in the model's entry.
+        version: name of the version's folder.
+        contents: checksum of its files when it was pushed; None in records of earlier versions.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    uri: str
+    blessed_at: str
+    version: str
+    contents: str | None = None
+
+
+class PushRecord(BaseModel):
+    """The last push to each destination (an absolute path). Without the file, the next run compares once more."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    last: dict[str, Push] = {}
+
+    @classmethod
+    def read(cls, path: Path) -> PushRecord:
+        """The record in a file; empty if there is no file. Raises RunError if the file is damaged."""
+        try:
+            return cls.model_validate_json(without_checksum(path.read_bytes()))
+        except FileNotFoundError:
+            return cls()
+        except ValueError as error:  # ValidationError and ChecksumError are ValueErrors
+            what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            raise RunError(
+                f"{path}: the record of pushed models is damaged: {what}.\n"
+                "  Delete it: the next run then compares the newest blessed model with the newest version in service,"
+                " and pushes it if they differ. If you edited it yourself, remove its `checksum` instead."
+            ) from None
+
+    def of(self, path: Path, entry: Entry, destination: Path) -> Push | None:
+        """The last push to a destination if it pushed this entry. path: the file of this record."""
+        last = self.last.get(str(destination))
+        same = last and (last.uri, last.blessed_at) == (inside(path.parent, entry.uri), entry.blessed_at)
+        return last if same else None
+
+    def copies_of(self, path: Path, entry: Entry) -> list[Path]:
+        """The version folders whose last push was this entry. Some may have been removed since."""
+        pushes = ((Path(destination), self.of(path, entry, Path(destination))) for destination in self.last)
+        return [destination / push.version for destination, push in pushes if push]
+
+    def write(self, path: Path, entry: Entry, version: Path) -> None:
+        """Note that `entry` was pushed as the folder `version`."""
+        push = Push(
+            uri=inside(path.parent, entry.uri),
+            blessed_at=entry.blessed_at,
+            version=version.name,
+            contents=checksum(version),
+        )
+        noted = PushRecord(last={**self.last, str(version.parent): push})
+        write_text(path, with_checksum(noted.model_dump_json()))
+
+
+def inside(folder: Path, uri: str) -> str:
+    """The URI relative to a folder if it lies below it."""
+    path = Path(uri)
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else uri
+
+
+def _first_error(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    return f"{field}: {first['msg']}" if field else first["msg"]

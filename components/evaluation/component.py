@@ -1,0 +1,206 @@
+"""Evaluator: judges a model on held-out data by metrics, slices, thresholds and the comparison with the baseline."""
+
+from __future__ import annotations
+
+import functools
+import json
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from tensorflow_model_analysis.proto import config_pb2
+from tensorflow_model_analysis.utils import config_util
+from tfx import types
+from tfx.components.evaluator import component, constants
+from tfx.components.util import tfxio_utils
+from tfx.dsl.components.base import base_beam_executor, executor_spec
+from tfx.types import artifact_utils
+from tfx.utils import io_utils, path_utils, proto_utils
+
+from headrace.components.deploy.registry import DAMAGED, EXISTS
+from headrace.components.evaluation import tfma, verdict
+from headrace.components.evaluation.metrics import LABEL_METRICS
+from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator
+from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
+from headrace.components.evaluation.slices import SliceAssignment, assign_slices
+from headrace.components.evaluation.verdict import KeyedAccumulator
+from headrace.configs.errors import RunError
+from headrace.configs.evaluate import EvaluateConfig
+from headrace.configs.label import LabelConfig
+
+BATCH = 2048
+"""Examples that a model predicts at once."""
+RAW = "__raw_record__"
+"""The column of a batch that holds the serialized examples."""
+
+Artifacts = dict[str, list[types.Artifact]]
+
+
+class Executor(base_beam_executor.BaseBeamExecutor):
+    """Replaces TFX's executor: the same inputs and outputs, with sums over whole batches."""
+
+    def Do(self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: dict[str, Any]) -> None:  # noqa: N802
+        """Evaluate the one split named in `example_splits`, and bless the model or not."""
+        models = {"model": artifact_utils.get_single_instance(input_dict["model"])}
+        given = proto_utils.json_to_proto(exec_properties["eval_config"], config_pb2.EvalConfig())
+        compares = tfma.compares_with_baseline(given)  # TFX drops such thresholds below if there is no baseline
+        blocked = ""
+        for baseline in input_dict.get("baseline_model", []):
+            if not baseline.has_custom_property(EXISTS) or baseline.get_int_custom_property(EXISTS):
+                models["baseline"] = baseline
+            elif (damaged := Path(baseline.uri) / DAMAGED).exists() and compares:
+                blocked = damaged.read_text(encoding="utf-8")
+        config = config_util.update_eval_config_with_defaults(
+            given, has_baseline="baseline" in models, rubber_stamp=True
+        )
+        (split,) = json.loads(exec_properties["example_splits"])
+        directory = Path(artifact_utils.get_single_uri(output_dict["evaluation"]))
+        directory.mkdir(parents=True, exist_ok=True)
+        self._evaluate(input_dict["examples"], split, config, models, directory, blocked)
+        _bless(artifact_utils.get_single_instance(output_dict["blessing"]), models, read_evaluation(directory))
+
+    def _evaluate(  # noqa: PLR0913, PLR0917
+        self,
+        examples: list[types.Artifact],
+        split: str,
+        config: config_pb2.EvalConfig,
+        models: dict[str, types.Artifact],
+        directory: Path,
+        blocked: str,
+    ) -> None:
+        """Run the Beam pipeline, whose last stage writes the files. blocked: why the model cannot pass, or ""."""
+        names = [name for name in tfma.model_names(config) if name is not None]
+        paths = {
+            name: path_utils.serving_model_path(model.uri) for name, model in zip(names, models.values(), strict=True)
+        }
+        tfxio = tfxio_utils.get_tfxio_factory_from_artifact(examples, ["Evaluator"], raw_record_column_name=RAW)
+        patterns = [io_utils.all_files_pattern(uri) for uri in artifact_utils.get_split_uris(examples, split)]
+        with self._make_beam_pipeline() as pipeline:
+            _ = (
+                pipeline
+                | "ReadExamples" >> tfxio(patterns).BeamSource(BATCH)
+                | "PredictAndAccumulate" >> beam.ParDo(AccumulateBatches(paths, tfma.label_kind(config), config))
+                | "AddUp" >> beam.CombinePerKey(_add)
+                | "Gather" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
+                | "Conclude" >> beam.Map(_conclude, config, split, paths, directory, blocked)
+            )
+
+
+class Evaluator(component.Evaluator):
+    """TFX's Evaluator with the executor above."""
+
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+
+
+def evaluator(  # noqa: PLR0913
+    *,
+    examples: types.BaseChannel,
+    model: types.BaseChannel,
+    baseline: types.BaseChannel,
+    label: LabelConfig,
+    evaluate: EvaluateConfig,
+    split: str,
+) -> Evaluator:
+    """The component that judges `model` on the examples of `split`."""
+    return Evaluator(
+        examples=examples,
+        model=model,
+        baseline_model=baseline,
+        example_splits=[split],
+        eval_config=tfma.eval_config(label, evaluate),
+    )
+
+
+class AccumulateBatches(beam.DoFn):
+    """Record batches (with the column RAW) to accumulators by model and slice.
+
+    models: the SavedModel's directory by the model's name; kind: of the label.
+    """
+
+    def __init__(self, models: Mapping[str, str], kind: str, config: config_pb2.EvalConfig) -> None:
+        self._paths, self._kind = models, kind
+        self._specs = {spec.name: spec for spec in config.model_specs}
+        self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]
+        self._models: dict[str, tf.Module] = {}
+
+    def setup(self) -> None:
+        """Load the models."""
+        self._models = {name: tf.saved_model.load(path) for name, path in self._paths.items()}
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[KeyedAccumulator]:
+        """Accumulate one batch for every model and slice. Raises RunError if the models are not comparable."""
+        examples = tf.constant(batch.column(RAW).flatten().to_pylist())
+        assignments = [assign_slices(batch, columns) for columns in self._slicings]
+        widths = set()
+        for name in self._models:
+            labels, predictions = self._predict(name, examples)
+            widths.add(predictions.shape[1])
+            if len(widths) > 1 and self._kind != "next_word":  # whose classes depend on the data of each model
+                raise RunError(_not_comparable(self._paths[name]))
+            yield from self._accumulate(name, labels, predictions, assignments)
+
+    def _predict(self, name: str, examples: tf.Tensor) -> tuple[Array, Array]:
+        """Labels [n] and predictions [n, outputs], float64, of serialized examples [n]."""
+        spec, signatures = self._specs[name], self._models[name].signatures
+        (predictions,) = signatures[spec.signature_name](examples=examples).values()
+        features = signatures[spec.preprocessing_function_names[0]](examples=examples)
+        if spec.label_key not in features:
+            raise RunError(_not_comparable(self._paths[name]))
+        labels = features[spec.label_key].numpy().astype(np.float64).reshape(-1)
+        return labels, predictions.numpy().astype(np.float64).reshape(len(labels), -1)
+
+    def _accumulate(
+        self, name: str, labels: Array, predictions: Array, assignments: Sequence[SliceAssignment]
+    ) -> Iterator[KeyedAccumulator]:
+        label_metrics = LABEL_METRICS[self._kind]
+        usable = label_metrics.usable(labels)
+        left_out = np.array([np.sum(~usable)], np.float64)
+        yield (name, None), MetricAccumulator(left_out, np.zeros(0, np.int64), np.zeros((0, 2)))
+        for keys, groups in ((each.keys, each.groups) for each in assignments):
+            found = label_metrics.accumulate(labels[usable], predictions[usable], groups[usable], len(keys))
+            for key, accumulator in zip(keys, found, strict=True):
+                if accumulator.sums[0]:
+                    yield (name, key), accumulator
+
+
+def _not_comparable(path: str) -> str:
+    return (
+        f"the model {path} was made for another label or other classes, so it cannot be the baseline.\n"
+        "  Delete blessed.json in the pipeline's folder, or give the pipeline another name."
+    )
+
+
+def _add(accumulators: Iterable[MetricAccumulator]) -> MetricAccumulator:
+    return functools.reduce(operator.add, accumulators)
+
+
+def _conclude(  # noqa: PLR0913, PLR0917
+    accumulators: Sequence[KeyedAccumulator],
+    config: config_pb2.EvalConfig,
+    split: str,
+    models: dict[str, str],
+    directory: Path,
+    blocked: str,
+) -> None:
+    values = verdict.metric_values(accumulators, config)
+    evaluation = verdict.conclude(accumulators, values, config, split, blocked)
+    tfma.write_files(directory, values, config, models, blessed=evaluation.blessed)
+    write_evaluation(directory, evaluation)
+
+
+def _bless(blessing: types.Artifact, models: dict[str, types.Artifact], evaluation: Evaluation) -> None:
+    """Set TFX's properties and write its marker file."""
+    blessing.set_string_custom_property(constants.ARTIFACT_PROPERTY_CURRENT_MODEL_URI_KEY, models["model"].uri)
+    blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_CURRENT_MODEL_ID_KEY, models["model"].id)
+    if "baseline" in models:
+        blessing.set_string_custom_property(constants.ARTIFACT_PROPERTY_BASELINE_MODEL_URI_KEY, models["baseline"].uri)
+        blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_BASELINE_MODEL_ID_KEY, models["baseline"].id)
+    blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY, int(evaluation.blessed))
+    marker = constants.BLESSED_FILE_NAME if evaluation.blessed else constants.NOT_BLESSED_FILE_NAME
+    io_utils.write_string_file(str(Path(blessing.uri) / marker), "")
+    print("blessed" if evaluation.blessed else "\n".join(("not blessed:", *evaluation.reasons)))

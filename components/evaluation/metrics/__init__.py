@@ -1,0 +1,15 @@
+"""Metrics by kind of label."""
+
+from __future__ import annotations
+
+from headrace.components.evaluation.metrics.accumulator import LabelMetrics
+from headrace.components.evaluation.metrics.classification import BinaryMetrics, MulticlassMetrics, NextWordMetrics
+from headrace.components.evaluation.metrics.regression import RegressionMetrics
+
+LABEL_METRICS: dict[str, LabelMetrics] = {
+    "binary": BinaryMetrics(),
+    "multiclass": MulticlassMetrics(),
+    "next_word": NextWordMetrics(),
+    "regression": RegressionMetrics(),
+}
+"""The metrics of each kind of label."""

@@ -1,0 +1,106 @@
+"""The result of an evaluation: `evaluation.json` alongside TFMA's own files. Imports neither TensorFlow nor TFMA.
+
+evaluation = read_evaluation(record.node("Evaluator").outputs["evaluation"].uri)
+evaluation.metrics["auc"], evaluation.blessed, evaluation.reasons
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from headrace.configs.errors import RunError
+
+FILE_NAME = "evaluation.json"
+
+Metrics = dict[str, float | None]
+"""Values by the metric's name in the config; None if it has no value, as precision where nothing is predicted."""
+
+
+@dataclass(frozen=True)
+class SliceMetrics:
+    """The metrics of one value of a column, or of one combination of values, such as `trip_start_hour = 5`."""
+
+    name: str
+    metrics: Metrics
+    example_count: int
+    baseline: Metrics | None
+
+
+@dataclass(frozen=True)
+class ThresholdCheck:
+    """One bound of one threshold, met or not.
+
+    limit: what the value had to reach. For `not_worse_than_baseline_by` it includes the baseline's value.
+    """
+
+    metric: str
+    bound: Literal["min", "max", "not_worse_than_baseline_by"]
+    limit: float | None
+    value: float | None
+    baseline: float | None
+    passed: bool
+
+    def __str__(self) -> str:
+        """One line, such as `auc is 0.71, below min 0.8`."""
+        if self.value is None:
+            return f"{self.metric} has no value to compare with {self.bound}"
+        if self.limit is None:
+            return f"{self.metric} is {self.value:.4g}, but the baseline's has no value"
+        relation = "within" if self.passed else "above" if self.value > self.limit else "below"
+        if self.baseline is None:
+            return f"{self.metric} is {self.value:.4g}, {relation} {self.bound} {self.limit:.4g}"
+        allowed = f"{self.limit:.4g}, the limit given the baseline's {self.baseline:.4g}"
+        return f"{self.metric} is {self.value:.4g}, {relation} {allowed}"
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Curves for binary labels.
+
+    roc: (false positive rate, true positive rate), from (0, 0) to (1, 1); calibration: (mean prediction, share of
+    positives, examples) for each tenth of the predictions' range.
+    """
+
+    roc: tuple[tuple[float, float], ...]
+    calibration: tuple[tuple[float, float, int], ...]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics over the whole split and over its slices, and the verdict.
+
+    unlabelled: examples left out because their label is missing or not one of the classes; reasons: why the model is
+    not blessed, empty if it is.
+    """
+
+    split: str
+    example_count: int
+    unlabelled: int
+    metrics: Metrics
+    baseline: Metrics | None
+    slices: tuple[SliceMetrics, ...]
+    checks: tuple[ThresholdCheck, ...]
+    blessed: bool
+    reasons: tuple[str, ...]
+    curves: Curves | None
+
+
+_ADAPTER = TypeAdapter(Evaluation)
+
+
+def write_evaluation(uri: str | Path, evaluation: Evaluation) -> None:
+    """Write `evaluation.json` into the artifact's directory."""
+    (Path(uri) / FILE_NAME).write_bytes(_ADAPTER.dump_json(evaluation, indent=1))
+
+
+def read_evaluation(uri: str | Path) -> Evaluation:
+    """The evaluation in an artifact's directory. Raises RunError if it is missing or cannot be read."""
+    path = Path(uri) / FILE_NAME
+    try:
+        return _ADAPTER.validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise RunError(f"{path}: the evaluation cannot be read: {error}") from None

@@ -1,0 +1,156 @@
+"""TFMA's side of an evaluation: the EvalConfig that `evaluate:` amounts to, and the files that TFMA's tools read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+from google.protobuf import json_format
+from tensorflow_model_analysis import version as tfma_version
+from tensorflow_model_analysis.evaluators.metrics_validator import validate_metrics
+from tensorflow_model_analysis.metrics.metric_types import MetricKey
+from tensorflow_model_analysis.proto import config_pb2
+from tensorflow_model_analysis.proto.metrics_for_slice_pb2 import MetricsForSlice
+from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
+
+from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
+from headrace.configs.evaluate import LOWER_IS_BETTER, METRICS, EvaluateConfig, Threshold
+from headrace.configs.label import LabelConfig
+
+SIGNATURE = "serving_default"
+PREPROCESSING = "transform_features"
+
+_LABEL_KINDS = {name: kind for kind, metrics in METRICS.items() for name in metrics.values()}
+"""The kind of label for each of TFMA's metric classes."""
+
+
+def eval_config(label: LabelConfig, evaluate: EvaluateConfig) -> config_pb2.EvalConfig:
+    """The EvalConfig with metrics (named as in the config), slices and thresholds.
+
+    Thresholds are set for the whole split alone: with `MetricConfig.threshold`, the smallest slice could block a model.
+    """
+    model = config_pb2.ModelSpec(
+        signature_name=SIGNATURE, label_key=label.key, preprocessing_function_names=[PREPROCESSING]
+    )
+    return config_pb2.EvalConfig(
+        model_specs=[model],
+        slicing_specs=[config_pb2.SlicingSpec(), *map(_slicing_spec, evaluate.slices)],
+        metrics_specs=[config_pb2.MetricsSpec(metrics=_metric_configs(label, evaluate))],
+    )
+
+
+def metric_names(label: LabelConfig, evaluate: EvaluateConfig) -> tuple[str, ...]:
+    """The metrics in the config (by default all for the label's kind), and those that have thresholds."""
+    named = evaluate.metrics or tuple(METRICS[label.kind])
+    return tuple(dict.fromkeys((*named, *evaluate.thresholds)))
+
+
+def _metric_configs(label: LabelConfig, evaluate: EvaluateConfig) -> list[config_pb2.MetricConfig]:
+    count = config_pb2.MetricConfig(class_name="ExampleCount")
+    return [count, *(_metric_config(label.kind, name, evaluate) for name in metric_names(label, evaluate))]
+
+
+def _metric_config(kind: str, name: str, evaluate: EvaluateConfig) -> config_pb2.MetricConfig:
+    metric = config_pb2.MetricConfig(class_name=METRICS[kind][name], config=json.dumps({"name": name}))
+    if name in evaluate.thresholds:
+        metric.per_slice_thresholds.add(
+            slicing_specs=[config_pb2.SlicingSpec()], threshold=_threshold(name, evaluate.thresholds[name])
+        )
+    return metric
+
+
+def _threshold(name: str, threshold: Threshold) -> config_pb2.MetricThreshold:
+    result = config_pb2.MetricThreshold()
+    if threshold.min is not None:
+        result.value_threshold.lower_bound.value = threshold.min
+    if threshold.max is not None:
+        result.value_threshold.upper_bound.value = threshold.max
+    if threshold.not_worse_than_baseline_by is not None:
+        lower = name in LOWER_IS_BETTER
+        change = result.change_threshold
+        change.direction = config_pb2.LOWER_IS_BETTER if lower else config_pb2.HIGHER_IS_BETTER
+        change.absolute.value = threshold.not_worse_than_baseline_by * (1 if lower else -1)
+    return result
+
+
+def _slicing_spec(columns: str | Sequence[str]) -> config_pb2.SlicingSpec:
+    return config_pb2.SlicingSpec(feature_keys=[columns] if isinstance(columns, str) else columns)
+
+
+def label_kind(config: config_pb2.EvalConfig) -> str:
+    """The kind of label that the config's metrics are for."""
+    metrics = config.metrics_specs[0].metrics
+    return next(_LABEL_KINDS[metric.class_name] for metric in metrics if metric.class_name in _LABEL_KINDS)
+
+
+def model_names(config: config_pb2.EvalConfig) -> tuple[str, str | None]:
+    """The names of the candidate and of the baseline, None if there is none."""
+    names = {spec.is_baseline: spec.name for spec in config.model_specs}
+    return names[False], names.get(True)
+
+
+def compares_with_baseline(config: config_pb2.EvalConfig) -> bool:
+    """Whether a threshold limits the difference from the baseline."""
+    return any(
+        each.threshold.change_threshold.HasField("absolute")
+        for metric in config.metrics_specs[0].metrics
+        for each in metric.per_slice_thresholds
+    )
+
+
+def thresholds_of(config: config_pb2.EvalConfig) -> dict[str, config_pb2.MetricThreshold]:
+    """The thresholds by the metric's name in the config."""
+    return {
+        json.loads(metric.config)["name"]: metric.per_slice_thresholds[0].threshold
+        for metric in config.metrics_specs[0].metrics
+        if metric.per_slice_thresholds
+    }
+
+
+def write_files(
+    directory: Path, values: MetricValues, config: config_pb2.EvalConfig, models: Mapping[str, str], *, blessed: bool
+) -> None:
+    """Write `metrics.tfrecord`, `validations.tfrecord` and `eval_config.json`.
+
+    models: the SavedModel's directory by the model's name.
+    """
+    sliced = _by_slice(values, config)
+    with tf.io.TFRecordWriter(str(directory / "metrics.tfrecord")) as metrics:
+        named = name_missing(sliced)
+        for key, of_slice in sliced.items():
+            metrics.write(_proto(named[key], of_slice).SerializeToString())
+    with tf.io.TFRecordWriter(str(directory / "validations.tfrecord")) as validations:
+        validation = writer.CombineValidations(config, rubber_stamp=model_names(config)[1] is None)
+        result = validation.extract_output(validate_metrics(((), sliced.get((), {})), config))
+        result.validation_ok = blessed
+        validations.write(result.SerializeToString())
+    run = config_pb2.EvalRun(eval_config=config, version=tfma_version.VERSION, model_locations=models)
+    (directory / "eval_config.json").write_text(json_format.MessageToJson(run), encoding="utf-8")
+
+
+def _proto(key: tuple[tuple[str, str | int | float], ...], metrics: Mapping[MetricKey, float]) -> MetricsForSlice:
+    return writer.convert_slice_metrics_to_proto((key, metrics), add_metrics_callbacks=[])
+
+
+def _by_slice(values: MetricValues, config: config_pb2.EvalConfig) -> dict[SliceKey, dict[MetricKey, float]]:
+    """The metrics of both models and their differences, by slice."""
+    candidate, baseline = model_names(config)
+    sliced: dict[SliceKey, dict[MetricKey, float]] = {}
+    for (model, key), metrics in values.items():
+        sliced.setdefault(key, {}).update({MetricKey(name, model): value for name, value in metrics.items()})
+    if baseline is not None:
+        for of_slice in sliced.values():
+            of_slice.update(dict(_differences(of_slice, candidate, baseline)))
+    return sliced
+
+
+def _differences(
+    of_slice: Mapping[MetricKey, float], candidate: str, baseline: str
+) -> Iterator[tuple[MetricKey, float]]:
+    for key, value in of_slice.items():
+        if key.model_name == candidate:
+            before = of_slice.get(MetricKey(key.name, baseline), math.nan)
+            yield MetricKey(key.name, candidate, is_diff=True), value - before

@@ -1,0 +1,1 @@
+"""Transform: the feature columns as one TensorFlow graph, and the transformed examples."""

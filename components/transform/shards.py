@@ -1,0 +1,162 @@
+"""Reads shards of examples in batches, transforms them by the graph, and explains examples that do not fit it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+import tensorflow_transform as tft
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform.tf_metadata import schema_utils
+from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
+
+from headrace.components.example_gen.packing import Packing
+from headrace.components.example_gen.tfrecord import framed_examples
+from headrace.configs.errors import TrainingError
+
+BATCH = 2048
+"""The most examples that pass through the graph at once."""
+BATCH_BYTES = 1 << 26
+"""About how many bytes of examples pass through the graph at once: images are long."""
+PEEKED = 16
+"""Examples at the start of a file that are read to estimate their length."""
+
+
+class TransformShard(NamedTuple):
+    """A file of examples, and the file for its transformed examples."""
+
+    split: str
+    source: str
+    target: str
+
+
+class TransformShards(beam.DoFn):
+    """Shards to files of transformed examples, and the number of rows of each split.
+
+    schema: of the raw examples, serialized; failed: the file to which the message of a TrainingError is written.
+    """
+
+    def __init__(self, graph: str, schema: bytes, failed: Path) -> None:
+        self._graph, self._schema, self._failed = graph, schema, failed
+
+    def setup(self) -> None:
+        """Load the graph."""
+        spec = schema_utils.schema_as_feature_spec(schema_pb2.Schema.FromString(self._schema)).feature_spec
+        output = tft.TFTransformOutput(self._graph)
+        layer = output.transform_features_layer()
+        # the column of a feature with multiple values per example has a name of its own
+        self._keys = {name: getattr(one, "value_key", name) for name, one in output.transformed_feature_spec().items()}
+        self._features = tf.function(
+            lambda serialized: layer(tf.io.parse_example(serialized, spec)),
+            input_signature=[tf.TensorSpec([None], tf.string)],
+            autograph=False,  # there is nothing to convert, and searching for it takes half a second
+        )
+
+    def process(self, shard: TransformShard) -> Iterator[dict[str, int]]:
+        """Transform one shard."""
+        Path(shard.target).parent.mkdir(parents=True, exist_ok=True)
+        with open(shard.target, "wb") as file:
+            yield {shard.split: self._write(shard.source, file)}
+
+    def _write(self, source: str, file: BinaryIO) -> int:
+        stream, rows = Packing().stream(), 0
+        for serialized in read_records(source):
+            try:
+                features = self._features(serialized)
+                _check_lengths(features, len(serialized))
+            except (TrainingError, tf.errors.InvalidArgumentError) as error:
+                self._failed.write_text(_short_message(error), encoding="utf-8")
+                raise
+            columns = {self._keys[name]: _array(values) for name, values in features.items()}
+            batch = pa.RecordBatch.from_pydict(columns)
+            file.write(stream.compress(memoryview(framed_examples(batch).buffers()[2])))
+            rows += batch.num_rows
+        file.write(stream.flush())
+        return rows
+
+
+def read_records(file: str) -> Iterator[tf.Tensor]:
+    """The records of a TFRecord file, plain or gzipped, in batches: string [batch]."""
+    records = tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "")
+    longest = max((len(record.numpy()) for record in records.take(PEEKED)), default=1)
+    yield from records.batch(max(1, min(BATCH, BATCH_BYTES // longest)))
+
+
+def read_batches(file: str, schema: bytes) -> Iterator[pa.RecordBatch]:
+    """The examples of a file, decoded as by TFXIO. schema: serialized."""
+    decoder = ExamplesToRecordBatchDecoder(schema)
+    for serialized in read_records(file):
+        yield decoder.DecodeBatch(serialized.numpy().tolist())
+
+
+def _array(values: tf.Tensor | tf.RaggedTensor) -> pa.Array:
+    """A tensor [batch], [batch, values] or of more dimensions as a column."""
+    if isinstance(values, tf.RaggedTensor):
+        splits = values.row_splits.numpy().astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(splits), pa.array(values.flat_values.numpy()))
+    array = values.numpy()
+    if array.ndim == 1:
+        return pa.array(array)
+    splits = np.arange(len(array) + 1, dtype=np.int32) * (array[:1].size or 1)
+    return pa.ListArray.from_arrays(pa.array(splits), pa.array(array.ravel()))
+
+
+def _check_lengths(features: dict[str, tf.Tensor], examples: int) -> None:
+    """Raise TrainingError if a feature does not have one value per example. Only a user's function can do that."""
+    for name, values in features.items():
+        if (found := values.shape[0]) != examples:
+            raise TrainingError(
+                f"features.{name}: {found} values came out for {examples} examples. A function must compute one value"
+                " for each example from the tensors that it is given: not a fixed number of values, nor a filtered or"
+                " reduced tensor"
+            )
+
+
+@contextmanager
+def shorten_analysis_error() -> Iterator[None]:
+    """Raise a TrainingError for an example that the analysis cannot transform; TFT's error shows the whole batch."""
+    try:
+        yield
+    except ValueError as error:
+        match = re.search(r'trying to apply the transformation: "(.*?)"\.\s+Batch instances', str(error), re.DOTALL)
+        if match is None:
+            raise
+        raise TrainingError(_short_message(ValueError(match[1]))) from error
+
+
+@contextmanager
+def training_error_from(file: Path) -> Iterator[None]:
+    """Raise a TrainingError with the message in a file, if there is one: Beam's threads change an error's type."""
+    try:
+        yield
+    except Exception:
+        if file.exists():
+            message = file.read_text(encoding="utf-8")
+            file.unlink()
+            raise TrainingError(message) from None
+        raise
+
+
+def _short_message(error: Exception) -> str:
+    """What is wrong with an example: the message of a feature's own check, or TensorFlow's without its stack."""
+    if isinstance(error, TrainingError):
+        return str(error)
+    text = str(error)
+    own = re.search(r"features\.\w+: [^\n\]]*", text)
+    if own:
+        return own[0].replace("\\'", "'").strip()
+    lines = [
+        line.strip() for line in text.splitlines() if line.strip() and line.strip() != "<stack traces unavailable>"
+    ]
+    # what TensorFlow's operations report follows the locations of the call stack
+    reports = [
+        line for line in lines if not re.match(r"Graph execution|Detected at|File |\[\[|\(\d+\)|def |\d+ ", line)
+    ]
+    return f"an example cannot be transformed: {reports[0] if reports else error}"
