@@ -16,17 +16,17 @@ from headrace.configs.train import TrainConfig
 from headrace.trainer.input.memory import DISK_SHARE, SHARE, in_words
 from headrace.trainer.profiling.facts import ProfileFacts
 
-LEAST = 0.02
+MIN_GAIN = 0.02
 """Changes that save a smaller share of the time than this are left out."""
-SHORT = 0.002
+SHORT_STEP = 0.002
 """Seconds: a shorter step is mostly the calls around it."""
-LONGER = 10
+EPOCH_FACTOR = 10
 """How many times more steps to put into an epoch if starting one is expensive."""
-CALLED = 16
+STEPS_PER_CALL = 16
 """Advise to run more steps per Python call if one call runs fewer than this."""
-FEWER = 4
+COST_FACTOR = 4
 """How many times larger to make batches, or rarer to make checkpoints, if each is expensive."""
-FASTER = 2
+SPEEDUP_16_BIT = 2
 """Speed-up of 16 over 32 bits: half of the bytes, and twice the operations per second (NVIDIA's A100 has 312 TFLOPS in
 bfloat16 and 156 in TF32, which TensorFlow uses for float32)."""
 
@@ -70,18 +70,18 @@ class TrainingProfile:
 
 def advise(profile: TrainingProfile) -> list[SettingChange]:
     """The changes worth making, starting with the one that could save most."""
-    changes = [change for rule in RULES for change in rule(profile) if change.gain >= LEAST]
+    changes = [change for rule in RULES for change in rule(profile) if change.gain >= MIN_GAIN]
     return sorted(changes, key=lambda change: -change.gain)
 
 
 def explain_waits(profile: TrainingProfile) -> str:
     """Why the steps wait for input, as far as the profile and the config show it, in one sentence."""
-    reasons = [*_slow_copies(profile), *(_slow_batches(profile) if profile.producing >= LEAST else ())]
+    reasons = [*_slow_copies(profile), *(_slow_batches(profile) if profile.producing >= MIN_GAIN else ())]
     return "; ".join(reasons) or "the input produces batches more slowly than the steps consume them"
 
 
 def _slow_copies(profile: TrainingProfile) -> Iterator[str]:
-    if profile.copying >= LEAST:
+    if profile.copying >= MIN_GAIN:
         yield f"batches are being copied to the accelerator {profile.copying:.0%} of the time"
 
 
@@ -174,7 +174,7 @@ def lengthen_epochs(profile: TrainingProfile) -> Iterator[SettingChange]:
     fewer as they become longer, so that the number of steps stays the same.
     """
     share, epoch, epochs = profile.stage_share(STARTING), profile.epoch, profile.train.epochs
-    fewer = max(round(epochs / LONGER), 1)
+    fewer = max(round(epochs / EPOCH_FACTOR), 1)
     if share > 0.3 and profile.train.steps_per_epoch is None and epoch is not None and fewer < epochs:
         why = f"with `train.epochs: {fewer}` the training has as many steps as now, and starting an epoch's iterator is"
         why = f"{why} {share:.0%} of the input's work with {epoch:,} steps per epoch"
@@ -192,8 +192,11 @@ def _whole_executions(steps: float, train: TrainConfig) -> int:
 
 def run_more_steps_per_call(profile: TrainingProfile) -> Iterator[SettingChange]:
     """Run multiple steps per call from Python. `auto` already runs as many per call as an epoch allows."""
-    execution, epoch = profile.facts.steps_per_execution, profile.train.steps_per_epoch or profile.epoch or CALLED
-    if profile.train.steps_per_execution != "auto" and execution < min(CALLED, epoch):
+    execution, epoch = (
+        profile.facts.steps_per_execution,
+        profile.train.steps_per_epoch or profile.epoch or STEPS_PER_CALL,
+    )
+    if profile.train.steps_per_execution != "auto" and execution < min(STEPS_PER_CALL, epoch):
         called = f"every {execution} steps" if execution > 1 else "every step"
         why = f"Python calls the graph for {called}, which takes {profile.shares.host:.0%} of the time"
         yield SettingChange("train.steps_per_execution", "auto", why, profile.shares.host)
@@ -202,10 +205,10 @@ def run_more_steps_per_call(profile: TrainingProfile) -> Iterator[SettingChange]
 def enlarge_batches(profile: TrainingProfile) -> Iterator[SettingChange]:
     """Spread the fixed cost of a step over more examples."""
     overhead = profile.shares.host + (profile.producing if profile.facts.cache == "memory" else 0.0)
-    examples, batch = profile.facts.examples, FEWER * profile.train.batch_size
-    if profile.step_seconds < SHORT and (examples is None or examples >= 4 * batch):
+    examples, batch = profile.facts.examples, COST_FACTOR * profile.train.batch_size
+    if profile.step_seconds < SHORT_STEP and (examples is None or examples >= 4 * batch):
         why = f"a step takes {profile.step_seconds * 1e3:.2g} ms, of which {overhead:.0%} is overhead"
-        yield SettingChange("train.batch_size", f"{batch}", why, (1 - 1 / FEWER) * overhead)
+        yield SettingChange("train.batch_size", f"{batch}", why, (1 - 1 / COST_FACTOR) * overhead)
 
 
 def checkpoint_less_often(profile: TrainingProfile) -> Iterator[SettingChange]:
@@ -214,7 +217,7 @@ def checkpoint_less_often(profile: TrainingProfile) -> Iterator[SettingChange]:
     if every:
         why = f"{profile.shares.idle:.0%} of the time is between steps, with a checkpoint every {every:,} steps"
         yield SettingChange(
-            "train.checkpoint.every_steps", f"{FEWER * every}", why, (1 - 1 / FEWER) * profile.shares.idle
+            "train.checkpoint.every_steps", f"{COST_FACTOR * every}", why, (1 - 1 / COST_FACTOR) * profile.shares.idle
         )
 
 
@@ -224,7 +227,7 @@ def compute_faster(profile: TrainingProfile) -> Iterator[SettingChange]:
         return
     if profile.train.precision == "float32":
         why = f"the accelerator computes {profile.shares.compute:.0%} of the time, and is faster with 16 bits"
-        yield SettingChange("train.precision", "mixed_bfloat16", why, (1 - 1 / FASTER) * profile.shares.compute)
+        yield SettingChange("train.precision", "mixed_bfloat16", why, (1 - 1 / SPEEDUP_16_BIT) * profile.shares.compute)
     if profile.train.jit == "off":
         why = "XLA fuses small operations; `auto` measures whether that is faster"
         yield SettingChange("train.jit", "auto", why, profile.shares.compute)

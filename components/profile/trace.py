@@ -119,11 +119,8 @@ def read_trace(file: Path, building: bool = False) -> Trace | None:
     if not markers:
         return None
     if building:
-        markers = [
-            max(
-                intersection(markers, _calls(lines)), key=lambda interval: interval[1] - interval[0], default=markers[0]
-            )
-        ]
+        running = intersection(markers, _calls(lines))
+        markers = [max(running, key=lambda interval: interval[1] - interval[0], default=markers[0])]
     devices = {plane.name: _events(plane) for plane in space.planes if plane.name.startswith(DEVICES)}
     devices = {name: events for name, events in devices.items() if events}
     on_devices = [event for events in devices.values() for event in events]

@@ -39,8 +39,8 @@ class ValueCounts:
     """How often each value of a column occurred. Counts added since the last `settle` are pending."""
 
     table: pa.Table = field(default_factory=lambda: _EMPTY)
-    """values: large_binary, distinct; counts: int64. If values were dropped, a count of N values is at most 2 N / LIMIT
-    too low (more if values are longer than BYTES / LIMIT).
+    """values: large_binary, distinct; counts: int64. Once some values have been dropped, a count is at most 2 N / LIMIT
+    too low after N values (more if values are longer than BYTES / LIMIT).
     """
     pending: list[pa.Table] = field(default_factory=list)
     pending_bytes: int = 0

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from changed_bytes import assert_each_changed_byte_is_told
+from changed_bytes import assert_each_changed_byte_is_detected
 from hypothesis import given
 from hypothesis import strategies as st
 from tfx.types import standard_artifacts
@@ -134,7 +134,7 @@ def test_list_with_any_byte_changed_is_named_with_the_way_out(tmp_path: Path) ->
     with pytest.raises(RunError, match=r"blessed\.json: .* damaged"):
         Registry.read(path)
     path.write_bytes(whole)
-    assert_each_changed_byte_is_told(path, Registry.read, "delete it")
+    assert_each_changed_byte_is_detected(path, Registry.read, "delete it")
     old = json.loads(whole)
     del old["checksum"]  # as earlier versions wrote it
     path.write_text(json.dumps(old))
@@ -239,9 +239,9 @@ def test_no_candidate_passes_a_comparison_with_a_damaged_model_that_nothing_stan
     weights.write_bytes(bytes(7))
     none = _run_baseline(tmp_path, "/candidate")
     assert none.get_int_custom_property("exists") == 0
-    told = Path(none.uri, DAMAGED).read_text(encoding="utf-8")
-    assert f"the blessed model {tmp_path / 'blessed'} is damaged" in told
-    assert "or remove that folder" in told
+    text = Path(none.uri, DAMAGED).read_text(encoding="utf-8")
+    assert f"the blessed model {tmp_path / 'blessed'} is damaged" in text
+    assert "remove that folder" in text
     shutil.rmtree(tmp_path / "blessed")
     shutil.rmtree(none.uri)
     assert not Path(_run_baseline(tmp_path, "/candidate").uri, DAMAGED).exists()

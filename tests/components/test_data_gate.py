@@ -397,7 +397,7 @@ def test_a_note_does_not_stop_the_run(tmp_path: Path) -> None:
     assert (found["column"], found["stops"]) == ("y", False)
 
 
-def test_one_finding_is_told_in_the_singular() -> None:
+def test_one_anomaly_is_described_in_the_singular() -> None:
     assert describe([DataAnomaly("eval", "", "Empty split", "no examples")]).splitlines()[:2] == [
         "the data is unfit for training (1 anomaly):",
         "  split eval: Empty split: no examples",

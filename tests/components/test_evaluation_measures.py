@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 def _whole(kind: str, labels: Array, predictions: Array, parts: int = 1) -> MetricAccumulator:
     groups = [np.zeros(len(part), np.int64) for part in np.array_split(labels, parts)]
     pieces = zip(np.array_split(labels, parts), np.array_split(predictions, parts), groups, strict=True)
-    return functools.reduce(operator.add, (LABEL_METRICS[kind].tally(y, p, g, 1)[0] for y, p, g in pieces))
+    return functools.reduce(operator.add, (LABEL_METRICS[kind].accumulate(y, p, g, 1)[0] for y, p, g in pieces))
 
 
 def _exact_auc(labels: Array, scores: Array) -> float:
@@ -70,8 +70,8 @@ def test_the_roc_curve_encloses_the_area_and_the_calibration_covers_every_exampl
     random = np.random.default_rng(5)
     labels = (random.random(4000) < 0.4).astype(float)
     p = np.clip(0.4 * random.random(4000) + 0.5 * labels, 0, 1)
-    tally = _whole("binary", labels, p[:, None])
-    curves = LABEL_METRICS["binary"].curves(tally)
+    accumulator = _whole("binary", labels, p[:, None])
+    curves = LABEL_METRICS["binary"].curves(accumulator)
     assert curves is not None
     x, y = np.array(curves.roc).T
     assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
@@ -261,7 +261,7 @@ def test_slices_have_the_features_meaning_of_missing_and_each_key_once(
     assert len(set(found.keys)) == len(found.keys)
 
 
-def test_a_missing_value_is_told_from_a_text_that_says_so() -> None:
+def test_a_missing_value_differs_from_a_text_that_says_so() -> None:
     keys: list[SliceKey] = [(), (("a", "(missing)"),), (("a", None),), (("b", None),)]
     assert list(name_missing(keys).values()) == [
         (),

@@ -17,13 +17,13 @@ UNKNOWN = 8
 
 
 def measured(labels: np.ndarray, p: np.ndarray) -> dict[str, float]:
-    measure = LABEL_METRICS["next_word"]
+    label_metrics = LABEL_METRICS["next_word"]
     parts = zip(np.array_split(labels.astype(float), 4), np.array_split(p, 4), strict=True)
-    tallies = [measure.tally(y, each, np.zeros(len(y), np.int64), 1)[0] for y, each in parts]
-    return measure.metrics(sum(tallies[1:], tallies[0]))
+    accumulators = [label_metrics.accumulate(y, each, np.zeros(len(y), np.int64), 1)[0] for y, each in parts]
+    return label_metrics.metrics(sum(accumulators[1:], accumulators[0]))
 
 
-def test_metrics_equal_an_independent_computation_and_an_unknown_word_is_never_told() -> None:
+def test_metrics_equal_an_independent_computation_and_an_unknown_word_is_never_predicted() -> None:
     found = measured(LABELS, P)
     order = np.argsort(-P, axis=1)
     known = LABELS != UNKNOWN
@@ -35,7 +35,7 @@ def test_metrics_equal_an_independent_computation_and_an_unknown_word_is_never_t
     assert np.mean(order[:, 0] == LABELS) > found["accuracy"] + 0.03  # it would be higher
 
 
-def test_of_equally_probable_words_the_first_is_told() -> None:
+def test_of_equally_probable_words_the_first_is_predicted() -> None:
     even = np.full((9, 9), 1 / 9)
     found = measured(np.arange(9), even)
     assert found["accuracy"] == pytest.approx(1 / 9)

@@ -111,8 +111,8 @@ def test_short_epochs_ask_for_longer_ones() -> None:
     ],
 )
 def test_longer_epochs_are_fewer_so_that_the_training_is_as_long_as_it_was(train: Any, longer: Any, fewer: Any) -> None:
-    told = {change.setting: change for change in advise(situation(short_epochs(51), stages=BEGINNING, **train))}
-    change = told.get("train.steps_per_epoch")
+    advised = {change.setting: change for change in advise(situation(short_epochs(51), stages=BEGINNING, **train))}
+    change = advised.get("train.steps_per_epoch")
     if longer is None:
         assert change is None
         return
@@ -139,15 +139,15 @@ def test_the_largest_part_is_called_most_only_where_it_is(stages: dict[str, floa
 def test_copies_to_the_accelerator_are_no_reason_to_read_faster() -> None:
     starved: dict[str, Any] = {"input": {"cache": "none", "threads": 1, "prefetch": 0}, "steps_per_execution": 64}
     facts = FACTS.model_copy(update={"steps_per_execution": 64})
-    told = settings(facts, copying=0.59, **starved)
-    assert list(told) == ["train.input.prefetch", "train.precision"]
+    advised = settings(facts, copying=0.59, **starved)
+    assert list(advised) == ["train.input.prefetch", "train.precision"]
     why = explain_waits(situation(facts, copying=0.59, **starved))
     assert "accelerator" in why
     assert "59% of the time" in why
     assert ";" not in why  # there is no other reason
     computing = TimeShares(input=0.0, host=0.1, compute=0.9, idle=0.0)
-    told = settings(facts, split=computing, copying=0.0, jit="off", **starved)
-    assert (told["train.precision"], told["train.jit"]) == ("mixed_bfloat16", "auto")
+    advised = settings(facts, split=computing, copying=0.0, jit="off", **starved)
+    assert (advised["train.precision"], advised["train.jit"]) == ("mixed_bfloat16", "auto")
 
 
 def test_checkpoints_that_hold_steps_up_are_asked_for_less_often_than_the_training_made_them() -> None:

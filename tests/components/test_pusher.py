@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from changed_bytes import assert_each_changed_byte_is_told
+from changed_bytes import assert_each_changed_byte_is_detected
 from tfx.types import standard_artifacts
 
 from headrace.components.deploy import pusher
@@ -113,7 +113,7 @@ def test_a_push_killed_halfway_leaves_no_version_and_the_next_one_clears_it_away
     assert [path.name for path in serving.iterdir()] == [version.name]
 
 
-def _push_when_told(model: Path, serving: Path, go_on: Path) -> None:
+def _push_when_allowed(model: Path, serving: Path, go_on: Path) -> None:
     patched: Any = shutil
     original = shutil.copytree
 
@@ -130,7 +130,7 @@ def _push_when_told(model: Path, serving: Path, go_on: Path) -> None:
 def test_a_push_waits_for_another_one_and_clears_nothing_of_it_away(model: Path, tmp_path: Path) -> None:
     serving, go_on = tmp_path / "serving", tmp_path / "go on"
     fork = multiprocessing.get_context("fork")
-    first = fork.Process(target=_push_when_told, args=(model, serving, go_on))
+    first = fork.Process(target=_push_when_allowed, args=(model, serving, go_on))
     first.start()
     while not (serving / "copied").exists():
         assert first.is_alive()
@@ -308,7 +308,7 @@ def test_damaged_version_of_an_earlier_record_is_found_by_its_model(model: Path,
 def test_record_of_pushes_with_any_byte_changed_is_named_with_the_way_out(model: Path, tmp_path: Path) -> None:
     _execute(model, tmp_path / "serving", tmp_path / "pushed", blessed=True)
     record = tmp_path / "pushed.json"
-    assert_each_changed_byte_is_told(record, PushRecord.read, "Delete it")
+    assert_each_changed_byte_is_detected(record, PushRecord.read, "Delete it")
 
 
 def test_a_copy_that_is_not_what_was_copied_becomes_no_version(

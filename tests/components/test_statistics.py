@@ -363,7 +363,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: str, what: str) -> None
     content = bytearray(shard.read_bytes())
     content[len(content) // 2] ^= 4
     shard.write_bytes(shard.read_bytes()[:-20] if damage == "cut" else bytes(content))
-    with pytest.raises(DataError, match=what) as told:
+    with pytest.raises(DataError, match=what) as error:
         run(component.Executor, examples, tmp_path / "statistics")
-    assert told.value.file == str(shard)
-    assert "--fresh" in told.value.hint
+    assert error.value.file == str(shard)
+    assert "--fresh" in error.value.hint

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow_data_validation as tfdv
-from changed_bytes import assert_each_changed_byte_is_told
+from changed_bytes import assert_each_changed_byte_is_detected
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, DatasetFeatureStatisticsList
 from tfx.types import standard_artifacts
 
@@ -104,7 +104,9 @@ def test_what_was_trained_on_moves_with_the_pipelines_folder_and_a_damaged_file_
     assert found.newest == elsewhere
     assert found.judged == older
     assert TrainingRecord.read(tmp_path / "none.json") == TrainingRecord()
-    assert_each_changed_byte_is_told(there / "trained.json", TrainingRecord.read, "Delete it: the next run then trains")
+    assert_each_changed_byte_is_detected(
+        there / "trained.json", TrainingRecord.read, "Delete it: the next run then trains"
+    )
     (there / "trained.json").write_text(found.model_dump_json())  # as earlier versions wrote it, without a checksum
     assert TrainingRecord.read(there / "trained.json") == found
 
