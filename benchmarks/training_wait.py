@@ -153,7 +153,7 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, Split, int]:
     import tensorflow_transform as tft
 
     from headrace.configs.loader import load
-    from headrace.pipeline.verbs.tune_input import transformed
+    from headrace.pipeline.verbs.training_input import transformed
     from headrace.trainer.fitting import steps_per_execution
     from headrace.trainer.input.inputs import open_inputs
     from headrace.trainer.label_scale import adapt

@@ -1,8 +1,14 @@
-"""What Python programs call, and the command line with them: `headrace.run`, `load`, `validate`, `runs`, and more."""
+"""The functions that Python programs call: `headrace.run`, `load`, `validate`, `runs`, `compile` and `share`.
+
+The command line calls them too, or the variants below them that return more.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,20 +19,23 @@ from headrace.configs.loader import IN_PYTHON, ConfigSource, Loaded, Override, l
 from headrace.pipeline.environment import prepare, quiet
 
 if TYPE_CHECKING:
-    from headrace.pipeline.finished import Run
+    from headrace.pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.run import Run
     from headrace.pipeline.terminal import Display
 
 Overrides = Mapping[str, Any] | Sequence[str]
-"""Settings laid over a config: `{"train.epochs": 3}`, or `["train.epochs=3"]` as `--set` takes them."""
+"""Settings that override a config: `{"train.epochs": 3}`, or `["train.epochs=3"]`."""
+
+logger = logging.getLogger(__name__)
 
 
 def load(config: ConfigSource, *, profile: str | None = None, overrides: Overrides = ()) -> PipelineConfig:
-    """The config with its defaults.
+    """Load a config and fill in its defaults.
 
-    config: path of a YAML file, its settings as a mapping, or a PipelineConfig; profile: NAME of the overlay
-    `<config>.NAME.yaml` beside the file; overrides: single settings, over both.
+    config: the path of a YAML file, its settings as a mapping, or a PipelineConfig; profile: NAME of the overlay
+    `<config>.NAME.yaml` next to the file; overrides: single settings, applied last.
 
-    Raises ConfigError with every mistake, each with its place.
+    Raises ConfigError with every mistake and its location.
     """
     return load_with_places(config, profile, as_pairs(overrides)).config
 
@@ -34,9 +43,9 @@ def load(config: ConfigSource, *, profile: str | None = None, overrides: Overrid
 def validate(config: ConfigSource, *, profile: str | None = None, overrides: Overrides = ()) -> None:
     """Check the config as `load` does, then the functions and files that it names, and the first rows of the data.
 
-    Raises ConfigError with every mistake, those of the config and those of the data.
+    Raises ConfigError with every mistake in the config and every mismatch with the data.
     """
-    checked(config, profile, as_pairs(overrides), data=True)
+    load_checked(config, profile, as_pairs(overrides), data=True)
 
 
 def run(  # noqa: PLR0913 - one for each option of the command
@@ -48,29 +57,30 @@ def run(  # noqa: PLR0913 - one for each option of the command
     fresh: bool = False,
     show: bool = True,
 ) -> Run:
-    """Run the pipeline on this machine, from the current folder; only what changed since the last run runs again.
+    """Run the pipeline on this machine, relative to the current folder. Components whose inputs, settings and code are
+    unchanged since an earlier run are reused.
 
-    parameters: by the names that `--param` takes, such as `{"run_date": "2026-11-20"}`; fresh: run every component
-    anew; show: the table of components, live on a terminal and in a notebook.
+    parameters: settings of this run by their short names, such as `{"run_date": "2026-11-20"}`; fresh: run every
+    component, even if it could be reused; show: display the table of components, live on a terminal and in a notebook.
 
-    A model that is not blessed, and a run that ends early, are successes. Raises ConfigError before anything runs;
-    RunError if a component fails or another run of the pipeline is going on; KeyboardInterrupt after Ctrl-C or SIGTERM,
-    once all processes have ended.
+    A run whose model is not blessed, or that ends early without a reason to train, is a success. Raises ConfigError
+    before anything runs; RunError if a component fails or another run of the pipeline is in progress;
+    KeyboardInterrupt after Ctrl-C or SIGTERM, once all processes have ended.
     """
+    from headrace.pipeline.interrupts import handlers_restored, uninterrupted
     from headrace.pipeline.local.record import Status
-    from headrace.pipeline.local.signals import restored, undisturbed
     from headrace.pipeline.report import write_report
-    from headrace.pipeline.run_parameters import of_values
-    from headrace.pipeline.terminal import Silent, failure_text, open_display
+    from headrace.pipeline.run_parameters import value_overrides
+    from headrace.pipeline.terminal import SilentDisplay, failure_text, open_display
 
-    given, heed = of_values(parameters or {})
-    loaded = checked(config, profile, (*as_pairs(overrides), *given), data=True)
-    with restored():
-        with open_display() if show else Silent() as display:
-            done = carry_out(loaded, _name(config), display, fresh=fresh, heed=heed)
+    given, obey_retrain = value_overrides(parameters or {})
+    loaded = load_checked(config, profile, (*as_pairs(overrides), *given), data=True)
+    with handlers_restored():
+        with open_display() if show else SilentDisplay() as display:
+            done = run_loaded(loaded, _name(config), display, fresh=fresh, obey_retrain=obey_retrain)
         if done.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        with undisturbed():
+        with uninterrupted():
             write_report(done.path)
     if done.status is Status.FAILED:
         failed = [node for node in done.record.nodes if node.status is Status.FAILED]
@@ -79,17 +89,17 @@ def run(  # noqa: PLR0913 - one for each option of the command
 
 
 def runs(config: ConfigSource, *, profile: str | None = None, overrides: Overrides = ()) -> list[Run]:
-    """The runs of the config's pipeline on this machine, the newest first; empty if there is none.
+    """List the runs of the config's pipeline on this machine, newest first; empty if there is none.
 
-    A run whose record is damaged, or of a version that is not understood, is left out.
+    A run whose record is damaged, or of another version, is left out.
     """
-    from headrace.pipeline.finished import Run
     from headrace.pipeline.folders import Folders
     from headrace.pipeline.local.record import FILE_NAME
+    from headrace.pipeline.run import Run
 
     found = []
-    there = Folders.of(load(config, profile=profile, overrides=overrides)).runs
-    for file in there.glob(f"*/{FILE_NAME}"):
+    folder = Folders.of(load(config, profile=profile, overrides=overrides)).runs
+    for file in folder.glob(f"*/{FILE_NAME}"):
         try:
             found.append(Run.read(file.parent))
         except RunError:
@@ -97,23 +107,24 @@ def runs(config: ConfigSource, *, profile: str | None = None, overrides: Overrid
     return sorted(found, key=lambda run: (run.record.started, run.id), reverse=True)
 
 
-def compile(  # noqa: A001 - the word of the field, and of the command
+def compile(  # noqa: A001 - named like the command
     config: ConfigSource,
     output: str | PathLike[str] | None = None,
     *,
     profile: str | None = None,
     overrides: Overrides = (),
 ) -> str:
-    """The pipeline as YAML for Kubeflow Pipelines v2, also written to `output` if that is given.
+    """Compile the pipeline to YAML for Kubeflow Pipelines v2, and write it to `output` if that is given.
 
-    Raises ConfigError, also for a function of the user's that is not there, as its code is part of what is compiled;
-    RunError if nothing can be written to `output`.
+    Raises ConfigError, also if a function that the config names does not exist, because its code becomes part of the
+    cache keys; RunError if `output` cannot be written.
     """
     file = None if output is None else _output(output)
     if file is not None and (file.is_dir() or not file.parent.is_dir()):
-        raise RunError(f"{file} cannot be written: {'a folder' if file.is_dir() else f'there is no {file.parent}'}")
+        why = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
+        raise RunError(f"{file} cannot be written: {why}")
     prepare()
-    loaded = checked(config, profile, as_pairs(overrides), functions=True)
+    loaded = load_checked(config, profile, as_pairs(overrides), functions=True)
     with quiet():
         from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 
@@ -131,42 +142,76 @@ def share(
     description: str = "",
     logs: bool = True,
 ) -> Path:
-    """Write one page of one or several trainings into a folder, and give the page's path.
+    """Write a page about one or more trainings into a folder; returns the path of the page.
 
-    runs: one or several, each a Run, the path of a run's folder or of a pipeline's, or a config: these two stand for
-    the latest run that came to a training; name: the title, the pipelines' names if left out; logs: with TensorBoard's
-    logs.
+    runs: one or more of: a Run, the path of a run's folder or of a pipeline's folder, or a config. A pipeline or config
+    stands for its latest run that trained a model. name: the title, by default the names of the pipelines; description:
+    plain text under the title; logs: whether to copy TensorBoard's logs.
 
-    The page asks no server for anything: open it from disk, or put the folder on any static host. Runs that came to no
-    training are named on it. Raises RunError if none did, or if nothing can be written to `output`.
+    The page needs no server: open it from disk, or put the folder on any static host. Runs that trained no model are
+    listed on it, and logged as warnings. Raises RunError if no run trained one, or if `output` cannot be written.
     """
+    given = [*runs] if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
+    return share_runs(given, output, name=name, description=description, logs=logs).page
+
+
+@dataclass(frozen=True)
+class SharedPage:
+    """A page that `share_runs` wrote. page: its absolute path; runs: those it shows."""
+
+    page: Path
+    runs: Sequence[RunFolder]
+    title: str
+
+
+def share_runs(
+    runs: Sequence[Run | ConfigSource],
+    output: str | PathLike[str] | None,
+    *,
+    name: str | None = None,
+    description: str = "",
+    logs: bool = True,
+) -> SharedPage:
+    """Like `share`, and returns what an upload of the page needs. output: None for `shared/<title>`."""
     from headrace.pipeline.share import write_share
     from headrace.pipeline.share.find import find_all
 
-    target = _output(output)
-    given = [*runs] if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
-    if not given:
-        raise RunError("there is no run to share: give one or several")
-    folders, left_out = find_all(_place(each) for each in given)
+    target = None if output is None else _output(output)
+    if not runs:
+        raise RunError("there is no run to share; name at least one")
+    folders, left_out = find_all(_run_path(each) for each in runs)
+    for error in left_out:
+        logger.warning("left out: %s", error)
     title = name or ", ".join(dict.fromkeys(folder.record.pipeline for folder in folders))
-    words = [error.short for error in left_out]
+    target = target or _page_folder(title)
+    untrained = [error.short for error in left_out]
     try:
-        page = write_share(folders, target, name=title, description=description, logs=logs, left_out=words)
+        page = write_share(folders, target, name=title, description=description, logs=logs, left_out=untrained)
     except OSError as error:
         raise RunError(f"{error.filename or target} cannot be written: {error.strerror or error}") from error
-    return page.absolute()
+    return SharedPage(page.absolute(), folders, title)
 
 
 def _output(path: str | PathLike[str]) -> Path:
     if "://" in str(path):
-        raise RunError(f"{path} is a URL; name a place on this machine, and copy from there")
+        raise RunError(f"{path} is a URL; name a path on this machine, and copy from there")
     return Path(path)
 
 
-def _place(run: Run | ConfigSource) -> Path:
-    """Where a run that is to be shared is looked for."""
-    from headrace.pipeline.finished import Run
+def _page_folder(title: str) -> Path:
+    """The title as a portable folder name. Raises RunError if that folder holds a page of another title."""
+    from headrace.pipeline.share import name_of
+
+    folder = Path("shared", re.sub(r"[^\w.]+", "-", title.lower()).strip("-._")[:60] or "page")
+    if name_of(folder) not in {None, title}:
+        raise RunError(f'{folder} holds the page "{name_of(folder)}"; name another output folder')
+    return folder
+
+
+def _run_path(run: Run | ConfigSource) -> Path:
+    """The path at which to look for a run."""
     from headrace.pipeline.folders import Folders
+    from headrace.pipeline.run import Run
 
     if isinstance(run, Run):
         return run.path
@@ -174,11 +219,11 @@ def _place(run: Run | ConfigSource) -> Path:
         return Path(run)
     home = Folders.of(load(run)).home
     if not home.is_dir():
-        raise RunError(f"no run yet in {home}")
+        raise RunError(f"there is no run in {home} yet")
     return home
 
 
-def checked(
+def load_checked(
     config: ConfigSource,
     profile: str | None,
     overrides: Sequence[Override],
@@ -186,9 +231,10 @@ def checked(
     data: bool = False,
     functions: bool = False,
 ) -> Loaded:
-    """The config, with `data` the data checked against it, with `functions` the user's own functions looked for.
+    """Load a config and check it.
 
-    Raises ConfigError with every mistake.
+    data: check the data, files and functions that it names; functions: check the functions only. Raises ConfigError
+    with every mistake.
     """
     try:
         loaded = load_with_places(config, profile, overrides)
@@ -206,29 +252,30 @@ def checked(
     return loaded
 
 
-def carry_out(loaded: Loaded, name: str, display: Display, *, fresh: bool, heed: bool) -> Run:
-    """Run the pipeline to its end, whatever that is, in processes of its own.
+def run_loaded(loaded: Loaded, name: str, display: Display, *, fresh: bool, obey_retrain: bool) -> Run:
+    """Run the pipeline in processes of its own. A failure or interruption is in the status of the result.
 
-    name: of the config, for the record; heed: train only if there is a reason to, as the config says. Raises
+    name: names the config in the record; obey_retrain: train only if `schedule.retrain` sees a reason to. Raises
     ConfigError if this machine lacks what the config needs.
     """
-    from headrace.pipeline.finished import Run
     from headrace.pipeline.local.runner import run as run_pipeline
     from headrace.pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.run import Run
     from headrace.pipeline.validate import check_machine
 
-    if lacking := check_machine(loaded):
-        raise ConfigError(*lacking)
-    record, run_dir = run_pipeline(loaded.config, name, display, reuse=not fresh, heed=heed and not fresh)
+    if problems := check_machine(loaded):
+        raise ConfigError(*problems)
+    obey_retrain = obey_retrain and not fresh
+    record, run_dir = run_pipeline(loaded.config, name, display, reuse=not fresh, obey_retrain=obey_retrain)
     return Run(RunFolder(run_dir, record))
 
 
 def as_pairs(overrides: Overrides) -> tuple[Override, ...]:
-    """Each setting as the loader takes it. Raises TypeError for what is neither a mapping nor a list of texts."""
+    """Overrides as the loader takes them. Raises TypeError for anything but a mapping or a list of strings."""
     if isinstance(overrides, Mapping):
         return tuple(overrides.items())
     if isinstance(overrides, str) or not all(isinstance(each, str) for each in overrides):
-        raise TypeError('overrides are a mapping, or a list of texts such as ["train.epochs=3"]')
+        raise TypeError('overrides must be a mapping, or a list of strings such as ["train.epochs=3"]')
     return tuple(overrides)
 
 

@@ -27,19 +27,26 @@ from headrace.components.trigger.component import Drift, LookForNew, RecordTrain
 from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
 from headrace.configs.config import PipelineConfig
 from headrace.configs.features import CustomFeature
+from headrace.pipeline.code.digest import sources_digest
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.sources import sources_digest
-from headrace.pipeline.work import FOUND_BY, data_hooks, file_digests, model_files, training_hooks, work_digest
+from headrace.pipeline.training_digest import (
+    SPAN_SETTINGS,
+    data_functions,
+    file_digests,
+    model_files,
+    training_digest,
+    training_functions,
+)
 from headrace.trainer.sections import TrainerSections
 
 AFTER_PROFILE_GATE = frozenset({"RecordBlessing", "Pusher"})
-"""What a model must not come to whose training waits too long for input, where the config sets a limit."""
+"""The components that must not run for a model whose training waited too long for input, if the config sets a limit."""
 
 
 def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> Pipeline:
-    """The whole pipeline. Raises DataError if a curated schema cannot be read.
+    """Build the whole pipeline. Raises DataError if a curated schema cannot be read.
 
-    folders: where it keeps its things; None: where the config says, on this machine.
+    folders: the pipeline's folders; None for those that the config names, on this machine.
     """
     folders = folders or Folders.of(config)
     nodes = [*_data(config, folders)]
@@ -50,24 +57,24 @@ def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> P
     transform.add_upstream_node(drift[0] if drift else gate)
     tuners = _tuner(config, folders, transform, schema)
     hyperparameters = next((tuner.outputs["best_hyperparameters"] for tuner in tuners), None)
-    bases, trainer = _trainer(config, folders, transform, schema, hyperparameters)
-    judged = _judge_and_push(config, folders, examples, schema, trainer.outputs["model"])
+    warm_start, trainer = _trainer(config, folders, transform, schema, hyperparameters)
+    evaluated = _evaluate_and_push(config, folders, examples, schema, trainer.outputs["model"])
     profiled = _profile(config, trainer)
-    for node in judged:
+    for node in evaluated:
         if len(profiled) > 1 and node.id in AFTER_PROFILE_GATE:
             node.add_upstream_node(profiled[-1])
-    recorded = _record_training(config, folders, nodes, judged, profiled)
-    nodes += [*drift, transform, *tuners, *bases, trainer, *profiled, *judged, *recorded]
+    recorded = _record_training(config, folders, nodes, evaluated, profiled)
+    nodes += [*drift, transform, *tuners, *warm_start, trainer, *profiled, *evaluated, *recorded]
     return Pipeline(config.pipeline.name, str(folders.artifacts), components=nodes, enable_cache=True)
 
 
 def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
-    """From raw data to examples that passed the gate."""
+    """The components from raw data to examples that passed the gate."""
     read = config.data.model_copy(update={"columns": config.read_columns or "all"})
-    spans = _spans(config, folders, read.model_dump_json(by_alias=True, include=FOUND_BY))
+    spans = _spans(config, folders, read.model_dump_json(by_alias=True, include=SPAN_SETTINGS))
     example_gen = ExampleGen(
         spans=spans.outputs["spans"],
-        data=read.model_dump_json(by_alias=True, exclude=FOUND_BY - {"source"} | {"on_anomaly"}),
+        data=read.model_dump_json(by_alias=True, exclude=SPAN_SETTINGS - {"source"} | {"on_anomaly"}),
         store=str(folders.spans),
         code=sources_digest("headrace.components.example_gen.component"),
     )
@@ -92,22 +99,22 @@ def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
 
 
 def _spans(config: PipelineConfig, folders: Folders, data: str) -> base_node.BaseNode:
-    """What there is to read, and where the config asks for it whether there is anything new."""
+    """The component that finds the spans to read and, with `schedule.retrain`, decides whether any of them are new."""
     if config.retrain == "always":
-        code = sources_digest("headrace.components.example_gen.spans", *map(_module, data_hooks(config)))
+        code = sources_digest("headrace.components.example_gen.spans", *map(_module, data_functions(config)))
         return Spans(data=data, code=code)
-    look = LookForNew(
+    spans = LookForNew(
         data=data,
         retrain=config.retrain,
         limits=config.drift_limits,
-        work=work_digest(config),
+        work=training_digest(config),
         trained=str(folders.trained),
     )
-    return look.with_id("Spans")
+    return spans.with_id("Spans")
 
 
 def _drift(config: PipelineConfig, folders: Folders, data: list[base_node.BaseNode]) -> list[base_node.BaseNode]:
-    """What looks whether the data drifted, where the config trains only then."""
+    """The component that measures drift, if the config trains only on drift."""
     if config.retrain != "drift":
         return []
     spans, example_gen, statistics_gen, schema_gen, _, gate = data
@@ -131,20 +138,20 @@ def _record_training(
     config: PipelineConfig,
     folders: Folders,
     data: list[base_node.BaseNode],
-    judged: list[base_node.BaseNode],
+    evaluated: list[base_node.BaseNode],
     profiled: list[base_node.BaseNode],
 ) -> list[base_node.BaseNode]:
-    """What writes down, after all else, what was trained on, where a later run is to look at it."""
+    """The component that records, after all others, what was trained on, if later runs depend on it."""
     if config.retrain == "always":
         return []
     recorded = RecordTraining(
         spans=data[0].outputs["spans"],
         statistics=data[2].outputs["statistics"],
-        blessing=judged[1].outputs["blessing"],
-        work=work_digest(config),
+        blessing=evaluated[1].outputs["blessing"],
+        work=training_digest(config),
         trained=str(folders.trained),
     )
-    for node in (*judged, *profiled):
+    for node in (*evaluated, *profiled):
         recorded.add_upstream_node(node)
     return [recorded]
 
@@ -159,18 +166,18 @@ def _schema(config: PipelineConfig, statistics: channel.BaseChannel) -> base_nod
 def _transform(
     config: PipelineConfig, folders: Folders, examples: channel.BaseChannel, schema: channel.BaseChannel
 ) -> Transform:
-    hooks = [feature.function for feature in config.features.values() if isinstance(feature, CustomFeature)]
+    functions = [feature.function for feature in config.features.values() if isinstance(feature, CustomFeature)]
     return Transform(
         examples=examples,
         schema=schema,
         preprocessing_fn="headrace.trainer.preprocessing.preprocessing_fn",
         custom_config={
             "config": TrainerSections.for_transform(config).to_json(),
-            "sources": sources_digest("headrace.trainer.preprocessing", *map(_module, hooks)),
+            "sources": sources_digest("headrace.trainer.preprocessing", *map(_module, functions)),
             "files": _files(config),
         },
         disable_statistics=True,
-        disable_analyzer_cache=True,  # TFX's own; what is kept of spans lies in the store
+        disable_analyzer_cache=True,  # TFX's own cache; ours is the store of spans
         store=str(folders.spans),
         code=sources_digest("headrace.components.transform.component"),
     )
@@ -179,12 +186,12 @@ def _transform(
 def _tuner(
     config: PipelineConfig, folders: Folders, transform: Transform, schema: channel.BaseChannel
 ) -> list[stock.Tuner]:
-    """What tries out settings before the training, where the config asks for it."""
+    """The hyperparameter search, if the config asks for one. Its trials take no profile and no warm start."""
     if config.tune is None:
         return []
     sections = TrainerSections.of(config)
-    without = {"profile": None, "warm_start": False}  # of no account for a trial
-    sections = sections.model_copy(update={"train": sections.train.model_copy(update=without)})
+    unused = {"profile": None, "warm_start": False}
+    sections = sections.model_copy(update={"train": sections.train.model_copy(update=unused)})
     tuner = stock.Tuner(
         tuner_fn="headrace.trainer.tuning.tuner.tuner_fn",
         examples=transform.outputs["transformed_examples"],
@@ -194,7 +201,7 @@ def _tuner(
             "config": sections.to_json(),
             KEPT_IN: str(folders.checkpoints),
             "tune": config.tune.model_dump_json(),
-            "sources": sources_digest("headrace.trainer.tuning.tuner", *map(_module, training_hooks(config))),
+            "sources": sources_digest("headrace.trainer.tuning.tuner", *map(_module, training_functions(config))),
             "files": _files(config, *model_files(config)),
         },
     )
@@ -208,15 +215,15 @@ def _trainer(
     schema: channel.BaseChannel,
     hyperparameters: channel.BaseChannel | None,
 ) -> tuple[list[base_node.BaseNode], stock.Trainer]:
-    """The Trainer, and what finds the model that it begins with, where the config asks for it."""
+    """The Trainer and, with `train.warm_start`, the component that finds the model it starts from."""
     custom_config = {
         "config": TrainerSections.of(config).to_json(),
-        "sources": sources_digest("headrace.trainer.run", *map(_module, training_hooks(config))),
+        "sources": sources_digest("headrace.trainer.run", *map(_module, training_functions(config))),
         "files": _files(config, *model_files(config)),
     }
-    bases = []
+    warm_start = []
     if config.train.warm_start:
-        bases.append(
+        warm_start.append(
             WarmStart(
                 transform_graph=transform.outputs["transform_graph"],
                 schema=schema,
@@ -226,23 +233,23 @@ def _trainer(
                 push_record=str(folders.push_record),
             )
         )
-    kept = {KEPT_IN: str(folders.checkpoints), KEPT_HOW: config.train.checkpoint.model_dump_json()}
+    checkpoints = {KEPT_IN: str(folders.checkpoints), KEPT_HOW: config.train.checkpoint.model_dump_json()}
     trainer = stock.Trainer(
         run_fn="headrace.trainer.run.run_fn",
         examples=transform.outputs["transformed_examples"],
         transform_graph=transform.outputs["transform_graph"],
         schema=schema,
-        base_model=bases[0].outputs["base"] if bases else None,
+        base_model=warm_start[0].outputs["base"] if warm_start else None,
         hyperparameters=hyperparameters,
         train_args=trainer_pb2.TrainArgs(),
         eval_args=trainer_pb2.EvalArgs(),
-        custom_config={**custom_config, **kept},
+        custom_config={**custom_config, **checkpoints},
     )
-    return bases, trainer
+    return warm_start, trainer
 
 
 def _profile(config: PipelineConfig, trainer: stock.Trainer) -> list[base_node.BaseNode]:
-    """The verdict on the training's profile, where there is one, and the gate, where there is a limit."""
+    """The verdict on the training's profile, if there is one, and the gate, if there is a limit."""
     profile = config.train.profile
     if profile is None:
         return []
@@ -252,7 +259,7 @@ def _profile(config: PipelineConfig, trainer: stock.Trainer) -> list[base_node.B
     return [verdict, ProfileGate(verdict=verdict.outputs["verdict"], limit=profile.fail_if_input_bound_above)]
 
 
-def _judge_and_push(
+def _evaluate_and_push(
     config: PipelineConfig,
     folders: Folders,
     examples: channel.BaseChannel,
@@ -262,7 +269,7 @@ def _judge_and_push(
     label = config.label.model_dump_json()
     lists = {"registry": str(folders.registry), "push_record": str(folders.push_record)}
     baseline = Baseline(model=model, schema=schema, label=label, **lists)
-    judge = evaluator(
+    evaluation = evaluator(
         examples=examples,
         model=model,
         baseline=baseline.outputs["baseline"],
@@ -270,10 +277,10 @@ def _judge_and_push(
         evaluate=config.evaluate,
         split=config.evaluated_split,
     )
-    blessing = judge.outputs["blessing"]
+    blessing = evaluation.outputs["blessing"]
     columns = json.dumps(config.feature_columns)
     recorded = RecordBlessing(model=model, blessing=blessing, schema=schema, label=label, columns=columns, **lists)
-    nodes = [baseline, judge, recorded]
+    nodes = [baseline, evaluation, recorded]
     if config.push_directory is not None:
         pushed = Pusher(
             model=recorded.outputs["newest"],
@@ -292,7 +299,7 @@ def _module(dotted_path: str) -> str:
 
 
 def _files(config: PipelineConfig, *more: str) -> str:
-    """Digests of the vocabulary files, which Transform and Trainer read, and of more files and folders: an edit to one
-    must run again what reads it.
+    """Digests of the vocabulary files, which Transform and Trainer read, and of more files and folders, so that an edit
+    to one of them runs its readers again.
     """
     return file_digests([*(getattr(feature, "file", None) for feature in config.features.values()), *more])

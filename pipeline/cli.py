@@ -1,5 +1,6 @@
-"""The command line. A verb is a file in `pipeline/verbs/`, with the heavy imports inside its function, so that `--help`
-answers at once.
+"""The command line. Verbs are functions in `pipeline/verbs/` that import heavy modules inside, so `--help` is quick.
+
+To add a verb, write its function and add a line to VERBS.
 """
 
 from __future__ import annotations
@@ -15,75 +16,97 @@ import click
 from headrace.pipeline.utf8 import use_utf8
 
 VERBS = {
-    "validate": "validate",
-    "run": "run",
-    "report": "report",
-    "tensorboard": "tensorboard",
-    "follow-logs": "follow_logs",
-    "share": "share",
-    "explain-cache": "explain_cache",
-    "prune": "prune",
-    "image": "image",
-    "compile": "compile_",
-    "verify": "verify",
-    "submit": "submit",
-    "status": "status",
-    "runs": "runs",
-    "cancel": "cancel",
-    "retry": "retry",
-    "logs": "logs",
-    "schedule": "schedule",
-    "unschedule": "unschedule",
-    "backfill": "backfill",
-    "tfdata-service": "tfdata_service",
-    "tune-input": "tune_input",
-    "doctor": "doctor",
+    "Local": {
+        "validate": "local:validate",
+        "run": "local:run",
+        "report": "local:report",
+        "explain-cache": "maintenance:explain_cache",
+    },
+    "Models": {
+        "tensorboard": "tensorboard:tensorboard",
+        "follow-logs": "tensorboard:follow_logs",
+        "share": "share:share",
+        "tune-input": "training_input:tune_input",
+        "tfdata-service": "training_input:tfdata_service",
+    },
+    "Kubeflow": {
+        "image": "image:image",
+        "compile": "compile:compile_",
+        "verify": "compile:verify",
+        "submit": "submit:submit",
+        "backfill": "submit:backfill",
+        "schedule": "submit:schedule",
+        "unschedule": "submit:unschedule",
+        "runs": "runs:runs",
+        "status": "runs:status",
+        "logs": "runs:logs",
+        "cancel": "runs:cancel",
+        "retry": "runs:retry",
+    },
+    "Maintenance": {
+        "prune": "maintenance:prune",
+        "doctor": "maintenance:doctor",
+    },
 }
-"""Each verb, in the order of `--help`, with the name of its function in the file of its name."""
-
+"""Verbs by group, in the order of `--help`: name to the module in `pipeline/verbs/` and its function."""
+LOCATIONS = {name: location for group in VERBS.values() for name, location in group.items()}
 
 CONFIG_VALUES = ("--set", "--param", "--parameter")
-"""Options whose values belong to the config, which is looked at as a whole when it is loaded."""
+"""Options whose values belong to the config, which is checked for credentials when it is loaded."""
 SETTING = re.compile(r"\s*[\w.\s-]+=")
-"""How such a value begins; any other is refused in words that repeat it."""
+"""The start of such a value. The message for any other value repeats it."""
 
 
 class _Verbs(click.Group):
-    """Imports a verb's file when the verb is asked for."""
+    """Imports the module of a verb when the verb is used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """No argument of any verb may hold a credential: it would stand in messages, and it does in `ps`."""
+        """Reject arguments that hold a credential: messages would repeat it, and `ps` shows it."""
         for before, argument in zip(["", *args], args, strict=False):
             option, _, value = argument.partition("=")
             setting = argument if before in CONFIG_VALUES else value if option in CONFIG_VALUES else ""
             if not SETTING.match(setting):
-                _refuse_credential(argument)
-        with _without_credentials():
+                _reject_credential(argument)
+        with _credentials_removed():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """The arguments of a verb are read here."""
-        with _without_credentials():
+        """Parse the verb's own arguments, and run it."""
+        with _credentials_removed():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(VERBS)
+        return list(LOCATIONS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in VERBS:
+        if cmd_name not in LOCATIONS:
             return None
-        module = importlib.import_module(f"headrace.pipeline.verbs.{cmd_name.replace('-', '_')}")
-        verb: click.Command = getattr(module, VERBS[cmd_name])
+        module, _, function = LOCATIONS[cmd_name].partition(":")
+        verb: click.Command = getattr(importlib.import_module(f"headrace.pipeline.verbs.{module}"), function)
         return verb
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs by group, with their whole first sentence, which click would cut short."""
+        width = max(map(len, LOCATIONS))
+        for group, names in VERBS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [
+                (f"{name:<{width}}", command.get_short_help_str(limit=1000)) for name, command in commands if command
+            ]
+            with formatter.section(group):
+                formatter.write_dl(rows)
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="headrace", prog_name="headrace")
 def cli() -> None:
-    """One YAML file takes raw data to a trained, judged and pushed model."""
+    """One YAML file takes raw data to a trained, evaluated and deployed model.
+
+    `headrace COMMAND --help` describes a command and its options.
+    """
 
 
-def _refuse_credential(argument: str) -> None:
+def _reject_credential(argument: str) -> None:
     if not re.search(r"[:/\\][/\\]|:.*@", argument):
         return
     from headrace.configs.credential_rules import credentials_in
@@ -95,14 +118,14 @@ def _refuse_credential(argument: str) -> None:
 
 
 @contextlib.contextmanager
-def _without_credentials() -> Iterator[None]:
-    """Click's own errors repeat the arguments."""
+def _credentials_removed() -> Iterator[None]:
+    """Remove credentials from click's own errors, which repeat the arguments."""
     try:
         yield
     except click.ClickException as error:
         from headrace.configs.credentials import without
 
-        error.message = without(error.message)  # type: ignore[misc]  # final, and all that it is shown from
+        error.message = without(error.message)  # type: ignore[misc]  # declared final, but the text shown is read from it
         raise
 
 

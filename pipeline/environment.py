@@ -1,4 +1,4 @@
-"""Process-wide settings that must stand before TensorFlow, Beam or gRPC are first imported."""
+"""Process-wide settings that must be made before TensorFlow, Beam or gRPC is first imported."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import threading
 from collections.abc import Iterator
 
 SETTINGS = {
-    "TF_USE_LEGACY_KERAS": "0",  # importing tensorflow_transform sets 1 where nothing is set, which makes Keras 2
+    "TF_USE_LEGACY_KERAS": "0",  # if unset, importing tensorflow_transform sets it to 1, which selects Keras 2
     "TF_CPP_MIN_LOG_LEVEL": "2",
-    "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN reorders sums: results would differ between machines
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # oneDNN reorders sums, so results would differ between machines
     "GRPC_VERBOSITY": "NONE",
 }
 
 
 def prepare() -> None:
-    """Put the settings in place. What the user has set wins, except over Keras 3, which everything here is built on."""
+    """Make the settings. Values set by the user win, except that everything here needs Keras 3."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     os.environ["TF_USE_LEGACY_KERAS"] = "0"
@@ -26,20 +26,20 @@ def prepare() -> None:
 
 _LOCK = threading.Lock()
 _QUIET: list[int] = []
-"""For each `quiet` that goes on, in any thread, a copy of standard error; the first is the one that was there."""
+"""A copy of standard error for each active `quiet`, in any thread; the first is the original."""
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep what TensorFlow's libraries print on their own, before any logging is set up, off the terminal.
+    """Hide what TensorFlow's libraries print to standard error before any logging is set up.
 
-    Standard error belongs to the whole process, so it comes back when the last of several threads is done.
+    Standard error belongs to the whole process, so it is restored when the last of several threads leaves.
     """
     with _LOCK:
         _flush()
         _QUIET.append(os.dup(2))
-        with tempfile.TemporaryFile() as nowhere:
-            os.dup2(nowhere.fileno(), 2)
+        with tempfile.TemporaryFile() as null:
+            os.dup2(null.fileno(), 2)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Running one component's executor on given artifacts: all that a runner, local or in a pod, has to do for it."""
+"""Run one component's executor on given artifacts: everything that a runner, here or in a pod, does for a component."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ Artifacts = dict[str, list[Artifact]]
 ROWS = "rows"
 """Custom property of Examples: JSON {split: number of examples}."""
 
-WORKERS = re.compile(r".*\bconfigs\.errors\.\w+: (.+?) \[while running '", re.DOTALL)
-"""In the text of an error that comes from Beam's workers, the traceback there: the last words in it that are ours."""
+WORKER_ERROR = re.compile(r".*\bheadrace\.[\w.]*errors\.\w+: (.+?) \[while running '", re.DOTALL)
+"""Matches the text of an error of Beam's workers, which holds their traceback; the group is our own last message."""
 
 
 def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipelines: BeamPipelines) -> Artifacts:
-    """Run `node` on `inputs`, with its outputs at the given URIs; the output artifacts with their properties.
+    """Run `node` on `inputs`, writing to the given URIs; returns the output artifacts with properties and checksums.
 
-    A Beam component prints what Beam executed. The outputs carry the checksums of their files. Raises whatever the
-    executor raises; RunError if an input is damaged, or with the words of a HeadraceError that one of Beam's workers
-    met.
+    A Beam component prints what Beam executed. Raises RunError if an input is damaged, or with the message of a
+    HeadraceError that a Beam worker raised; otherwise whatever the executor raises.
     """
     outputs = {key: [_output(node.outputs[key], uri)] for key, uri in output_uris.items()}
     for artifacts in inputs.values():
         for artifact in artifacts:
-            if not isinstance(artifact, standard_artifacts.Examples):  # their records have checksums of their own
+            if not isinstance(artifact, standard_artifacts.Examples):  # TFRecords carry checksums of their own
                 check_whole(artifact)
             if isinstance(artifact, ValueArtifact):
                 artifact.read()
@@ -42,14 +41,14 @@ def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipel
     try:
         executor.Do(inputs, outputs, dict(node.exec_properties))
     except RuntimeError as error:
-        if said := WORKERS.match(str(error)):
-            raise RunError(said[1]) from error
+        if reported := WORKER_ERROR.match(str(error)):
+            raise RunError(reported[1]) from error
         raise
     if uses_beam(node):
         print(f"Beam: {pipelines.summary}", flush=True)
-    _carry_rows(inputs, outputs)
+    _pass_on_rows(inputs, outputs)
     for key, (artifact,) in outputs.items():
-        if artifact.uri == output_uris[key]:  # else it is a model that was made, and sealed, before
+        if artifact.uri == output_uris[key]:  # otherwise it is an existing model, sealed when it was made
             seal(artifact)
     return outputs
 
@@ -60,8 +59,8 @@ def uses_beam(node: Node) -> bool:
 
 
 def _context(node: Node, pipelines: BeamPipelines) -> base_executor.BaseExecutor.Context:
-    place = str(pipelines.scratch)
-    own = {"tmp_dir": place, "unique_id": node.id, "stateful_working_dir": place}
+    scratch = str(pipelines.scratch)
+    own = {"tmp_dir": scratch, "unique_id": node.id, "stateful_working_dir": scratch}
     if not uses_beam(node):
         return base_executor.BaseExecutor.Context(**own)
     return base_beam_executor.BaseBeamExecutor.Context(make_beam_pipeline_fn=pipelines, **own)
@@ -70,7 +69,7 @@ def _context(node: Node, pipelines: BeamPipelines) -> base_executor.BaseExecutor
 def _output(type_: type[Artifact], uri: str) -> Artifact:
     artifact = type_()
     artifact.uri = uri
-    artifact.set_string_custom_property("tfx_version", version.__version__)  # tells readers the layout of the files
+    artifact.set_string_custom_property("tfx_version", version.__version__)  # readers infer the file layout from it
     if isinstance(artifact, ValueArtifact):
         Path(uri).parent.mkdir(parents=True)
         artifact.uri = uri
@@ -79,8 +78,8 @@ def _output(type_: type[Artifact], uri: str) -> Artifact:
     return artifact
 
 
-def _carry_rows(inputs: Artifacts, outputs: Artifacts) -> None:
-    """Examples made from examples (by Transform) are as many as those were."""
+def _pass_on_rows(inputs: Artifacts, outputs: Artifacts) -> None:
+    """Copy the row counts to examples made from examples (by Transform), which are as many."""
     counted = [artifact for artifacts in inputs.values() for artifact in artifacts if _counts_rows(artifact)]
     for artifacts in outputs.values():
         for artifact in artifacts:

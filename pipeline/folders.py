@@ -1,23 +1,35 @@
-"""Where a pipeline keeps its things."""
+"""The folder of a pipeline: where its files are, and the lock that lets one run at a time into it.
+
+Two files make up the lock. A command holds the first for as long as it lives. The second is held by the processes that
+the command started (pipeline/local/client.py): they outlive a killed command for a moment, in which they still write.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.configs.config import PipelineConfig
+from headrace.configs.errors import RunError
+from headrace.configs.lock import free, held
+
+PATIENCE_SECONDS = 60.0
+"""How long to wait for the processes of a killed command. They end within milliseconds; within seconds if the machine
+is very busy."""
 
 
 @dataclass(frozen=True)
 class Folders:
-    """Where a pipeline keeps its things; all paths absolute."""
+    """The files and folders of one pipeline. All paths are absolute."""
 
     home: Path
     """`<pipeline.root>/<pipeline.name>`."""
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Folders:
-        """The folders of the pipeline that `config` describes, from the folder the command runs in."""
+        """The folders of the pipeline that `config` describes, relative to the current folder."""
         return cls(Path(config.pipeline.root).absolute() / config.pipeline.name)
 
     @property
@@ -34,12 +46,12 @@ class Folders:
 
     @property
     def push_record(self) -> Path:
-        """Which blessed model was pushed last."""
+        """Names the blessed model that was pushed last."""
         return self.home / "pushed.json"
 
     @property
     def trained(self) -> Path:
-        """What the last models learned from; of pipelines that train only where there is a reason to."""
+        """Names the data that the last models were trained on. Exists only with `schedule.retrain`."""
         return self.home / "trained.json"
 
     @property
@@ -48,18 +60,43 @@ class Folders:
 
     @property
     def spans(self) -> Path:
-        """What is kept of spans between runs."""
+        """What components store of each span, for later runs."""
         return self.home / "spans"
 
     @property
     def checkpoints(self) -> Path:
-        """Of trainings that are not done."""
+        """Checkpoints of unfinished trainings."""
         return self.home / "checkpoints"
 
     def pushed(self, directory: str) -> Path:
-        """Where `deploy.push` is."""
+        """The absolute path of `deploy.push`."""
         return Path(directory).absolute()
 
     @property
     def runs(self) -> Path:
         return self.home / "runs"
+
+
+def processes_file(home: Path) -> Path:
+    """The file that the processes of a run hold."""
+    return home / ".at-work"
+
+
+@contextlib.contextmanager
+def locked(home: Path) -> Iterator[None]:
+    """Hold the lock of a pipeline's folder, after the processes of a killed command have ended.
+
+    The lock is released when this process dies. Raises RunError at once if another command holds it, or after
+    PATIENCE_SECONDS if processes of a killed command still run.
+    """
+    refusal = (
+        f"another run of this pipeline is in progress in {home}.\n"
+        "  Wait for it to end, or choose another `pipeline.name` or `pipeline.root`."
+    )
+    with held(home / ".lock", refusal):
+        if not free(processes_file(home), PATIENCE_SECONDS):
+            raise RunError(
+                f"processes of a killed run are still at work in {home}.\n"
+                f"  Wait for them, or end them: `fuser {processes_file(home)}` lists them."
+            )
+        yield

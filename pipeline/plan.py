@@ -1,4 +1,4 @@
-"""What a TFX `Pipeline` asks for, read off once, for every runner alike: nodes in order, and how artifacts flow."""
+"""Read a TFX `Pipeline` into plain nodes, in order and with the flow of artifacts, for every runner."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from headrace.components.example_gen.spans import Spans
 from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
 from headrace.components.trigger.decision import GO
 from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
-from headrace.pipeline.cache.parts import flat
+from headrace.pipeline.cache.key import flatten
+from headrace.pipeline.code.digest import sources_digest, sources_of, stack_versions
 from headrace.pipeline.digest import digest_text
-from headrace.pipeline.sources import sources_digest, sources_of, stack_versions
 
 UNCACHED = frozenset(
     {
@@ -33,16 +33,14 @@ UNCACHED = frozenset(
         import_schema_gen.Executor,
     }
 )
-"""Executors that look at the world outside the pipeline, so that only running them tells what they give."""
+"""Executors whose outputs depend on state outside the pipeline, so that they run every time."""
 
+NOT_IN_KEY = frozenset({"store", "push_record", KEPT_IN, KEPT_HOW})
+"""Properties, and entries of `custom_config`, that say where and how often something is stored between runs. They do
+not change the outputs."""
 
-UNKEYED = frozenset({"store", "push_record", KEPT_IN, KEPT_HOW})
-"""Properties, and entries of `custom_config`, that say where something is kept between runs, and how often; nothing of
-what comes out."""
-
-
-MEANING = 16
-"""Digits of the digest of a module's meaning that are kept to be compared."""
+SHORT_DIGEST = 16
+"""Hexadecimal digits kept of the digest of a module's meaning, for comparison."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +53,10 @@ class Node:
     executor: type[base_executor.BaseExecutor]
     exec_properties: Mapping[str, Any]
     inputs: Mapping[str, tuple[tuple[str, str], ...]]
-    """Input key to the (producer's id, output key) of each channel."""
+    """Input key to (producer's id, output key) of each channel."""
     outputs: Mapping[str, type[Artifact]]
     upstream: tuple[str, ...]
-    """Ids of all nodes that must end first, sorted."""
+    """Sorted ids of all nodes that must end first."""
 
     @property
     def cacheable(self) -> bool:
@@ -66,47 +64,37 @@ class Node:
 
     @property
     def decides(self) -> bool:
-        """Whether its output `go` says if what follows it runs."""
+        """Whether its output `go` decides if the components downstream run."""
         return GO in self.outputs
 
     @property
     def digest(self) -> str:
-        """Of all that decides what it computes, but for its inputs."""
-        name = f"{self.executor.__module__}.{self.executor.__qualname__}"
-        properties = json.dumps(_keyed(self.exec_properties), sort_keys=True, default=str)
-        return digest_text(
-            name, properties, sources_digest(self.executor.__module__), json.dumps(stack_versions(), sort_keys=True)
-        )
+        """A digest of everything that decides what it computes, except its inputs."""
+        properties = json.dumps(_key_properties(self.exec_properties), sort_keys=True, default=str)
+        versions = json.dumps(stack_versions(), sort_keys=True)
+        return digest_text(_qualified(self.executor), properties, sources_digest(self.executor.__module__), versions)
 
     @property
     def code(self) -> str:
-        """A digest of the code that it runs, and of its libraries."""
+        """A digest of its code and of the library versions."""
         return digest_text(sources_digest(self.executor.__module__), json.dumps(stack_versions(), sort_keys=True))
 
     @property
     def parts(self) -> dict[str, Any]:
-        """The same in the open: `executor`, `settings` by dotted name, `sources` by module, `versions` by package."""
-        settings = flat(_keyed(self.exec_properties))
+        """What `digest` covers, readable: `executor`, `settings` by dotted name, `sources` by module, `versions`."""
+        settings = flatten(_key_properties(self.exec_properties))
         digests = {name: sources_of(value) for name, value in settings.items() if isinstance(value, str)}
         sources = [sources_of(sources_digest(self.executor.__module__)), *digests.values()]
         return {
-            "executor": f"{self.executor.__module__}.{self.executor.__qualname__}",
+            "executor": _qualified(self.executor),
             "settings": {name: value for name, value in settings.items() if not digests.get(name)},
-            "sources": {module: meaning[:MEANING] for modules in sources for module, meaning in modules.items()},
+            "sources": {module: meaning[:SHORT_DIGEST] for modules in sources for module, meaning in modules.items()},
             "versions": stack_versions(),
         }
 
 
-def _keyed(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties that have a say in what comes out."""
-    keyed = {name: value for name, value in properties.items() if name not in UNKEYED}
-    if isinstance(keyed.get("custom_config"), str):
-        keyed["custom_config"] = _keyed(json.loads(keyed["custom_config"]) or {})
-    return keyed
-
-
 def plan(pipeline: Pipeline) -> dict[str, Node]:
-    """Node id to node, each after all that it needs."""
+    """Node id to node, in topological order."""
     return {component.id: _node(component) for component in pipeline.components}
 
 
@@ -121,3 +109,15 @@ def _node(component: base_component.BaseComponent) -> Node:
         outputs={key: channel.type for key, channel in component.outputs.items()},
         upstream=tuple(sorted(node.id for node in component.upstream_nodes)),
     )
+
+
+def _qualified(executor: type) -> str:
+    return f"{executor.__module__}.{executor.__qualname__}"
+
+
+def _key_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties that belong to the cache key."""
+    chosen = {name: value for name, value in properties.items() if name not in NOT_IN_KEY}
+    if isinstance(chosen.get("custom_config"), str):
+        chosen["custom_config"] = _key_properties(json.loads(chosen["custom_config"]) or {})
+    return chosen

@@ -1,7 +1,7 @@
-"""`--param epochs=3`: the settings that a single run is given anew, by the same names here and on Kubeflow.
+"""Settings that a single run overrides by short names, such as `--param epochs=3`, here and on Kubeflow.
 
-A name stands for a setting of the config; on Kubeflow it is a parameter of the pipeline, with the config's value as its
-default. Imports neither TFX nor KFP.
+Each name stands for a setting of the config. On Kubeflow it is a parameter of the pipeline whose default is the
+config's value. Imports neither TFX nor KFP.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ from headrace.configs.suggest import did_you_mean, listed
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a name stands for. `spelled`: a value as YAML has it in the config; `number`: whether it is one."""
+class ParameterSetting:
+    """One name.
+
+    path: the setting in the config; to_yaml: spells a value as YAML has it there; number: whether values are numbers.
+    """
 
     path: str
-    spelled: Callable[[str], str]
+    to_yaml: Callable[[str], str]
     number: bool = False
 
 
@@ -33,59 +36,74 @@ def _spans(value: str) -> str:
     return f"[{first}, {last}]" if dots else _text(value)
 
 
-SETTINGS = {
-    "run_date": Setting("data.run_date", _text),
-    "spans": Setting("data.spans", _spans),
-    "window": Setting("data.window", str),
-    "epochs": Setting("train.epochs", str, number=True),
-    "steps_per_epoch": Setting("train.steps_per_epoch", lambda value: value if int(value) else "null", number=True),
-    "retrain": Setting("schedule.retrain", str),
-    "pipeline_root": Setting("pipeline.root", str),
+def _positive(value: str) -> str:
+    return value if int(value) else "null"
+
+
+RUN_PARAMETERS = {
+    "run_date": ParameterSetting("data.run_date", _text),
+    "spans": ParameterSetting("data.spans", _spans),
+    "window": ParameterSetting("data.window", str),
+    "epochs": ParameterSetting("train.epochs", str, number=True),
+    "steps_per_epoch": ParameterSetting(
+        "train.steps_per_epoch", lambda text: text if int(text) else "null", number=True
+    ),
+    "retrain": ParameterSetting("schedule.retrain", str),
+    "pipeline_root": ParameterSetting("pipeline.root", str),
 }
 
 
-def split(given: Sequence[str], offered: Iterable[str]) -> dict[str, str]:
-    """`NAME=VALUE` texts by name. Raises ConfigError with every mistake."""
-    names = list(offered)
-    found = [(text, _problem(text, names)) for text in given]
-    problems = [Problem(f"--param {hidden_from_url(text)}", problem) for text, problem in found if problem]
+def parse_parameters(given: Sequence[str], known: Iterable[str]) -> dict[str, str]:
+    """Parse `NAME=VALUE` strings of the command line. Raises ConfigError with every mistake."""
+    names = list(known)
+    found = [(text, _mistake(text, names)) for text in given]
+    problems = [Problem(f"--param {hidden_from_url(text)}", mistake) for text, mistake in found if mistake]
     if problems:
         raise ConfigError(*problems)
     return {name: value for name, _, value in (text.partition("=") for text in given)}
 
 
-def overrides(given: Sequence[str]) -> tuple[tuple[str, ...], bool]:
-    """For a local run: what `--set` would be given, and whether the reason to train is to be heeded."""
-    values = split(given, SETTINGS)
-    heed = values.get("retrain") != "always"
-    told = {name: value for name, value in values.items() if heed or name != "retrain"}
-    return tuple(f"{SETTINGS[name].path}={SETTINGS[name].spelled(value)}" for name, value in told.items()), heed
+def parameter_overrides(given: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Parse the parameters of a local run from the command line.
+
+    Returns overrides as `--set` takes them, and whether the run obeys `schedule.retrain`: with `retrain=always` it
+    trains even if there is no reason to. Raises ConfigError with every mistake.
+    """
+    values = parse_parameters(given, RUN_PARAMETERS)
+    obey_retrain = values.get("retrain") != "always"
+    used = {name: value for name, value in values.items() if obey_retrain or name != "retrain"}
+    pairs = ((RUN_PARAMETERS[name], value) for name, value in used.items())
+    return tuple(f"{parameter.path}={parameter.to_yaml(value)}" for parameter, value in pairs), obey_retrain
 
 
-def of_values(given: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ...], bool]:
-    """The same of Python objects, as pairs of a setting and its value. Raises ConfigError for unknown names."""
-    unknown = [str(name) for name in given if name not in SETTINGS]
-    problems = [Problem(f"parameter {hidden_from_url(name)}", _unknown(name, SETTINGS)) for name in unknown]
+def value_overrides(given: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ...], bool]:
+    """Like `parameter_overrides`, from Python objects, as pairs of setting and value.
+
+    Raises ConfigError for unknown names.
+    """
+    unknown = [str(name) for name in given if name not in RUN_PARAMETERS]
+    problems = [Problem(f"parameter {hidden_from_url(name)}", _unknown(name, RUN_PARAMETERS)) for name in unknown]
     if problems:
         raise ConfigError(*problems)
-    heed = given.get("retrain") != "always"
-    pairs = {SETTINGS[name].path: value for name, value in given.items() if heed or name != "retrain"}
+    obey_retrain = given.get("retrain") != "always"
+    pairs = {RUN_PARAMETERS[name].path: value for name, value in given.items() if obey_retrain or name != "retrain"}
     spans = pairs.get("data.spans")
     if isinstance(spans, str) and ".." in spans:
         pairs["data.spans"] = spans.split("..", 1)
-    return tuple(pairs.items()), heed
+    return tuple(pairs.items()), obey_retrain
 
 
-def _unknown(name: str, offered: Iterable[str]) -> str:
-    return f"runs take no {name}{did_you_mean(name, list(offered)) or f'; there are: {listed(list(offered), 20)}'}"
+def _unknown(name: str, known: Iterable[str]) -> str:
+    near = did_you_mean(name, list(known)) or f"; the parameters are: {listed(list(known), 20)}"
+    return f"there is no run parameter {name}{near}"
 
 
-def _problem(text: str, offered: Sequence[str]) -> str | None:
+def _mistake(text: str, known: Sequence[str]) -> str | None:
     name, equals, value = text.partition("=")
     if not equals:
-        return "say NAME=VALUE, such as epochs=3"
-    if name not in offered:
-        return _unknown(name, offered)
-    if SETTINGS[name].number and not value.isdecimal():
-        return f"{name} is a number, and this is {hidden_from_url(value)!r}"
+        return "write NAME=VALUE, such as epochs=3"
+    if name not in known:
+        return _unknown(name, known)
+    if RUN_PARAMETERS[name].number and not value.isdecimal():
+        return f"{name} must be a number; found {hidden_from_url(value)!r}"
     return None

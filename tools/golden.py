@@ -44,14 +44,14 @@ def goldens() -> Iterator[tuple[Path, str]]:
 
 def named(text: str, config: PipelineConfig) -> str:
     """A compiled pipeline with names for the digests of code. Raises ValueError where two names have one digest."""
+    from headrace.pipeline.code.digest import requested_modules
     from headrace.pipeline.kubeflow.compiler.tasks import component_tasks
-    from headrace.pipeline.sources import asked_for
-    from headrace.pipeline.work import work_digest
+    from headrace.pipeline.training_digest import training_digest
 
-    names = {f"sources of {', '.join(modules)}": digest for digest, modules in asked_for().items()}
+    names = {f"sources of {', '.join(modules)}": digest for digest, modules in requested_modules().items()}
     invocations = [task.invocation for task in component_tasks(config)]
     names |= {f"code of {one.executor.partition(':')[0]}": one.code for one in invocations}
-    names["work"] = work_digest(config)
+    names["work"] = training_digest(config)
     if len(set(names.values())) < len(names):
         raise ValueError(f"one digest has two names: {names}")
     for name, digest in names.items():

@@ -1,1 +1,1 @@
-"""Why a component ran, or why it was taken from what an earlier run made: `headrace explain-cache`."""
+"""Cache keys, and why a component ran or was reused: `headrace explain-cache`."""

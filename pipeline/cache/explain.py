@@ -1,116 +1,168 @@
-"""Which inputs decided a hit or a miss, component by component, of a local run.
+"""Explain, for each component of a local run, which inputs decided whether it ran or was reused.
 
 explanation = explain(Folders.of(config))          # of the newest run
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from headrace.pipeline.cache.differences import Difference
-from headrace.pipeline.cache.history import Execution, Run, chosen, most_similar, runs
-from headrace.pipeline.cache.manifests import changes
-from headrace.pipeline.cache.parts import Input, KeyParts
+from headrace.configs.errors import RunError
+from headrace.configs.suggest import did_you_mean
+from headrace.pipeline.cache.differences import Difference, differences, manifest_changes
+from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
+from headrace.pipeline.cache.key import KeyInput, KeyParts
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.local.record import NodeRecord, Status
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 
-Result = Literal["reused", "ran", "always runs", "not run", "unknown", "would be reused", "would run"]
-
-LOOKS = "it looks at the world outside; what follows goes by its content"
-SAME = "nothing that it depends on differs"
+MAX_RUNS = 100
+"""Runs that are searched for a similar execution."""
 
 
 @dataclass(frozen=True)
-class Explained:
-    """One component. `run`: the run that it was reused from, or that it was held against; `reasons`: what decided."""
+class RecordedRun:
+    """A run and its folder."""
 
-    component: str
-    result: Result
-    run: str = ""
-    reasons: list[str] = field(default_factory=list)
+    folder: Path
+    record: RunRecord
+
+    def node(self, id_: str) -> NodeRecord | None:
+        """The record of one component, if the run has it."""
+        return next((node for node in self.record.nodes if node.id == id_), None)
 
 
 @dataclass(frozen=True)
-class Explanation:
-    """All components. `run`: the run in question; "" for the next one."""
+class EarlierExecution:
+    """A component whose outputs an earlier run had, and how its key differs from the one in question."""
 
-    pipeline: str
-    run: str
-    components: list[Explained]
+    run: RecordedRun
+    parts: KeyParts
+    differences: list[Difference]
 
 
 def explain(folders: Folders, run_id: str | None = None) -> Explanation:
-    """Of a run; None: the newest. Raises RunError if there is none."""
+    """Explain a run; None for the newest. Raises RunError if there is none."""
     found = runs(folders)
-    run = chosen(found, run_id, folders)
+    run = _chosen(found, run_id, folders)
     earlier = found[found.index(run) + 1 :]
-    return Explanation(
-        run.record.pipeline, run.record.run_id, [_explained(node, run, earlier, folders) for node in run.record.nodes]
-    )
+    components = [_component(node, run, earlier, folders) for node in run.record.nodes]
+    return Explanation(run.record.pipeline, run.record.run_id, components)
 
 
-def _explained(node: NodeRecord, run: Run, earlier: list[Run], folders: Folders) -> Explained:
-    parts = KeyParts.read(run.folder, node.id)
-    if node.status in (Status.SKIPPED, Status.WAITING):
-        return Explained(node.id, "not run", reasons=[_why_skipped(run)])
-    if parts is None and run.record.ended is not None:
-        return Explained(node.id, "always runs", reasons=[run.record.ended])
-    if parts is None:
-        return Explained(node.id, "unknown", reasons=["the run kept nothing of its keys: it is of an earlier version"])
-    if node.status is Status.CACHED:
-        made_in = {run_of(Path(output.uri), folders) for output in node.outputs.values()}
-        return Explained(node.id, "reused", ", ".join(sorted(made_in)), [SAME])
-    if not parts.cacheable:
-        return Explained(node.id, "always runs", reasons=[LOOKS])
-    similar = most_similar(earlier, node.id, parts)
-    return Explained(node.id, "ran", similar.run.record.run_id if similar else "", why(parts, similar, folders))
+def runs(folders: Folders) -> list[RecordedRun]:
+    """The latest runs with a readable record, newest first."""
+    found = list(_readable(folders.runs))
+    return sorted(found, key=lambda run: (run.record.started, run.record.run_id), reverse=True)[:MAX_RUNS]
 
 
-def why(parts: KeyParts, similar: Execution | None, folders: Folders) -> list[str]:
-    """What decided a miss. similar: the kept execution that is held against."""
+def most_similar(earlier: list[RecordedRun], node: str, parts: KeyParts) -> EarlierExecution | None:
+    """The latest of the executions with the fewest differences; None if no run made that component."""
+    candidates = [
+        EarlierExecution(run, stored, differences(stored, parts))
+        for run in earlier
+        for stored in [_parts(run, node)]
+        if stored is not None
+    ]
+    return min(candidates, key=lambda one: len(one.differences), default=None)
+
+
+def explain_miss(parts: KeyParts, similar: EarlierExecution | None, folders: Folders) -> list[str]:
+    """What decided a cache miss, compared with a similar earlier execution."""
     if similar is None:
-        return ["no earlier run made it, as far as their keys are kept"]
+        return ["no earlier run with recorded keys made it"]
     if not similar.differences:
-        what = "its outputs are gone or changed" if parts.reuse else "--fresh was given"
+        what = "its outputs are gone or have changed" if parts.reuse else "the run was started with --fresh"
         return [f"the key is the same; {what}"]
     before = similar.parts.inputs
-    return [told(one, before.get(one.name), parts.inputs.get(one.name), folders) for one in similar.differences]
+    return [
+        _describe(difference, before.get(difference.name), parts.inputs.get(difference.name), folders)
+        for difference in similar.differences
+    ]
 
 
-def told(difference: Difference, before: Input | None, now: Input | None, folders: Folders) -> str:
-    """One difference in words; of inputs, what their producer did."""
+def run_of(uri: Path, folders: Folders) -> str:
+    """The run that made an artifact, from `artifacts/<node>/<output>/<run>`; "" if it is not one of this pipeline."""
+    inside = uri.relative_to(folders.artifacts).parts if uri.is_relative_to(folders.artifacts) else ()
+    return inside[2] if len(inside) > 2 else ""
+
+
+def _component(
+    node: NodeRecord, run: RecordedRun, earlier: list[RecordedRun], folders: Folders
+) -> ComponentExplanation:
+    parts = KeyParts.read(run.folder, node.id)
+    if node.status in (Status.SKIPPED, Status.WAITING):
+        return ComponentExplanation(node.id, "not run", reasons=[_why_skipped(run)])
+    if parts is None and run.record.ended is not None:
+        return ComponentExplanation(node.id, "always runs", reasons=[run.record.ended])
+    if parts is None:
+        reason = "the run recorded no keys: an earlier version of Headrace made it"
+        return ComponentExplanation(node.id, "unknown", reasons=[reason])
+    if node.status is Status.CACHED:
+        made_in = {run_of(Path(output.uri), folders) for output in node.outputs.values()}
+        return ComponentExplanation(node.id, "reused", ", ".join(sorted(made_in)), [UNCHANGED])
+    if not parts.cacheable:
+        return ComponentExplanation(node.id, "always runs", reasons=[ALWAYS_RUNS])
+    similar = most_similar(earlier, node.id, parts)
+    compared_with = similar.run.record.run_id if similar else ""
+    return ComponentExplanation(node.id, "ran", compared_with, explain_miss(parts, similar, folders))
+
+
+def _describe(difference: Difference, before: KeyInput | None, now: KeyInput | None, folders: Folders) -> str:
+    """One difference in words; for an input, what its producer did."""
     if difference.kind != "input" or before is None or now is None:
         return str(difference)
     start = f"input {difference.name} from {now.producer}"
     if before.producer != now.producer:
         return f"{start}: was from {before.producer}"
-    found = changes(_text(before.uri), _text(now.uri)) if now.producer == "Spans" else []
-    if found:
-        return f"{start}: {'; '.join(found)}"
+    changes = manifest_changes(_text(before.uri), _text(now.uri)) if now.producer == "Spans" else []
+    if changes:
+        return f"{start}: {'; '.join(changes)}"
     made_in = [run_of(Path(one.uri), folders) for one in (before, now)]
     if before.identity == before.uri or now.identity == now.uri:
-        return f"{start}: of run {made_in[0] or 'none'}, now of run {made_in[1] or 'none'}"
+        return f"{start}: from run {made_in[0] or 'none'}, now from run {made_in[1] or 'none'}"
     return f"{start}: its content changed"
 
 
 def _text(uri: str) -> str:
-    """What an output that is a text says; "" where it is gone."""
+    """The content of an output that is text; "" if it is gone."""
     try:
         return Path(uri).read_text(encoding="utf-8")
     except OSError:
         return ""
 
 
-def run_of(uri: Path, folders: Folders) -> str:
-    """The run that made an artifact: `artifacts/<node>/<output>/<run>`; "" where it is none of the pipeline's."""
-    inside = uri.relative_to(folders.artifacts).parts if uri.is_relative_to(folders.artifacts) else ()
-    return inside[2] if len(inside) > 2 else ""
-
-
-def _why_skipped(run: Run) -> str:
-    failed = [one.id for one in run.record.nodes if one.status is Status.FAILED]
+def _why_skipped(run: RecordedRun) -> str:
+    failed = [node.id for node in run.record.nodes if node.status is Status.FAILED]
     if failed:
         return f"{', '.join(failed)} failed"
     return run.record.ended or "the run ended before"
+
+
+def _chosen(found: list[RecordedRun], id_: str | None, folders: Folders) -> RecordedRun:
+    """The run of that id; None for the newest. Raises RunError if there is none."""
+    if not found:
+        raise RunError(f"there is no run in {folders.runs}; `headrace explain-cache --next` predicts the first one")
+    if id_ is None:
+        return found[0]
+    run = next((run for run in found if run.record.run_id == id_), None)
+    if run is None:
+        near = did_you_mean(id_, [run.record.run_id for run in found])
+        raise RunError(f"there is no run {id_} in {folders.runs}{near}")
+    return run
+
+
+def _parts(run: RecordedRun, node: str) -> KeyParts | None:
+    """The key parts of a component whose outputs a run had, whether it made or reused them."""
+    record = run.node(node)
+    had = record is not None and record.status in (Status.DONE, Status.CACHED)
+    return KeyParts.read(run.folder, node) if had else None
+
+
+def _readable(folder: Path) -> Iterator[RecordedRun]:
+    for run_dir in folder.iterdir() if folder.is_dir() else ():
+        try:
+            yield RecordedRun(run_dir, RunRecord.read(run_dir))
+        except (OSError, ValueError, TypeError, KeyError):
+            continue

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from headrace.pipeline.doctor import imports, interpreter, machine, packages, tools
 from headrace.pipeline.doctor.finding import Finding, Level
-from headrace.pipeline.terminal import Output
+from headrace.pipeline.terminal import StandardOutput
 
 _STYLES = {Level.OK: "green", Level.NOTE: "yellow", Level.PROBLEM: "bold red"}
 
@@ -33,7 +33,7 @@ def examine(root: Path) -> Iterator[Finding]:
 
 def main(root: Path = Path("runs"), console: Console | None = None) -> int:
     """Print every finding. 0 if the environment is fit, 1 if something is broken."""
-    console = console or Output()
+    console = console or StandardOutput()
     problems = 0
     for finding in examine(root):
         problems += finding.level is Level.PROBLEM

@@ -1,6 +1,11 @@
-"""Executions, artifacts and how they hang together, in ML Metadata on SQLite, with the types that TFX uses.
+"""Executions, artifacts and their lineage, in ML Metadata on SQLite, with the types that TFX uses.
 
-The same store answers what the cache asks: which finished execution had this cache key, and what did it make?
+The same store is the cache: it finds the finished execution that had a cache key, and the outputs of it. They are
+reused only if their files are unchanged. Reading all files of an unchanged run to check that would cost as much as
+running it, so a file whose size, inode and times (ctime cannot be set back by a user) are those of the last checksum
+comparison counts as unchanged, and only others are read. This misses bits that rot below the file system. A component
+that reads such a file notices (`headrace.components.contents`) and fails; the next run then reads all files that the
+component was given before it trusts them again.
 """
 
 from __future__ import annotations
@@ -17,34 +22,43 @@ from headrace.components.contents import CONTENTS
 from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS
 from headrace.configs.checksums import MARK, checksum
 from headrace.configs.errors import RunError
-from headrace.pipeline.local.contents import signature
-from headrace.pipeline.local.wire import Stored
+from headrace.pipeline.digest import digest_text
+from headrace.pipeline.local.wire import StoredArtifact
 
-Artifacts = Mapping[str, list[Stored]]
+Artifacts = Mapping[str, list[StoredArtifact]]
 CACHE_KEY = "cache_key"
-"""Context type whose instances are named by cache keys: an indexed way from a key to its executions."""
+"""Context type whose instances are named by cache keys, which makes looking up a key's executions an indexed query."""
 NODE = "headrace_node"
-"""Custom property of executions: the node's id. Their others are the component's parameters, as in TFX."""
+"""Custom property of executions: the node's id. The others are the component's parameters, as in TFX."""
 RUN = "headrace_run"
 """Custom property of executions: the id of the run."""
 SIGNATURE = "headrace_signature"
-"""Custom property of artifacts: the state of their files when the checksum was last compared (`signature`)."""
+"""Custom property of artifacts: the `signature` of their files when the checksum was last compared."""
 PUSHED_TO = "pushed_destination"
 """Custom property of a pushed model: the folder outside the pipeline that it was copied to."""
 
 
-FULL = "no space is left on the disk"
+DISK_FULL = "no space is left on the disk"
 
 
-def cause(error: Exception) -> str:
-    """What the store says, without the statement that failed and the message that it was to keep."""
-    said = re.search(r"Error when executing query: (.*?)(?: query:|$)", str(error), re.DOTALL)
-    text = said[1] if said else str(error).split(" query:")[0]
-    return FULL if "disk is full" in text else text
+def store_message(error: Exception) -> str:
+    """The store's message without the SQL statement that failed and its contents."""
+    found = re.search(r"Error when executing query: (.*?)(?: query:|$)", str(error), re.DOTALL)
+    text = found[1] if found else str(error).split(" query:")[0]
+    return DISK_FULL if "disk is full" in text else text
+
+
+def signature(path: Path) -> str:
+    """A digest of the names, sizes, times and inodes of the files at or below `path`. Reads no file."""
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    states = [(str(file.relative_to(path)), file.stat()) for file in files]
+    return digest_text(
+        *(f"{name}={now.st_size} {now.st_mtime_ns} {now.st_ctime_ns} {now.st_ino}" for name, now in states)
+    )
 
 
 class Metadata:
-    """The store of one pipeline. One process writes to it."""
+    """The store of one pipeline. Only one process may write to it."""
 
     def __init__(self, path: Path, pipeline: str, run_id: str) -> None:
         connection = mlmd.ConnectionConfig()
@@ -52,13 +66,13 @@ class Metadata:
         try:
             self._store = metadata_store.MetadataStore(connection)
         except (errors.StatusError, RuntimeError) as error:
-            if cause(error) == FULL:
+            if store_message(error) == DISK_FULL:
                 raise RunError(
-                    f"{path} cannot be written: {FULL}.\n  Make room there, or set another `pipeline.root`."
+                    f"{path} cannot be written: {DISK_FULL}.\n  Free some space, or set another `pipeline.root`."
                 ) from error
             raise RunError(
-                f"{path} cannot be used: {cause(error)}.\n  Move it away: the next run then makes a new one, computes"
-                " everything once more, and leaves older artifacts where they are."
+                f"{path} cannot be used: {store_message(error)}.\n  Move the file away: the next run creates a new one,"
+                " runs every component again, and leaves existing artifacts where they are."
             ) from error
         self._types = {
             name: self._store.put_context_type(mlmd.ContextType(name=name))
@@ -68,9 +82,9 @@ class Metadata:
         self._damages: list[str] = []
 
     def begin(self, node: str, kind: str, parameters: Mapping[str, str | int | float]) -> int:
-        """A new running execution of a node, with the parameters that it runs with; its id.
+        """Record a running execution of a node with its parameters; returns the execution's id.
 
-        kind: TFX's name for this sort of component.
+        kind: TFX's name for this kind of component.
         """
         execution = mlmd.Execution(
             type_id=self._store.put_execution_type(mlmd.ExecutionType(name=kind)),
@@ -83,23 +97,25 @@ class Metadata:
         (execution_id, _, _) = self._store.put_execution(execution, [], self._contexts(node), True)
         return int(execution_id)
 
-    def complete(self, execution_id: int, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> dict[str, Stored]:
-        """Record what an execution used and made; the outputs with their ids."""
+    def complete(
+        self, execution_id: int, cache_key: str, inputs: Artifacts, outputs: Artifacts
+    ) -> dict[str, StoredArtifact]:
+        """Record the inputs and outputs of an execution; returns the outputs with their ids."""
         self._finish(execution_id, mlmd.Execution.COMPLETE, cache_key, inputs, outputs)
         return self._outputs(execution_id)
 
     def reuse(self, execution_id: int, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> None:
-        """Record that an execution took the outputs of an earlier one."""
+        """Record that an execution reused the outputs of an earlier one."""
         self._finish(execution_id, mlmd.Execution.CACHED, cache_key, inputs, outputs)
 
     def fail(self, execution_id: int, *, canceled: bool = False) -> None:
-        """Mark an execution as one that ended without outputs."""
+        """Mark an execution as failed or canceled, without outputs."""
         (execution,) = self._store.get_executions_by_id([execution_id])
         execution.last_known_state = mlmd.Execution.CANCELED if canceled else mlmd.Execution.FAILED
         self._store.put_executions([execution])
 
-    def find(self, cache_key: str) -> dict[str, Stored] | None:
-        """The outputs of the latest finished execution with this key, if all of them are still there."""
+    def find(self, cache_key: str) -> dict[str, StoredArtifact] | None:
+        """The outputs of the latest execution with this key whose files are unchanged; None if there is none."""
         context = self._store.get_context_by_type_and_name(CACHE_KEY, cache_key)
         if context is None:
             return None
@@ -110,29 +126,29 @@ class Metadata:
             outputs = self._outputs(execution_id)
             damage = self._damage(outputs)
             if damage is None:
-                self._damages += [f"{what}; the outputs of an earlier run are reused" for what in damages[:1]]
+                self._damages += [f"{found}; the outputs of an earlier run are reused" for found in damages[:1]]
                 return outputs
             damages += [damage] if damage else []
-        self._damages += [f"{what}; computed again" for what in damages[:1]]  # of earlier ones none would be used
+        self._damages += [f"{found}; it is recomputed" for found in damages[:1]]  # the latest is the one reported
         return None
 
     def take_damages(self) -> list[str]:
-        """Since the last call of this, for each `find`: the damage that kept the latest outputs from being reused."""
-        told, self._damages = self._damages, []
-        return told
+        """The damage that kept outputs from being reused, for each `find` since the last call."""
+        damages, self._damages = self._damages, []
+        return damages
 
     def distrust(self, inputs: Artifacts) -> None:
-        """Let the next `find` read the files of these again, as a component failed that was given them."""
+        """Let the next `find` read these files again, because a component that was given them failed."""
         for _, _, stored in _each(inputs):
             stored.artifact.custom_properties[SIGNATURE].string_value = ""
         self._store.put_artifacts([stored.artifact for _, _, stored in _each(inputs)])
 
-    def abandoned(self) -> Iterator[tuple[int, str, str]]:
-        """Id, node and run of every execution that a killed run left unfinished."""
+    def unfinished(self) -> Iterator[tuple[int, str, str]]:
+        """The id, node and run of every execution that a killed run left unfinished."""
         for execution in self._store.get_executions():
             if execution.last_known_state == mlmd.Execution.RUNNING:
-                about = execution.custom_properties
-                yield execution.id, about[NODE].string_value, about[RUN].string_value
+                properties = execution.custom_properties
+                yield execution.id, properties[NODE].string_value, properties[RUN].string_value
 
     def _finish(self, execution_id: int, state: int, cache_key: str, inputs: Artifacts, outputs: Artifacts) -> None:
         (execution,) = self._store.get_executions_by_id([execution_id])
@@ -143,7 +159,7 @@ class Metadata:
         contexts = [*self._contexts(execution.custom_properties[NODE].string_value), key_context]
         self._store.put_execution(execution, [*used, *made], contexts, True)
 
-    def _typed(self, stored: Stored) -> mlmd.Artifact:
+    def _typed(self, stored: StoredArtifact) -> mlmd.Artifact:
         artifact = mlmd.Artifact()
         artifact.CopyFrom(stored.artifact)
         artifact.state = mlmd.Artifact.LIVE
@@ -154,21 +170,21 @@ class Metadata:
         artifact.type_id = self._store.put_artifact_type(stored.type, can_add_fields=True, can_omit_fields=True)
         return artifact
 
-    def _damage(self, outputs: Mapping[str, Stored]) -> str | None:
-        """Why outputs cannot be used again: in words if files are damaged, "" for another reason, None if they can."""
+    def _damage(self, outputs: Mapping[str, StoredArtifact]) -> str | None:
+        """Why outputs cannot be reused: a message if files are damaged, "" for another reason, None if they can."""
         found = [self._damage_of(stored) for stored in outputs.values()]
         return max((reason for reason in found if reason is not None), default=None)
 
-    def _damage_of(self, stored: Stored) -> str | None:
-        """The same of one: its files are to be as they were, and a pushed model the newest version."""
+    def _damage_of(self, stored: StoredArtifact) -> str | None:
+        """The same for one output: its files must be unchanged, and a pushed model must be the newest version."""
         path, pushed_to = Path(stored.uri), str(stored.properties.get(PUSHED_TO) or "")
         contents = str(stored.properties.get(CONTENTS, ""))
-        if not path.exists() or not contents.startswith(MARK):  # gone, or of an earlier version of this program
+        if not path.exists() or not contents.startswith(MARK):  # gone, or written by an earlier version of Headrace
             return ""
         now = signature(path)
         if now != stored.properties.get(SIGNATURE):
             if checksum(path) != contents:
-                return f"{path} is damaged: its files are not as they were when they were written"
+                return f"{path} is damaged: its files have changed since they were written"
             stored.artifact.custom_properties[SIGNATURE].string_value = now
             self._store.put_artifacts([stored.artifact])
         if pushed_to:
@@ -179,14 +195,14 @@ class Metadata:
         if _is_superseded(in_service):
             return ""
         expected = str(stored.properties[IN_SERVICE_CONTENTS])
-        return _damage_of_version(in_service, expected) if in_service.exists() else None  # else it was taken back
+        return _damage_of_version(in_service, expected) if in_service.exists() else None  # otherwise it was withdrawn
 
-    def _outputs(self, execution_id: int) -> dict[str, Stored]:
+    def _outputs(self, execution_id: int) -> dict[str, StoredArtifact]:
         events = self._store.get_events_by_execution_ids([execution_id])
         keys = {event.artifact_id: event.path.steps[0].key for event in events if event.type == mlmd.Event.OUTPUT}
         artifacts = self._store.get_artifacts_by_id(list(keys))
         types = {item.id: item for item in self._store.get_artifact_types_by_id([a.type_id for a in artifacts])}
-        return {keys[artifact.id]: Stored(artifact, types[artifact.type_id]) for artifact in artifacts}
+        return {keys[artifact.id]: StoredArtifact(artifact, types[artifact.type_id]) for artifact in artifacts}
 
     def _contexts(self, node: str) -> list[mlmd.Context]:
         names = {"pipeline": self._pipeline, "pipeline_run": self._run_id, "node": f"{self._pipeline}.{node}"}
@@ -194,11 +210,13 @@ class Metadata:
 
 
 def _damage_of_version(version: Path, contents: str) -> str | None:
-    return None if checksum(version) == contents else f"{version} is damaged: its files are not those that were pushed"
+    return (
+        None if checksum(version) == contents else f"{version} is damaged: its files are not the ones that were pushed"
+    )
 
 
 def _is_newest(version: Path) -> bool:
-    """Whether a model server that watches the folder around a version serves this one."""
+    """Whether a model server that watches the parent folder serves this version."""
     return version.exists() and not _is_superseded(version)
 
 
@@ -215,7 +233,7 @@ def _set(value: mlmd.Value, content: str | int | float) -> None:
         value.double_value = content
 
 
-def _each(artifacts: Artifacts) -> Iterator[tuple[str, int, Stored]]:
+def _each(artifacts: Artifacts) -> Iterator[tuple[str, int, StoredArtifact]]:
     for key, group in artifacts.items():
         for number, stored in enumerate(group):
             yield key, number, stored

@@ -1,11 +1,12 @@
-"""What is known of a run, while it goes on and afterwards: `runs/<run id>/run.json`.
+"""The record of a run, during and after it: `runs/<run id>/run.json`.
 
-The runner writes it, the terminal shows it, the report is made from it. Times are Unix seconds.
+The runner writes it, the terminal shows it, and the report is made from it. Times are Unix seconds.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -17,14 +18,14 @@ FILE_NAME = "run.json"
 
 
 class Status(StrEnum):
-    """Where a component or a run stands."""
+    """The state of a component or a run."""
 
     WAITING = "waiting"
     RUNNING = "running"
     CACHED = "cached"
     DONE = "done"
     FAILED = "failed"
-    SKIPPED = "skipped"  # something it needed failed
+    SKIPPED = "skipped"  # a component upstream failed, or decided that there is nothing to do
     INTERRUPTED = "interrupted"
 
     @property
@@ -34,7 +35,7 @@ class Status(StrEnum):
 
 @dataclass
 class ArtifactRecord:
-    """One output: where it lies and what is said of it (`properties` holds TFX's typed and custom ones together)."""
+    """One output. `properties` holds TFX's typed and custom properties together."""
 
     type: str
     uri: str
@@ -54,15 +55,17 @@ class NodeRecord:
     rows_out: int | None = None
     log: str | None = None
     error: str | None = None
-    expected: bool = False  # the error is the user's to mend, and says how: no log is needed to understand it
-    peak_bytes: int | None = None  # memory that its largest process held at most
-    cpus: float | None = None  # that it used on average
-    beam: str = ""  # of a Beam component that ran: the runner, and what it executed
-    damaged: list[str] = field(default_factory=list)  # what could not be reused, as its files have changed
+    expected: bool = False  # the user can fix the error, and its message says how: no log is needed
+    peak_bytes: int | None = None  # peak memory of its largest process
+    cpus: float | None = None  # CPUs used on average
+    beam: str = ""  # for a Beam component that ran: the runner, and what it executed
+    damaged: list[str] = field(
+        default_factory=list
+    )  # messages about outputs that could not be reused because their files have changed
     outputs: dict[str, ArtifactRecord] = field(default_factory=dict)
 
     def seconds(self, now: float) -> float | None:
-        """Seconds it ran, or has run until `now`."""
+        """How long it ran, or has been running at `now`; None if it did not start."""
         if self.started is None:
             return None
         return (self.finished if self.finished is not None else now) - self.started
@@ -79,23 +82,23 @@ class RunRecord:
     finished: float | None = None
     status: Status = Status.RUNNING
     error: str | None = None
-    ended: str | None = None  # why it ended early, as a success: there was nothing new
+    ended: str | None = None  # why it ended early, as a success: there was nothing to train for
     nodes: list[NodeRecord] = field(default_factory=list)
 
     def node(self, node_id: str) -> NodeRecord:
-        """The record of one component; KeyError if the run has none of that name."""
+        """The record of one component. Raises KeyError if the run has no component of that name."""
         for node in self.nodes:
             if node.id == node_id:
                 return node
         raise KeyError(node_id)
 
     def write(self, run_dir: Path) -> None:
-        """Write `run.json` so that a reader sees the old text or the new, never a part."""
+        """Write `run.json` atomically: a reader sees the old text or the new."""
         write_text(run_dir / FILE_NAME, json.dumps(asdict(self), indent=1))
 
     @classmethod
     def read(cls, run_dir: Path) -> RunRecord:
-        """The record in a run's folder; FileNotFoundError if there is none."""
+        """Read the record in a run's folder. Raises FileNotFoundError if there is none."""
         fields = json.loads((run_dir / FILE_NAME).read_text(encoding="utf-8"))
         fields["status"] = Status(fields["status"])
         fields["nodes"] = [_node(node) for node in fields["nodes"]]
@@ -105,3 +108,49 @@ class RunRecord:
 def _node(fields: dict[str, Any]) -> NodeRecord:
     outputs = {key: ArtifactRecord(**value) for key, value in fields.pop("outputs").items()}
     return NodeRecord(status=Status(fields.pop("status")), outputs=outputs, **fields)
+
+
+@dataclass(frozen=True)
+class Ingestion:
+    """What ExampleGen reported about the data.
+
+    skipped: how many of `records` were unreadable and left out; places: messages about the first of them; notes: lines
+    about missing spans, columns that lose digits and, if this run read the data, files that have changed; plan:
+    one line about the spans and shards.
+    """
+
+    skipped: int = 0
+    records: int = 0
+    places: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    plan: str = ""
+
+    @property
+    def skipped_share(self) -> float:
+        """Fraction of all records that were skipped, from 0 to 1."""
+        return self.skipped / self.records if self.records else 0.0
+
+
+def ingested(record: RunRecord) -> Ingestion:
+    """What ExampleGen reported in a run; empty if the run did not get that far."""
+    for node in record.nodes:
+        if node.id == "ExampleGen" and node.status in (Status.DONE, Status.CACHED) and "examples" in node.outputs:
+            return _read_ingestion(node.outputs["examples"].properties, reused=node.status is Status.CACHED)
+    return Ingestion()
+
+
+def _read_ingestion(properties: Mapping[str, str | int | float], *, reused: bool) -> Ingestion:
+    """Read the properties of Examples. Reused ones leave out what was true only of the run that wrote them."""
+    skipped = json.loads(str(properties.get("skipped", "{}")))
+    count = int(skipped.get("count", 0))
+    rows = sum(json.loads(str(properties.get("rows", "{}"))).values())
+    lists, lines = (("gaps", "rounded"), ("plan",)) if reused else (("gaps", "rounded", "notes"), ("plan", "read"))
+    notes = [line for name in lists for line in json.loads(str(properties.get(name, "[]")))]
+    plan = "; ".join(str(properties[name]) for name in lines if name in properties)
+    places = tuple(map(on_one_line, skipped.get("told", ())))
+    return Ingestion(count, rows + count, places, tuple(map(on_one_line, notes)), on_one_line(plan))
+
+
+def on_one_line(line: str) -> str:
+    """Replace line breaks and terminal control characters, as file names and values come from the data."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)

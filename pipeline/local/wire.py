@@ -1,6 +1,6 @@
-"""What passes between the command and its warm process: lines of JSON, and artifacts as ML Metadata's messages.
+"""What the command and its fork server exchange: lines of JSON, with artifacts as ML Metadata's messages.
 
-The command's side knows artifacts only by these messages, so that it need not import TFX.
+The command knows artifacts only as these messages, so that it need not import TFX.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import base64
 import errno
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 FULL_DISK = errno.ENOSPC
-"""Exit code of a component whose result no disk had room for."""
+"""Exit code of a component whose result could not be written because the disk is full."""
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredArtifact:
     """An artifact and its type."""
 
     artifact: mlmd.Artifact
@@ -32,7 +32,7 @@ class Stored:
 
     @property
     def properties(self) -> dict[str, str | int | float]:
-        """The typed and the custom ones together."""
+        """The typed and the custom properties together."""
         both = [*self.artifact.properties.items(), *self.artifact.custom_properties.items()]
         found = {key: getattr(value, value.WhichOneof("value") or "string_value") for key, value in both}
         return {key: value for key, value in found.items() if isinstance(value, str | int | float)}
@@ -48,8 +48,21 @@ class Stored:
         return cls(mlmd.Artifact.FromString(artifact), mlmd.ArtifactType.FromString(type_))
 
 
-class Line:
-    """One end of a connection: whole JSON values in both directions."""
+def total_rows(artifacts: Iterable[StoredArtifact], splits: list[str] | None = None) -> int | None:
+    """The rows of all Examples among the artifacts, in the given splits or in all; None if there are no Examples."""
+    counts = [
+        stored.properties["rows"]
+        for stored in artifacts
+        if stored.type.name == "Examples" and "rows" in stored.properties
+    ]
+    if not counts:
+        return None
+    rows = [json.loads(str(count)) for count in counts]
+    return sum(number for by_split in rows for split, number in by_split.items() if splits is None or split in splits)
+
+
+class JsonConnection:
+    """One end of a connection that carries whole JSON values in both directions."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -62,7 +75,7 @@ class Line:
         self._connection.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> Iterator[dict[str, Any]]:
-        """Wait for at least a part of a message; yield those that are whole. EOFError when the other end is gone."""
+        """Wait for data and yield the messages that are complete. Raises EOFError when the other end has closed."""
         data = self._connection.recv(1 << 20)
         if not data:
             raise EOFError

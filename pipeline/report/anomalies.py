@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
-from headrace.pipeline.ingested import on_one_line
+from headrace.pipeline.local.record import on_one_line
 from headrace.pipeline.report.run_folder import RunFolder
 
 _SPLIT = "Split-"

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from headrace.configs.config import PipelineConfig
 from headrace.configs.features import data_columns
-from headrace.pipeline.ingested import Ingested, ingested
+from headrace.pipeline.local.record import Ingestion, ingested
 from headrace.pipeline.report.charts import histogram
 from headrace.pipeline.report.run_folder import RunFolder
 from headrace.pipeline.report.statistics import Column, Split, read_statistics
@@ -46,7 +46,7 @@ class Data:
     splits: list[SplitRow]
     columns: list[ColumnRow]
     described: str = ""
-    ingested: Ingested = field(default_factory=Ingested)
+    ingested: Ingestion = field(default_factory=Ingestion)
 
     @property
     def rows(self) -> int:

@@ -8,7 +8,7 @@ import time
 from markupsafe import Markup
 
 from headrace.pipeline.report.visible import visible
-from headrace.pipeline.terminal.words import duration
+from headrace.pipeline.terminal.table import duration
 
 NONE = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headrace.pipeline.local.record import NodeRecord, RunRecord
 from headrace.pipeline.report.figures import count
-from headrace.pipeline.terminal.words import LOOKS, duration
+from headrace.pipeline.terminal.table import STATUS_STYLES, duration
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def read_timings(record: RunRecord) -> Timings:
 
 
 def _timing(node: NodeRecord, start: float, end: float, finished: dict[str, float | None]) -> Timing:
-    symbol = LOOKS[node.status].symbol
+    symbol = STATUS_STYLES[node.status].symbol
     if node.started is None:
         return Timing(node, symbol, None)
     total = max(end - start, 1e-3)

@@ -1,13 +1,22 @@
-"""What a run says on the terminal: a live line for each component, or plain lines, and the last words.
+"""How a run is shown: a live table or plain lines while it runs, and a summary at the end.
 
 with open_display() as display:
     display.update(record)          # at each change
-print_summary(Output(), record, verdict, report)
+print_summary(StandardOutput(), record, verdict, report)
 """
 
-from headrace.pipeline.terminal.console import Output
-from headrace.pipeline.terminal.display import Display, Silent, open_display
+from headrace.pipeline.terminal.display import Display, SilentDisplay, StandardOutput
+from headrace.pipeline.terminal.live import open_display
 from headrace.pipeline.terminal.logs import failure_text, last_lines
 from headrace.pipeline.terminal.summary import print_summary, summary
 
-__all__ = ["Display", "Output", "Silent", "failure_text", "last_lines", "open_display", "print_summary", "summary"]
+__all__ = [
+    "Display",
+    "SilentDisplay",
+    "StandardOutput",
+    "failure_text",
+    "last_lines",
+    "open_display",
+    "print_summary",
+    "summary",
+]

@@ -1,49 +1,46 @@
-"""Which display a run gets: live lines on a terminal, one plain line for each change elsewhere."""
+"""What every display of a run has in common, and the two simple ones: plain lines, and nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Protocol, Self
 
 from rich.console import Console
 
-from headrace.pipeline.local.record import RunRecord
-from headrace.pipeline.terminal.live import LiveDisplay
-from headrace.pipeline.terminal.notebook import NotebookDisplay
-from headrace.pipeline.terminal.plain import PlainDisplay
+from headrace.pipeline.interrupts import ReaderGoneError, discard_stdout
+from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.terminal.table import count, duration
 
 Clock = Callable[[], float]
+"""Returns Unix seconds."""
+_STATUS_WIDTH = max(map(len, Status))
 
 
-class Display(Protocol):
-    """Shows a run while it goes on."""
+class StandardOutput(Console):
+    """Standard output. When the reader of a pipe is gone, rich would exit at once; this lets the command clean up."""
+
+    def __init__(self) -> None:
+        super().__init__(highlight=False)
+        self.reader_gone = False
+
+    def on_broken_pipe(self) -> None:
+        """Discard further output and raise ReaderGoneError."""
+        self.reader_gone = self.quiet = True
+        discard_stdout()
+        raise ReaderGoneError
+
+
+class Display(contextlib.AbstractContextManager["Display"]):
+    """Shows a run while it is in progress. Leaving the context closes it."""
 
     def update(self, record: RunRecord) -> None:
-        """Show the record as it stands now; called at each change of it."""
+        """Show the record as it is now. Called at each change of it."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Show the last state and leave the terminal as it was; a second call does nothing."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class Silent:
-    """Shows nothing."""
-
-    def update(self, record: RunRecord) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def __enter__(self) -> Self:
-        return self
+        """Show the last state and restore the terminal. A second call does nothing."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -51,15 +48,47 @@ class Silent:
         self.close()
 
 
-def open_display(console: Console | None = None, clock: Clock = time.time) -> Display:
-    """A display for standard output: live where that is a terminal that can move its cursor, or a notebook; plain
-    elsewhere.
+class SilentDisplay(Display):
+    """Shows nothing."""
 
-    `clock` gives Unix seconds. rich reads NO_COLOR and TERM, and knows notebooks.
+    def update(self, record: RunRecord) -> None: ...
+
+
+class PlainDisplay(Display):
+    """Writes a line for each change, for pipes, files and CI.
+
+    12:03:04 Transform         done         4.1 s  15,002 rows in  15,002 rows out
     """
-    console = console or Console(highlight=False)
-    if console.is_jupyter:
-        return NotebookDisplay(clock)
-    if console.is_terminal and not console.is_dumb_terminal:
-        return LiveDisplay(console, clock)
-    return PlainDisplay(console, clock)
+
+    def __init__(self, console: Console, clock: Clock) -> None:
+        self._console, self._clock = console, clock
+        self._shown: dict[str, Status] | None = None
+
+    def update(self, record: RunRecord) -> None:
+        """Write a line for each component whose status has changed since the last call."""
+        if self._shown is None:
+            self._shown = {}
+            self._write(f"{record.pipeline}  run {record.run_id}")
+        width = max((len(node.id) for node in record.nodes), default=0)
+        for node in record.nodes:
+            if self._shown.get(node.id, Status.WAITING) is not node.status:
+                if node.id not in self._shown:
+                    self._write_all(f"{node.id:<{width}}  {damage}" for damage in node.damaged)
+                self._shown[node.id] = node.status
+                self._write(_line(node, width, self._clock()))
+
+    def _write_all(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self._write(text)
+
+    def _write(self, text: str) -> None:
+        stamp = time.strftime("%H:%M:%S", time.localtime(self._clock()))
+        self._console.print(f"{stamp} {text}", markup=False, highlight=False, soft_wrap=True, emoji=False)
+
+
+def _line(node: NodeRecord, width: int, now: float) -> str:
+    """One component in one line, its name padded to `width`."""
+    seconds = duration(node.seconds(now)) if node.status.ended else ""
+    rows_in = f"  {count(node.rows_in)} rows in" if node.rows_in is not None else ""
+    rows_out = f"  {count(node.rows_out)} rows out" if node.rows_out is not None else ""
+    return f"{node.id:<{width}}  {node.status:<{_STATUS_WIDTH}}  {seconds:>7}{rows_in}{rows_out}".rstrip()

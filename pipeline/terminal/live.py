@@ -1,29 +1,44 @@
-"""One live line for each component, on a terminal."""
+"""Displays that redraw the table of components in place: on a terminal, and below a cell of a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+import io
+import threading
+import time
+from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
-from headrace.pipeline.local.record import NodeRecord, RunRecord
-from headrace.pipeline.terminal.words import LOOKS, count, duration
+from headrace.pipeline.local.record import RunRecord
+from headrace.pipeline.terminal.display import Clock, Display, PlainDisplay
+from headrace.pipeline.terminal.table import render
 
 REFRESHES_PER_SECOND = 8
-_ROOMY = 72  # columns from which two spaces fit between the fields
-_NO_ROOM_FOR_ROWS = 48
-LOADING = "loading TensorFlow, TFX and Beam"
+NOTEBOOK_SECONDS = 1.0
+"""Seconds between two drawings in a notebook while something runs."""
+NOTEBOOK_WIDTH = 100
+HTML_TABLE = '<pre style="line-height: 1.3; font-family: monospace">{code}</pre>'
 
 
-class LiveDisplay:
-    """Redraws in place, eight times a second while something runs, so that the seconds tick."""
+def open_display(console: Console | None = None, clock: Clock = time.time) -> Display:
+    """Choose the display for standard output: a live table on a terminal that can move its cursor and in a notebook,
+    plain lines elsewhere.
 
-    def __init__(self, console: Console, clock: Callable[[], float]) -> None:
+    rich detects notebooks, and obeys NO_COLOR and TERM.
+    """
+    console = console or Console(highlight=False)
+    if console.is_jupyter:
+        return NotebookDisplay(clock)
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveDisplay(console, clock)
+    return PlainDisplay(console, clock)
+
+
+class LiveDisplay(Display):
+    """Redraws on a terminal, eight times a second while something runs, so that the seconds tick."""
+
+    def __init__(self, console: Console, clock: Clock) -> None:
         self._console, self._clock = console, clock
         self._record: RunRecord | None = None
         # The runner forks: rich's proxies for stdout and stderr must not end up in a child.
@@ -36,7 +51,7 @@ class LiveDisplay:
         )
 
     def update(self, record: RunRecord) -> None:
-        """Redraw now; the record may change later without another call, and the next redraw shows it."""
+        """Redraw now. Later changes of the record show at the next redraw, without another call."""
         self._record = record
         if self._live.is_started:
             self._live.refresh()
@@ -44,59 +59,64 @@ class LiveDisplay:
             self._live.start(refresh=True)
 
     def close(self) -> None:
-        """Draw the last state and give the cursor back."""
+        """Draw the last state and restore the cursor."""
         self._live.stop()
 
     def _render(self) -> RenderableType:
         return "" if self._record is None else render(self._record, self._clock(), self._console)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+class NotebookDisplay(Display):
+    """Redraws one output of the cell, which stays after the run."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._record: RunRecord | None = None
+        self._output: Any = None
+        self._closed = threading.Event()
+        self._ticks = threading.Thread(target=self._tick, daemon=True)
+        self._drawing = threading.Lock()
+
+    def update(self, record: RunRecord) -> None:
+        """Redraw now. Later changes of the record show at the next redraw, without another call."""
+        self._record = record
+        self._draw()
+        if self._ticks.ident is None:
+            self._ticks.start()
+
+    def close(self) -> None:
+        """Draw the last state."""
+        self._closed.set()
+        if self._ticks.ident is not None:
+            self._ticks.join()
+        self._draw()
+
+    def _tick(self) -> None:
+        while not self._closed.wait(NOTEBOOK_SECONDS):
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._record is None:
+            return
+        from IPython.display import HTML, display
+
+        with self._drawing:
+            table = HTML(as_html(self._record, self._clock()))  # type: ignore[no-untyped-call]
+            if self._output is None:
+                self._output = display(table, display_id=True)  # type: ignore[no-untyped-call]
+            else:
+                self._output.update(table)
 
 
-def render(record: RunRecord, now: float, console: Console) -> RenderableType:
-    """The headline and the table of components, as they stand at `now` (Unix seconds)."""
-    if not record.nodes:
-        return Group(_headline(record, now), Text(LOADING if not record.status.ended else "", "dim"))
-    damages = [Text(f"{node.id}: {what}", "yellow") for node in record.nodes for what in node.damaged]
-    return Group(_headline(record, now), _table(record, now, console), *damages)
-
-
-def _headline(record: RunRecord, now: float) -> Text:
-    seconds = (record.finished if record.finished is not None else now) - record.started
-    return Text.assemble(
-        (record.pipeline, "bold"), "  ", (f"run {record.run_id}", "dim"), "  ", duration(seconds), overflow="ellipsis"
+def as_html(record: RunRecord, now: float) -> str:
+    """The table as HTML. Text that comes from the run is escaped."""
+    console = Console(
+        record=True,
+        width=NOTEBOOK_WIDTH,
+        file=io.StringIO(),
+        force_terminal=True,
+        force_jupyter=False,
+        color_system="truecolor",
     )
-
-
-def _table(record: RunRecord, now: float, console: Console) -> Table:
-    rows_fit = console.width >= _NO_ROOM_FOR_ROWS
-    table = Table(box=None, pad_edge=False, padding=(0, 2 if console.width >= _ROOMY else 1, 0, 0), header_style="dim")
-    table.add_column("", no_wrap=True, min_width=1)
-    table.add_column("component", no_wrap=True)
-    table.add_column("status", no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True, min_width=len("99.9 s"))
-    if rows_fit:
-        table.add_column("rows in", justify="right", no_wrap=True)
-        table.add_column("rows out", justify="right", no_wrap=True)
-    for node in record.nodes:
-        table.add_row(*_cells(node, now, console.options.ascii_only)[: None if rows_fit else 4])
-    return table
-
-
-def _cells(node: NodeRecord, now: float, ascii_only: bool) -> list[Text]:
-    look = LOOKS[node.status]
-    quiet = "" if node.status.ended or node.started is not None else "dim"
-    return [
-        Text(look.ascii_symbol if ascii_only else look.symbol, look.style),
-        Text(node.id, quiet),
-        Text(node.status, look.style),
-        Text(duration(node.seconds(now)), quiet),
-        Text(count(node.rows_in), quiet),
-        Text(count(node.rows_out), quiet),
-    ]
+    console.print(render(record, now, console))
+    return console.export_html(inline_styles=True, code_format=HTML_TABLE)

@@ -1,4 +1,4 @@
-"""The meaningful end of a component's log, and what is said of a failure."""
+"""The meaningful end of a component's log, and the message for a component that failed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _LIBRARIES = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ", 
 
 
 def last_lines(log: Path, n: int = 12) -> list[str]:
-    """The last `n` lines that tell something; empty if there is no such file.
+    """The last `n` meaningful lines; empty if there is no such file.
 
-    Left out: the messages of TensorFlow, absl and Beam below an error, warnings, and those parts of a traceback that
-    lie in installed packages, so that only the user's and the project's own code is named.
+    Left out are warnings, messages of TensorFlow, absl and Beam that are not errors, and frames of installed packages,
+    so that a traceback shows only the user's and the project's own code.
     """
     try:
         with log.open("rb") as file:
@@ -37,18 +37,17 @@ def last_lines(log: Path, n: int = 12) -> list[str]:
 
 
 def failure_text(node: NodeRecord, log: Path | None = None, n: int = 12) -> str:
-    """Which component failed, why, the last lines of its log that say more than that, and where the log lies.
+    """Which component failed and why, the last lines of its log that add something, and the path of the log.
 
-    An error that the user can mend says all by itself, so there the log's lines are left out.
-    `log`: default, the one that the record names.
+    An error that the user can fix needs no log, so its lines are left out. log: None for the one that the record names.
     """
     if log is None and node.log:
         log = Path(node.log)
     cause = (node.error or "it ended without a message").rstrip()
     parts = [f"{node.id} failed: {cause}"]
-    told = {line.strip() for line in cause.splitlines()}
-    lines = last_lines(log, n + len(told)) if log is not None and not node.expected else []
-    lines = [line for line in lines if line.strip() not in told][-n:]
+    repeated = {line.strip() for line in cause.splitlines()}
+    lines = last_lines(log, n + len(repeated)) if log is not None and not node.expected else []
+    lines = [line for line in lines if line.strip() not in repeated][-n:]
     if lines:
         parts += ["", "last lines of its log:", *(f"  {line}" for line in lines)]
     if log is not None:
@@ -66,7 +65,7 @@ def _meaningful(lines: Iterable[str]) -> Iterable[str]:
         frame = _FRAME.match(line)
         if frame:
             in_library_frame = _in_a_library(frame["file"])
-        elif in_traceback and line[:1].strip():  # not indented: the exception itself
+        elif in_traceback and line[:1].strip():  # not indented, so it is the exception itself
             in_traceback = in_library_frame = False
         hidden = in_library_frame or (in_traceback and _MARKS.match(line)) or _CHATTER.search(line)
         if line.strip() and not hidden:

@@ -1,4 +1,4 @@
-"""The last words of a run: blessing, pushed model, report, time; or what failed."""
+"""The summary that ends a run: blessing, pushed model, report and time, or what failed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from types import MappingProxyType
 from rich.console import Console
 from rich.text import Text
 
-from headrace.pipeline.ingested import Ingested, ingested
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.local.record import Ingestion, NodeRecord, RunRecord, Status, ingested
 from headrace.pipeline.report.verdict import Verdict
 from headrace.pipeline.terminal.logs import failure_text
-from headrace.pipeline.terminal.words import duration
+from headrace.pipeline.terminal.table import duration
 
-PLACES = 3
-"""Records left out that are told one by one; the report tells more."""
+MAX_SKIPPED = 3
+"""Skipped records listed one by one; the report lists more."""
 
 _STYLES = {
     "blessed": "bold green",
@@ -35,7 +34,7 @@ def print_summary(
     report: Path | None = None,
     remarks: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
-    """Print `summary`, with the verdict in colour where the terminal has it."""
+    """Print `summary`, with the verdict in colour if the terminal supports it."""
     for line in ["", *summary(record, verdict, report, remarks)]:
         text = Text(line)
         for words, style in _STYLES.items():
@@ -49,15 +48,17 @@ def summary(
     report: Path | None = None,
     remarks: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[str]:
-    """The lines that end a run. `verdict`: from `headrace.pipeline.report.verdict.read_verdict`; `remarks`: on the
-    `data` and on the `training`; paths are shown as given.
+    """The lines that end a run.
+
+    verdict: from `headrace.pipeline.report.verdict.read_verdict`; remarks: lines about the `data` and the `training`;
+    paths are shown as given.
     """
-    lines = [*_trouble(record), *_data(ingested(record))]
+    lines = [*_failures(record), *_data(ingested(record))]
     lines += [f"{about:<10}{remark}" for about, listed in remarks.items() for remark in listed]
     if record.ended is not None:
         lines += [
             f"ended     {record.ended}",
-            "          the model in service stays; --param retrain=always trains anew",
+            "          the model in service stays; --param retrain=always trains anyway",
         ]
     elif record.status is Status.DONE:
         lines += _blessing(verdict or Verdict())
@@ -68,7 +69,7 @@ def summary(
     return lines
 
 
-def _trouble(record: RunRecord) -> list[str]:
+def _failures(record: RunRecord) -> list[str]:
     lines: list[str] = []
     failed = [node for node in record.nodes if node.status is Status.FAILED]
     for node in failed:
@@ -79,27 +80,27 @@ def _trouble(record: RunRecord) -> list[str]:
     if skipped and record.ended is None:
         lines.append(f"skipped   {', '.join(skipped)}")
     if record.status is Status.INTERRUPTED:
-        lines.append("interrupted: the same command goes on where this run stopped")
+        lines.append("interrupted: the same command resumes where this run stopped")
     return lines
 
 
-def _data(found: Ingested) -> list[str]:
-    """What ExampleGen noticed of the data while it read it."""
+def _data(found: Ingestion) -> list[str]:
+    """What ExampleGen reported about the data."""
     lines = [f"data      {note}" for note in found.notes]
     if found.skipped:
-        share = f"{found.skipped:,} of {found.records:,} records, which cannot be read"
-        lines += [f"left out  {share}", *(f"          {place}" for place in found.places[:PLACES])]
-    if found.skipped > PLACES:
+        share = f"{found.skipped:,} of {found.records:,} records, which are unreadable"
+        lines += [f"left out  {share}", *(f"          {place}" for place in found.places[:MAX_SKIPPED])]
+    if found.skipped > MAX_SKIPPED:
         lines.append("          ...")
     return lines
 
 
 def _blessing(verdict: Verdict) -> list[str]:
     if verdict.blessed is None:
-        lines = ["blessing  the run did not judge its model"]
+        lines = ["blessing  the run did not evaluate its model"]
     else:
         word = "blessed" if verdict.blessed else "not blessed"
-        first, *others = verdict.reasons or ["no threshold was missed" if verdict.blessed else "see the report"]
+        first, *others = verdict.reasons or ["every threshold was met" if verdict.blessed else "see the report"]
         lines = [f"blessing  {word}: {first}", *(f"          {reason}" for reason in others)]
     if verdict.pushed is not None:
         return [*lines, f"pushed    {verdict.pushed}"]

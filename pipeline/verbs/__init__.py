@@ -1,1 +1,1 @@
-"""The verbs of the command line: one file each, with the verb's options and its last words."""
+"""The commands of the command line: their options, and what they print. pipeline/cli.py lists them."""

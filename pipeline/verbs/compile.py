@@ -1,37 +1,40 @@
-"""`headrace compile`."""
+"""`headrace compile` and `verify`: the pipeline as Kubeflow runs it, written to a file or tried on this machine."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
 
 from headrace.pipeline.environment import prepare, quiet
-from headrace.pipeline.verbs.options import config_options, load, short, told
+from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
 
 
 @click.command("compile")
 @config_options
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it there, not to standard output.")
-@click.option("--manifest", is_flag=True, help="Write what a repository holds that Argo CD or Flux watches.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="The file to write instead of standard output.")
+@click.option(
+    "--manifest", is_flag=True, help="Write Kubernetes manifests for a repository that Argo CD or Flux watches."
+)
 @click.option(
     "--endpoint",
     default="http://ml-pipeline.kubeflow:8888",
     show_default=True,
     metavar="URL",
-    help="With --manifest: the API server of Kubeflow Pipelines as pods reach it.",
+    help="With --manifest: the API server of Kubeflow Pipelines, as pods reach it.",
 )
-@told
+@reports_errors
 def compile_(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     config: Path, profile: str | None, overrides: tuple[str, ...], output: Path | None, manifest: bool, endpoint: str
 ) -> None:
-    """Write the pipeline of CONFIG as YAML for Kubeflow Pipelines."""
+    """Compile the pipeline of CONFIG to YAML for Kubeflow."""
     if manifest:
         text = _manifest(config, profile, overrides, endpoint)
     else:
-        from headrace.pipeline.api import compile as compiled
+        from headrace.pipeline.api import compile as compile_pipeline
 
-        text = compiled(config, profile=profile, overrides=overrides)
+        text = compile_pipeline(config, profile=profile, overrides=overrides)
     if output is None:
         click.echo(text, nl=False)
         return
@@ -46,3 +49,33 @@ def _manifest(config: Path, profile: str | None, overrides: tuple[str, ...], end
         from headrace.pipeline.kubeflow.compiler.manifest import manifest
 
         return manifest(loaded.config, endpoint)
+
+
+@click.command()
+@config_options
+@click.option(
+    "--keep", type=click.Path(path_type=Path), help="An empty folder in which to run, and which is kept afterwards."
+)
+@reports_errors
+def verify(config: Path, profile: str | None, overrides: tuple[str, ...], keep: Path | None) -> None:
+    """Run the compiled pipeline of CONFIG here, as Kubeflow would.
+
+    Its artifacts are compared with those of a local run.
+    """
+    prepare()
+    import tempfile
+
+    from headrace.configs.errors import RunError
+    from headrace.pipeline.terminal import open_display
+
+    loaded = load(config, profile, overrides, data=True)
+    if keep is not None and keep.exists() and any(keep.iterdir()):
+        raise RunError(f"{keep} is not empty; name a folder that is empty or does not exist yet")
+    with quiet():
+        from headrace.pipeline.kubeflow.verify import verify as compare_runs
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder, open_display() as display:
+        verdict = compare_runs(loaded.config, keep.absolute() if keep else Path(folder), display, click.echo)
+    for line in verdict.lines:
+        click.echo(str(line))
+    if not verdict.same:
+        sys.exit(1)

@@ -1,4 +1,4 @@
-"""`headrace image`."""
+"""`headrace image`: build and push the image that the pods of a pipeline run in."""
 
 from __future__ import annotations
 
@@ -7,34 +7,43 @@ from pathlib import Path
 import click
 
 from headrace.configs.image_names import HOST, REPOSITORY, TAG
-from headrace.pipeline.verbs.options import told
+from headrace.pipeline.verbs.options import reports_errors
 
 NAME = "headrace"
 
 
 @click.command()
-@click.option("--name", default=NAME, show_default=True, metavar="REPOSITORY", help="registry.example/team/headrace")
-@click.option("--tag", help="In the place of the digest of what is built.")
-@click.option("--gpu", is_flag=True, help="With CUDA's libraries.")
+@click.option("--name", default=NAME, show_default=True, metavar="REPOSITORY",
+              help="The repository, such as registry.example/team/headrace.")  # fmt: skip
+@click.option("--tag", help="The tag. The default is a digest of the content.")
+@click.option("--gpu", is_flag=True, help="Include the CUDA libraries.")
 @click.option("--code", type=click.Path(exists=True, file_okay=False, path_type=Path),
-              help="Your folder of modules that configs name by dotted paths.")  # fmt: skip
+              help="The folder of your own modules, which configs name by dotted paths.")  # fmt: skip
 @click.option("--requirements", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="A file of packages that your modules import, as pip reads it.")  # fmt: skip
+              help="A requirements file of pip with the packages that your modules import.")  # fmt: skip
 @click.option("--ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="PEM certificates to trust while building, as behind a proxy that inspects TLS.")  # fmt: skip
+              help="PEM certificates to trust during the build, such as those of a TLS-inspecting proxy.")  # fmt: skip
 @click.option(
-    "--ca-in-image", is_flag=True, help="Leave those of --ca in the image, where its programs trust them too."
+    "--ca-in-image",
+    is_flag=True,
+    help="Keep the certificates of --ca in the image, so that its programs trust them too.",
 )
-@click.option("--push", is_flag=True, help="To its registry, unless it is there already.")
-@click.option("--builder", type=click.Choice(["docker", "podman", "buildah"]), help="By default the first that works.")
-@click.option("--base", metavar="IMAGE", help="Python 3.11 on Debian 13, by default from Docker's registry.")
-@click.option("--dry-run", is_flag=True, help="Tell the tag and the size, and build nothing.")
-@told
+@click.option("--push", is_flag=True, help="Push the image to its registry, unless it is there already.")
+@click.option(
+    "--builder",
+    type=click.Choice(["docker", "podman", "buildah"]),
+    help="The tool to build with. The default is the first that works.",
+)
+@click.option(
+    "--base", metavar="IMAGE", help="The base image, Python 3.11 on Debian 13. The default is from Docker's registry."
+)
+@click.option("--dry-run", is_flag=True, help="Print the tag and the size, and build nothing.")
+@reports_errors
 def image(  # noqa: PLR0913, PLR0917 - one for each option
     name: str, tag: str | None, gpu: bool, code: Path | None, requirements: Path | None, ca: Path | None,
     ca_in_image: bool, push: bool, builder: str | None, base: str | None, dry_run: bool,
 ) -> None:  # fmt: skip
-    """Build the image that the pods of a pipeline run in, and push it."""
+    """Build the container image for the pods of a pipeline."""
     import tempfile
 
     from headrace.pipeline.image.builders import find_builder
@@ -53,10 +62,10 @@ def image(  # noqa: PLR0913, PLR0917 - one for each option
             trust(context, ca)
         content = content_tag(context, variant if base is None else f"{variant} {base}")
         if ca is not None:
-            trust(context, ca)  # after the tag was made: it changes nothing in the image
+            trust(context, ca)  # after the tag is computed, as it does not change the image
         reference = f"{name}:{tag or content}"
         if dry_run:
-            _tell(context, variant, reference)
+            _print_size(context, variant, reference)
             return
         arguments = {"VARIANT": variant, "CONTENT": content, "VERSION": _version(), **({"BASE": base} if base else {})}
         arguments |= {"CA": "with"} if ca_in_image else {}
@@ -71,20 +80,20 @@ def image(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _check(name: str, tag: str | None) -> None:
-    """What each tool would refuse, in its own words, only after a while."""
+    """Reject early what the build tool would reject late, and less clearly."""
     if ":" in name.rpartition("/")[2]:
-        raise click.UsageError(f"--name {name}: give what stands behind the colon as --tag")
+        raise click.UsageError(f"--name {name}: pass what follows the colon as --tag")
     host, slash, path = name.partition("/")
     if not REPOSITORY.fullmatch(path if slash and HOST.fullmatch(host) else name):
         raise click.UsageError(
-            f"--name {name}: a repository is written in small letters, digits and single . _ - between them, "
+            f"--name {name}: a repository has lowercase letters and digits, with single . _ - between them, "
             "such as registry.example/team/headrace"
         )
     if tag is not None and not TAG.fullmatch(tag):
-        raise click.UsageError(f"--tag {tag}: at most 128 letters, digits and . _ -, the first of them no . or -")
+        raise click.UsageError(f"--tag {tag}: at most 128 letters, digits and . _ -, starting with neither . nor -")
 
 
-def _tell(context: Path, variant: str, reference: str) -> None:
+def _print_size(context: Path, variant: str, reference: str) -> None:
     from headrace.pipeline.image.size import layers
 
     found, unknown = layers(context, variant)
@@ -93,9 +102,9 @@ def _tell(context: Path, variant: str, reference: str) -> None:
         largest = sorted(layer.parts.items(), key=lambda part: -part[1])[:5]
         parts = ", ".join(f"{part} {size / 1e6:,.0f}" for part, size in largest)
         click.echo(f"{layer.size / 1e6:8,.0f} MB  {layer.name}: {parts}")
-    click.echo(f"{sum(layer.size for layer in found) / 1e6:8,.0f} MB  in all")
+    click.echo(f"{sum(layer.size for layer in found) / 1e6:8,.0f} MB  in total")
     if unknown:
-        click.echo(f"not counted, as they are not installed here: {', '.join(unknown)}")
+        click.echo(f"not counted because they are not installed here: {', '.join(unknown)}")
 
 
 def _version() -> str:

@@ -1,18 +1,26 @@
-"""What the verbs share: the config, its overrides and the server it names, and how a mistake of the user's is told."""
+"""Options that verbs share, the config and server that they name, and how errors and log messages are printed."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
 from headrace.pipeline.environment import prepare, quiet
-from headrace.pipeline.local.signals import terminable
-from headrace.pipeline.unread import EXIT_CODE, ReaderGoneError, is_unread, silence
+from headrace.pipeline.interrupts import (
+    BROKEN_PIPE,
+    CTRL_C,
+    ReaderGoneError,
+    discard_stdout,
+    sigterm_as_interrupt,
+    stdout_has_no_reader,
+)
 
 if TYPE_CHECKING:
     from headrace.configs.loader import Loaded
@@ -20,12 +28,11 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 
-INTERRUPTED = 130  # what a shell gives for a program that Ctrl-C ended
 
+def reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
+    """Print errors that the user can fix without a traceback, and exit with 1. Print log messages of Headrace too.
 
-def told(verb: Callable[P, None]) -> Callable[P, None]:
-    """Print what the user can mend as it is, without a traceback, and exit with 1. SIGTERM ends it as Ctrl-C does.
-    Where nobody reads the output any more, it ends without a word, as other commands do.
+    SIGTERM ends the verb as Ctrl-C does. If nobody reads its output any more, it ends silently.
     """
 
     @functools.wraps(verb)
@@ -34,65 +41,89 @@ def told(verb: Callable[P, None]) -> Callable[P, None]:
         from headrace.configs.errors import HeadraceError
 
         try:
-            with terminable():
+            with sigterm_as_interrupt(), _printed_log():
                 verb(*args, **kwargs)
         except HeadraceError as error:
             click.echo(str(error), err=True)
             sys.exit(1)
         except ReaderGoneError:
-            sys.exit(EXIT_CODE)
+            sys.exit(BROKEN_PIPE)
         except OSError as error:
-            if isinstance(error, BrokenPipeError) and is_unread():
-                silence()
-                sys.exit(EXIT_CODE)
-            click.echo(without(f"{_place(error)}: {error.strerror or error}"), err=True)
+            if isinstance(error, BrokenPipeError) and stdout_has_no_reader():
+                discard_stdout()
+                sys.exit(BROKEN_PIPE)
+            click.echo(without(f"{_location(error)}: {error.strerror or error}"), err=True)
             sys.exit(1)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
-            sys.exit(INTERRUPTED)
+            sys.exit(CTRL_C)
 
     return wrapped
 
 
-def _place(error: OSError) -> str:
-    """What failed: a file; else the object store, whose faults pyarrow tells in words alone, without a number."""
+class _EchoHandler(logging.Handler):
+    """Prints messages, without a level or logger, to standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self.format(record), err=True)
+
+
+@contextlib.contextmanager
+def _printed_log() -> Iterator[None]:
+    """Print what Headrace logs while the verb runs."""
+    logger, handler = logging.getLogger("headrace"), _EchoHandler()
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate
+
+
+def _location(error: OSError) -> str:
+    """What failed: the file, or the object store, as pyarrow reports its errors without a file or an errno."""
     return str(error.filename or ("the disk" if error.errno is not None else "the object store"))
 
 
 def config_options(verb: Callable[P, None]) -> Callable[P, None]:
-    """Give the verb CONFIG, --profile and --set."""
+    """Add the argument CONFIG and the options --profile and --set."""
     verb = click.option(
-        "--set", "overrides", multiple=True, metavar="A.B=VALUE", help="Override one value; may be given several times."
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="A.B=VALUE",
+        help="Override one setting of CONFIG. Can be repeated.",
     )(verb)
-    verb = click.option("--profile", metavar="NAME", help="Lay CONFIG's NAME overlay (<config>.NAME.yaml) over it.")(
+    verb = click.option("--profile", metavar="NAME", help="Apply the overlay <config>.NAME.yaml on top of CONFIG.")(
         verb
     )
     return click.argument("config", type=click.Path(path_type=Path))(verb)
 
 
 def param_option(verb: Callable[P, None]) -> Callable[P, None]:
-    """Give the verb `--param`, several times."""
+    """Add the option --param."""
     return click.option(
         "--param",
         "--parameter",
         "parameters",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Give this run a setting anew.",
+        help="Set a parameter for this run only, such as epochs=3. Can be repeated.",
     )(verb)
 
 
 def load(
     config: Path, profile: str | None, overrides: tuple[str, ...], *, data: bool, functions: bool = False
 ) -> Loaded:
-    """As `headrace.pipeline.api.checked`, which is imported when a verb needs it."""
-    from headrace.pipeline.api import checked
+    """Call `headrace.pipeline.api.load_checked`, imported only when a verb needs it."""
+    from headrace.pipeline.api import load_checked
 
-    return checked(config, profile, overrides, data=data, functions=functions)
+    return load_checked(config, profile, overrides, data=data, functions=functions)
 
 
 def session_of(config: Path, profile: str | None, overrides: tuple[str, ...]) -> Session:
-    """The config's pipeline on the server of Kubeflow that it names. Raises ConfigError and ServerError."""
+    """Connect to the Kubeflow server that the config names. Raises ConfigError and ServerError."""
     prepare()
     loaded = load(config, profile, overrides, data=False)
     with quiet():
@@ -101,5 +132,5 @@ def session_of(config: Path, profile: str | None, overrides: tuple[str, ...]) ->
 
 
 def short(path: Path) -> Path:
-    """The path from the current folder where it lies below it."""
+    """The path relative to the current folder, if it is below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

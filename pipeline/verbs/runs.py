@@ -1,32 +1,204 @@
-"""`headrace runs`."""
+"""`headrace runs`, `status`, `logs`, `cancel` and `retry`: follow and control runs on Kubeflow."""
 
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.pipeline.verbs.options import config_options, session_of, told
+from headrace.pipeline.verbs.options import config_options, reports_errors, session_of
+
+if TYPE_CHECKING:
+    from headrace.pipeline.kubeflow.server.session import Session
+    from headrace.pipeline.local.record import RunRecord
+
+FAILED, CANCELLED = 1, 3
+"""Exit codes for a run that failed, and for one that was cancelled or is lost."""
+LOST = (
+    "its workflow is gone from the cluster, so nothing of it runs and the server will never learn how it ended;"
+    " `headrace submit --again` makes another run"
+)
 
 
 @click.command()
 @config_options
-@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="How many.")
-@told
+@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="How many runs to list.")
+@reports_errors
 def runs(config: Path, profile: str | None, overrides: tuple[str, ...], limit: int) -> None:
-    """List the runs of CONFIG's pipeline on Kubeflow, the newest first."""
+    """List the runs of CONFIG on Kubeflow, newest first."""
     found = session_of(config, profile, overrides).runs(limit)
     width = max((len(run.display_name) for run in found), default=0)
     for run in found:
-        click.echo(_line(run, width))
+        click.echo(_run_line(run, width))
     if not found:
         click.echo("no runs yet")
 
 
-def _line(run: Any, width: int) -> str:
+def _run_line(run: Any, width: int) -> str:
     from headrace.pipeline.kubeflow.server.runs import state_word
 
     state = state_word(run, dt.datetime.now(dt.UTC))
     return f"{run.created_at:%Y-%m-%d %H:%M:%S}Z  {state:<10}  {run.display_name:<{width}}  {run.run_id}"
+
+
+@click.command()
+@config_options
+@click.argument("run", required=False)
+@click.option("--watch", is_flag=True, help="Follow the run until it has ended.")
+@reports_errors
+def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: str | None, watch: bool) -> None:
+    """Show the state of a run of CONFIG on Kubeflow.
+
+    RUN is its name or id, by default the newest.
+    """
+    session = session_of(config, profile, overrides)
+    found = session.run(run)
+    if watch:
+        sys.exit(watch_to_the_end(session, found))
+    from headrace.pipeline.kubeflow.server.status import show
+    from headrace.pipeline.terminal import open_display
+
+    with open_display() as display:
+        shown = show(session, found, display)
+    code = _print_state(shown, found)
+    _print_memory_kills(session, shown, found)
+    sys.exit(code)
+
+
+def watch_to_the_end(session: Session, run: Any) -> int:
+    """Follow the run until it has ended; returns the exit code."""
+    from headrace.pipeline.kubeflow.server.status import follow
+    from headrace.pipeline.terminal import open_display
+
+    try:
+        with open_display() as display:
+            shown, run = follow(session, run, display, lambda note: click.echo(note, err=True))
+    except KeyboardInterrupt:
+        click.echo(f"The run {run.display_name} continues; `headrace cancel` ends it.", err=True)
+        raise
+    code = _print_state(shown, run)
+    _print_memory_kills(session, shown, run)
+    return code
+
+
+def _print_state(shown: RunRecord, run: Any) -> int:
+    """Print the state of the run in a line; returns the exit code."""
+    from headrace.pipeline.kubeflow.server.runs import state_word
+    from headrace.pipeline.local.record import Status
+
+    state = {"cancelled": "cancelled", "cancelling": "being cancelled", "lost": f"lost: {LOST}"}.get(
+        state_word(run, dt.datetime.now(dt.UTC)), str(shown.status)
+    )
+    failed = [node.id for node in shown.nodes if node.status is Status.FAILED]
+    detail = f": {', '.join(failed)}" if failed and shown.status is Status.FAILED else _ended_early(shown)
+    click.echo(f"run       {shown.run_id}  {state}{detail}")
+    if shown.error and shown.status is Status.FAILED:
+        click.echo(shown.error, err=True)
+    return {Status.FAILED: FAILED, Status.INTERRUPTED: CANCELLED}.get(shown.status, 0)
+
+
+def _ended_early(shown: RunRecord) -> str:
+    """Name the log that says why a run ended early, as a success; "" for any other run."""
+    from headrace.pipeline.local.record import Status
+
+    ran = [node.id for node in shown.nodes if node.status in (Status.DONE, Status.CACHED)]
+    if shown.status is not Status.DONE or not any(node.status is Status.SKIPPED for node in shown.nodes):
+        return ""
+    return f", early: the log of {'Drift' if 'Drift' in ran else 'Spans'} says why"
+
+
+def _print_memory_kills(session: Session, shown: RunRecord, run: Any) -> None:
+    """Print which components of a failed run were killed for lack of memory, and what to set."""
+    from headrace.pipeline.kubeflow.server.status import killed_for_memory
+    from headrace.pipeline.local.record import Status
+
+    if shown.status is Status.FAILED:
+        for line in killed_for_memory(session, run).values():
+            click.echo(line, err=True)
+
+
+@click.command()
+@config_options
+@click.argument("component")
+@click.argument("run", required=False)
+@click.option("--follow", is_flag=True, help="Keep printing until the component has ended.")
+@reports_errors
+def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
+    config: Path, profile: str | None, overrides: tuple[str, ...], component: str, run: str | None, follow: bool
+) -> None:
+    """Print the log of a component of a run on Kubeflow.
+
+    COMPONENT is its name in the report. RUN is the name or id of a run of CONFIG, by default the newest.
+    """
+    session = session_of(config, profile, overrides)
+    from headrace.configs.errors import RunError
+    from headrace.configs.suggest import meant
+    from headrace.pipeline.kubeflow.server import logs as server_logs
+    from headrace.pipeline.kubeflow.server.runs import get_run
+    from headrace.pipeline.kubeflow.server.status import killed_for_memory, run_record
+
+    found = session.run(run)
+    graph = session.tasks(found)
+    tasks = {task.get("taskInfo", {}).get("name", name): (name, task) for name, task in graph.items()}
+    if component not in tasks:
+        raise RunError(f"the run {found.display_name} has no {component}{meant(component, tasks, 'it has')}")
+    launcher_logs = server_logs.LauncherLogs.of(session.config, found)
+
+    def read() -> str:
+        return server_logs.read_log(session.server, found, *tasks[component], launcher_logs)
+
+    def ended() -> bool:
+        nonlocal found
+        found = get_run(session.server, found.run_id)
+        return run_record(found, graph, session.pipeline).node(component).status.ended
+
+    if follow:
+        server_logs.follow(read, ended, lambda text: click.echo(text, nl=False))
+    else:
+        click.echo(read(), nl=False)
+    why = killed_for_memory(session, found).get(component) if found.state in ("FAILED", "RUNNING") else None
+    if why:
+        click.echo(why, err=True)
+
+
+@click.command()
+@config_options
+@click.argument("run")
+@reports_errors
+def cancel(config: Path, profile: str | None, overrides: tuple[str, ...], run: str) -> None:
+    """Cancel a run of CONFIG on Kubeflow.
+
+    RUN is its name or id.
+    """
+    session = session_of(config, profile, overrides)
+    from headrace.pipeline.kubeflow.server.runs import cancel as cancel_run
+    from headrace.pipeline.kubeflow.server.runs import state_word
+
+    found = session.run(run)
+    outcome = cancel_run(session.server, found)
+    if outcome == "asked":
+        click.echo(f"run       {found.display_name}  is being cancelled")
+    elif outcome == "ended":
+        click.echo(f"run       {found.display_name}  had ended: {state_word(found, dt.datetime.now(dt.UTC))}")
+    else:
+        click.echo(f"run       {found.display_name}  lost: {LOST}")
+
+
+@click.command()
+@config_options
+@click.argument("run")
+@reports_errors
+def retry(config: Path, profile: str | None, overrides: tuple[str, ...], run: str) -> None:
+    """Resume a run of CONFIG on Kubeflow from what failed.
+
+    RUN is its name or id. Tasks that succeeded are not repeated.
+    """
+    session = session_of(config, profile, overrides)
+    from headrace.pipeline.kubeflow.server.runs import retry as retry_run
+
+    found = session.run(run)
+    retry_run(session.server, found)
+    click.echo(f"run       {found.display_name}  resumes from what failed")

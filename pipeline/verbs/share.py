@@ -1,14 +1,13 @@
-"""`headrace share`."""
+"""`headrace share`: a page about one or more trainings, to show to others."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from headrace.pipeline.verbs.options import short, told
+from headrace.pipeline.verbs.options import reports_errors, short
 
 if TYPE_CHECKING:
     from headrace.pipeline.share.upload import BucketUpload
@@ -17,22 +16,24 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN [RUN ...]")
-@click.option("--name", help="The page's title; the pipeline's name if left out.")
-@click.option("--description", default="", help="What the page is about, in plain text, under the title.")
+@click.option("--name", help="The title of the page. The default is the name of the pipeline.")
+@click.option("--description", default="", help="Plain text to show under the title.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder to write; shared/<name> if left out.",
+    help="The folder to write. The default is shared/<name>.",
 )
-@click.option("--logs/--no-logs", default=True, help="Whether TensorBoard's logs and profiles are copied beside.")
+@click.option(
+    "--logs/--no-logs", default=True, help="Copy TensorBoard's logs and profiles next to the page, or do not."
+)
 @click.option("--to", metavar="URL", help="Copy the folder to a bucket too: gs://bucket/path or s3://bucket/path.")
 @click.option(
     "--vertex",
     metavar="PROJECT/LOCATION/TENSORBOARD",
-    help="Upload the logs to a Vertex AI TensorBoard too, by its project, region and id.",
+    help="Upload the logs to a Vertex AI TensorBoard too, given by project, region and id.",
 )
-@told
+@reports_errors
 def share(  # noqa: PLR0913, PLR0917
     runs: tuple[Path, ...],
     name: str | None,
@@ -42,33 +43,26 @@ def share(  # noqa: PLR0913, PLR0917
     to: str | None,
     vertex: str | None,
 ) -> None:
-    """Write a page of one or several trainings, to show to others. Prints its path.
+    """Write a page about one or more trainings, to show to others.
 
-    RUN is a run's folder (<root>/<pipeline>/runs/<id>). A pipeline's folder, or a config, stands for the latest run
-    that came to a training. The first run given gets the first colour. Of several, those that came to no training are
-    left out, and named.
+    The path of the page is printed. RUN is a run's folder (<root>/<pipeline>/runs/<id>). A pipeline's folder or a
+    config stands for its latest run that trained a model. The first run gets the first colour. Runs that trained no
+    model are left out and listed.
 
-    The page is a folder with an index.html: it opens from disk, and from any static host or bucket, and asks no server
-    for anything. Passwords and what looks like a key or a token are left out of it.
+    The page is a folder with an index.html. It opens from disk and from any static host or bucket, and needs no server.
+    Passwords and anything that looks like a key or a token are removed from it.
     """
-    from headrace.pipeline.share import write_share
-    from headrace.pipeline.share.find import find_all
+    from headrace.pipeline.api import share_runs
 
     destinations = _destinations(to, vertex)
-    folders, left_out = find_all(runs)
-    for error in left_out:
-        click.echo(f"left out: {error}", err=True)
-    title = name or ", ".join(dict.fromkeys(folder.record.pipeline for folder in folders))
-    words = [error.short for error in left_out]
-    target = output or _folder(title)
-    page = write_share(folders, target, name=title, description=description, logs=logs, left_out=words)
-    click.echo(short(page.absolute()))
+    shared = share_runs(runs, output, name=name, description=description, logs=logs)
+    click.echo(short(shared.page))
     for destination in destinations:
-        click.echo(destination.send(page.parent, folders, title, description))
+        click.echo(destination.send(shared.page.parent, shared.runs, shared.title, description))
 
 
 def _destinations(to: str | None, vertex: str | None) -> list[BucketUpload | VertexUpload]:
-    """Where the page goes too; RunError before anything is written where that is no such place."""
+    """The uploads of the page. Raises RunError for an invalid one before anything is written."""
     from headrace.pipeline.share.upload import BucketUpload
     from headrace.pipeline.share.vertex import VertexUpload
 
@@ -78,14 +72,3 @@ def _destinations(to: str | None, vertex: str | None) -> list[BucketUpload | Ver
     if vertex is not None:
         found.append(VertexUpload.of(vertex))
     return found
-
-
-def _folder(title: str) -> Path:
-    """The title as a name that every file system takes. RunError where a page of another title has it."""
-    from headrace.configs.errors import RunError
-    from headrace.pipeline.share import name_of
-
-    folder = Path("shared", re.sub(r"[^\w.]+", "-", title.lower()).strip("-._")[:60] or "page")
-    if name_of(folder) not in {None, title}:
-        raise RunError(f'{folder} holds the page "{name_of(folder)}"; give another folder with -o')
-    return folder

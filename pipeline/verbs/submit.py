@@ -1,4 +1,4 @@
-"""`headrace submit`."""
+"""`headrace submit`, `backfill`, `schedule` and `unschedule`: start runs on Kubeflow, now or by schedule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.pipeline.environment import prepare, quiet
-from headrace.pipeline.verbs.options import config_options, load, param_option, told
+from headrace.pipeline.verbs.options import config_options, load, param_option, reports_errors, session_of
 
 if TYPE_CHECKING:
     from headrace.pipeline.kubeflow.server.session import Session
@@ -19,37 +19,119 @@ if TYPE_CHECKING:
 @click.command()
 @config_options
 @param_option
-@click.option("--name", metavar="NAME", help="The run's name; by default one made of the pipeline's content.")
-@click.option("--again", is_flag=True, help="Make another run where there is one of the same content or name.")
-@click.option("--cache/--no-cache", default=True, help="Whether Kubeflow may reuse what earlier runs made.")
-@click.option("--watch", is_flag=True, help="Stay until the run has ended.")
-@told
+@click.option("--name", metavar="NAME", help="The name of the run. The default is derived from the pipeline's content.")
+@click.option("--again", is_flag=True, help="Make another run, even if one of the same content or name exists.")
+@click.option("--cache/--no-cache", default=True, help="Let Kubeflow reuse the outputs of earlier runs, or do not.")
+@click.option("--watch", is_flag=True, help="Follow the run until it has ended.")
+@reports_errors
 def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch: bool, **chosen: Any) -> None:
-    """Run the pipeline of CONFIG on Kubeflow. The same command never makes a second run."""
+    """Run the pipeline of CONFIG on Kubeflow. Repeating the command makes no second run."""
     prepare()
     loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
         from headrace.pipeline.kubeflow.server.session import Session
-        from headrace.pipeline.kubeflow.server.submit import submit as send
+        from headrace.pipeline.kubeflow.server.submit import submit as submit_run
     session = Session.of(loaded.config)
     try:
         with quiet():
-            version, done = send(session, **chosen)
+            version, submitted = submit_run(session, **chosen)
     except KeyboardInterrupt:
-        click.echo("If the run was made already, the same command finds it, and makes no second one.", err=True)
+        click.echo("If the run was already made, the same command finds it and makes no second one.", err=True)
         raise
     click.echo(f"version   {version.name}{' (new)' if version.uploaded else ''}")
-    _tell(session, done)
+    _print_submitted(session, submitted)
     if watch:
-        from headrace.pipeline.verbs.status import watch_to_the_end
+        from headrace.pipeline.verbs.runs import watch_to_the_end
 
-        sys.exit(watch_to_the_end(session, done.run))
+        sys.exit(watch_to_the_end(session, submitted.run))
 
 
-def _tell(session: Session, done: SubmittedRun) -> None:
-    run = done.run
+def _print_submitted(session: Session, submitted: SubmittedRun) -> None:
+    run = submitted.run
     click.echo(f"run       {run.display_name}  {run.run_id}")
     click.echo(f"see       {session.link(run)}")
-    if not done.made:
-        more = "; `headrace retry` goes on from what failed" if run.state in ("FAILED", "CANCELED") else ""
-        click.echo(f"This run was there already ({str(run.state).lower()}){more}; --again makes another.")
+    if not submitted.made:
+        more = "; `headrace retry` resumes from what failed" if run.state in ("FAILED", "CANCELED") else ""
+        click.echo(f"This run exists already ({str(run.state).lower()}){more}; --again makes another.")
+
+
+@click.command()
+@config_options
+@click.option("--from", "first", required=True, metavar="SPAN", help="The first span, a number or a date.")
+@click.option("--to", "last", required=True, metavar="SPAN", help="The last span, inclusive.")
+@reports_errors
+def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], first: str, last: str) -> None:
+    """Run the pipeline of CONFIG on Kubeflow for a range of spans.
+
+    Each span of the range that has no run yet gets one.
+    """
+    prepare()
+    loaded = load(config, profile, overrides, data=False, functions=True)
+    with quiet():
+        from headrace.pipeline.kubeflow.server.backfill import backfill as submit_missing
+        from headrace.pipeline.kubeflow.server.backfill import spans
+        from headrace.pipeline.kubeflow.server.session import Session
+    wanted = spans(loaded.config, first, last)
+    session = Session.of(loaded.config)
+    made = 0
+    for one in submit_missing(session, wanted):
+        made += one.made
+        how = "submitted" if one.made else f"exists already ({str(one.run.state).lower()})"
+        click.echo(f"span {one.span}  {one.run.display_name}  {how}")
+    click.echo(f"{made} of {len(wanted)} spans submitted")
+
+
+@click.command()
+@config_options
+@click.option("--compiled", type=click.Path(path_type=Path), help="Upload this output of `headrace compile` as it is.")
+@reports_errors
+def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], compiled: Path | None) -> None:
+    """Create or update the schedule of CONFIG on Kubeflow.
+
+    CONFIG describes it under `schedule:`.
+    """
+    prepare()
+    from headrace.configs.errors import ConfigError, Problem
+
+    loaded = load(config, profile, overrides, data=False, functions=compiled is None)
+    text = None if compiled is None else compiled.read_text(encoding="utf-8")
+    wanted = loaded.config.schedule
+    if wanted is None:
+        raise ConfigError(Problem("schedule", 'it is missing; add one such as `schedule: {cron: "30 4 * * *"}`'))
+    with quiet():
+        from headrace.pipeline.kubeflow.server.schedules import submit_schedule as apply_schedule
+        from headrace.pipeline.kubeflow.server.session import Session
+    session = Session.of(loaded.config)
+    with quiet():
+        version, made, outcome = apply_schedule(session, wanted, text)
+    click.echo(f"version   {version.name}{' (new)' if version.uploaded else ''}")
+    when = made.trigger.cron_schedule.cron if wanted.cron else f"every {wanted.every}"
+    zone = f" {loaded.config.kubeflow.server.time_zone}" if wanted.cron else ""
+    click.echo(f"schedule  {made.display_name}  {when}{zone}{' (paused)' if wanted.paused else ''}  {outcome}")
+
+
+@click.command()
+@config_options
+@reports_errors
+def unschedule(config: Path, profile: str | None, overrides: tuple[str, ...]) -> None:
+    """Delete the schedule of CONFIG on Kubeflow. Its runs stay."""
+    session = session_of(config, profile, overrides)
+    from headrace.pipeline.kubeflow.server import schedules
+
+    experiment_id = session.experiment_id()
+    of_that_name = (
+        [] if experiment_id is None else schedules.named_schedules(session.server, experiment_id, session.pipeline)
+    )
+    found = [one for one in of_that_name if schedules.is_ours(one)]
+    left = schedules.remove(session.server, found)
+    outcome = "paused" if left else "deleted" if found else "did not exist"
+    click.echo(f"schedule  {session.pipeline}  {outcome}")
+    for one in left:
+        running = ", ".join(run.display_name for run in schedules.unfinished(session.server, one))
+        click.echo(
+            f"This release of Kubeflow would end {running} with the schedule, so the schedule is only paused;"
+            " run the same command again after it has finished."
+        )
+    for one in of_that_name:
+        if one not in found:
+            click.echo(f"recurring run {one.recurring_run_id} of that name was not made by Headrace, and stays")

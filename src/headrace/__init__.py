@@ -1,4 +1,4 @@
-"""Headrace: one YAML file takes raw data to a trained, judged and pushed model.
+"""Headrace: one YAML file takes raw data to a trained, evaluated and deployed model.
 
 import headrace
 
@@ -6,8 +6,8 @@ config = headrace.load("taxi.yaml", overrides={"train.epochs": 3})
 run = headrace.run(config)
 run.blessed, run.metrics["auc"], run.pushed
 
-The names in `__all__` are what other programs can rely on. Nothing is loaded before it is used, and TensorFlow only
-where a pipeline is compiled, or a run's artifacts are read by it.
+The names in `__all__` are the public API. Nothing is imported before it is used, and TensorFlow only to compile a
+pipeline or to read artifacts that need it. Messages go to the logger `headrace` and its children.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         ServerError,
         TrainingError,
     )
-    from headrace.pipeline.api import compile, load, run, runs, share, validate  # noqa: A004 - the word of the field
-    from headrace.pipeline.finished import Run
+    from headrace.pipeline.api import compile, load, run, runs, share, validate  # noqa: A004 - named like the command
+    from headrace.pipeline.run import Run
 
 __all__ = [
     "ConfigError",
@@ -51,10 +51,10 @@ __all__ = [
 
 _HOMES = {
     "PipelineConfig": "headrace.configs.config",
-    "Run": "headrace.pipeline.finished",
+    "Run": "headrace.pipeline.run",
     **dict.fromkeys(("compile", "load", "run", "runs", "share", "validate"), "headrace.pipeline.api"),
 }
-"""Where each name is defined; the others are errors."""
+"""Name to the module that defines it; the other names are errors."""
 
 
 def __getattr__(name: str) -> Any:

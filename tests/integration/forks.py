@@ -4,7 +4,7 @@
 
 The imports take six seconds of a core for each program, and few tests are about them. A program starts here in its own
 session, folder, environment and files as it does otherwise, but with everything imported; so do the programs that it
-starts in sessions of their own (the warm process of `headrace run`). They come from a process that does nothing else
+starts in sessions of their own (the fork server of `headrace run`). They come from a process that does nothing else
 and has no thread of its own, so that forking is safe.
 """
 

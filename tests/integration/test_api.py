@@ -293,7 +293,7 @@ def test_command_goes_on_where_the_program_ended(program: Program) -> None:
     [
         ("examples gone", "RunError", ["train", "0 are left"]),
         ("evaluation damaged", "RunError", ["evaluation.json"]),
-        ("nothing to share", "RunError", ["no run to share"]),
+        ("nothing to share", "RunError", ["to share"]),
         ("no folder", "RunError", ["nofolder/x.yaml", "there is no nofolder"]),
         ("no component", "RunError", ["Trainr", "it has: Spans"]),
         ("which output", "RunError", ["Trainer", "model, model_run"]),

@@ -133,7 +133,7 @@ def test_damaged_model_is_told_and_trained_again(story: Story) -> None:
     assert done.statuses()["Transform"] == "cached"
     assert done.statuses()["Trainer"] == "done"
     model = story.first.uri("Trainer", "model")
-    assert re.search(rf"Trainer +{model} is damaged: .*; computed again", done.out)
+    assert re.search(rf"Trainer +{model} is damaged: .*; it is recomputed", done.out)
 
 
 def test_no_zeros_were_pushed(story: Story) -> None:
@@ -144,7 +144,7 @@ def test_no_zeros_were_pushed(story: Story) -> None:
 def test_damaged_version_is_told_and_a_sound_one_takes_its_place(story: Story) -> None:
     done = story.zeroed_version
     damaged = story.folder / story.zeroed_model.ending("pushed")
-    assert re.search(rf"Pusher +{damaged} is damaged: .*; computed again", done.out)
+    assert re.search(rf"Pusher +{damaged} is damaged: .*; it is recomputed", done.out)
     assert done.ran() == {"Pusher"}
     newest = max(story.of_version, key=int)
     assert done.ending("pushed") == f"serving/parcels/{newest}"

@@ -19,7 +19,7 @@ from headrace.configs.beam import BeamConfig
 from headrace.configs.beam_options import JOB_SERVER_OPTIONS
 from headrace.configs.errors import TrainingError
 from headrace.configs.loader import load
-from headrace.pipeline.execute import WORKERS
+from headrace.pipeline.execute import WORKER_ERROR
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun
 from headrace.pipeline.kubeflow.verify.compare import OutputComparison
@@ -112,6 +112,6 @@ def test_what_a_worker_says_to_the_user_is_found_in_what_comes_back(story: Story
         BeamPipelines(story.beam, tmp_path)() as pipeline,
     ):
         _ = pipeline | beam.Create([7]) | beam.Map(refuse)
-    said = WORKERS.match(str(raised.value))
+    said = WORKER_ERROR.match(str(raised.value))
     assert said is not None
     assert said[1] == "7 cannot be taken"

@@ -13,8 +13,8 @@ from ml_metadata.errors import StatusError
 from parcels import write_parcels
 
 from headrace.configs.errors import RunError
-from headrace.pipeline.local.metadata import FULL, Metadata, cause
-from headrace.pipeline.local.warm import describe
+from headrace.pipeline.local.fork_server import describe
+from headrace.pipeline.local.metadata import DISK_FULL, Metadata, store_message
 
 CONFIG = """\
 pipeline: {name: parcels, root: disk}
@@ -68,10 +68,10 @@ def test_metadata_on_a_full_disk_says_so_and_is_whole_when_there_is_room_again(d
     filling = disk.fill()
     with pytest.raises(StatusError) as caught:
         metadata.begin("Trainer", "Trainer", {"config": "x" * 30000})
-    assert cause(caught.value) == FULL
+    assert store_message(caught.value) == DISK_FULL
     filling.unlink()
     again = Metadata(path, "parcels", "second")
-    assert ("Spans", "first") in [(node, run) for _, node, run in again.abandoned()]
+    assert ("Spans", "first") in [(node, run) for _, node, run in again.unfinished()]
     again.begin("Trainer", "Trainer", {"config": "x" * 30000})
 
 
@@ -79,7 +79,7 @@ def test_new_metadata_on_a_full_disk_is_not_called_damaged(disk: Disk) -> None:
     disk.fill()
     with pytest.raises((RunError, StatusError)) as caught:
         Metadata(disk.folder / "metadata.sqlite", "parcels", "first")
-    assert FULL in (str(caught.value) if isinstance(caught.value, RunError) else cause(caught.value))
+    assert DISK_FULL in (str(caught.value) if isinstance(caught.value, RunError) else store_message(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_run_that_fills_the_disk_says_where_and_the_next_one_goes_on(disk: Disk,
         assert full.code == 1, said
         assert "Traceback" not in said
         assert "already open" not in said
-        assert FULL in said.lower() or "No space left on device" in said, said
+        assert DISK_FULL in said.lower() or "No space left on device" in said, said
         assert "pipeline.root" in said
     disk.resize("100m")
     done = run(tmp_path)

@@ -4,6 +4,7 @@ that the tests built, and the one that HEADRACE_TEST_KFP_ENDPOINT names, if any 
 
 from __future__ import annotations
 
+import re
 import signal
 
 import pytest
@@ -39,7 +40,7 @@ def test_the_same_command_makes_no_second_run_and_no_second_version(kubeflow: Ku
     first = kubeflow("submit")
     versions = kubeflow.versions()
     second = kubeflow("submit")
-    assert "was there already" in second.out
+    assert "exists already" in second.out
     assert "(new)" not in second.out
     assert name_of(second) == name_of(first)
     assert kubeflow.versions() == versions
@@ -63,7 +64,7 @@ def test_again_makes_another_run_of_the_same(kubeflow: Kubeflow) -> None:
 
 def test_a_name_taken_by_other_content_is_refused(kubeflow: Kubeflow) -> None:
     kubeflow("submit", "--name", "nightly")
-    assert "was there already" in kubeflow("submit", "--name", "nightly").out
+    assert "exists already" in kubeflow("submit", "--name", "nightly").out
     done = kubeflow("submit", "--name", "nightly", "--parameter", "epochs=7", code=1)
     assert "a run nightly exists with other content" in done.err
     assert len(kubeflow.runs()) == 1
@@ -101,7 +102,7 @@ def test_a_failed_run_goes_on_and_a_finished_one_does_not(kubeflow: Kubeflow) ->
     (run,) = kubeflow.runs()
     assert "only what failed or was cancelled" in kubeflow("retry", name, code=1).err
     kubeflow.end_badly(run["run_id"])
-    assert "`headrace retry` goes on" in kubeflow("submit").out
+    assert "`headrace retry`" in kubeflow("submit").out
     kubeflow("retry", name)
     (run,) = kubeflow.runs()
     assert run["state"] in GOING
@@ -113,7 +114,8 @@ def test_ctrl_c_ends_the_watching_and_not_the_run(kubeflow: Kubeflow) -> None:
     watching.wait_for(f"run {name}")
     watching.signal(signal.SIGINT)
     done = watching.finish()
-    assert (done.code, done.err) == (130, f"The run {name} goes on; `headrace cancel` ends it.\ninterrupted\n")
+    assert done.code == 130
+    assert re.fullmatch(rf"The run {name} .*`headrace cancel`.*\ninterrupted\n", done.err)
     assert {run["state"] for run in kubeflow.runs()} <= GOING
 
 
@@ -159,13 +161,13 @@ def test_a_schedule_is_made_changed_and_deleted_as_the_config_says(kubeflow: Kub
     assert kubeflow("schedule", *other, *more).lines[-1].endswith("every 6h  unchanged")
     assert kubeflow.schedules() == [changed]
     with kubeflow.made_by_hand(changed) as by_hand:
-        assert kubeflow("unschedule").lines == [
-            f"schedule  {kubeflow.pipeline}  deleted",
-            f"recurring run {by_hand} of that name was not made by headrace, and stays",
-        ]
+        deleted, stays = kubeflow("unschedule").lines
+        assert deleted == f"schedule  {kubeflow.pipeline}  deleted"
+        assert by_hand in stays
+        assert stays.endswith("stays")
         assert [one["recurring_run_id"] for one in kubeflow.schedules()] == [by_hand]
     assert kubeflow.schedules() == []
-    assert kubeflow("unschedule").lines[-1].endswith("was not there")
+    assert kubeflow("unschedule").lines[-1].endswith("did not exist")
 
 
 def test_a_backfill_submits_each_span_once(kubeflow: Kubeflow) -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from command import ROOT
 
-from headrace.pipeline.verbs.follow_logs import follow_logs
+from headrace.pipeline.verbs.tensorboard import follow_logs
 
 KUBERNETES = ROOT / "kubernetes"
 OVERLAYS = sorted(path.parent.name for path in (KUBERNETES / "overlays").glob("*/kustomization.yaml"))

@@ -86,7 +86,7 @@ def test_a_staged_training_is_shown_when_it_appears_and_no_longer_when_it_is_gon
     there = {"/logs": "logs", "/etc/kfp-launcher": str(settings), "30": "0.2"}
     options = [there.get(one, one) for one in arguments["follow-logs"]]
     follower = Going(tmp_path, "follow-logs", *options, **ENVIRONMENT)
-    follower.wait_for(rf"^{PIPELINE_ROOT} is followed in logs$")
+    follower.wait_for(rf"^following {PIPELINE_ROOT} in logs$")
     follower.wait_for(r"^copied 1 file .* removed 0; 1 in the folder$")
     assert wait_until(lambda: set(shown(board, "tags")) == {"taxi/run-1/train"})
 

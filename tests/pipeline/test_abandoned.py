@@ -6,9 +6,9 @@ import pytest
 
 from headrace.configs.durable import replacing
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.local.abandoned import clear
 from headrace.pipeline.local.metadata import Metadata
 from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.local.runner import clear_killed_runs
 
 KIND = "tfx.components.transform.component.Transform"
 
@@ -26,10 +26,10 @@ def test_half_written_outputs_go_and_those_of_other_runs_stay(folders: Folders) 
     left = killed.begin("Transform", KIND, {})
     for run_id in ("r-1", "r-2"):
         (folders.artifacts / "Transform" / "graph" / run_id).mkdir(parents=True)
-    clear(folders, Metadata(folders.metadata, "p", "r-3"))
+    clear_killed_runs(folders, Metadata(folders.metadata, "p", "r-3"))
     assert [path.name for path in (folders.artifacts / "Transform" / "graph").iterdir()] == ["r-1"]
     assert not folders.scratch.exists()
-    assert left not in [execution for execution, _, _ in killed.abandoned()]
+    assert left not in [execution for execution, _, _ in killed.unfinished()]
 
 
 def test_record_of_a_killed_run_says_interrupted_and_a_damaged_one_is_left(folders: Folders) -> None:
@@ -38,7 +38,7 @@ def test_record_of_a_killed_run_says_interrupted_and_a_damaged_one_is_left(folde
     nodes = [NodeRecord("Spans", status=Status.DONE), NodeRecord("ExampleGen", status=Status.RUNNING)]
     RunRecord("r-1", "p", "p.yaml", 1.0, nodes=nodes).write(folders.runs / "r-1")
     (folders.runs / "r-2" / "run.json").write_text("{")
-    clear(folders, Metadata(folders.metadata, "p", "r-3"))
+    clear_killed_runs(folders, Metadata(folders.metadata, "p", "r-3"))
     record = RunRecord.read(folders.runs / "r-1")
     assert record.status is Status.INTERRUPTED
     assert [node.status for node in record.nodes] == [Status.DONE, Status.INTERRUPTED]
@@ -56,6 +56,6 @@ def test_files_that_were_being_written_go_unless_a_process_still_writes_them(fol
     for path in left:
         path.touch()
     with replacing(folders.runs / "r-1" / "report.html") as partial:
-        clear(folders, Metadata(folders.metadata, "p", "r-3"))
+        clear_killed_runs(folders, Metadata(folders.metadata, "p", "r-3"))
         assert partial.exists()
     assert not any(path.exists() for path in left)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,12 +12,15 @@ import tempfile
 import time
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 from forks import HEADRACE
 from installed import without_pythonpath
 
-from headrace.pipeline.verbs.options import INTERRUPTED, told
+from headrace.pipeline.cli import LOCATIONS, cli
+from headrace.pipeline.interrupts import CTRL_C
+from headrace.pipeline.verbs.options import reports_errors
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"tensorflow", "keras", "tfx", "apache_beam", "ml_metadata", "pyarrow", "numpy", "pydantic", "yaml", "rich"}
@@ -78,10 +82,32 @@ def test_validate_imports_neither_tensorflow_nor_tfx_nor_beam(here: Path) -> Non
 def test_help_names_every_verb(tmp_path: Path) -> None:
     done = headrace(tmp_path, "--help")
     assert done.returncode == 0
-    listed = [line.split()[0] for line in done.stdout.partition("Commands:\n")[2].splitlines()]
-    files = (ROOT / "pipeline" / "verbs").glob("*.py")
-    assert sorted(listed) == sorted({file.stem.replace("_", "-") for file in files} - {"--init--", "options"})
+    groups = done.stdout.partition("\nLocal:\n")[2]
+    listed = re.findall(r"^  (\S+)  ", groups, re.MULTILINE)
+    files = [file for file in (ROOT / "pipeline" / "verbs").glob("*.py") if file.stem not in {"__init__", "options"}]
+    functions = [name for file in files for name in re.findall(r"@reports_errors\ndef (\w+)", file.read_text())]
+    assert sorted(listed) == sorted(name.rstrip("_").replace("_", "-") for name in functions)
+    headings = re.findall(r"^(\w+):$", done.stdout, re.MULTILINE)
+    assert headings == ["Options", "Local", "Models", "Kubeflow", "Maintenance"]
     assert headrace(tmp_path, "-h").stdout == done.stdout
+
+
+def test_every_line_of_help_is_a_whole_sentence(tmp_path: Path) -> None:
+    groups = headrace(tmp_path, "--help").stdout.partition("\nLocal:\n")[2]
+    entries = re.split(r"^  (?=\S)|^\w+:\n|^$", groups, flags=re.MULTILINE)
+    assert all(entry.strip().endswith(".") and "..." not in entry for entry in entries if entry.strip())
+
+
+def test_every_option_is_described_by_a_whole_sentence() -> None:
+    for name in LOCATIONS:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        for option in command.params:
+            described = getattr(option, "help", None)
+            if isinstance(option, click.Option):
+                assert described, f"{name} {option.name}"
+                assert described[0].isupper(), f"{name} {option.name}: {described}"
+                assert described.endswith("."), f"{name} {option.name}: {described}"
 
 
 def test_version_is_that_of_the_package(tmp_path: Path) -> None:
@@ -91,7 +117,7 @@ def test_version_is_that_of_the_package(tmp_path: Path) -> None:
 def test_config_that_fits_its_data_is_said_to_be_sound(here: Path) -> None:
     done = headrace(here, "validate", "trips.yaml")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "trips.yaml: the config is sound and fits the data (1 features, label tip)\n"
+    assert done.stdout == "trips.yaml: the config is valid and fits the data (1 feature, label tip)\n"
 
 
 def test_every_mistake_in_a_config_is_told_at_once_with_its_line(here: Path) -> None:
@@ -111,7 +137,8 @@ def test_name_that_is_no_column_is_told_before_anything_runs(here: Path, verb: s
     (here / "trips.yaml").write_text(CONFIG.replace("fare:", "fair:"))
     done = headrace(here, verb, "trips.yaml")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == 'trips.yaml:6: features.fair: "fair" is no column of the data; did you mean "fare"?\n'
+    assert done.stderr.startswith('trips.yaml:6: features.fair: "fair" ')
+    assert done.stderr.endswith('; did you mean "fare"?\n')
     assert not (here / "runs").exists()
 
 
@@ -131,7 +158,7 @@ def test_strategy_that_this_machine_lacks_is_told_before_anything_runs(
 
 def test_push_that_would_fail_is_told_before_anything_runs(here: Path) -> None:
     (here / "serving").write_text("a file in the place of the folder")
-    message = f"trips.yaml:1: deploy.push: nothing can be written to serving/trips: {here}/serving: Not a directory"
+    message = f"trips.yaml:1: deploy.push: serving/trips is not writable: {here}/serving: Not a directory"
     done = headrace(here, "run", "trips.yaml")
     assert (done.returncode, done.stderr) == (1, f"{message}\n")
     assert not (here / "runs").exists()
@@ -158,7 +185,8 @@ def test_function_that_is_not_there_is_told_at_its_place_before_anything_is_load
     (here / "trips.yaml").write_text(f"{CONFIG}model: {{kind: mine.model.build}}\n")
     done = headrace(here, verb, "trips.yaml")
     assert done.returncode == 1
-    assert done.stderr.startswith('trips.yaml:7: model.kind: "mine.model.build": no module mine')
+    assert done.stderr.startswith('trips.yaml:7: model.kind: "mine.model.build": ')
+    assert "no module mine " in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -202,9 +230,8 @@ def test_unknown_verb_and_option_exit_with_two(here: Path) -> None:
 def test_report_before_the_first_run_says_how_to_make_one(here: Path) -> None:
     done = headrace(here, "report", "trips.yaml")
     assert done.returncode == 1
-    assert done.stderr == (
-        f"no run yet in {here / 'runs' / 'trips' / 'runs'}; start one with `headrace run trips.yaml`\n"
-    )
+    assert str(here / "runs" / "trips" / "runs") in done.stderr
+    assert "`headrace run trips.yaml`" in done.stderr
 
 
 def test_report_of_an_unknown_run_names_the_latest(here: Path) -> None:
@@ -249,7 +276,7 @@ def test_damaged_record_of_a_run_is_told_by_report(here: Path) -> None:
 def test_sigterm_ends_a_command_as_ctrl_c_does_and_takes_its_temporary_files(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    @told
+    @reports_errors
     def verb() -> None:
         with tempfile.TemporaryDirectory(dir=tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -257,7 +284,7 @@ def test_sigterm_ends_a_command_as_ctrl_c_does_and_takes_its_temporary_files(
 
     with pytest.raises(SystemExit) as ended:
         verb()
-    assert ended.value.code == INTERRUPTED
+    assert ended.value.code == CTRL_C
     assert capsys.readouterr().err == "interrupted\n"
     assert not list(tmp_path.iterdir())
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

@@ -15,7 +15,7 @@ from headrace.pipeline.kubeflow.store import Store, StoredObject
 from headrace.pipeline.kubeflow.store_settings import launcher_settings
 from headrace.pipeline.tensorboard.follow import Change, Follower, follow
 from headrace.pipeline.tensorboard.staged import PARTIAL, shown
-from headrace.pipeline.verbs.follow_logs import follow_logs
+from headrace.pipeline.verbs.tensorboard import follow_logs
 
 EVENTS = "events.out.tfevents.1.host"
 MUCH = 1_000_000

@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from headrace.pipeline.ingested import ingested
-from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status, ingested
 from headrace.pipeline.terminal.summary import summary
 
 
@@ -19,7 +18,7 @@ def test_records_left_out_are_counted_and_the_first_ones_told() -> None:
     record = run(rows={"train": 80, "eval": 15}, skipped={"count": 5, "told": places}, notes=["f.csv changed"])
     assert [line for line in summary(record) if not line.startswith("interrupted")] == [
         "data      f.csv changed",
-        "left out  5 of 100 records, which cannot be read",
+        "left out  5 of 100 records, which are unreadable",
         "          f.csv:1: '\N{REPLACEMENT CHARACTER}[31m' is not an int",
         "          f.csv:2: '\N{REPLACEMENT CHARACTER}[31m' is not an int",
         "          f.csv:3: '\N{REPLACEMENT CHARACTER}[31m' is not an int",
@@ -37,7 +36,7 @@ def test_what_was_left_out_is_told_of_data_that_was_read_before_too() -> None:
         Status.CACHED, rows={"train": 1}, skipped={"count": 1, "told": ["f.csv:2: x"]}, notes=["f.csv changed"]
     )
     assert [line for line in summary(record) if not line.startswith("interrupted")] == [
-        "left out  1 of 2 records, which cannot be read",
+        "left out  1 of 2 records, which are unreadable",
         "          f.csv:2: x",
     ]
 

@@ -13,7 +13,7 @@ from tfx.types import standard_artifacts
 
 from headrace.configs.errors import RunError
 from headrace.pipeline.local.metadata import Metadata
-from headrace.pipeline.local.wire import Stored
+from headrace.pipeline.local.wire import StoredArtifact
 
 KIND = "tfx.components.trainer.component.Trainer"
 
@@ -23,17 +23,17 @@ def store(tmp_path: Path) -> Metadata:
     return Metadata(tmp_path / "metadata.sqlite", "p", "run-1")
 
 
-def artifact(folder: Path, kind: type = standard_artifacts.Model, **properties: str) -> Stored:
+def artifact(folder: Path, kind: type = standard_artifacts.Model, **properties: str) -> StoredArtifact:
     """An output that lies in `folder`."""
     folder.mkdir(parents=True)
     made = kind()
     made.uri = str(folder)
     for name, value in properties.items():
         made.set_string_custom_property(name, value)
-    return Stored(made.mlmd_artifact, made.artifact_type)
+    return StoredArtifact(made.mlmd_artifact, made.artifact_type)
 
 
-def finished(store: Metadata, key: str, folder: Path, **properties: str) -> Stored:
+def finished(store: Metadata, key: str, folder: Path, **properties: str) -> StoredArtifact:
     """The output of a finished execution with this key."""
     execution = store.begin("Trainer", KIND, {})
     model = artifact(folder, standard_artifacts.Model, **properties)
@@ -122,7 +122,7 @@ def test_files_that_a_component_failed_on_are_read_again(store: Metadata, tmp_pa
 
 def test_file_that_is_no_store_is_told_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / "metadata.sqlite").write_text("not a database, by far " * 100)
-    with pytest.raises(RunError, match=r"metadata\.sqlite cannot be used: file is not a database\.\n  Move it away"):
+    with pytest.raises(RunError, match=r"metadata\.sqlite cannot be used: file is not a database\.\n  Move"):
         Metadata(tmp_path / "metadata.sqlite", "p", "run-1")
 
 
@@ -170,9 +170,9 @@ def test_only_unfinished_executions_are_abandoned(store: Metadata, tmp_path: Pat
     store.fail(store.begin("Evaluator", KIND, {}))
     left = store.begin("Transform", KIND, {})
     later = Metadata(tmp_path / "metadata.sqlite", "p", "run-2")
-    assert list(later.abandoned()) == [(left, "Transform", "run-1")]
+    assert list(later.unfinished()) == [(left, "Transform", "run-1")]
     later.fail(left, canceled=True)
-    assert list(later.abandoned()) == []
+    assert list(later.unfinished()) == []
 
 
 def test_inputs_and_outputs_are_events_in_the_way_of_tfx(store: Metadata, tmp_path: Path) -> None:

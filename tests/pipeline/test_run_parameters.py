@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from headrace.configs.errors import ConfigError
-from headrace.pipeline.run_parameters import overrides
+from headrace.pipeline.run_parameters import parameter_overrides
 
 
 def test_names_stand_for_settings_of_the_config() -> None:
     given = ["run_date=2026-11-20", "spans=2..4", "epochs=3", "steps_per_epoch=0", "pipeline_root=/tmp/a"]
-    assert overrides(given) == (
+    assert parameter_overrides(given) == (
         (
             "data.run_date=2026-11-20",
             "data.spans=[2, 4]",
@@ -20,18 +20,18 @@ def test_names_stand_for_settings_of_the_config() -> None:
         ),
         True,
     )
-    assert overrides(["spans=", "run_date="]) == (("data.spans=null", "data.run_date=null"), True)
+    assert parameter_overrides(["spans=", "run_date="]) == (("data.spans=null", "data.run_date=null"), True)
 
 
 def test_a_run_that_is_to_train_whatever_there_is_changes_no_setting() -> None:
-    assert overrides(["retrain=always"]) == ((), False)
-    assert overrides(["retrain=new_span"]) == (("schedule.retrain=new_span",), True)
+    assert parameter_overrides(["retrain=always"]) == ((), False)
+    assert parameter_overrides(["retrain=new_span"]) == (("schedule.retrain=new_span",), True)
 
 
 def test_every_mistake_is_told() -> None:
     with pytest.raises(ConfigError) as error:
-        overrides(["epochs", "epoch=3", "epochs=many"])
+        parameter_overrides(["epochs", "epoch=3", "epochs=many"])
     told = str(error.value)
-    assert "say NAME=VALUE" in told
-    assert 'runs take no epoch; did you mean "epochs"?' in told
-    assert "epochs is a number, and this is 'many'" in told
+    assert "NAME=VALUE" in told
+    assert 'epoch; did you mean "epochs"?' in told
+    assert "epochs must be a number; found 'many'" in told

@@ -19,12 +19,12 @@ import pytest
 from installed import Installed, install
 
 from headrace.configs.errors import RunError
-from headrace.pipeline.sources import closure, sources_digest, sources_of, stack_versions
+from headrace.pipeline.code.digest import closure, sources_digest, sources_of, stack_versions
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import json, sys
-from headrace.pipeline.sources import sources_digest
+from headrace.pipeline.code.digest import sources_digest
 print(json.dumps([*map(sources_digest, sys.argv[1:])]))
 """
 ENTRIES = (

@@ -1,4 +1,4 @@
-"""Messages and artifacts between the command and its warm process."""
+"""Messages and artifacts between the command and its fork server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 from tfx.types import artifact_utils, standard_artifacts
 
-from headrace.pipeline.local.wire import Line, Stored
+from headrace.pipeline.local.wire import JsonConnection, StoredArtifact
 
 MESSAGES = st.dictionaries(
     st.text(max_size=5), st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists), max_size=4
@@ -20,9 +20,9 @@ MESSAGES = st.dictionaries(
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Line, socket.socket]]:
+def ends() -> Iterator[tuple[JsonConnection, socket.socket]]:
     ours, theirs = socket.socketpair()
-    yield Line(ours), theirs
+    yield JsonConnection(ours), theirs
     ours.close()
     theirs.close()
 
@@ -33,10 +33,10 @@ def test_messages_arrive_whole_and_in_order_however_they_are_cut(messages: list[
     ours, theirs = socket.socketpair()
     sender, between = socket.socketpair()
     for message in messages:
-        Line(sender).send(**message)
+        JsonConnection(sender).send(**message)
     sender.close()
     whole = between.makefile("rb").read()
-    line = Line(ours)
+    line = JsonConnection(ours)
     received: list[dict[str, Any]] = []
     for start in range(0, len(whole), size):
         theirs.sendall(whole[start : start + size])
@@ -46,7 +46,7 @@ def test_messages_arrive_whole_and_in_order_however_they_are_cut(messages: list[
     assert received == messages
 
 
-def test_two_messages_in_one_piece_are_two(ends: tuple[Line, socket.socket]) -> None:
+def test_two_messages_in_one_piece_are_two(ends: tuple[JsonConnection, socket.socket]) -> None:
     line, other = ends
     other.sendall(b'{"a": 1}\n{"b": 2}\n{"c"')
     assert list(line.receive()) == [{"a": 1}, {"b": 2}]
@@ -54,7 +54,7 @@ def test_two_messages_in_one_piece_are_two(ends: tuple[Line, socket.socket]) -> 
     assert list(line.receive()) == [{"c": 3}]
 
 
-def test_end_of_the_other_side_is_told(ends: tuple[Line, socket.socket]) -> None:
+def test_end_of_the_other_side_is_told(ends: tuple[JsonConnection, socket.socket]) -> None:
     line, other = ends
     other.close()
     with pytest.raises(EOFError):
@@ -73,7 +73,7 @@ def _examples() -> standard_artifacts.Examples:
 
 def test_artifact_of_tfx_comes_back_as_it_was() -> None:
     examples = _examples()
-    there = Stored.from_json(Stored(examples.mlmd_artifact, examples.artifact_type).to_json())
+    there = StoredArtifact.from_json(StoredArtifact(examples.mlmd_artifact, examples.artifact_type).to_json())
     back = artifact_utils.deserialize_artifact(there.type, there.artifact)
     assert isinstance(back, standard_artifacts.Examples)
     assert (back.uri, back.split_names, back.span) == ("/data/é", '["train"]', 3)
@@ -82,7 +82,7 @@ def test_artifact_of_tfx_comes_back_as_it_was() -> None:
 
 def test_properties_are_the_typed_and_the_custom_ones_together() -> None:
     examples = _examples()
-    stored = Stored(examples.mlmd_artifact, examples.artifact_type)
+    stored = StoredArtifact(examples.mlmd_artifact, examples.artifact_type)
     assert stored.uri == "/data/é"
     expected = {"split_names": '["train"]', "span": 3, "rows": '{"train": 5}', "ratio": 0.5}
     assert stored.properties.items() >= expected.items()
@@ -91,4 +91,4 @@ def test_properties_are_the_typed_and_the_custom_ones_together() -> None:
 def test_property_without_a_value_is_an_empty_text() -> None:
     artifact = mlmd.Artifact()
     artifact.custom_properties["nothing"].SetInParent()
-    assert Stored(artifact, mlmd.ArtifactType(name="String")).properties == {"nothing": ""}
+    assert StoredArtifact(artifact, mlmd.ArtifactType(name="String")).properties == {"nothing": ""}

@@ -9,7 +9,7 @@ import pytest
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import TrainingError
 from headrace.configs.loader import load
-from headrace.pipeline.verbs.tune_input import write
+from headrace.pipeline.verbs.training_input import write
 from headrace.trainer.input.choices import Found
 from headrace.trainer.input.inputs import Examples, Plan
 from headrace.trainer.input.tuned import measure

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.configs.errors import ServerError
-from headrace.pipeline.cache.differences import Difference, differences
-from headrace.pipeline.cache.explain import LOOKS, SAME, Explained, Explanation
-from headrace.pipeline.cache.manifests import changes
-from headrace.pipeline.cache.parts import Input, KeyParts, flat
+from headrace.pipeline.cache.differences import Difference, differences, manifest_changes
+from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
+from headrace.pipeline.cache.key import KeyInput, KeyParts, flatten
 from headrace.pipeline.kubeflow.document import component_of, container_of, flat_graph
 from headrace.pipeline.kubeflow.pod.invocation import unpack
 from headrace.pipeline.kubeflow.server.connection import Connection
@@ -78,13 +77,13 @@ def _inputs(server: Connection, run: Any) -> dict[str, Mapping[str, Any]]:
         return {}
 
 
-def _explained(task: str, node: NodeRecord, run: _ServerRun, earlier: list[_ServerRun]) -> Explained:
+def _explained(task: str, node: NodeRecord, run: _ServerRun, earlier: list[_ServerRun]) -> ComponentExplanation:
     if node.status in (Status.SKIPPED, Status.WAITING):
-        return Explained(node.id, "not run")
+        return ComponentExplanation(node.id, "not run")
     if not run.tasks[task].get("cachingOptions", {}).get("enableCache"):
-        return Explained(node.id, "always runs", reasons=[LOOKS])
+        return ComponentExplanation(node.id, "always runs", reasons=[ALWAYS_RUNS])
     if node.status is Status.CACHED:
-        return Explained(node.id, "reused", reasons=[SAME])
+        return ComponentExplanation(node.id, "reused", reasons=[UNCHANGED])
     parts = _parts(task, run)
     similar = [
         (differences(before, parts), before, one)
@@ -93,10 +92,10 @@ def _explained(task: str, node: NodeRecord, run: _ServerRun, earlier: list[_Serv
         for before in [_parts(task, one)]
     ]
     if not similar:
-        return Explained(node.id, "ran", reasons=["no earlier run on the server has its result"])
+        return ComponentExplanation(node.id, "ran", reasons=["no earlier run on the server has its result"])
     found, before, other = min(similar, key=lambda one: len(one[0]))
     reasons = [_reason(one, before, parts) for one in found] or [_unknown_reason(task, run)]
-    return Explained(node.id, "ran", other.name, reasons)
+    return ComponentExplanation(node.id, "ran", other.name, reasons)
 
 
 def _succeeded(task: str, run: _ServerRun) -> bool:
@@ -118,18 +117,18 @@ def _unknown_reason(task: str, run: _ServerRun) -> str:
 def _parts(task: str, run: _ServerRun) -> KeyParts:
     """The parts of Kubeflow's cache key of a task, as far as the server reports them."""
     container, invocation = _container(task, run.specification)
-    settings = {**flat(invocation.get("exec_properties", {})), **_parameters(task, run)}
+    settings = {**flatten(invocation.get("exec_properties", {})), **_parameters(task, run)}
     settings |= {"image": container.get("image", ""), "volumes": run.tasks[task]["claims"]}
     code = {name: str(settings.pop(name, "")) for name in DIGESTS}
     executor_input = run.inputs.get(task, {}).get("inputs", {})
     producers = _producers(task, run.tasks)
     texts = {name: str(value) for name, value in executor_input.get("parameterValues", {}).items() if name in producers}
-    inputs = {name: Input(producers[name], "", text, text) for name, text in texts.items()}
+    inputs = {name: KeyInput(producers[name], "", text, text) for name, text in texts.items()}
     for name, group in executor_input.get("artifacts", {}).items():
         one = group["artifacts"][0]
         # With ML Metadata, the name is the artifact's id; without it, names may repeat, and `artifactId` is the id.
         identity = str(one.get("artifactId") or one.get("name"))
-        inputs[name] = Input(producers.get(name, ""), name, identity, str(one.get("uri", "")))
+        inputs[name] = KeyInput(producers.get(name, ""), name, identity, str(one.get("uri", "")))
     code_parts = {CODE: json.dumps([invocation.get("code"), code])}
     return KeyParts("", str(invocation.get("executor", "")), settings, code_parts, {}, inputs)
 
@@ -181,7 +180,7 @@ def _reason(difference: Difference, before: KeyParts, now: KeyParts) -> str:
     if difference.kind != "input" or then is None or here is None:
         return str(difference)
     start = f"input {difference.name} from {here.producer}"
-    found = changes(_unpacked(then.uri), _unpacked(here.uri)) if here.producer == "Spans" else []
+    found = manifest_changes(_unpacked(then.uri), _unpacked(here.uri)) if here.producer == "Spans" else []
     if found:
         return f"{start}: {'; '.join(found)}"
     if not here.output:

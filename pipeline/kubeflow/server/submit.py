@@ -27,7 +27,7 @@ from headrace.pipeline.kubeflow.server.errors import is_unclear
 from headrace.pipeline.kubeflow.server.runs import age, find_by_name, named_runs
 from headrace.pipeline.kubeflow.server.session import Session
 from headrace.pipeline.kubeflow.server.versions import PipelineVersion
-from headrace.pipeline.run_parameters import split
+from headrace.pipeline.run_parameters import parse_parameters
 from headrace.trainer.sections import TrainerSections
 
 MAX_NAME = 250
@@ -113,7 +113,7 @@ def run_request(session: Session, values: RunValues, name: str | None) -> RunReq
 
 def run_values(config: PipelineConfig, given: Sequence[str]) -> RunValues:
     """The values of `--param` texts. Raises ConfigError with all problems in names, or else with all in values."""
-    values = split(given, (*offered(config), ROOT))
+    values = parse_parameters(given, (*offered(config), ROOT))
     problems = [Problem(f"--param {name}", what) for name, what in _problems(config, values)]
     if problems:
         raise ConfigError(*problems)

@@ -137,9 +137,9 @@ def test_push_needs_a_registry(tools: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--name", "registry.example/Team/headrace"], "a repository is written in small letters"),
-        (["--name", "registry.example:5000//headrace"], "a repository is written in small letters"),
-        (["--name", "Headrace"], "a repository is written in small letters"),
+        (["--name", "registry.example/Team/headrace"], "a repository has lowercase letters"),
+        (["--name", "registry.example:5000//headrace"], "a repository has lowercase letters"),
+        (["--name", "Headrace"], "a repository has lowercase letters"),
         (["--tag", "of today"], "--tag of today: at most 128 letters"),
         (["--tag", ".1"], "--tag .1: at most 128 letters"),
     ],

@@ -29,7 +29,7 @@ from headrace.pipeline.kubeflow.verify.cluster import Cluster
 from headrace.pipeline.kubeflow.verify.driver import condition_holds
 from headrace.pipeline.kubeflow.verify.verify import compared
 from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
-from headrace.pipeline.work import work_digest
+from headrace.pipeline.training_digest import training_digest
 
 TRIPS = """\
 pipeline: {name: trips}
@@ -267,7 +267,7 @@ def test_without_anything_new_all_but_the_look_is_skipped(folder: Path) -> None:
     home = cluster.path("minio://bucket/trips")
     found = find_spans(told.data)
     last = TrainingData(
-        fingerprint=found.fingerprint, spans=("2026-11-20",), work=work_digest(told), statistics=str(home / "s")
+        fingerprint=found.fingerprint, spans=("2026-11-20",), work=training_digest(told), statistics=str(home / "s")
     )
     TrainingRecord().with_judged(last, blessed=True).write(home / "trained.json")
     run = cluster.run(yaml.safe_dump(pipeline))

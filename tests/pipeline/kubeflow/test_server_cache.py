@@ -13,7 +13,7 @@ import yaml
 from compiled_trips import compiled, needs_kubernetes, trips
 
 from headrace.configs.errors import ServerError
-from headrace.pipeline.cache.explain import Explained
+from headrace.pipeline.cache.explanation import ComponentExplanation
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.server.cache import explain
 
@@ -87,7 +87,7 @@ class Fake:
         }
         return json.dumps({"pipeline_runtime": {"workflow_manifest": json.dumps({"status": {"nodes": nodes}})}})
 
-    def explained(self) -> dict[str, Explained]:
+    def explained(self) -> dict[str, ComponentExplanation]:
         return {one.component: one for one in explain(self, None).components}  # type: ignore[arg-type]
 
 
@@ -111,7 +111,7 @@ def test_a_setting_that_was_compiled_in_is_told_and_what_was_cached_is_reused(sp
     server.add(specification)
     server.add(compiled("train.epochs=9"), cached=("transform",))
     told = server.explained()
-    assert told["Trainer"] == Explained(
+    assert told["Trainer"] == ComponentExplanation(
         "Trainer", "ran", "run-0", ["setting parameter epochs: 3 → 9", "setting train.epochs: 3 → 9"]
     )
     assert told["Transform"].result == "reused"

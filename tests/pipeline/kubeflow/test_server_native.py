@@ -16,7 +16,7 @@ from compiled_trips import compiled
 from faulty_backend import Backend, connected, fails, serving
 from native_backend import WORKFLOW, NativeBackend, artifact, node, pods, root, task
 
-from headrace.pipeline.cache.explain import Explained
+from headrace.pipeline.cache.explanation import ComponentExplanation
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.cache import explain
 from headrace.pipeline.kubeflow.server.logs import LauncherLogs, read_log
@@ -148,7 +148,7 @@ def test_logs_are_read_by_the_newest_pod_of_the_workflow_or_else_by_the_task_s_o
         assert native.seen[-1][1] == f"/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
 
 
-def explained(native: NativeBackend) -> dict[str, Explained]:
+def explained(native: NativeBackend) -> dict[str, ComponentExplanation]:
     server = connected(native)
     session: Any = SimpleNamespace(
         server=server,

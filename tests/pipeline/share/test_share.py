@@ -278,7 +278,7 @@ def test_a_page_of_another_name_is_not_replaced(two: Two, tmp_path: Path, monkey
     ]  # fmt: skip
     ended = CliRunner().invoke(share, [str(two()[0]), "--name", "V1 0"])
     assert ended.exit_code == 1
-    assert 'shared/v1-0 holds the page "V1-0"; give another folder with -o' in ended.output
+    assert 'shared/v1-0 holds the page "V1-0"; name another output folder' in ended.output
 
 
 def test_differences_keep_the_order_of_the_config_and_tell_the_runs_apart() -> None:

@@ -1,4 +1,4 @@
-"""A run that ended, for programs and notebooks: its verdict, metrics, data and model.
+"""One run of a pipeline, for programs and notebooks: its verdict, metrics, data and model.
 
 run = headrace.run("taxi.yaml")
 run.blessed, run.metrics["auc"]            # True, 0.9464
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from headrace.pipeline.report.verdict import Verdict
 
 WHOLE = "all"
-"""The row of `metrics_frame` that is the whole split."""
-MODEL = "Format-Serving"
+"""The row of `metrics_frame` for the whole split."""
+SERVING_MODEL_DIR = "Format-Serving"
 
 
 class Run:
-    """One run of a pipeline on this machine. What the run did not come to is None, or raises RunError where it would
-    have to be read.
+    """One run of a pipeline on this machine.
 
-    Everything is read when it is asked for: neither the class nor the attributes that need no artifact load TensorFlow.
+    Results that the run did not get to are None; artifacts that it did not make raise RunError. Everything is read on
+    access, and TensorFlow is loaded only to read artifacts that need it.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -54,68 +54,68 @@ class Run:
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Run:
-        """The run of a folder `<root>/<name>/runs/<id>`. Raises RunError if there is none, or its record is damaged."""
+        """Read the run in the folder `<root>/<name>/runs/<id>`. Raises RunError if there is none, or it is damaged."""
         try:
             found = RunFolder.read(Path(path))
             TypeAdapter(RunRecord).validate_python(asdict(found.record))
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise RunError(f"no run can be read in {path}: {why}") from error
+            raise RunError(f"there is no readable run in {path}: {why}") from error
         return cls(found)
 
     @property
     def id(self) -> str:
-        """The name of its folder: when it began, in local time."""
+        """The name of its folder: the local time at which it started."""
         return self._folder.record.run_id
 
     @property
     def path(self) -> Path:
-        """Its folder, with the report, the record and the components' logs."""
+        """Its folder, which holds the report, the record and the components' logs."""
         return self._folder.path
 
     @property
     def record(self) -> RunRecord:
-        """What `run.json` has: every component with its status, times and outputs."""
+        """The content of `run.json`: every component with its status, times and outputs."""
         return self._folder.record
 
     @property
     def status(self) -> Status:
-        """done, failed or interrupted; running of one that goes on, or that was killed."""
+        """done, failed or interrupted; running for a run in progress, or one that was killed."""
         return self._folder.record.status
 
     @property
     def ended_early(self) -> str | None:
-        """Why there was nothing to train for (`schedule.retrain`); None of a run that trained."""
+        """Why there was no reason to train (`schedule.retrain`); None for a run that did not end early."""
         return self._folder.record.ended
 
     @property
     def started(self) -> dt.datetime:
-        """In UTC."""
+        """The time at which it started, in UTC."""
         return dt.datetime.fromtimestamp(self._folder.record.started, dt.UTC)
 
     @property
     def config(self) -> PipelineConfig | None:
-        """As it was loaded for this run; None if another version of Headrace wrote it."""
+        """The config as it was loaded for this run; None if another version of Headrace wrote it."""
         return self._folder.config
 
     @property
     def blessed(self) -> bool | None:
-        """Whether the model is good enough by `evaluate.thresholds`; None if the run came to no judgement."""
+        """Whether the model meets `evaluate.thresholds`; None if the run did not evaluate it."""
         return None if self._evaluation is None else self._evaluation.blessed
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it is not blessed, or what it was held against."""
+        """Why the model is not blessed, or what it was compared with."""
         return self._verdict.reasons
 
     @property
     def metrics(self) -> Mapping[str, float | None]:
-        """Over the whole split that is evaluated, by their names in the config; empty if the run came to none."""
+        """The metrics over the whole evaluated split, by their names in the config; empty if there are none."""
         return {} if self._evaluation is None else dict(self._evaluation.metrics)
 
     @property
     def metrics_frame(self) -> pd.DataFrame:
-        """A row for the whole split (`all`) and for each slice: `examples` [count], then each metric."""
+        """A row for the whole split (`all`) and for each slice, with the columns `examples` (count) and each metric."""
         import pandas as pd
 
         found = self._evaluation
@@ -127,7 +127,7 @@ class Run:
 
     @property
     def pushed(self) -> Path | None:
-        """The folder of the version that this run pushed, which may be gone since; None if it pushed nothing."""
+        """The folder of the version that this run pushed; None if it pushed nothing. The folder may be gone since."""
         model = self._folder.output("Pusher", "pushed_model")
         if model is None or not model.properties.get("pushed"):
             return None
@@ -135,21 +135,21 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """One HTML page that opens from disk; written if it is not there, or older than what is known of the run."""
+        """The report, one HTML page that opens from disk. It is written first if it is missing or out of date."""
         from headrace.pipeline.report import FILE_NAME, write_report
 
         file = self.path / FILE_NAME
         try:
-            known = (self.path / RECORD_NAME).stat().st_mtime_ns
-            return file if file.is_file() and file.stat().st_mtime_ns >= known else write_report(self.path)
+            recorded = (self.path / RECORD_NAME).stat().st_mtime_ns
+            return file if file.is_file() and file.stat().st_mtime_ns >= recorded else write_report(self.path)
         except OSError as error:
             raise RunError(f"the report of run {self.id} cannot be written: {error}") from error
 
     def artifact(self, component: str, output: str | None = None) -> ArtifactRecord:
-        """What a component wrote: its type, URI and properties.
+        """An output of a component: its type, URI and properties.
 
-        component: as the report names it, such as "SchemaGen"; output: such as "schema", which may be left out where
-        there is one only. Raises RunError if the run has none.
+        component: its name in the report, such as "SchemaGen"; output: such as "schema"; optional if the component has
+        only one. Raises RunError if the run has no such output, or its files are gone.
         """
         nodes = {node.id: node for node in self.record.nodes}
         if not nodes:
@@ -161,33 +161,33 @@ class Run:
             (output,) = outputs
         if output is None or output not in outputs:
             have = f"its outputs are: {', '.join(outputs)}" if outputs else f"its status is {nodes[component].status}"
-            which = f"output {output} of {component}" if output else f"single output of {component}"
+            which = f"output {output} of {component}" if output else f"unique output of {component}"
             raise RunError(f"run {self.id} has no {which}; {have}")
         found = outputs[output]
-        place = self._folder.directory(component, output)
-        if place is None:
-            raise RunError(f"{found.uri} is gone, which {component} wrote in run {self.id} or before")
-        return ArtifactRecord(found.type, str(place), found.properties)
+        directory = self._folder.directory(component, output)
+        if directory is None:
+            raise RunError(f"{found.uri} is gone; {component} wrote it in run {self.id} or before")
+        return ArtifactRecord(found.type, str(directory), found.properties)
 
     def examples(self, split: str = "train", *, transformed: bool = False) -> pa.Table:
-        """The examples of a split, a row each, as ExampleGen wrote them, or (`transformed`) as the Trainer reads them.
+        """The examples of a split, one row each, as ExampleGen wrote them, or, if `transformed`, as the Trainer reads
+        them.
 
-        A column of which no example has several values holds the values: int64, float32 or large_binary, null where
-        there is none, null without a type where all are missing. Others hold lists. Raises RunError if there is no such
-        split or files of it are gone, DataError if one is damaged.
+        A column with at most one value per example holds the values (int64, float32 or large_binary), with null for
+        missing ones; a column in which all are missing has the type null. Other columns hold lists. Raises RunError if
+        there is no such split or some of its files are gone, DataError if one is damaged.
         """
         prepare()
-        from headrace.pipeline.example_table import example_table
 
         names = ("Transform", "transformed_examples") if transformed else ("ExampleGen", "examples")
-        table = example_table(self._split(*names, split))
+        table = _example_table(self._split(*names, split))
         written = json.loads(str(self.artifact(*names).properties.get("rows") or "{}")).get(split)
         if written is not None and table.num_rows != written:
-            raise RunError(f"run {self.id} wrote {written:,} examples of {split}, and {table.num_rows:,} are left")
+            raise RunError(f"run {self.id} wrote {written:,} examples of {split}, but {table.num_rows:,} are left")
         return table
 
     def statistics(self, split: str = "train") -> DatasetFeatureStatisticsList:
-        """TFDV's statistics of a split, such as `tensorflow_data_validation.visualize_statistics` shows."""
+        """TFDV's statistics of a split, for example for `tensorflow_data_validation.visualize_statistics`."""
         from google.protobuf.message import DecodeError
         from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 
@@ -199,22 +199,22 @@ class Run:
 
     @property
     def schema(self) -> Schema:
-        """Of the data columns (TensorFlow Metadata)."""
+        """The schema of the data columns (TensorFlow Metadata)."""
         from headrace.components.schema import read_schema
 
         return read_schema(Path(self.artifact("SchemaGen").uri) / "schema.pbtxt")
 
     @property
     def transform(self) -> tft.TFTransformOutput:
-        """TensorFlow Transform's output: the graph from data columns to features, vocabularies, schemas."""
+        """TensorFlow Transform's output: the graph from data columns to features, vocabularies and schemas."""
         prepare()
         import tensorflow_transform as tft
 
         return tft.TFTransformOutput(self.artifact("Transform", "transform_graph").uri)
 
     def model(self) -> Any:
-        """The trained model, blessed or not, loaded by `tf.saved_model.load`; README lists its signatures."""
-        folder = Path(self.artifact("Trainer", "model").uri) / MODEL
+        """The trained model, blessed or not, loaded with `tf.saved_model.load`. README lists its signatures."""
+        folder = Path(self.artifact("Trainer", "model").uri) / SERVING_MODEL_DIR
         if not (folder / "saved_model.pb").is_file():
             raise RunError(f"the model of run {self.id} is gone from {folder}")
         import tensorflow as tf
@@ -222,18 +222,16 @@ class Run:
         return tf.saved_model.load(str(folder))
 
     def _split(self, component: str, output: str, split: str) -> Path:
-        place = Path(self.artifact(component, output).uri)
-        found = place / f"Split-{split}"
+        directory = Path(self.artifact(component, output).uri)
+        found = directory / f"Split-{split}"
         if not found.is_dir():
-            have = sorted(each.name.removeprefix("Split-") for each in place.glob("Split-*"))
-            raise RunError(
-                f"run {self.id} has no split {split} of {component}'s {output}; there are: {', '.join(have)}"
-            )
+            have = ", ".join(sorted(each.name.removeprefix("Split-") for each in directory.glob("Split-*")))
+            raise RunError(f"run {self.id} has no split {split} of {component}'s {output}; the splits are: {have}")
         return found
 
     @cached_property
     def _evaluation(self) -> Evaluation | None:
-        """None if the run came to none. Raises RunError if it is gone or damaged."""
+        """None if the model was not evaluated. Raises RunError if the evaluation is gone or damaged."""
         if self._folder.output("Evaluator", "evaluation") is None:
             return None
         return read_evaluation(self.artifact("Evaluator", "evaluation").uri)
@@ -246,14 +244,44 @@ class Run:
 
     def __repr__(self) -> str:
         try:
-            word = {True: ", blessed", False: ", not blessed", None: ""}[self.blessed]
+            verdict = {True: ", blessed", False: ", not blessed", None: ""}[self.blessed]
         except RunError:
-            word = ", whose evaluation cannot be read"
-        return f"<Run {self.id} of {self.record.pipeline}: {self.status}{word}>"
+            verdict = ", evaluation unreadable"
+        return f"<Run {self.id} of {self.record.pipeline}: {self.status}{verdict}>"
 
     def _repr_html_(self) -> str:
-        """The report, for notebooks. It cannot reach the notebook: its scripts run in a frame of their own origin."""
+        """The report, for notebooks. It is in a frame of another origin, so its scripts cannot reach the notebook."""
         page = html.escape(self.report.read_text(encoding="utf-8"), quote=True)
         return (
             f'<iframe srcdoc="{page}" sandbox="allow-scripts" style="width: 100%; height: 720px; border: 0"></iframe>'
         )
+
+
+def _example_table(split: Path) -> pa.Table:
+    """All tf.Examples in a folder, in the order of its files, as `Run.examples` describes them."""
+    import pyarrow as pa
+
+    from headrace.components.statistics.read import batches
+
+    files = sorted(str(file) for file in split.iterdir() if file.is_file() and not file.name.startswith("."))
+    parts = [pa.Table.from_batches([batch]) for file in files for batch in batches(file)]
+    if not parts:
+        return pa.table({})
+    table = pa.concat_tables(parts, promote_options="default").combine_chunks()
+    return pa.table({name: _values(table.column(name)) for name in sorted(table.column_names)})
+
+
+def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values of a column of lists if no list has more than one value; otherwise the column."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_list(column.type) and not pa.types.is_large_list(column.type):
+        return column
+    lengths = pc.list_value_length(column)
+    if (pc.max(lengths).as_py() or 0) > 1:
+        return column
+    # Row i takes the value at the number of values before it; rows without a value take null.
+    has_value = pc.fill_null(pc.equal(lengths, 1), False)
+    positions = pc.if_else(has_value, pc.subtract(pc.cumulative_sum(has_value.cast(pa.int64())), 1), None)
+    return pc.list_flatten(column).take(positions)

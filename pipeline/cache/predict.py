@@ -1,7 +1,7 @@
-"""What the next local run would reuse, and what it would run, without running it.
+"""Predict what the next local run would reuse and what it would run, without running it.
 
-The components that look at the world outside (what is there to read, which model is blessed) do look, into a folder
-that is removed afterwards; only so is it known what follows from them. Those that write something down do not.
+Components that depend on state outside the pipeline (the spans to read, the blessed model) do run, into a temporary
+folder, as only their outputs decide what follows. Those that record something are not run.
 """
 
 from __future__ import annotations
@@ -24,37 +24,36 @@ from headrace.components.trigger.component import Drift, RecordTraining
 from headrace.components.trigger.decision import GO, NO, WHY
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.build import create_pipeline
-from headrace.pipeline.cache.explain import LOOKS, SAME, Explained, Explanation, run_of, why
-from headrace.pipeline.cache.history import Run, most_similar, runs
-from headrace.pipeline.cache.parts import Input, KeyParts, key_of
+from headrace.pipeline.cache.explain import RecordedRun, explain_miss, most_similar, run_of, runs
+from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
+from headrace.pipeline.cache.key import KeyInput, KeyParts, cache_key
 from headrace.pipeline.digest import digest_path
 from headrace.pipeline.execute import execute
-from headrace.pipeline.folders import Folders
-from headrace.pipeline.local.lock import locked
+from headrace.pipeline.folders import Folders, locked
 from headrace.pipeline.local.metadata import Metadata
-from headrace.pipeline.local.wire import Stored
+from headrace.pipeline.local.wire import StoredArtifact
 from headrace.pipeline.plan import Node, plan
 
-WRITES = frozenset(one.EXECUTOR_SPEC.executor_class for one in (RecordBlessing, RecordTraining, Drift))
-Known = dict[str, Stored]
+RECORDERS = frozenset(one.EXECUTOR_SPEC.executor_class for one in (RecordBlessing, RecordTraining, Drift))
+"""Executors that change files outside their outputs."""
 
 
-def foresee(config: PipelineConfig) -> Explanation:
-    """Of the next run. Raises RunError while another run of the pipeline goes on."""
+def predict(config: PipelineConfig) -> Explanation:
+    """Predict the next run. Raises RunError while another run of the pipeline is in progress."""
     folders = Folders.of(config)
     nodes = plan(create_pipeline(config))
     earlier = runs(folders)
     if not folders.metadata.exists():
-        found = [Explained(id_, "would run", reasons=["nothing was made yet"]) for id_ in nodes]
-        return Explanation(config.pipeline.name, "", found)
+        components = [ComponentExplanation(id_, "would run", reasons=["there is no earlier run"]) for id_ in nodes]
+        return Explanation(config.pipeline.name, "", components)
     with locked(folders.home), tempfile.TemporaryDirectory() as scratch:
         metadata = Metadata(folders.metadata, config.pipeline.name, "")
-        return _Foresight(config, folders, nodes, earlier, metadata, Path(scratch)).told()
+        return _Prediction(config, folders, nodes, earlier, metadata, Path(scratch)).explanation()
 
 
-class _Foresight:
-    """The nodes in order. `_outputs`: of those that would give what is known already; `_stopped`: those that find no
-    reason to go on, and what follows them, with why.
+class _Prediction:
+    """The nodes in order. `_outputs` holds the known outputs of nodes that would be reused; `_stopped` the nodes that
+    would decide to end the run, and those downstream, with the reason.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917
@@ -62,49 +61,52 @@ class _Foresight:
         config: PipelineConfig,
         folders: Folders,
         nodes: Mapping[str, Node],
-        earlier: list[Run],
+        earlier: list[RecordedRun],
         metadata: Metadata,
         scratch: Path,
     ) -> None:
         self._config, self._folders, self._nodes = config, folders, nodes
         self._earlier, self._metadata, self._scratch = earlier, metadata, scratch
-        self._outputs: dict[str, Known] = {}
+        self._outputs: dict[str, dict[str, StoredArtifact]] = {}
         self._stopped: dict[str, str] = {}
 
-    def told(self) -> Explanation:
+    def explanation(self) -> Explanation:
         return Explanation(self._config.pipeline.name, "", [self._node(node) for node in self._nodes.values()])
 
-    def _node(self, node: Node) -> Explained:
+    def _node(self, node: Node) -> ComponentExplanation:
         stopped = next((self._stopped[id_] for id_ in node.upstream if id_ in self._stopped), None)
         if stopped is not None:
             self._stopped[node.id] = stopped
-            return Explained(node.id, "not run", reasons=[stopped])
+            return ComponentExplanation(node.id, "not run", reasons=[stopped])
         unknown = sorted({producer for ((producer, _),) in node.inputs.values() if producer not in self._outputs})
         if not node.cacheable:
-            return self._look(node) if not unknown else Explained(node.id, "always runs", reasons=[LOOKS])
+            return ComponentExplanation(node.id, "always runs", reasons=[ALWAYS_RUNS]) if unknown else self._run(node)
         if unknown:
-            return self._after(node, unknown)
+            return self._with_new_inputs(node, unknown)
         parts = self._parts(node)
         found = self._metadata.find(parts.key)
         if found is not None:
             self._outputs[node.id] = found
             made_in = {run_of(Path(stored.uri), self._folders) for stored in found.values()}
-            return Explained(node.id, "would be reused", ", ".join(sorted(made_in)), [SAME])
+            return ComponentExplanation(node.id, "would be reused", ", ".join(sorted(made_in)), [UNCHANGED])
         similar = most_similar(self._earlier, node.id, parts)
         run = similar.run.record.run_id if similar else ""
-        return Explained(node.id, "would run", run, why(parts, similar, self._folders))
+        return ComponentExplanation(node.id, "would run", run, explain_miss(parts, similar, self._folders))
 
-    def _after(self, node: Node, unknown: list[str]) -> Explained:
-        """A component that gets new inputs; what else differs is told too."""
-        told: dict[str, Any] = node.parts
-        similar = most_similar(self._earlier, node.id, KeyParts(key="", **told))
+    def _with_new_inputs(self, node: Node, unknown: list[str]) -> ComponentExplanation:
+        """A component whose inputs would be new; its other differences are reported too."""
+        fields: dict[str, Any] = node.parts
+        similar = most_similar(self._earlier, node.id, KeyParts(key="", **fields))
         own = [one for one in similar.differences if one.kind != "input"] if similar else []
-        reasons = [f"{', '.join(unknown)} would run, and give it new inputs", *map(str, own)]
-        return Explained(node.id, "would run", similar.run.record.run_id if own and similar else "", reasons)
+        reasons = [f"{', '.join(unknown)} would run and give it new inputs", *map(str, own)]
+        run = similar.run.record.run_id if own and similar else ""
+        return ComponentExplanation(node.id, "would run", run, reasons)
 
-    def _look(self, node: Node) -> Explained:
-        if node.executor in WRITES and not self._changes_nothing(node):
-            return Explained(node.id, "always runs", reasons=["it writes down what it finds, so it is not asked"])
+    def _run(self, node: Node) -> ComponentExplanation:
+        """Run a component that depends on outside state, unless it would record something."""
+        if node.executor in RECORDERS and not self._changes_nothing(node):
+            reason = "it records what it finds, so it was not run for this prediction"
+            return ComponentExplanation(node.id, "always runs", reasons=[reason])
         folder = self._scratch / node.id
         uris = {
             key: str(folder / key / "value") if issubclass(type_, ValueArtifact) else str(folder / key)
@@ -115,14 +117,14 @@ class _Foresight:
         with contextlib.redirect_stdout(io.StringIO()):
             made = execute(node, inputs, uris, BeamPipelines(self._config.beam, folder))
         self._outputs[node.id] = {
-            key: Stored(artifact.mlmd_artifact, artifact.artifact_type) for key, (artifact,) in made.items()
+            key: StoredArtifact(artifact.mlmd_artifact, artifact.artifact_type) for key, (artifact,) in made.items()
         }
         if node.decides and _text(self._outputs[node.id][GO]) == NO:
             self._stopped[node.id] = _text(self._outputs[node.id][WHY])
-        return Explained(node.id, "always runs", reasons=[LOOKS])
+        return ComponentExplanation(node.id, "always runs", reasons=[ALWAYS_RUNS])
 
     def _changes_nothing(self, node: Node) -> bool:
-        """Whether it is a blessing that is recorded already, or none at all."""
+        """Whether the blessing is recorded already, or there is none."""
         if node.executor is not RecordBlessing.EXECUTOR_SPEC.executor_class:
             return False
         inputs = {key: _artifact(self._outputs[producer][out]) for key, ((producer, out),) in node.inputs.items()}
@@ -131,24 +133,25 @@ class _Foresight:
 
     def _parts(self, node: Node) -> KeyParts:
         inputs = {
-            key: Input(producer, output, self._identity(producer, output), self._outputs[producer][output].uri)
+            key: KeyInput(producer, output, self._identity(producer, output), self._outputs[producer][output].uri)
             for key, ((producer, output),) in node.inputs.items()
         }
-        known = {key: [one.identity] for key, one in inputs.items()}
-        told: dict[str, Any] = node.parts
-        return KeyParts(key=key_of(node.id, node.digest, known), **told, inputs=inputs, cacheable=node.cacheable)
+        identities = {key: [one.identity] for key, one in inputs.items()}
+        fields: dict[str, Any] = node.parts
+        key = cache_key(node.id, node.digest, identities)
+        return KeyParts(key=key, **fields, inputs=inputs, cacheable=node.cacheable)
 
     def _identity(self, producer: str, output: str) -> str:
-        """As the runner has it."""
+        """The identity that the scheduler would use."""
         uri = self._outputs[producer][output].uri
         if self._nodes[producer].cacheable or not Path(uri).is_relative_to(self._scratch / producer):
             return uri
         return digest_path(Path(uri))
 
 
-def _text(stored: Stored) -> str:
+def _text(stored: StoredArtifact) -> str:
     return Path(stored.uri).read_text(encoding="utf-8")
 
 
-def _artifact(stored: Stored) -> Any:
+def _artifact(stored: StoredArtifact) -> Any:
     return artifact_utils.deserialize_artifact(stored.type, stored.artifact)

@@ -1,9 +1,8 @@
-"""The warm process: it imports TensorFlow, TFX and Beam once, and forks a child for each component to run.
+"""The fork server: it imports TensorFlow, TFX and Beam once, and forks a child for each component.
 
-A child starts in a fraction of a second with everything imported, writes to its own log, and cannot hurt the others.
-The process runs no thread of its own, so that forking is safe. It is started by `headrace.pipeline.local.client`, in a
-process group of its own; when the command at the other end goes away, for whatever reason, it takes its children with
-it.
+A child starts in a fraction of a second with everything imported, writes to its own log, and cannot harm the others.
+The server runs no thread of its own, so that forking is safe. `headrace.pipeline.local.client` starts it in a process
+group of its own. When the command at the other end is gone, for whatever reason, it kills the group.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +26,25 @@ from headrace.configs.durable import write_text
 from headrace.configs.lock import keep
 from headrace.configs.tracebacks import write_traceback
 from headrace.pipeline.environment import prepare
-from headrace.pipeline.local.wire import FULL_DISK, Line, Stored
+from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact
 
 prepare()
 
 
-def main(descriptor: int, at_work: int) -> None:
-    """Serve the command at the other end of the socket until it closes it.
+def main(descriptor: int, processes_file: int) -> None:
+    """Serve the command at the other end of the socket until it closes the connection.
 
-    at_work: an open file that this process and its children hold, but no program that they start
+    processes_file: an open file that this process and its children hold, but not the programs that they start
     (`headrace.configs.lock`).
     """
-    line = Line(socket.socket(fileno=descriptor))
-    keep(at_work)
+    connection = JsonConnection(socket.socket(fileno=descriptor))
+    keep(processes_file)
     try:
-        request = next(_messages(line))
-        server = Server(line, request)
+        request = next(_messages(connection))
+        server = Server(connection, request)
     except BaseException as error:
         write_traceback(error)
-        line.send(event="failed", **describe(error))
+        connection.send(event="failed", **describe(error))
         return
     server.serve()
 
@@ -52,30 +52,30 @@ def main(descriptor: int, at_work: int) -> None:
 class Server:
     """Holds the pipeline and the children that run its components."""
 
-    def __init__(self, line: Line, request: dict[str, Any]) -> None:
+    def __init__(self, connection: JsonConnection, request: dict[str, Any]) -> None:
         from headrace.configs.config import PipelineConfig
 
-        # Last, so that a trainer.py or queue.py of the user's cannot stand in for ours or Python's own.
+        # Last, so that a trainer.py or queue.py of the user's cannot shadow ours or Python's own.
         sys.path += [path for path in request["path"] if path not in sys.path]
-        self._line = line
+        self._connection = connection
         self._config = PipelineConfig.model_validate_json(request["config"])
-        self._nodes = _warm_up(self._config)
+        self._nodes = _import_and_plan(self._config)
         self._children: dict[int, str] = {}
         self._selector = selectors.DefaultSelector()
-        self._selector.register(line, selectors.EVENT_READ)
-        line.send(event="ready", nodes=[_describe(node) for node in self._nodes.values()])
+        self._selector.register(connection, selectors.EVENT_READ)
+        connection.send(event="ready", nodes=[_describe(node) for node in self._nodes.values()])
 
     def serve(self) -> None:
-        """Start children as asked, tell of those that ended; kill all when the command is gone."""
+        """Start children on request and report those that ended; kill all when the command is gone."""
         try:
             while True:
                 for key, _ in self._selector.select():
-                    if key.fileobj is not self._line:
+                    if key.fileobj is not self._connection:
                         self._end(key.fd, key.data)
                         continue
-                    for request in self._line.receive():
+                    for request in self._connection.receive():
                         self._start(request)
-        except (EOFError, ConnectionError):  # also where it is to be told that a child has ended
+        except (EOFError, ConnectionError):  # also while reporting that a child has ended
             os.killpg(0, signal.SIGKILL)
 
     def _start(self, request: dict[str, Any]) -> None:
@@ -83,12 +83,12 @@ class Server:
             for pid in self._children:
                 os.kill(pid, signal.SIGTERM)
             return
-        alive, child_end = os.pipe()  # its closing tells that the child has ended, however it ended
+        alive, child_end = os.pipe()  # closes when the child ends, however it ends
         pid = os.fork()
         if pid == 0:
             os.close(alive)
             self._selector.close()
-            self._line.close()
+            self._connection.close()
             _run_child(self._nodes[request["node"]], request, self._config)
         os.close(child_end)
         self._children[pid] = request["node"]
@@ -100,15 +100,15 @@ class Server:
         _, status, used = os.wait4(pid, 0)
         code, peak = os.waitstatus_to_exitcode(status), used.ru_maxrss << 10  # Linux counts in KiB
         cpu = used.ru_utime + used.ru_stime
-        self._line.send(event="ended", node=self._children.pop(pid), code=code, peak=peak, cpu=cpu)
+        self._connection.send(event="ended", node=self._children.pop(pid), code=code, peak=peak, cpu=cpu)
 
 
 _FULL = re.compile("No space left on device|Disk quota exceeded|File too large")
-"""What the system says of a disk that takes no more; TensorFlow and Arrow pass it on in their own errors' text."""
+"""The system's messages for a full disk, which TensorFlow and Arrow repeat in the text of their own errors."""
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """What the command says of an error: the message for the user, and whether it is the user's own mistake."""
+    """The message of an error for the user, and whether it is expected: the user can fix it without a traceback."""
     if expected := _expected(error):
         return {"error": _plain(expected), "expected": True}
     if full := _full_disk(error):
@@ -118,31 +118,31 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def _expected(error: BaseException) -> BaseException | None:
-    """What the user can mend, in an error or below it."""
+    """The HeadraceError among an error and its causes, if there is one."""
     from headrace.configs.errors import HeadraceError
 
-    seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, HeadraceError):
-        seen = seen.__cause__ or seen.__context__
-    return seen
+    current: BaseException | None = error
+    while current is not None and not isinstance(current, HeadraceError):
+        current = current.__cause__ or current.__context__
+    return current
 
 
 def _full_disk(error: BaseException) -> str:
-    """What the user can do about a full disk that an error, or one below it, is about; "" if none is.
+    """The message for an error that a full disk caused, directly or not; "" for any other error.
 
-    Of TensorFlow's and Beam's messages, which have tracebacks and graphs in them, the line that names the file.
+    TensorFlow's and Beam's messages contain tracebacks and graphs, so only the line that names the file is used.
     """
-    seen: BaseException | None = error
-    while seen is not None:
-        line = next((line.strip() for line in reversed(_plain(seen).splitlines()) if _FULL.search(line)), "")
+    current: BaseException | None = error
+    while current is not None:
+        line = next((line.strip() for line in reversed(_plain(current).splitlines()) if _FULL.search(line)), "")
         if full := _FULL.search(line):
-            return f"{line}\n  {full[0]}: make room there, or set another `pipeline.root`"
-        seen = seen.__cause__ or seen.__context__
+            return f"{line}\n  {full[0]}: free some space, or set another `pipeline.root`"
+        current = current.__cause__ or current.__context__
     return ""
 
 
-def _write_down(error: BaseException) -> None:
-    """Into the log: where it happened; of a training that was asked to end, that it was, which is no fault."""
+def _log_error(error: BaseException) -> None:
+    """Write the traceback to the log; only the message if training was asked to stop, which is not a fault."""
     from headrace.configs.errors import TrainingStoppedError
 
     expected = _expected(error)
@@ -153,19 +153,19 @@ def _write_down(error: BaseException) -> None:
 
 
 def _plain(error: BaseException) -> str:
-    """The message, without what Beam adds to it."""
+    """The message without the suffix that Beam adds."""
     return without(str(error)).strip().split(" [while running")[0]
 
 
-def _messages(line: Line) -> Any:
+def _messages(connection: JsonConnection) -> Iterator[dict[str, Any]]:
     while True:
-        yield from line.receive()
+        yield from connection.receive()
 
 
-def _warm_up(config: Any) -> dict[str, Any]:
-    """Import all that components need, build the pipeline, and settle the memory before it is shared by forking.
+def _import_and_plan(config: Any) -> dict[str, Any]:
+    """Import everything that components need, build the pipeline, and freeze the memory that children will share.
 
-    Imports make millions of objects that stay: collecting garbage among them takes two of five seconds and finds none.
+    Imports make millions of permanent objects. Garbage collection among them takes two of five seconds and frees none.
     """
     gc.disable()
     import tensorflow_model_analysis  # noqa: F401
@@ -175,7 +175,7 @@ def _warm_up(config: Any) -> dict[str, Any]:
     from headrace.pipeline.plan import plan
 
     nodes = plan(create_pipeline(config))
-    gc.freeze()  # children neither look through these objects nor copy the memory that holds them
+    gc.freeze()  # children neither scan these objects nor copy the memory that holds them
     gc.enable()
     return nodes
 
@@ -205,18 +205,18 @@ def _is_value(type_: type) -> bool:
 
 
 def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
-    """Run one component and leave its result in a file; never returns. Exits with FULL_DISK if no file can be left."""
+    """Run one component, write its result to a file, and exit; with FULL_DISK if the file cannot be written."""
     code = 1
     try:
         _redirect(Path(request["log"]))
-        tempfile.tempdir = os.environ["TMPDIR"] = request["scratch"]  # which is removed afterwards
+        tempfile.tempdir = os.environ["TMPDIR"] = request["scratch"]  # removed afterwards
         try:
             result = _execute(node, request, config)
             code = 0
         except BaseException as error:
             result = describe(error)
             with contextlib.suppress(OSError):  # the log may be on the disk that is full
-                _write_down(error)
+                _log_error(error)
         write_text(Path(request["result"]), json.dumps(result))
         with contextlib.suppress(OSError):
             sys.stdout.flush()
@@ -224,7 +224,7 @@ def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
     except OSError as error:
         code = FULL_DISK if _FULL.search(str(error)) else 1
     finally:
-        os._exit(code)  # no clean-up of what belongs to the parent
+        os._exit(code)  # without cleaning up what belongs to the parent
 
 
 def _redirect(log: Path) -> None:
@@ -242,14 +242,16 @@ def _execute(node: Any, request: dict[str, Any], config: Any) -> dict[str, Any]:
 
     inputs = {
         key: [
-            artifact_utils.deserialize_artifact(stored.type, stored.artifact) for stored in map(Stored.from_json, parts)
+            artifact_utils.deserialize_artifact(stored.type, stored.artifact)
+            for stored in map(StoredArtifact.from_json, parts)
         ]
         for key, parts in request["inputs"].items()
     }
     pipelines = BeamPipelines(config.beam, Path(request["scratch"]))
     outputs = execute(node, inputs, request["outputs"], pipelines)
     stored = {
-        key: Stored(artifact.mlmd_artifact, artifact.artifact_type).to_json() for key, (artifact,) in outputs.items()
+        key: StoredArtifact(artifact.mlmd_artifact, artifact.artifact_type).to_json()
+        for key, (artifact,) in outputs.items()
     }
     return {"outputs": stored, "beam": pipelines.summary if uses_beam(node) else ""}
 

@@ -1,8 +1,8 @@
-"""What a file of code says: a digest of its meaning, and the modules that it may import.
+"""Parse a file of code into a digest of its meaning and the modules that it may import.
 
-To parse all of this project takes two seconds, so what was found is kept in the user's cache folder, by the content of
-the file: an entry that is there is right, whichever file it is looked up for. Without a folder that can be written to,
-each process parses anew.
+Parsing this whole project takes two seconds, so results are cached in the user's cache folder by the content of the
+file. An entry can therefore never be stale, whichever file it is looked up for. If that folder is not writable, each
+process parses for itself.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 VARIABLE = "XDG_CACHE_HOME"
-MOST = 5_000
-"""Entries that are kept; with more of them, those that the last process did not need are dropped."""
+MAX_ENTRIES = 5_000
+"""Cached files. Beyond this, entries that the last process did not need are dropped."""
 LOADERS = frozenset({"import_module", "__import__", "resolve_name", "run_module"})
-"""Functions of Python's that import a module whose name is a text."""
+"""Python's functions that import a module named by a string."""
 MODULE = re.compile(r"(\.*)([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?::[\w.]+)?")
-"""A text that may be the name of a module: dots where it is relative to a package, and what it is asked for."""
+"""A string that may name a module: leading dots if it is relative to a package, and an optional attribute."""
 
 
-class Source(NamedTuple):
-    """What counts of a file of code."""
+class ParsedCode(NamedTuple):
+    """The parts of a file that matter for a digest."""
 
     meaning: str
-    """A digest of the program without comments, layout and docstrings; of its bytes, where it is not Python's text."""
+    """A digest of the program without comments, layout and docstrings; of the bytes if it is not Python source."""
     imported: tuple[str, ...]
-    """Names of the modules that it may import, wherever in it the import stands, and its own parent packages."""
+    """The modules that it may import, wherever the import statement is, and its own parent packages."""
 
 
-class Parsed:
-    """The files that were parsed, in this process and before.
+class ParseCache:
+    """The files parsed by this process and earlier ones.
 
-    parsed = Parsed(); source = parsed.source(spec); parsed.keep()
+    cache = ParseCache(); parsed = cache.parse(spec); cache.save()
     """
 
     def __init__(self) -> None:
-        self._known = _kept()
-        self._used: dict[str, Source] = {}
+        self._known = _load()
+        self._used: dict[str, ParsedCode] = {}
 
-    def source(self, spec: ModuleSpec) -> Source | None:
-        """Of a module; None of a folder without code. Raises OSError where the file cannot be read."""
+    def parse(self, spec: ModuleSpec) -> ParsedCode | None:
+        """Parse a module; None for a folder without code. Raises OSError if the file cannot be read."""
         content = _content(spec)
         if content is None:
             return None
@@ -61,38 +61,38 @@ class Parsed:
         self._used[key] = found
         return found
 
-    def keep(self) -> None:
-        """For the processes to come, where something was parsed anew."""
+    def save(self) -> None:
+        """Write new entries to disk, for later processes."""
         if self._used.keys() <= self._known.keys():
             return
-        together = {**self._known, **self._used}
-        self._known = together if len(together) <= MOST else dict(self._used)
+        merged = {**self._known, **self._used}
+        self._known = merged if len(merged) <= MAX_ENTRIES else dict(self._used)
         with contextlib.suppress(OSError, RuntimeError):
             _write(_file(), json.dumps(self._known))
 
 
 @cache
 def _version() -> str:
-    """Of what decides how a meaning is found: this file and Python's grammar."""
+    """Everything that decides how a meaning is computed: this file and Python's grammar."""
     return f"{hashlib.sha256(Path(__file__).read_bytes()).hexdigest()} {platform.python_version()}"
 
 
 def _file() -> Path:
-    """Raises RuntimeError where the user has no home."""
+    """Raises RuntimeError if the user has no home folder."""
     return Path(os.environ.get(VARIABLE) or Path.home() / ".cache") / "headrace" / "sources.json"
 
 
-def _kept() -> dict[str, Source]:
-    """Nothing, where the file is not there or is damaged."""
+def _load() -> dict[str, ParsedCode]:
+    """The entries on disk; empty if the file is missing or damaged."""
     try:
         read: dict[str, Any] = json.loads(_file().read_text(encoding="utf-8"))
-        return {key: Source(str(meaning), tuple(map(str, imported))) for key, (meaning, imported) in read.items()}
+        return {key: ParsedCode(str(meaning), tuple(map(str, imported))) for key, (meaning, imported) in read.items()}
     except (OSError, RuntimeError, ValueError, TypeError, AttributeError):
         return {}
 
 
 def _write(file: Path, text: str) -> None:
-    """At once, so that no other process reads half of it."""
+    """Replace the file atomically, as other processes may be reading it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, partial = tempfile.mkstemp(dir=file.parent, prefix=".sources-")
     try:
@@ -105,7 +105,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _content(spec: ModuleSpec) -> bytes | None:
-    """The bytes of the file, also of one in a zip archive."""
+    """The bytes of the module's file, which may be in a zip archive."""
     if spec.origin is None or not spec.has_location:
         return None
     if Path(spec.origin).is_file():
@@ -115,24 +115,24 @@ def _content(spec: ModuleSpec) -> bytes | None:
     return content
 
 
-def _parse(spec: ModuleSpec, content: bytes, *, is_package: bool) -> Source:
+def _parse(spec: ModuleSpec, content: bytes, *, is_package: bool) -> ParsedCode:
     parts = spec.name.split(".")
     parents = [".".join(parts[:end]) for end in range(1, len(parts))]
     if not str(spec.origin).endswith(".py"):
-        return Source(hashlib.sha256(content).hexdigest(), tuple(parents))
+        return ParsedCode(hashlib.sha256(content).hexdigest(), tuple(parents))
     try:
         tree = ast.parse(content)
         imported = tuple(dict.fromkeys([*parents, *_imported(parts if is_package else parts[:-1], tree)]))
-        return Source(_meaning(tree), imported)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # to import it fails as well, and says where
-        return Source(hashlib.sha256(content).hexdigest(), tuple(parents))
+        return ParsedCode(_meaning(tree), imported)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # importing it fails too, and reports the line
+        return ParsedCode(hashlib.sha256(content).hexdigest(), tuple(parents))
 
 
 def _meaning(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
-            node.body = [item for item in body if not _is_text(item)]  # type: ignore[attr-defined]
+            node.body = [item for item in body if not _is_string(item)]  # type: ignore[attr-defined]
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
 
 
@@ -145,12 +145,12 @@ def _imported(package: list[str], tree: ast.Module) -> Iterator[str]:
             origin = ".".join([*base, *([node.module] if node.module else [])])
             yield origin
             yield from (f"{origin}.{alias.name}" for alias in node.names)
-    if any(_loads_by_name(node) for node in ast.walk(tree)):
-        yield from _named(package, tree)
+    if any(_mentions_loader(node) for node in ast.walk(tree)):
+        yield from _named_in_strings(package, tree)
 
 
-def _loads_by_name(node: ast.AST) -> bool:
-    """Whether it mentions a function that imports a module by its name, under that or another one."""
+def _mentions_loader(node: ast.AST) -> bool:
+    """Whether the node mentions a function that imports a module by name, under its own or another name."""
     mentioned = (
         node.attr if isinstance(node, ast.Attribute)
         else node.id if isinstance(node, ast.Name)
@@ -160,10 +160,10 @@ def _loads_by_name(node: ast.AST) -> bool:
     return mentioned in LOADERS
 
 
-def _named(package: list[str], tree: ast.Module) -> Iterator[str]:
-    """Every text that may be a module's name, since it may reach such a function in any way.
+def _named_in_strings(package: list[str], tree: ast.Module) -> Iterator[str]:
+    """Every string that may be the name of a module, as it may reach a loader function in any way.
 
-    With one too many a component runs again that need not; with one too few, one does not run again that must.
+    One name too many runs a component again without need; one too few would reuse a result that is out of date.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and (named := MODULE.fullmatch(node.value)):
@@ -171,5 +171,5 @@ def _named(package: list[str], tree: ast.Module) -> Iterator[str]:
             yield ".".join([*(package[: len(package) - len(dots) + 1] if dots else []), name])
 
 
-def _is_text(node: ast.AST) -> bool:
+def _is_string(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -1,0 +1,1 @@
+"""The code that a run uses, found and digested without importing it."""

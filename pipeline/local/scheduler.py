@@ -1,0 +1,261 @@
+"""Schedule the components of one run: start those whose upstream has ended, reuse what is known, record the results.
+
+A component's cache key is its own digest (executor, properties, sources, library versions) with the identities of its
+inputs. An output of a cacheable component is identified by its URI, which no other execution shares; an output of any
+other component by its content, so that everything downstream is reused as long as nothing really changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ml_metadata.errors import StatusError
+
+from headrace.components.trigger.decision import GO, NO, WHY
+from headrace.configs.errors import RunError
+from headrace.pipeline.cache.key import KeyInput, KeyParts, cache_key
+from headrace.pipeline.digest import digest_path
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.interrupts import uninterrupted
+from headrace.pipeline.local.client import ForkServer
+from headrace.pipeline.local.metadata import Metadata
+from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.local.wire import FULL_DISK, StoredArtifact, total_rows
+from headrace.pipeline.terminal import Display
+
+Outputs = dict[str, StoredArtifact]
+GRACE_SECONDS = 30.0
+"""How long an interrupted component may take to end: a Trainer writes a checkpoint. Kubernetes' default is the same."""
+
+
+@dataclass
+class _Execution:
+    """A component that is running."""
+
+    id: int
+    key: str
+    inputs: dict[str, list[StoredArtifact]]
+    result: Path
+    scratch: Path
+
+
+class Scheduler:
+    """The state of one run."""
+
+    def __init__(  # noqa: PLR0913, PLR0917
+        self,
+        folders: Folders,
+        run_dir: Path,
+        record: RunRecord,
+        display: Display,
+        metadata: Metadata,
+        server: ForkServer,
+        *,
+        reuse: bool,
+        obey_retrain: bool,
+    ) -> None:
+        self._folders, self._run_dir, self._record, self._display = folders, run_dir, record, display
+        self._metadata, self._server = metadata, server
+        self._reuse, self._obey_retrain = reuse, obey_retrain
+        self._nodes: dict[str, dict[str, Any]] = {}
+        self._outputs: dict[str, Outputs] = {}
+        self._running: dict[str, _Execution] = {}
+        self._stopped: dict[str, str] = {}  # components that decided to end the run early, and why
+
+    def run(self) -> None:
+        """Run all components and conclude the record, whether they succeed, fail or are interrupted."""
+        try:
+            self._publish()
+            self._nodes = {node["id"]: node for node in self._server.nodes()}
+            self._record.nodes = [NodeRecord(id_, list(node["upstream"])) for id_, node in self._nodes.items()]
+            self._start_ready()
+            while self._running:
+                for message in self._server.events():
+                    self._record_usage(message)
+                    self._end(message["node"], message["code"])
+                self._start_ready()
+            failed = [node for node in self._record.nodes if node.status is Status.FAILED]
+            self._conclude(Status.FAILED if failed else Status.DONE, failed[0].error if failed else None)
+        except KeyboardInterrupt:
+            with uninterrupted():
+                self._interrupt()
+                self._conclude(Status.INTERRUPTED, None)
+        except Exception as error:
+            self._interrupt()
+            with contextlib.suppress(OSError):  # the disk may be full
+                self._conclude(Status.FAILED, str(error))
+            raise
+
+    def _conclude(self, status: Status, error: str | None) -> None:
+        self._record.status, self._record.error, self._record.finished = status, error, time.time()
+        self._publish()
+
+    def _publish(self) -> None:
+        self._record.write(self._run_dir)
+        self._display.update(self._record)
+
+    def _start_ready(self) -> None:
+        """Start or reuse every component whose upstream succeeded; skip those whose upstream did not."""
+        progress = True
+        while progress:
+            progress = False
+            for node in self._record.nodes:
+                upstream = [self._record.node(id_).status for id_ in node.upstream]
+                if node.status is not Status.WAITING or not all(status.ended for status in upstream):
+                    continue
+                stopped = any(id_ in self._stopped for id_ in node.upstream)
+                if not stopped and all(status in (Status.DONE, Status.CACHED) for status in upstream):
+                    self._start(node)
+                else:
+                    node.status = Status.SKIPPED
+                self._publish()
+                progress = True
+
+    def _start(self, node: NodeRecord) -> None:
+        spec = self._nodes[node.id]
+        inputs = {
+            key: [self._outputs[producer][output] for producer, output in channels]
+            for key, channels in spec["inputs"].items()
+        }
+        key, identities = self._cache_key(spec)
+        self._write_key_parts(spec, key, identities)
+        node.started = time.time()
+        node.rows_in = total_rows((stored for group in inputs.values() for stored in group), spec["splits"])
+        found = self._metadata.find(key) if self._reuse and spec["cacheable"] else None
+        node.damaged = self._metadata.take_damages()
+        if found is not None:
+            execution_id = self._metadata.begin(node.id, spec["kind"], spec["parameters"])
+            self._metadata.reuse(execution_id, key, inputs, {name: [item] for name, item in found.items()})
+            self._finish(node, Status.CACHED, found)
+            return
+        node.status = Status.RUNNING
+        node.log = str(self._run_dir / "logs" / f"{node.id}.log")
+        self._running[node.id] = self._launch(node, spec, key, inputs)
+
+    def _launch(
+        self, node: NodeRecord, spec: Mapping[str, Any], key: str, inputs: dict[str, list[StoredArtifact]]
+    ) -> _Execution:
+        execution_id = self._metadata.begin(node.id, spec["kind"], spec["parameters"])
+        scratch = self._folders.scratch / str(execution_id)
+        scratch.mkdir(parents=True)
+        execution = _Execution(execution_id, key, inputs, scratch / "result.json", scratch)
+        base, run_id = self._folders.artifacts / node.id, self._record.run_id
+        uris = {
+            name: str(base / name / run_id / "value") if is_value else str(base / name / run_id)
+            for name, is_value in spec["outputs"].items()
+        }
+        self._server.run(
+            node=node.id,
+            inputs={name: [stored.to_json() for stored in group] for name, group in inputs.items()},
+            outputs=uris,
+            log=node.log,
+            scratch=str(scratch),
+            result=str(execution.result),
+        )
+        return execution
+
+    def _record_usage(self, message: Mapping[str, Any]) -> None:
+        """Record the memory and CPU time of a component that has ended."""
+        node = self._record.node(message["node"])
+        seconds = node.seconds(time.time())
+        node.peak_bytes, node.cpus = message["peak"], round(message["cpu"] / seconds, 2) if seconds else None
+
+    def _end(self, id_: str, code: int) -> None:
+        """Take over the result of a component that has ended."""
+        node, execution = self._record.node(id_), self._running.pop(id_)
+        result = _result(execution.result, code)
+        shutil.rmtree(execution.scratch, ignore_errors=True)
+        if "outputs" in result:
+            made = {name: [StoredArtifact.from_json(parts)] for name, parts in result["outputs"].items()}
+            stored = self._metadata.complete(execution.id, execution.key, execution.inputs, made)
+            node.beam = result["beam"]
+            self._finish(node, Status.DONE, stored)
+            if self._obey_retrain and self._nodes[id_]["decides"] and _text(stored[GO]) == NO:
+                self._stopped[id_] = self._record.ended = _text(stored[WHY])
+        else:
+            remove_outputs(self._folders, id_, self._record.run_id)
+            self._metadata.fail(execution.id)
+            self._metadata.distrust(execution.inputs)
+            node.error, node.expected = result["error"], result.get("expected", False)
+            self._finish(node, Status.FAILED, {})
+        self._publish()
+
+    def _finish(self, node: NodeRecord, status: Status, outputs: Outputs) -> None:
+        node.status, node.finished, node.rows_out = status, time.time(), total_rows(outputs.values())
+        node.outputs = {
+            name: ArtifactRecord(stored.type.name, stored.uri, stored.properties) for name, stored in outputs.items()
+        }
+        self._outputs[node.id] = outputs
+
+    def _interrupt(self) -> None:
+        """End everything that runs, and remove incomplete outputs."""
+        self._server.stop(len(self._running), GRACE_SECONDS)
+        self._server.kill()
+        for id_, execution in self._running.items():
+            remove_outputs(self._folders, id_, self._record.run_id)
+            # After a failed statement, as on a full disk, the store accepts no other; the next run marks these.
+            with contextlib.suppress(RunError, StatusError):
+                self._metadata.fail(execution.id, canceled=True)
+            shutil.rmtree(execution.scratch, ignore_errors=True)
+        self._running.clear()
+        for node in self._record.nodes:
+            if node.status is Status.RUNNING:
+                node.status, node.finished = Status.INTERRUPTED, time.time()
+
+    def _cache_key(self, spec: Mapping[str, Any]) -> tuple[str, dict[str, list[str]]]:
+        """The cache key, and the identities of the inputs that went into it."""
+        identities = {
+            key: [self._identity(producer, output) for producer, output in channels]
+            for key, channels in spec["inputs"].items()
+        }
+        return cache_key(spec["id"], spec["digest"], identities), identities
+
+    def _write_key_parts(self, spec: Mapping[str, Any], key: str, identities: Mapping[str, list[str]]) -> None:
+        """Store the parts of the key with the run, for `headrace explain-cache`."""
+        inputs = {
+            name: KeyInput(producer, output, identities[name][0], self._outputs[producer][output].uri)
+            for name, ((producer, output), *_) in spec["inputs"].items()
+        }
+        parts = KeyParts(key=key, **spec["parts"], inputs=inputs, cacheable=spec["cacheable"], reuse=self._reuse)
+        parts.write(self._run_dir, spec["id"])
+
+    def _identity(self, producer: str, output: str) -> str:
+        stored = self._outputs[producer][output]
+        own = self._folders.artifacts / producer
+        if self._nodes[producer]["cacheable"] or not Path(stored.uri).is_relative_to(own):
+            return stored.uri
+        return digest_path(Path(stored.uri))
+
+
+def remove_outputs(folders: Folders, node: str, run_id: str) -> None:
+    """Remove everything that a component wrote in a run."""
+    for path in folders.artifacts.glob(f"{node}/*/{run_id}"):
+        shutil.rmtree(path)
+
+
+def _text(stored: StoredArtifact) -> str:
+    return Path(stored.uri).read_text(encoding="utf-8")
+
+
+def _result(path: Path, code: int) -> dict[str, Any]:
+    """The result file of a component, or an error made from its exit code if it left none."""
+    if path.exists():
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return result
+    if code == FULL_DISK:
+        why = f"{path.parent}: {os.strerror(FULL_DISK)}"
+        return {"error": f"{why}\n  Free some space there, or set another `pipeline.root`", "expected": True}
+    if code < 0:
+        name = signal.Signals(-code).name
+        why = "; the machine may have run out of memory" if name == "SIGKILL" else ""
+        return {"error": f"its process was ended by {name}{why}"}
+    return {"error": f"its process ended with exit code {code} and left no result"}

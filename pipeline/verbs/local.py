@@ -1,0 +1,130 @@
+"""`headrace validate`, `run` and `report`: check a config, run its pipeline on this machine, and look at the result."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.pipeline.environment import prepare
+from headrace.pipeline.interrupts import BROKEN_PIPE, CTRL_C
+from headrace.pipeline.verbs.options import config_options, load, param_option, reports_errors, short
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from headrace.pipeline.run import Run
+
+
+@click.command()
+@click.argument("config", type=click.Path(path_type=Path), required=False)
+@click.option("--profile", metavar="NAME", help="Apply the overlay <config>.NAME.yaml on top of CONFIG.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="A.B=VALUE", help="Override one setting of CONFIG. Can be repeated."
+)
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of configs, for editors, and check nothing.")
+@reports_errors
+def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...], schema: bool) -> None:
+    """Check CONFIG and the data that it names.
+
+    Every mistake is listed with its file and line.
+    """
+    if schema:
+        import json
+
+        from headrace.configs.json_schema import json_schema
+
+        click.echo(json.dumps(json_schema(), indent=2))
+        return
+    if config is None:
+        raise click.UsageError("name a config, such as configs/taxi.yaml, or use --schema")
+    loaded = load(config, profile, overrides, data=True)
+    from headrace.pipeline.validate import check_machine
+
+    for problem in check_machine(loaded):
+        click.echo(f"note: `headrace run` would stop on this machine: {problem}", err=True)
+    count = len(loaded.config.features)
+    features = f"{count} feature{'' if count == 1 else 's'}"
+    click.echo(f"{config}: the config is valid and fits the data ({features}, label {loaded.config.label.key})")
+
+
+@click.command()
+@config_options
+@param_option
+@click.option("--fresh", is_flag=True, help="Run every component, even if an earlier run could be reused.")
+@reports_errors
+def run(
+    config: Path, profile: str | None, overrides: tuple[str, ...], parameters: tuple[str, ...], fresh: bool
+) -> None:
+    """Run the pipeline of CONFIG on this machine.
+
+    Components whose inputs, settings and code are unchanged since an earlier run are reused.
+    """
+    prepare()
+    from headrace.pipeline.api import run_loaded
+    from headrace.pipeline.interrupts import uninterrupted
+    from headrace.pipeline.local.record import Status
+    from headrace.pipeline.run_parameters import parameter_overrides
+    from headrace.pipeline.terminal import StandardOutput, open_display
+
+    given, obey_retrain = parameter_overrides(parameters)
+    loaded = load(config, profile, (*overrides, *given), data=True)
+    console = StandardOutput()
+    with open_display(console) as display:
+        done = run_loaded(loaded, str(config), display, fresh=fresh, obey_retrain=obey_retrain)
+    with uninterrupted():
+        _report_and_summary(console, done)
+    if console.reader_gone:
+        sys.exit(BROKEN_PIPE)
+    if done.status is not Status.DONE:
+        sys.exit(CTRL_C if done.status is Status.INTERRUPTED else 1)
+
+
+def _report_and_summary(console: Console, done: Run) -> None:
+    """Write the report and print the summary."""
+    from dataclasses import replace
+
+    from headrace.pipeline.report import write_report
+    from headrace.pipeline.report.anomalies import anomalies_in_words
+    from headrace.pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.report.training import read_training
+    from headrace.pipeline.report.verdict import read_verdict
+    from headrace.pipeline.terminal import print_summary
+
+    report_file = short(write_report(done.path))
+    folder = RunFolder(done.path, done.record)
+    verdict, training = read_verdict(folder), read_training(folder.directory("Trainer", "model_run"))
+    if verdict.pushed is not None:
+        verdict = replace(verdict, pushed=str(short(Path(verdict.pushed))))
+    remarks = {"data": anomalies_in_words(folder), "training": training.remarks if training else ()}
+    print_summary(console, done.record, verdict, report_file, remarks)
+
+
+@click.command()
+@config_options
+@click.option("--run", "run_id", metavar="RUN", help="The id of the run. The default is the latest.")
+@reports_errors
+def report(config: Path, profile: str | None, overrides: tuple[str, ...], run_id: str | None) -> None:
+    """Write the HTML report of a run of CONFIG.
+
+    The report is one page that opens from disk. Its path is printed.
+    """
+    from headrace.configs.errors import RunError
+    from headrace.pipeline.folders import Folders
+    from headrace.pipeline.report import write_report
+
+    folders = Folders.of(load(config, profile, overrides, data=False).config)
+    runs = sorted(path.parent.name for path in folders.runs.glob("*/run.json"))
+    if not runs:
+        raise RunError(f"there is no run in {folders.runs} yet; start one with `headrace run {config}`")
+    if run_id is not None and run_id not in runs:
+        raise RunError(f"there is no run {run_id} in {folders.runs}; the latest are {', '.join(runs[-5:])}")
+    run_dir = folders.runs / (run_id or runs[-1])
+    try:
+        click.echo(short(write_report(run_dir)))
+    except (ValueError, TypeError, KeyError) as error:
+        raise RunError(
+            f"{run_dir / 'run.json'} is damaged, or of another version ({error}); remove {run_dir}"
+        ) from error
