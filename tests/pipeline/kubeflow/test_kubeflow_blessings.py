@@ -22,7 +22,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from headrace.components.deploy.registry import Entry, Registry
-from headrace.components.trigger.decision import TrainedOn, update
+from headrace.components.trigger.decision import TrainingData, update
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import open_store
@@ -39,7 +39,7 @@ for turn in range(int(number)):
     trained = path.with_name("trained.json")
     with present({"trained": str(trained)}, paths, open_store({})):
         statistics = str(path.parent / f"{name}-{turn}/statistics")
-        data = TrainedOn(fingerprint=f"{name}-{turn}", spans=("1",), work="w", statistics=statistics)
+        data = TrainingData(fingerprint=f"{name}-{turn}", spans=("1",), work="w", statistics=statistics)
         update(trained, lambda now: now.with_judged(data, blessed=turn == 0))
 """
 
