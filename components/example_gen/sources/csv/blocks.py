@@ -38,7 +38,7 @@ LARGEST_RECORD = 1 << 26
 
 @dataclass(frozen=True)
 class Segment:
-    """Whole records of a file, between two offsets of its unpacked text. `end`: None: to the end of the file."""
+    """Whole records of a file, between two offsets of its unpacked text. `end` is None for the end of the file."""
 
     path: str
     start: int

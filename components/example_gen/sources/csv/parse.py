@@ -104,7 +104,7 @@ def _holds_code(texts: pa.Array, kind: Kind) -> bool:
 
 
 def _beyond_int64(stack: Stack) -> list[int]:
-    """The numbers of the float columns that contain a number beyond int64."""
+    """The indices of the float columns that contain a number beyond int64."""
     if not pa.types.is_float64(stack.values.type):
         return []
     edges = pc.min_max(stack.values)  # of the whole stack first: few columns have such numbers

@@ -79,7 +79,7 @@ class SqlRows:
             return [FileState(label(source), 0, _fingerprint(connection, source.fingerprint_query))]
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without the ranges, because only this source keeps their snapshot open."""
+        """The state without the ranges: only the source that counted them keeps their snapshot open."""
         return {name: value for name, value in self.__dict__.items() if name not in {"_ranges", "_rows"}}
 
     def columns(self) -> list[str]:

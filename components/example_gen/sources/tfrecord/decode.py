@@ -48,7 +48,7 @@ class DecodedRecords:
 
 
 class Decoder:
-    """Decodes tf.Examples, or tf.SequenceExamples. `skips`: counts the records that are neither; None: errors."""
+    """Decodes tf.Examples, or tf.SequenceExamples. `skips`: counts undecodable records; None: they are errors."""
 
     def __init__(self, *, sequence: bool, skips: Skips | None) -> None:
         self._sequence, self._skips = sequence, skips

@@ -33,7 +33,7 @@ _COPY_AGAIN = "Copy the file again, or write it again"
 
 @dataclass(frozen=True)
 class Frames:
-    """Some records of a file: record i is data[starts[i] : ends[i]], and number numbers[i] of the file, counted from 1.
+    """Some records of a file: record i is data[starts[i] : ends[i]], and its number in the file is numbers[i], from 1.
 
     offset: the offset of `data` in the unpacked file.
     """

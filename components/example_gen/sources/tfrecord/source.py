@@ -201,7 +201,7 @@ def _stored_as(kind: Kind) -> Kind:
 
 
 def _in_one_schema(batch: pa.RecordBatch, kinds: Mapping[str, Kind]) -> pa.RecordBatch:
-    """The batch with doubles for floats: integers and columns without values do not come as float32."""
+    """The batch with float32 cast to double, so that columns stored as integers, or without values, fit too."""
     arrays = [
         column if column.type == ARROW[kinds[name]] else column.cast(ARROW[kinds[name]])
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
