@@ -173,8 +173,8 @@ def share_runs(
     logs: bool = True,
 ) -> SharedPage:
     """Like `share`, and returns what an upload of the page needs. output: None for `shared/<title>`."""
-    from headrace.pipeline.share import write_share
     from headrace.pipeline.share.find import find_all
+    from headrace.pipeline.share.folder import write_share
 
     target = None if output is None else _output(output)
     if not runs:
@@ -200,7 +200,7 @@ def _output(path: str | PathLike[str]) -> Path:
 
 def _page_folder(title: str) -> Path:
     """The title as a portable folder name. Raises RunError if that folder holds a page of another title."""
-    from headrace.pipeline.share import name_of
+    from headrace.pipeline.share.folder import name_of
 
     folder = Path("shared", re.sub(r"[^\w.]+", "-", title.lower()).strip("-._")[:60] or "page")
     if name_of(folder) not in {None, title}:

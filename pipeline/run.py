@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0.schema_pb2 import Schema
     from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 
-    from headrace.pipeline.report.verdict import Verdict
+    from headrace.pipeline.report.verdict import ModelVerdict
 
 WHOLE = "all"
 """The row of `metrics_frame` for the whole split."""
@@ -237,7 +237,7 @@ class Run:
         return read_evaluation(self.artifact("Evaluator", "evaluation").uri)
 
     @cached_property
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> ModelVerdict:
         from headrace.pipeline.report.verdict import read_verdict
 
         return read_verdict(self._folder)

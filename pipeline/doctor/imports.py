@@ -1,4 +1,4 @@
-"""Whether the large libraries load: in a process of their own, since a broken one can take the interpreter with it."""
+"""A check that the large libraries can be imported, in another process: a broken one can crash the interpreter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 
-from headrace.pipeline.doctor.finding import REMAKE, Finding, note, ok, problem
+from headrace.pipeline.doctor.result import REMAKE, CheckResult, note, ok, problem
 from headrace.pipeline.environment import SETTINGS
 
 LIBRARIES = (
@@ -36,12 +36,12 @@ for name in sys.argv[2:]:
     else:
         print("loaded", name, time.perf_counter() - start, file=report)
 """
-_RELABEL = f"{sys.executable} tools/relabel.py (it fits two wheels to this C library; `make env` runs it)"
-_MENDS = {"undefined symbol": _RELABEL, "symbol lookup error": _RELABEL, "GLIBC": _RELABEL, "No module named": REMAKE}
+_RELABEL = f"{sys.executable} tools/relabel.py (it adapts two wheels to this C library; `make env` runs it)"
+_FIXES = {"undefined symbol": _RELABEL, "symbol lookup error": _RELABEL, "GLIBC": _RELABEL, "No module named": REMAKE}
 
 
-def load(names: Sequence[str] = LIBRARIES) -> Iterator[Finding]:
-    """Import each in turn; after a crash, go on with the next in another process."""
+def load(names: Sequence[str] = LIBRARIES) -> Iterator[CheckResult]:
+    """Import each library in turn; after a crash, continue with the next one in another process."""
     left, seconds, loaded = list(names), 0.0, []
     while left:
         events, ending = _probe(left)
@@ -50,23 +50,23 @@ def load(names: Sequence[str] = LIBRARIES) -> Iterator[Finding]:
                 seconds += float(rest)
                 loaded.append(name)
             elif kind == "error":
-                yield problem(f"import {name} fails: {rest}", _mend(rest))
+                yield problem(f"import {name} fails: {rest}", _fix(rest))
         finished = [name for kind, name, _ in events if kind != "begin"]
         left = [name for name in left if name not in finished]
         if left:
-            yield problem(f"import {left[0]} {ending}", _mend(ending))
+            yield problem(f"import {left[0]} {ending}", _fix(ending))
             left = left[1:]
     if loaded:
         slow = note if seconds > _SLOW_SECONDS else ok
         yield slow(f"loaded in {seconds:.0f} s: {', '.join(loaded)}")
 
 
-def _mend(message: str) -> str:
-    return next((mend for clue, mend in _MENDS.items() if clue in message), "rm -r .venv && make env")
+def _fix(message: str) -> str:
+    return next((fix for clue, fix in _FIXES.items() if clue in message), "rm -r .venv && make env")
 
 
 def _probe(names: Sequence[str]) -> tuple[list[tuple[str, str, str]], str]:
-    """(kind, name, rest) of each event, and how the process ended."""
+    """Returns (kind, name, rest) of each event, and how the process ended."""
     reader, writer = os.pipe()
     process = subprocess.Popen(  # noqa: S603 - our own interpreter and text
         [sys.executable, "-c", _PROBE, str(writer), *names],

@@ -1,4 +1,4 @@
-"""The machine: processor, memory, disk."""
+"""Checks of the machine: processor, memory, disk."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.pipeline.doctor.finding import Finding, note, ok, problem
+from headrace.pipeline.doctor.result import CheckResult, note, ok, problem
 
 GIB = 1024**3
 _MEMORY_TIGHT, _MEMORY_TOO_SMALL = 4 * GIB, 2 * GIB  # the taxi example peaks near 2 GiB
 _DISK_TIGHT, _DISK_TOO_SMALL = 5 * GIB, GIB // 2
 
 
-def cpu(cpuinfo: Path = Path("/proc/cpuinfo"), architecture: str = platform.machine()) -> Iterator[Finding]:
-    """TensorFlow's x86-64 wheels stop with an illegal instruction on a processor without AVX."""
+def cpu(cpuinfo: Path = Path("/proc/cpuinfo"), architecture: str = platform.machine()) -> Iterator[CheckResult]:
+    """Check for AVX: without it, TensorFlow's x86-64 wheels crash with an illegal instruction."""
     if architecture not in ("x86_64", "AMD64") or not cpuinfo.exists():
         yield ok(f"{os.cpu_count()} processors, {architecture}")
         return
@@ -26,19 +26,22 @@ def cpu(cpuinfo: Path = Path("/proc/cpuinfo"), architecture: str = platform.mach
         yield ok(f"{os.cpu_count()} processors, with AVX")
     else:
         yield problem(
-            "the processor has no AVX: TensorFlow's wheels stop with `Illegal instruction`",
-            "use another machine; on a virtual one, let the host's processor type through (for QEMU: -cpu host)",
+            "the processor has no AVX; TensorFlow's wheels crash with `Illegal instruction`",
+            "use another machine; on a virtual machine, expose the host's processor (for QEMU: -cpu host)",
         )
 
 
-def memory(meminfo: Path = Path("/proc/meminfo"), control_group: Path = Path("/sys/fs/cgroup")) -> Iterator[Finding]:
-    """Free memory, of the machine or of the container if that has less."""
-    free = min((room for room in (_available(meminfo), _left_in(control_group)) if room is not None), default=None)
+def memory(
+    meminfo: Path = Path("/proc/meminfo"), control_group: Path = Path("/sys/fs/cgroup")
+) -> Iterator[CheckResult]:
+    """Check the free memory of the machine, or of the container if it has less."""
+    amounts = (_available(meminfo), _below_limit(control_group))
+    free = min((amount for amount in amounts if amount is not None), default=None)
     if free is None:
         return
     text = f"{free / GIB:.1f} GiB of memory free"
     if free < _MEMORY_TOO_SMALL:
-        yield problem(f"{text}; a run of the taxi example needs 2", "stop other programs, or allow the container more")
+        yield problem(f"{text}; a run of the taxi example needs 2", "stop other programs, or raise the limit")
     elif free < _MEMORY_TIGHT:
         yield note(f"{text}: enough for small data", "set `train.input.cache: none` if a run is killed")
     else:
@@ -52,7 +55,7 @@ def _available(meminfo: Path) -> int | None:
     return int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else None
 
 
-def _left_in(control_group: Path) -> int | None:
+def _below_limit(control_group: Path) -> int | None:
     try:
         limit = (control_group / "memory.max").read_text(encoding="utf-8").strip()
         used = (control_group / "memory.current").read_text(encoding="utf-8").strip()
@@ -61,16 +64,16 @@ def _left_in(control_group: Path) -> int | None:
     return int(limit) - int(used) if limit.isdigit() else None
 
 
-def disk(root: Path) -> Iterator[Finding]:
-    """Room and permission where runs are kept."""
-    place = root.absolute()
-    while not place.exists():
-        place = place.parent
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        yield problem(f"{place} cannot be written to; runs go into {root}", "set `pipeline.root` to another folder")
+def disk(root: Path) -> Iterator[CheckResult]:
+    """Check the space and the permissions of the folder for runs."""
+    folder = root.absolute()
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        yield problem(f"{folder} is not writable; runs are written to {root}", "set `pipeline.root` to another folder")
         return
-    free = shutil.disk_usage(place).free
-    text = f"{free / GIB:.1f} GiB of disk free in {place}"
+    free = shutil.disk_usage(folder).free
+    text = f"{free / GIB:.1f} GiB of disk free in {folder}"
     if free < _DISK_TOO_SMALL:
         yield problem(text, "remove old runs, or set `pipeline.root` to another disk")
     elif free < _DISK_TIGHT:
@@ -79,12 +82,12 @@ def disk(root: Path) -> Iterator[Finding]:
         yield ok(text)
 
 
-def temporary_files() -> Iterator[Finding]:
-    """Beam and TensorFlow write to the temporary folder."""
+def temporary_files() -> Iterator[CheckResult]:
+    """Check that the temporary folder is writable; Beam and TensorFlow use it."""
     try:
         with tempfile.TemporaryFile() as file:
             file.write(b"headrace")
     except OSError as error:
-        yield problem(f"no temporary file can be written: {error}", "set TMPDIR to a folder that you can write to")
+        yield problem(f"temporary files cannot be written: {error}", "set TMPDIR to a writable folder")
     else:
         yield ok(f"temporary files go to {tempfile.gettempdir()}")

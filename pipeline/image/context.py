@@ -1,6 +1,6 @@
-"""What the image is built from: a copy of this project's sources, its lock and the user's modules, in one folder.
+"""The build context of the image: this project's sources, its lock and the user's modules, copied into one folder.
 
-The tag of an image is a digest of that folder, so the same code and the same lock give the same tag.
+An image's tag is a digest of that folder, so the same code and the same lock give the same tag.
 """
 
 from __future__ import annotations
@@ -31,39 +31,44 @@ PARTS = (
     "components",
     "pipeline",
 )
-"""Of this project."""
+"""The files and folders of this project that go into the image."""
 SUFFIXES = frozenset({".py", ".html", ".css", ".js", ".json", ".md", ".sh", ".txt", ".yaml"})
-"""Of the files in the folders among them; an editor's copies have others, and would make another image."""
+"""Suffixes of the files to copy from those folders; an editor's backup files would make another image."""
 CODE = "image/code"
-"""Where the Dockerfile takes the user's modules from."""
+"""Folder of the user's modules, as the Dockerfile expects it."""
 REQUIREMENTS = "image/requirements.txt"
-"""And the user's packages."""
+"""File that lists the user's packages."""
 CA = "image/ca.txt"
-"""And the authorities that a download may be signed by, beside the public ones."""
+"""File of certificate authorities to trust for downloads, in addition to the public ones."""
 NOT_CODE = ("__pycache__", "runs", "serving", "node_modules")
 CONFIGS = frozenset({".yaml", ".yml"})
-"""How configs of pipelines end."""
+"""Suffixes of pipeline configs."""
 MOST = 100_000_000
-"""Bytes of the user's modules: code is small, and data lies elsewhere."""
+"""Largest size of the user's modules in bytes; data belongs elsewhere."""
 READABLE = 1_000_000
-"""Bytes of a file that is looked through for credentials."""
+"""Largest size in bytes of a file that is searched for credentials."""
 TEMPLATE = re.compile(r"[{%$<]")
-"""A character of a text that a credential is put into when the code runs."""
+"""A character of a template, into which the code inserts the credential at run time."""
 TAG_LENGTH = 16
 PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
 def stage(folder: Path, code: Path | None = None, requirements: Path | None = None) -> None:
-    """Fill an empty folder with what the image is built from; `code`: the user's folder, with modules at its top;
-    `requirements`: a file of packages beyond the locked ones.
+    """Copy everything that the image is built from into an empty folder.
 
-    Raises RunError where this installation cannot build an image, or what is the user's must not go into one.
+    Args:
+        folder: The build context.
+        code: The user's folder, with modules at its top.
+        requirements: A file of packages in addition to the locked ones.
+
+    Raises:
+        RunError: This installation cannot build an image, or the user's files hold credentials or are too large.
     """
     missing = [name for name in PARTS if not (PROJECT / name).exists()]
     if missing:
         raise RunError(
-            f"{PROJECT} has no {', '.join(missing)}, which an image is built from\n"
-            "  Run this from a clone of the project, as `.venv/bin/headrace image`."
+            f"{PROJECT} has no {', '.join(missing)}, which the image is built from\n"
+            "  Run `.venv/bin/headrace image` from a clone of the project."
         )
     for name in PARTS:
         _copy(PROJECT / name, folder / name)
@@ -75,25 +80,25 @@ def stage(folder: Path, code: Path | None = None, requirements: Path | None = No
 
 
 def trust(folder: Path, ca: Path) -> None:
-    """Let what is downloaded while the image is built be signed by the authorities in a file of PEM certificates.
+    """Trust the authorities in a file of PEM certificates for downloads during the build.
 
-    Raises RunError where the file is not one.
+    Raises RunError if the file holds a private key or no certificate.
     """
     text = ca.read_bytes().decode("utf-8", "replace")
     if "PRIVATE KEY-----" in text:
         raise RunError(
-            f"--ca {ca}: a private key stands in it\n  Name a file with the certificate of the authority alone."
+            f"--ca {ca}: the file holds a private key\n  Name a file with only the certificate of the authority."
         )
     if not PEM.search(text):
         raise RunError(
-            f"--ca {ca}: no PEM certificate is in it (-----BEGIN CERTIFICATE-----)\n"
-            f"  `openssl x509 -inform der -in {ca} -out ca.pem` makes one of a binary certificate."
+            f"--ca {ca}: the file holds no PEM certificate (-----BEGIN CERTIFICATE-----)\n"
+            f"  `openssl x509 -inform der -in {ca} -out ca.pem` converts a binary certificate."
         )
     (folder / CA).write_text("\n" + "\n".join(PEM.findall(text)) + "\n", encoding="ascii")
 
 
 def content_tag(folder: Path, variant: str) -> str:
-    """The tag of the image that is built from the folder."""
+    """The tag of the image for a build context."""
     return digest_text(digest_path(folder), variant)[:TAG_LENGTH]
 
 
@@ -106,37 +111,38 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _no_source(folder: str, names: Iterable[str]) -> set[str]:
-    """The names in a folder that are no part of the image: what is hidden, Python's, an editor's, and configs."""
+    """Names in a folder that do not go into the image: hidden files, caches, backup files, and pipeline configs."""
     files = {name for name in names if Path(folder, name).is_file() and Path(name).suffix not in SUFFIXES}
     files |= {name for name in names if _is_config(Path(folder, name))}
     return files | {name for name in names if name.startswith(".") or name == "__pycache__"}
 
 
 def _is_config(file: Path) -> bool:
-    """Whether it is a pipeline's config, or a profile of one. No pod reads it, and it may name the image itself: with
-    it among the content, the image would be another one as soon as the config names it.
+    """Whether a file is a pipeline's config or a profile of one.
+
+    No pod reads it, and it may name the image: if it were part of the content, naming the image would change its tag.
     """
     if file.suffix not in CONFIGS or not file.is_file() or file.stat().st_size > READABLE:
         return False
     try:
-        told = yaml.safe_load(file.read_bytes())
+        content = yaml.safe_load(file.read_bytes())
     except (yaml.YAMLError, ValueError, RecursionError):
         return False
-    sections = set(told) if isinstance(told, dict) else set()
+    sections = set(content) if isinstance(content, dict) else set()
     return not sections.isdisjoint(("pipeline", "kubeflow")) and sections <= PipelineConfig.model_fields.keys()
 
 
 def _copy_code(code: Path, target: Path) -> None:
     files = list(_files(code))
     if not any(file.suffix == ".py" for file in files):
-        raise RunError(f"--code {code}: there is no Python module in it; name the folder that your modules lie in")
+        raise RunError(f"--code {code}: the folder holds no Python module; name the folder of your modules")
     total = sum(file.stat().st_size for file in files)
     if total > MOST:
         largest = max(files, key=lambda file: file.stat().st_size)
         raise RunError(
-            f"--code {code}: {total / 1e6:,.0f} MB, and at most {MOST / 1e6:,.0f} MB go into an image; "
+            f"--code {code}: {total / 1e6:,.0f} MB, but at most {MOST / 1e6:,.0f} MB are allowed in an image; "
             f"the largest file is {largest.relative_to(code)}\n"
-            "  Name a folder with code alone. Data belongs into an object store, or on a volume."
+            "  Name a folder with only code. Data belongs in an object store or on a volume."
         )
     for file in files:
         _refuse_credentials(file)
@@ -146,7 +152,7 @@ def _copy_code(code: Path, target: Path) -> None:
 
 
 def _files(code: Path) -> Iterator[Path]:
-    """All but configs, and what is hidden, made by runs, or an environment of Python's; in an order of their own."""
+    """The files of a folder, sorted, without configs, hidden files, outputs of runs and virtual environments."""
     for path in sorted(code.iterdir()):
         if path.name.startswith(".") or path.name in NOT_CODE or path.name.endswith(".egg-info"):
             continue
@@ -157,16 +163,16 @@ def _files(code: Path) -> Iterator[Path]:
 
 
 def _refuse_credentials(file: Path) -> None:
-    """Whoever can pull the image can read it."""
+    """Raise RunError if the file holds a credential: everyone who can pull the image could read it."""
     text = file.read_bytes().decode(errors="replace") if file.stat().st_size <= READABLE else ""
-    for what, shape in CERTAIN.items():
-        if any(not TEMPLATE.search(_secret(found)) for found in shape.finditer(text)):
+    for what, pattern in CERTAIN.items():
+        if any(not TEMPLATE.search(_secret(match)) for match in pattern.finditer(text)):
             raise RunError(
-                f"{file}: {what} stands in it, and all who can pull an image can read its files\n"
-                "  Put it into a Kubernetes Secret, and name that under kubeflow.defaults.secrets."
+                f"{file}: the file holds {what}, and everyone who can pull an image can read its files\n"
+                "  Put it into a Kubernetes Secret and list that under kubeflow.defaults.secrets."
             )
 
 
-def _secret(found: re.Match[str]) -> str:
-    """The credential of what was found; all of it where that is not known."""
-    return found.groupdict().get("secret") or found[0]
+def _secret(match: re.Match[str]) -> str:
+    """The credential itself, if the pattern marks it; else the whole match."""
+    return match.groupdict().get("secret") or match[0]

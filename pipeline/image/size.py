@@ -1,7 +1,7 @@
-"""How large the image will be, layer by layer, from the packages that are installed here.
+"""The size of the image, layer by layer, computed from the packages that are installed here.
 
-Bytes of files, uncompressed, as `docker images` tells them. What the lock has for the image and this machine has not
-(tensorflow-cpu, CUDA's libraries) was measured once, for the locked version: image/measured.json.
+Sizes are bytes of uncompressed files, as `docker images` shows them. Packages that only the image has (tensorflow-cpu,
+CUDA's libraries) were measured once, for the locked version: image/measured.json.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
 PYTHON_BYTES = 165_000_000
-"""Of the base image, Debian 13 and Python without its tests, and of the compiled modules of Python's own library."""
+"""Size of the base image (Debian 13 and Python without its tests) with the compiled standard library."""
 COMPILED = 1.17
-"""Bytes of a package's compiled modules for each byte of their sources, as measured over all of them."""
+"""Bytes of compiled modules per byte of source, measured over all packages."""
 TARGET = {
     "implementation_name": "cpython",
     "os_name": "posix",
@@ -32,21 +32,21 @@ TARGET = {
     "python_version": "3.11",
     "sys_platform": "linux",
 }
-"""What markers of the lock are judged by."""
+"""The environment for which the markers of the lock are evaluated."""
 EXTRAS = ("sql", "tfds")
 
 
 @dataclass(frozen=True)
-class Layer:
-    """A layer of the image, and its largest parts."""
+class ImageLayer:
+    """A layer of the image, with its parts and their sizes."""
 
     name: str
     size: int
     parts: Mapping[str, int]
 
 
-def layers(context: Path, variant: str) -> tuple[list[Layer], list[str]]:
-    """The layers of the image that is built from the folder, and the packages whose size is not known here."""
+def layers(context: Path, variant: str) -> tuple[list[ImageLayer], list[str]]:
+    """The layers of the image for a build context, and the packages whose size is unknown."""
     measured = json.loads((context / "image" / "measured.json").read_text(encoding="utf-8"))
     patterns = listed(context / "image" / "left-out-files.txt")
     sizes: dict[str, int] = {}
@@ -59,12 +59,17 @@ def layers(context: Path, variant: str) -> tuple[list[Layer], list[str]]:
             sizes[name] = size
     project = {name: _folder(context / name) for name in ("configs", "trainer", "components", "pipeline")}
     code = {path.name: _folder(path) for path in (context / "image" / "code").iterdir() if path.name != "README.md"}
-    found = [("Python", {"base image": PYTHON_BYTES}), ("packages", sizes), ("this project", project), ("code", code)]
-    return [Layer(name, sum(parts.values()), parts) for name, parts in found if parts], unknown
+    contents = [
+        ("Python", {"base image": PYTHON_BYTES}),
+        ("packages", sizes),
+        ("this project", project),
+        ("code", code),
+    ]
+    return [ImageLayer(name, sum(parts.values()), parts) for name, parts in contents if parts], unknown
 
 
 def packages(context: Path, variant: str) -> dict[str, str]:
-    """Name to version of what the image installs, read from the lock as image/install.sh does."""
+    """Names and versions of the packages that the image installs, read from the lock as image/install.sh does."""
     left_out = {canonicalize_name(name) for name in listed(context / "image" / "left-out-packages.txt")}
     if variant == "cpu":
         left_out.add(canonicalize_name("tensorflow"))
@@ -73,32 +78,32 @@ def packages(context: Path, variant: str) -> dict[str, str]:
 
 
 def listed(file: Path) -> list[str]:
-    """The words of a list, without its comments."""
+    """The lines of a file that are not comments."""
     words = (line.partition("#")[0].strip() for line in file.read_text(encoding="utf-8").splitlines())
     return [word for word in words if word]
 
 
 def _resolved(entries: list[dict[str, Any]], variant: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     project = next(entry for entry in entries if entry["name"] == "headrace")
     extras = [needed for extra in EXTRAS for needed in project["optional-dependencies"][extra]]
     waiting = [*project["dependencies"], *extras, *project["dev-dependencies"][f"image-{variant}"]]
     seen: set[tuple[str, tuple[str, ...]]] = set()
     while waiting:
         needed = waiting.pop()
-        asked = needed["name"], tuple(needed.get("extra", ()))
-        if asked in seen or not _applies(needed.get("marker")):
+        key = needed["name"], tuple(needed.get("extra", ()))
+        if key in seen or not _applies(needed.get("marker")):
             continue
-        seen.add(asked)
+        seen.add(key)
         entry = _entry(entries, needed)
-        found[entry["name"]] = entry["version"]
+        versions[entry["name"]] = entry["version"]
         waiting += entry.get("dependencies", [])
-        waiting += [more for extra in asked[1] for more in entry.get("optional-dependencies", {}).get(extra, ())]
-    return found
+        waiting += [more for extra in key[1] for more in entry.get("optional-dependencies", {}).get(extra, ())]
+    return versions
 
 
 def _entry(entries: Iterable[dict[str, Any]], needed: Mapping[str, Any]) -> dict[str, Any]:
-    """The locked package; of several versions the one for the image's Python."""
+    """The locked package; if there are several versions, the one for the image's Python."""
     named = [entry for entry in entries if entry["name"] == needed["name"]]
     named = [entry for entry in named if needed.get("version") in (None, entry["version"])]
     fitting = [entry for entry in named if any(map(_applies, entry.get("resolution-markers", [None])))]
@@ -110,19 +115,19 @@ def _applies(marker: str | None) -> bool:
 
 
 def _installed(name: str, version: str, left_out: Iterable[str]) -> int | None:
-    """Bytes of an installed package in the image; None if another version or none is installed."""
+    """Bytes that a package takes in the image; None if it or its version is not installed here."""
     try:
         distribution = metadata.distribution(name)
     except metadata.PackageNotFoundError:
         return None
     if distribution.version != version:
         return None
-    found = ((str(file), Path(str(distribution.locate_file(file)))) for file in distribution.files or ())
-    return counted(((inside, path.stat().st_size) for inside, path in found if path.is_file()), left_out)
+    paths = ((str(file), Path(str(distribution.locate_file(file)))) for file in distribution.files or ())
+    return counted(((inside, path.stat().st_size) for inside, path in paths if path.is_file()), left_out)
 
 
 def counted(files: Iterable[tuple[str, int]], left_out: Iterable[str]) -> int:
-    """Bytes in the image of files that are named from site-packages, with their sizes."""
+    """Bytes in the image of files, given by their paths in site-packages and their sizes."""
     return sum(
         _with_compiled(inside, size)
         for inside, size in files
@@ -131,7 +136,7 @@ def counted(files: Iterable[tuple[str, int]], left_out: Iterable[str]) -> int:
 
 
 def _below(path: str, pattern: str) -> bool:
-    """Whether a file lies in a folder that the shell finds by the pattern."""
+    """Whether a file is in a folder that matches a shell pattern."""
     parts, wanted = path.split("/"), pattern.split("/")
     return len(parts) > len(wanted) and all(map(fnmatch, parts, wanted))
 

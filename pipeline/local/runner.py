@@ -28,9 +28,9 @@ from headrace.pipeline.local.client import ForkServer
 from headrace.pipeline.local.metadata import Metadata, store_message
 from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.local.scheduler import Scheduler, remove_outputs
-from headrace.pipeline.report.versions import write_versions
 from headrace.pipeline.terminal import Display
 from headrace.pipeline.training_digest import training_digest
+from headrace.pipeline.versions import write_versions
 
 PARTIAL = (".", "runs/*", "spans", "spans/*", "spans/*/*", "checkpoints/*")
 """Folders of the pipeline in which a killed process may leave a partly written file."""

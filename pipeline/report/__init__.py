@@ -13,7 +13,10 @@ FILE_NAME = "report.html"
 
 
 def write_report(run_dir: Path) -> Path:
-    """Write `report.html` into a run's folder, as far as the run came. FileNotFoundError if it has no run record."""
+    """Write `report.html` into a run's folder, with whatever the run got to, and return its path.
+
+    Raises FileNotFoundError if the folder holds no run record.
+    """
     from headrace.pipeline.report.page import render_page
     from headrace.pipeline.report.run_folder import RunFolder
 

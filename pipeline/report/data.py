@@ -1,4 +1,4 @@
-"""The data of a run: its splits and columns, as the page shows them."""
+"""The data section: splits, columns, and the anomalies that were found."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from markupsafe import Markup
+from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from headrace.configs.config import PipelineConfig
 from headrace.configs.features import data_columns
-from headrace.pipeline.local.record import Ingestion, ingested
+from headrace.pipeline.local.record import Ingestion, ingested, on_one_line
 from headrace.pipeline.report.charts import histogram
 from headrace.pipeline.report.run_folder import RunFolder
-from headrace.pipeline.report.statistics import Column, Split, read_statistics
+from headrace.pipeline.report.statistics import ColumnStatistics, SplitStatistics, read_statistics
 
 _TRAIN = "train"
+_SPLIT = "Split-"
 _ROLES = ("label", "feature", "not used", "")
+_MOST_LINES = 5
 
 
 @dataclass(frozen=True)
 class SplitRow:
-    """One split: its rows, their share of all, and the files that hold them."""
+    """One split: its rows, their fraction of all rows, and the number and bytes of its files."""
 
     name: str
     rows: int
     share: float
     files: int
-    octets: int
+    size: int
 
 
 @dataclass(frozen=True)
 class ColumnRow:
-    """One column of the train split, its role in the config (empty where that is not known), and its picture."""
+    """One column of a split, its role in the config (empty if unknown), and its histogram."""
 
-    column: Column
+    column: ColumnStatistics
     role: str
     picture: Markup
 
 
 @dataclass(frozen=True)
-class Data:
-    """`described` is the split whose columns are shown."""
+class DataSection:
+    """The section. `described` is the split whose columns are shown."""
 
     splits: list[SplitRow]
     columns: list[ColumnRow]
@@ -50,22 +53,66 @@ class Data:
 
     @property
     def rows(self) -> int:
-        """Of all splits."""
+        """Rows of all splits."""
         return sum(split.rows for split in self.splits)
 
 
-def read_data(folder: RunFolder) -> Data:
-    """What is known of the data; empty where the run did not come so far."""
+@dataclass(frozen=True)
+class Anomaly:
+    """One rule that one column of one split violates."""
+
+    split: str
+    column: str
+    rule: str
+    what: str
+
+
+def read_data(folder: RunFolder) -> DataSection:
+    """The section; empty if the run did not get that far."""
     statistics = read_statistics(folder.directory("StatisticsGen", "statistics"))
     rows = {split.name: split.rows for split in statistics.values()} or _rows_written(folder)
     described = statistics.get(_TRAIN) or next(iter(statistics.values()), None)
     examples = folder.directory("ExampleGen", "examples")
-    return Data(
+    return DataSection(
         splits=[_split_row(name, number, sum(rows.values()), examples) for name, number in rows.items()],
         columns=_column_rows(described, folder.config) if described else [],
         described=described.name if described else "",
         ingested=ingested(folder.record),
     )
+
+
+def read_anomalies(folder: RunFolder) -> list[Anomaly] | None:
+    """All anomalies: DataGate's, or ExampleValidator's if DataGate did not finish. None if neither did."""
+    verdict = folder.text("DataGate", "verdict")
+    if verdict is not None:
+        fields = json.loads(verdict).get("anomalies", [])
+        return [Anomaly(**{key: str(entry.get(key) or "") for key in Anomaly.__annotations__}) for entry in fields]
+    directory = folder.directory("ExampleValidator", "anomalies")
+    if directory is None:
+        return None
+    files = sorted(directory.glob(f"{_SPLIT}*/SchemaDiff.pb"))
+    return [anomaly for file in files for anomaly in _schema_diff(file.parent.name, file.read_bytes())]
+
+
+def anomalies_in_words(folder: RunFolder) -> list[str]:
+    """One line for each of the first anomalies of a run that DataGate let pass in spite of them."""
+    found = read_anomalies(folder) or [] if folder.output("DataGate", "verdict") else []
+    lines = [f"column {one.column!r}, split {one.split}: {one.rule}: {one.what}" for one in found[:_MOST_LINES]]
+    if len(found) > _MOST_LINES:
+        lines.append(f"{len(found) - _MOST_LINES:,} more anomalies are in the report")
+    return [*map(on_one_line, lines)]
+
+
+def _schema_diff(directory_name: str, content: bytes) -> list[Anomaly]:
+    anomalies = anomalies_pb2.Anomalies.FromString(content)
+    split = directory_name.removeprefix(_SPLIT)
+    of_columns = [
+        Anomaly(split, column, reason.short_description, reason.description)
+        for column, info in sorted(anomalies.anomaly_info.items())
+        for reason in info.reason
+    ]
+    of_dataset = anomalies.dataset_anomaly_info.reason
+    return of_columns + [Anomaly(split, "", reason.short_description, reason.description) for reason in of_dataset]
 
 
 def _rows_written(folder: RunFolder) -> dict[str, int]:
@@ -75,11 +122,11 @@ def _rows_written(folder: RunFolder) -> dict[str, int]:
 
 
 def _split_row(name: str, rows: int, total: int, examples: Path | None) -> SplitRow:
-    files = [] if examples is None else [file.stat().st_size for file in (examples / f"Split-{name}").glob("*")]
+    files = [] if examples is None else [file.stat().st_size for file in (examples / f"{_SPLIT}{name}").glob("*")]
     return SplitRow(name, rows, rows / total if total else 0.0, len(files), sum(files))
 
 
-def _column_rows(split: Split, config: PipelineConfig | None) -> list[ColumnRow]:
+def _column_rows(split: SplitStatistics, config: PipelineConfig | None) -> list[ColumnRow]:
     rows = [
         ColumnRow(column, _role(column.name, config), histogram(_picture_title(column), column.histogram))
         for column in split.columns.values()
@@ -96,5 +143,5 @@ def _role(column: str, config: PipelineConfig | None) -> str:
     return "feature" if column in read else "not used"
 
 
-def _picture_title(column: Column) -> str:
+def _picture_title(column: ColumnStatistics) -> str:
     return f"{'Most frequent values' if column.top else 'Distribution'} of {column.name}"

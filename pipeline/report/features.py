@@ -1,4 +1,4 @@
-"""The feature columns of the config, in words."""
+"""The features section: a description of each feature column of the config."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ from headrace.configs.features import (
 )
 from headrace.configs.image import ImageFeature
 
-_SCALES = {"z_score": "scaled to mean 0, deviation 1", "min_max": "scaled to 0..1", "log": "sign(x) log(1 + |x|)"}
+_SCALES = {
+    "z_score": "scaled to mean 0, standard deviation 1",
+    "min_max": "scaled to 0..1",
+    "log": "sign(x) log(1 + |x|)",
+}
 
 
 @dataclass(frozen=True)
 class FeatureRow:
-    """One feature: its kind, the data columns it reads, what it computes, and the parts of the model that see it."""
+    """One feature: its kind, the data columns it reads, what it computes, and the parts of the model that use it."""
 
     name: str
     kind: str
@@ -44,23 +48,23 @@ def describe_features(config: PipelineConfig) -> list[FeatureRow]:
 
 
 def _what(feature: Feature) -> str:
-    several = getattr(feature, "multivalued", False) and not isinstance(feature, TextFeature)
+    multivalued = getattr(feature, "multivalued", False) and not isinstance(feature, TextFeature)
     separator = getattr(feature, "separator", None)
-    cut = "" if separator is None else f", cut at {separator!r}"
-    return _computed(feature) + (f" (all values{cut})" if several else "")
+    split = "" if separator is None else f", split at {separator!r}"
+    return _computed(feature) + (f" (all values{split})" if multivalued else "")
 
 
 def _text(feature: TextFeature) -> str:
     words = "words" if feature.max_tokens is None else f"the {feature.keep} {feature.max_tokens} words"
     if feature.hash_buckets is not None:
         return f"{words} in {feature.hash_buckets:,} hash buckets"
-    return f"{words} in {_vocabulary(feature)}, {feature.oov_buckets} for unknown"
+    return f"{words} in {_vocabulary(feature)}, {feature.oov_buckets} for unknown words"
 
 
-def _computed(feature: Feature) -> str:  # noqa: PLR0911 - one line for each kind
+def _computed(feature: Feature) -> str:  # noqa: PLR0911 - one return per kind
     match feature:
         case NumericFeature():
-            return f"{_SCALES.get(feature.normalize, 'as it is')}; missing: {feature.missing}"
+            return f"{_SCALES.get(feature.normalize, 'not scaled')}; missing: {feature.missing}"
         case BucketizedFeature(boundaries=None):
             return f"{feature.buckets} quantile buckets{_missing(feature.missing)}"
         case BucketizedFeature():
@@ -68,15 +72,15 @@ def _computed(feature: Feature) -> str:  # noqa: PLR0911 - one line for each kin
                 f"buckets at {', '.join(f'{edge:g}' for edge in feature.boundaries or ())}{_missing(feature.missing)}"
             )
         case IdentityFeature():
-            return f"a category, 0 to {feature.num_buckets - 1}{_missing(feature.missing)}"
+            return f"category ids 0 to {feature.num_buckets - 1}{_missing(feature.missing)}"
         case VocabularyFeature():
-            return f"{_vocabulary(feature)}, {feature.oov_buckets} for unknown{_missing(feature.missing)}"
+            return f"{_vocabulary(feature)}, {feature.oov_buckets} for unknown values{_missing(feature.missing)}"
         case HashedFeature() | CrossedFeature():
             return f"{feature.hash_buckets:,} hash buckets{_missing(getattr(feature, 'missing', None))}"
         case CustomFeature():
             return feature.function
         case ImageFeature():
-            return f"{feature.height} x {feature.width} pixels, {'grey' if feature.channels == 1 else 'in color'}"
+            return f"{feature.height} x {feature.width} pixels, {'grayscale' if feature.channels == 1 else 'color'}"
         case TextFeature():
             return _text(feature)
 
@@ -91,7 +95,7 @@ def _vocabulary(feature: VocabularyFeature | TextFeature) -> str:
     if feature.file is not None:
         return f"the values in {feature.file}"
     most = f"the {feature.top_k} most frequent values" if feature.top_k else "the values"
-    often = f", seen {feature.min_frequency} times or more" if feature.min_frequency > 1 else ""
+    often = f", seen at least {feature.min_frequency} times" if feature.min_frequency > 1 else ""
     return f"{most} of the train split{often}"
 
 

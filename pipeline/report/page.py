@@ -1,4 +1,4 @@
-"""The page itself: everything that the templates show, gathered."""
+"""The page: collects everything that the templates show, and renders them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
-from headrace.pipeline.report.anomalies import read_anomalies
-from headrace.pipeline.report.beam import describe_beam
-from headrace.pipeline.report.curves import draw_curves
-from headrace.pipeline.report.data import read_data
+from headrace.pipeline.report.data import read_anomalies, read_data
+from headrace.pipeline.report.evaluation import evaluation_section
 from headrace.pipeline.report.features import describe_features
-from headrace.pipeline.report.figures import FILTERS
-from headrace.pipeline.report.judgement import read_judgement
+from headrace.pipeline.report.formatting import FILTERS, visible
 from headrace.pipeline.report.profile import read_profile
 from headrace.pipeline.report.run_folder import RunFolder
-from headrace.pipeline.report.timings import read_timings
-from headrace.pipeline.report.training import read_training
-from headrace.pipeline.report.tuning import read_search
-from headrace.pipeline.report.verdict import Verdict, read_verdict
-from headrace.pipeline.report.versions import read_versions
-from headrace.pipeline.report.visible import visible
+from headrace.pipeline.report.timings import describe_beam, read_timings
+from headrace.pipeline.report.training import draw_curves, read_search, read_training
+from headrace.pipeline.report.verdict import ModelVerdict, read_verdict
 from headrace.pipeline.terminal.logs import last_lines
+from headrace.pipeline.versions import read_versions
 
 TEMPLATES = Path(__file__).parent / "templates"
 _LOG_LINES = 25
@@ -36,8 +31,8 @@ _YAML_KEY = re.compile(r"^(\s*(?:- )?)([^\s#:][^:\n]*:)(?=\s|$)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A component that failed: the cause, the meaningful end of its log, and a link to the whole."""
+class FailedComponent:
+    """A component that failed, the last lines of its log, and a link to the whole log."""
 
     node: NodeRecord
     lines: list[str]
@@ -46,24 +41,24 @@ class Failure:
 
 @dataclass(frozen=True)
 class Headline:
-    """The run's end in a word. `tone`: good, bad, warn or quiet."""
+    """The outcome of a run in a word or two. `tone` is `good`, `bad`, `warn` or `quiet`."""
 
     words: str
     tone: str
 
 
 def render_page(folder: RunFolder) -> str:
-    """The whole HTML page of a run."""
+    """Render the HTML page of a run."""
     return environment().get_template("report.html").render(style=style(), **gather(folder))
 
 
 def environment(*more: Path, finalize: Callable[[Any], Any] | None = None) -> Environment:
-    """Where templates come from: ours, and those of `more` folders. `finalize` has every value before it is written.
+    """The template environment, for the report's templates and those in `more` folders.
 
-    What is no markup yet is written so that all of it can be seen.
+    Every value passes through `finalize`, is escaped, and has its invisible characters made visible.
     """
 
-    def finished(value: Any) -> Any:
+    def shown(value: Any) -> Any:
         value = finalize(value) if finalize else value
         return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
@@ -73,20 +68,20 @@ def environment(*more: Path, finalize: Callable[[Any], Any] | None = None) -> En
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=finished,
+        finalize=shown,
     )
     made.filters.update(FILTERS)
-    made.globals["prefix"] = ""  # of the ids on the page, which may show several runs
+    made.globals["prefix"] = ""  # of ids: a shared page shows the same section of several runs
     return made
 
 
 def style() -> Markup:
-    """The style sheet."""
+    """The style sheet of the report."""
     return Markup((TEMPLATES / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - our own file
 
 
 def gather(folder: RunFolder) -> dict[str, Any]:
-    """What the templates know, by name."""
+    """The variables of the templates."""
     record, config = folder.record, folder.config
     verdict = read_verdict(folder)
     training = read_training(folder.directory("Trainer", "model_run"))
@@ -105,14 +100,14 @@ def gather(folder: RunFolder) -> dict[str, Any]:
         "curves": draw_curves(training) if training else [],
         "profile": read_profile(folder),
         "tuning": read_search(folder.directory("Tuner", "best_hyperparameters")),
-        "judgement": read_judgement(folder.evaluation, verdict, config) if folder.evaluation else None,
-        "config_text": with_marked_keys(folder.config_text),
+        "evaluation": evaluation_section(folder.evaluation, verdict, config) if folder.evaluation else None,
+        "config_text": highlight_keys(folder.config_text),
         "versions": read_versions(folder.path),
     }
 
 
-def headline(record: RunRecord, verdict: Verdict) -> Headline:
-    """The run's end."""
+def headline(record: RunRecord, verdict: ModelVerdict) -> Headline:
+    """The outcome of a run."""
     failed = [node.id for node in record.nodes if node.status is Status.FAILED]
     if record.status is Status.FAILED or failed:
         return Headline(f"Failed in {', '.join(failed)}" if failed else "Failed", "bad")
@@ -127,19 +122,19 @@ def headline(record: RunRecord, verdict: Verdict) -> Headline:
     return Headline("Blessed and pushed" if verdict.pushed else "Blessed", "good")
 
 
-def _failures(folder: RunFolder) -> list[Failure]:
+def _failures(folder: RunFolder) -> list[FailedComponent]:
     failed = [node for node in folder.record.nodes if node.status is Status.FAILED]
     return [_failure(node, folder.path) for node in failed]
 
 
-def _failure(node: NodeRecord, run_dir: Path) -> Failure:
+def _failure(node: NodeRecord, run_dir: Path) -> FailedComponent:
     log = run_dir / "logs" / f"{node.id}.log"
     if not log.exists() and node.log:
         log = Path(node.log)
     link = Path(os.path.relpath(log, run_dir)).as_posix() if log.exists() else ""
-    return Failure(node, [] if node.expected else last_lines(log, _LOG_LINES), link)
+    return FailedComponent(node, [] if node.expected else last_lines(log, _LOG_LINES), link)
 
 
-def with_marked_keys(text: str) -> Markup:
-    """YAML with its keys in colour."""
+def highlight_keys(text: str) -> Markup:
+    """Mark the keys of YAML for the style sheet."""
     return Markup(_YAML_KEY.sub(r'\1<span class="key">\2</span>', str(escape(text))))  # noqa: S704 - escaped just now

@@ -1,4 +1,4 @@
-"""A run's folder: the record, the config and the artifacts that the record names."""
+"""A run's folder: its record, its config, and the artifacts that the record names."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ CONFIG_FILE = "config.yaml"
 
 @dataclass(frozen=True)
 class RunFolder:
-    """`<root>/<pipeline>/runs/<run id>/`. What an early end left out is None or empty."""
+    """The folder `<root>/<pipeline>/runs/<run id>/`. Whatever the run did not get to is None or empty."""
 
     path: Path
     record: RunRecord
 
     @classmethod
     def read(cls, path: Path) -> RunFolder:
-        """FileNotFoundError if there is no run record in it."""
+        """Read the record of a run. Raises FileNotFoundError if the folder holds none."""
         return cls(path, RunRecord.read(path))
 
     @cached_property
     def config_text(self) -> str:
-        """The config as it was loaded, YAML."""
+        """The config as it was loaded, as YAML."""
         file = self.path / CONFIG_FILE
         return file.read_text(encoding="utf-8") if file.exists() else ""
 
     @cached_property
     def config(self) -> PipelineConfig | None:
-        """None where there is none, or where another version of Headrace wrote it."""
+        """The config, or None if there is none or another version of Headrace wrote it."""
         try:
             return PipelineConfig.model_validate_json(json.dumps(yaml.safe_load(self.config_text)))
         except (ValidationError, yaml.YAMLError, TypeError):
@@ -46,7 +46,7 @@ class RunFolder:
 
     @cached_property
     def evaluation(self) -> Evaluation | None:
-        """None where the run did not come so far."""
+        """The Evaluator's result, or None if the run did not get that far."""
         directory = self.directory("Evaluator", "evaluation")
         try:
             return None if directory is None else read_evaluation(directory)
@@ -54,28 +54,29 @@ class RunFolder:
             return None
 
     def output(self, node_id: str, key: str) -> ArtifactRecord | None:
-        """What a component wrote under an output key, if it ended well."""
+        """The artifact that a component wrote under an output key, if the component succeeded."""
         for node in self.record.nodes:
             if node.id == node_id and node.status in (Status.DONE, Status.CACHED):
                 return node.outputs.get(key)
         return None
 
     def directory(self, node_id: str, key: str) -> Path | None:
-        """Where that output lies, also if the whole pipeline's folder was moved."""
+        """The folder of that artifact, even if the pipeline's whole folder was moved."""
         artifact = self.output(node_id, key)
         if artifact is None:
             return None
         uri = Path(artifact.uri.removeprefix("file://"))
         if not uri.exists() and "artifacts" in uri.parts:
-            start = len(uri.parts) - 1 - uri.parts[::-1].index("artifacts")  # the last: the pipeline may lie below one
+            # the last "artifacts": the pipeline may itself lie below a folder of that name
+            start = len(uri.parts) - 1 - uri.parts[::-1].index("artifacts")
             inside = uri.parts[start:]
             uri = self.path.absolute().parents[1].joinpath(*inside)
         return uri if uri.exists() else None
 
     def text(self, node_id: str, key: str) -> str | None:
         """The value of a String artifact."""
-        place = self.directory(node_id, key)
-        if place is None:
+        path = self.directory(node_id, key)
+        if path is None:
             return None
-        file = place / "value" if place.is_dir() else place
+        file = path / "value" if path.is_dir() else path
         return file.read_text(encoding="utf-8") if file.exists() else None

@@ -1,4 +1,4 @@
-"""What TensorFlow Data Validation counted in each split."""
+"""The statistics of each split, as TensorFlow Data Validation computed them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from headrace.components.statistics import ESTIMATED
-from headrace.pipeline.report.figures import figure
-from headrace.pipeline.report.visible import value_in_words
+from headrace.pipeline.report.charts import Bar
+from headrace.pipeline.report.formatting import figure, value_in_words
 
 FILE_NAME = "FeatureStats.pb"
 _SPLIT = "Split-"
@@ -19,21 +19,12 @@ _TOP_VALUES = 10
 _CROWDED = 0.95
 _DIGITS = 6
 _NO_TEXT = "__BYTES_VALUE__"
-"""What TFDV writes in the place of a value that is not UTF-8, such as an image."""
+"""TFDV's placeholder for a value that is not UTF-8, such as an image."""
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One bar of a histogram: what it stands for, how many values fall in it, and how wide it is beside the others."""
-
-    label: str
-    count: float
-    width: float = 1.0
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Of a numeric column, over the values that are present."""
+class NumericSummary:
+    """Summary of a numeric column, over the values that are present."""
 
     minimum: float
     mean: float
@@ -43,11 +34,14 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column of one split. `distinct` and `top` (most frequent first) are there for categorical columns only.
+class ColumnStatistics:
+    """One column of one split. Only categorical columns have `distinct` and `top` (most frequent first).
 
-    present, missing: rows with a value, and without; values: in all rows together, as a row may have many; too_low: by
-    how much a count in `top` may be too low, where that and `distinct` are estimates, else None.
+    Attributes:
+        present: Rows with a value.
+        missing: Rows without one.
+        values: Values in all rows; a row may have many.
+        too_low: If `top` and `distinct` are estimates, how much too low a count in `top` can be; else None.
     """
 
     name: str
@@ -55,7 +49,7 @@ class Column:
     present: int
     missing: int
     values: int = 0
-    numbers: Numbers | None = None
+    numbers: NumericSummary | None = None
     distinct: int | None = None
     top: tuple[Bar, ...] = ()
     histogram: tuple[Bar, ...] = ()
@@ -63,55 +57,55 @@ class Column:
 
     @property
     def missing_share(self) -> float:
-        """Share of the rows without a value, 0 to 1."""
+        """Fraction of the rows without a value."""
         rows = self.present + self.missing
         return self.missing / rows if rows else 0.0
 
     def share(self, bar: Bar) -> float:
-        """Of the values, 0 to 1."""
+        """Fraction of the values that a bar stands for."""
         return self.share_of(bar.count)
 
     def share_of(self, count: float) -> float:
-        """Of the values, 0 to 1."""
+        """A count as a fraction of the values."""
         return count / self.values if self.values else 0.0
 
 
 @dataclass(frozen=True)
-class Split:
-    """One split. `columns` in the order of the statistics."""
+class SplitStatistics:
+    """One split, with its columns in the order of the statistics."""
 
     name: str
     rows: int
-    columns: dict[str, Column]
+    columns: dict[str, ColumnStatistics]
 
 
-def read_statistics(directory: Path | None) -> dict[str, Split]:
+def read_statistics(directory: Path | None) -> dict[str, SplitStatistics]:
     """The splits of an ExampleStatistics artifact, the largest first; empty if there is none."""
     files = [] if directory is None else sorted(directory.glob(f"{_SPLIT}*/{FILE_NAME}"))
     splits = [_split(file) for file in files]
     return {split.name: split for split in sorted(splits, key=lambda split: -split.rows)}
 
 
-def _split(file: Path) -> Split:
+def _split(file: Path) -> SplitStatistics:
     statistics = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
     dataset = statistics.datasets[0] if statistics.datasets else statistics_pb2.DatasetFeatureStatistics()
     columns = [_column(feature, dataset.num_examples) for feature in dataset.features]
-    return Split(
+    return SplitStatistics(
         file.parent.name.removeprefix(_SPLIT), dataset.num_examples, {column.name: column for column in columns}
     )
 
 
-def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> Column:
+def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> ColumnStatistics:
     name = feature.name or ".".join(feature.path.step)
     kind = feature.WhichOneof("stats")
     common = getattr(feature, kind).common_stats if kind else statistics_pb2.CommonStatistics(num_missing=rows)
     categorical = feature.string_stats if kind == "string_stats" else None
     values = [value for value in categorical.top_values if value.value != _NO_TEXT] if categorical else []
     too_low = next((round(custom.num) for custom in feature.custom_stats if custom.name == ESTIMATED), None)
-    # a count up to the error could be that of any value, so that it makes none of the most frequent ones
+    # a count no larger than the error could belong to any value, so it does not show that a value is frequent
     top = tuple(Bar(_text(value.value), value.frequency) for value in values if value.frequency > (too_low or 0))
     of_bytes = categorical is not None and not values and len(categorical.top_values) > 0
-    return Column(
+    return ColumnStatistics(
         name=name,
         type=("bytes" if of_bytes else _TYPES.get(feature.type, "unknown")) if kind else "no values",
         present=common.num_non_missing,
@@ -125,14 +119,14 @@ def _column(feature: statistics_pb2.FeatureNameStatistics, rows: int) -> Column:
     )
 
 
-def _numbers(stats: statistics_pb2.NumericStatistics) -> Numbers:
-    return Numbers(stats.min, stats.mean, stats.median, stats.max, stats.num_zeros)
+def _numbers(stats: statistics_pb2.NumericStatistics) -> NumericSummary:
+    return NumericSummary(stats.min, stats.mean, stats.median, stats.max, stats.num_zeros)
 
 
 def _histogram(stats: statistics_pb2.NumericStatistics, whole_numbers: bool) -> tuple[Bar, ...]:
-    """TFDV's histogram of equally wide buckets; where nearly all falls in one of them, the lower nine deciles.
+    """TFDV's histogram of equally wide buckets, or the lower nine deciles if one bucket holds nearly all values.
 
-    A few whole numbers get a bar each: buckets between two of them would look like gaps in the data.
+    A few integers get one bar each: buckets between two of them would look like gaps in the data.
     """
     equally_wide = _bars(stats, statistics_pb2.Histogram.STANDARD)
     total = sum(bar.count for bar in equally_wide)
@@ -153,7 +147,7 @@ def _one_bar_each(stats: statistics_pb2.NumericStatistics) -> tuple[Bar, ...]:
 
 
 def _bars(stats: statistics_pb2.NumericStatistics, kind: int) -> tuple[Bar, ...]:
-    """One histogram; buckets without a width (a value that fills whole deciles) are joined with the next."""
+    """One histogram. A bucket of width zero (one value fills a whole decile) is merged with the next."""
     bars, low, count = [], None, 0.0
     for histogram in stats.histograms:
         for bucket in histogram.buckets if histogram.type == kind else ():
@@ -169,9 +163,9 @@ def _bars(stats: statistics_pb2.NumericStatistics, kind: int) -> tuple[Bar, ...]
 
 
 def _edges(low: float, high: float) -> str:
-    """`1,700,000,012 to 1,700,000,345`: with more digits than _DIGITS where these would not tell the edges apart."""
-    same = math.log10(max(abs(low), abs(high)) / (high - low))
-    digits = max(_DIGITS, math.ceil(same) + 2)
+    """`1,700,000,012 to 1,700,000,345`, with as many digits as it takes to see that the edges differ."""
+    common = math.log10(max(abs(low), abs(high)) / (high - low))
+    digits = max(_DIGITS, math.ceil(common) + 2)
     return f"{figure(low, digits)} to {figure(high, digits)}"
 
 

@@ -1,17 +1,24 @@
-"""What the Trainer wrote down of its epochs (`training.json`)."""
+"""The training sections: the epochs that the Trainer recorded, their curves, and the Tuner's trials."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 
+from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from headrace.pipeline.report.charts import ChartLine, line_chart
+from headrace.trainer.tuning.trials import Search
+
 FILE_NAME = "training.json"
+SEARCH_FILE_NAME = "best_hyperparameters.txt"
 VALIDATION = "val_"
 
 
-class Epoch(BaseModel):
-    """One pass over the train split; `metrics` are Keras's, those of the eval split prefixed with `val_`."""
+class EpochRecord(BaseModel):
+    """One pass over the train split. `metrics` are Keras's; those of the eval split have the prefix `val_`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -21,12 +28,12 @@ class Epoch(BaseModel):
     metrics: dict[str, float] = {}
 
 
-class Training(BaseModel):
-    """A whole training."""
+class TrainingRecord(BaseModel):
+    """A whole training, as `training.json` has it."""
 
     model_config = ConfigDict(frozen=True)
 
-    epochs: tuple[Epoch, ...] = ()
+    epochs: tuple[EpochRecord, ...] = ()
     best_epoch: int | None = None
     stopped_early: bool = False
     parameters: int | None = None
@@ -38,15 +45,15 @@ class Training(BaseModel):
     @property
     def names(self) -> list[str]:
         """The metrics, without the eval split's prefix, in the order of the first epoch."""
-        seen = [name.removeprefix(VALIDATION) for epoch in self.epochs for name in epoch.metrics]
-        return list(dict.fromkeys(seen))
+        names = [name.removeprefix(VALIDATION) for epoch in self.epochs for name in epoch.metrics]
+        return list(dict.fromkeys(names))
 
     def curve(self, metric: str) -> list[tuple[float, float]]:
-        """(epoch, value) of a metric by its full name."""
+        """(epoch, value) of a metric, given with its prefix."""
         return [(epoch.epoch, epoch.metrics[metric]) for epoch in self.epochs if metric in epoch.metrics]
 
     @property
-    def best(self) -> Epoch | None:
+    def best(self) -> EpochRecord | None:
         """The epoch whose weights were exported."""
         return next((epoch for epoch in self.epochs if epoch.epoch == self.best_epoch), None)
 
@@ -57,11 +64,55 @@ class Training(BaseModel):
         return rates[len(rates) // 2] if rates else None
 
 
-def read_training(directory: Path | None) -> Training | None:
+@dataclass(frozen=True)
+class MetricCurve:
+    """One metric over the epochs. `best` is its value in the best epoch, on the eval split if it was measured there."""
+
+    metric: str
+    picture: Markup
+    best: float | None
+
+
+def read_training(directory: Path | None) -> TrainingRecord | None:
     """The training in a ModelRun artifact; None if there is none that can be read."""
     if directory is None:
         return None
     try:
-        return Training.model_validate_json((directory / FILE_NAME).read_bytes())
+        return TrainingRecord.model_validate_json((directory / FILE_NAME).read_bytes())
     except (OSError, ValidationError):
         return None
+
+
+def draw_curves(training: TrainingRecord) -> list[MetricCurve]:
+    """One chart per metric with train and eval split; the loss first, then the order of the first epoch."""
+    names = sorted(training.names, key=lambda name: name != "loss")
+    return [_curve(training, name) for name in names]
+
+
+def read_search(directory: Path | None) -> Search | None:
+    """The Tuner's search in a HyperParameters artifact; None if there is none that can be read."""
+    if directory is None:
+        return None
+    try:
+        content = json.loads((directory / SEARCH_FILE_NAME).read_text(encoding="utf-8"))
+        return Search.from_plain(content["headrace"]["search"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _curve(training: TrainingRecord, metric: str) -> MetricCurve:
+    lines = [
+        ChartLine(name, points, style)
+        for name, key, style in (("train", metric, "first"), ("eval", VALIDATION + metric, "second"))
+        if (points := training.curve(key))
+    ]
+    best = training.best
+    picture = line_chart(
+        f"{metric} by epoch",
+        lines,
+        x_label="epoch",
+        whole_x=True,
+        mark=(best.epoch, f"best: {best.epoch}") if best else None,
+    )
+    value = best.metrics.get(VALIDATION + metric, best.metrics.get(metric)) if best else None
+    return MetricCurve(metric, picture, value)

@@ -1,4 +1,4 @@
-"""What became of the model: each bound against its value, the blessing, the push."""
+"""The verdict on the model: each threshold against its metric, the blessing, and the push."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.pipeline.report.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class Bound:
-    """One bound of one metric over the evaluated split. `passed` is None without a baseline to compare with."""
+    """One limit on one metric over the evaluated split. `passed` is None if it needs a baseline and there is none."""
 
     metric: str
     value: float | None
@@ -26,17 +26,21 @@ class Bound:
 
     @property
     def digits(self) -> int:
-        """Decimals that tell the value from the limit: four, or more where it is a near miss."""
+        """Decimals to show: four, or as many as it takes to see that the value differs from the limit."""
         if self.value is None or self.limit is None or self.value == self.limit:
             return 4
         return next((n for n in range(4, 12) if f"{self.value:.{n}f}" != f"{self.limit:.{n}f}"), 12)
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """`blessed` is None where the run did not come to a judgement; `pushed` is the new version's directory.
+class ModelVerdict:
+    """The verdict on a run's model.
 
-    reasons: why the model is not blessed, or what it was held against.
+    Attributes:
+        blessed: None if the run did not get to the Evaluator.
+        bounds: The limits on metrics.
+        reasons: Why the model is not blessed; for a blessed model, the limits it met.
+        pushed: The directory of the version that was pushed.
     """
 
     blessed: bool | None = None
@@ -46,23 +50,22 @@ class Verdict:
 
     @property
     def other_reasons(self) -> list[str]:
-        """Those that are no bound."""
-        told = {str(bound) for bound in self.bounds}
-        return [reason for reason in self.reasons if reason not in told]
+        """The reasons that are not limits on metrics."""
+        limits = {str(bound) for bound in self.bounds}
+        return [reason for reason in self.reasons if reason not in limits]
 
 
-def read_verdict(folder: RunFolder) -> Verdict:
-    """The verdict of a run, as far as it came."""
+def read_verdict(folder: RunFolder) -> ModelVerdict:
+    """The verdict of a run, with whatever the run got to."""
     evaluation, pushed = folder.evaluation, _pushed(folder)
     if evaluation is None:
-        return Verdict(pushed=pushed)
+        return ModelVerdict(pushed=pushed)
     evaluate = folder.config.evaluate if folder.config else EvaluateConfig()
-    bounds = [*map(_bound, evaluation.checks), *_without_baseline(evaluate, evaluation, _why_none(folder))]
-    return Verdict(evaluation.blessed, tuple(bounds), tuple(_reasons(evaluation, bounds)), pushed)
+    bounds = [*map(_bound, evaluation.checks), *_without_baseline(evaluate, evaluation, _why_no_baseline(folder))]
+    return ModelVerdict(evaluation.blessed, tuple(bounds), tuple(_reasons(evaluation, bounds)), pushed)
 
 
-def _why_none(folder: RunFolder) -> str:
-    """Why there is no baseline."""
+def _why_no_baseline(folder: RunFolder) -> str:
     baseline = folder.directory("Baseline", "baseline")
     why = baseline / WHY if baseline else None
     return why.read_text(encoding="utf-8") if why and why.exists() else "there is none yet"
@@ -72,16 +75,16 @@ def _pushed(folder: RunFolder) -> str | None:
     model = folder.output("Pusher", "pushed_model")
     if model is None or not model.properties.get("pushed"):
         return None
-    place, late = model.properties.get("pushed_destination") or model.uri, model.properties.get(LATE)
-    return f"{place} ({late})" if late else str(place)
+    destination, late = model.properties.get("pushed_destination") or model.uri, model.properties.get(LATE)
+    return f"{destination} ({late})" if late else str(destination)
 
 
 def _reasons(evaluation: Evaluation, bounds: list[Bound]) -> list[str]:
     if evaluation.blessed:
         return [str(bound) for bound in bounds]
-    told = {str(check) for check in evaluation.checks}
+    checked = {str(check) for check in evaluation.checks}
     return [str(bound) for bound in bounds if bound.passed is False] + [
-        reason for reason in evaluation.reasons if reason not in told
+        reason for reason in evaluation.reasons if reason not in checked
     ]
 
 

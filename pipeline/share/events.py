@@ -1,11 +1,13 @@
-"""TensorBoard's logs, read without TensorFlow.
+"""TensorBoard's logs, read without TensorFlow, and the time of each value.
 
 logs = read_logs(model_run)
 logs.scalars[0].tag, logs.scalars[0].points      # "epoch_loss", [(step, wall time, value), ...]
+TrainingClock.of(logs, training).elapsed(logs.scalars[0])
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,19 +18,22 @@ import numpy as np
 
 from headrace.components.example_gen.sources.tfrecord.frames import frames
 from headrace.configs.errors import DataError
+from headrace.pipeline.report.training import TrainingRecord
 
 EVENTS = "events.out.tfevents"
 MOST_STEPS = 40
-"""Histograms of one weight that are taken, at equal distances, with the last."""
+"""How many histograms of one weight are read, evenly spaced, including the last."""
+EPOCHS = "epoch_"
+"""Prefix of the Trainer's own curves, which have a value for each epoch, counted from 0."""
 
 _SCALARS, _HISTOGRAMS = "scalars", "histograms"
 _DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8"}
-"""Of TensorFlow's numbers for types, those that summaries have."""
+"""NumPy's types for TensorFlow's type numbers, as far as summaries use them."""
 
 
 @dataclass(frozen=True)
-class Scalar:
-    """A curve of one log: `split` is the log's folder, such as `train`. Values that are not finite are None."""
+class ScalarSeries:
+    """One curve of one log. `split` is the log's folder, such as `train`; non-finite values are None."""
 
     split: str
     tag: str
@@ -37,7 +42,7 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class Histogram:
+class HistogramSeries:
     """The distributions of one tag of one log."""
 
     split: str
@@ -47,11 +52,47 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Logs:
-    """All of a training, in the order of the files."""
+class TrainingLogs:
+    """All logs of a training, in the order of the files."""
 
-    scalars: list[Scalar] = field(default_factory=list)
-    histograms: list[Histogram] = field(default_factory=list)
+    scalars: list[ScalarSeries] = field(default_factory=list)
+    histograms: list[HistogramSeries] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class TrainingClock:
+    """How long a training had run when a value was logged.
+
+    The logs alone do not say: they begin at the end of the first epoch, and a training that resumes from a checkpoint
+    logs the earlier epochs again at that moment. The Trainer's own record has the seconds of each epoch.
+    """
+
+    begun: float
+    """Unix seconds; if `ends` is None, those of the first value."""
+    ends: tuple[float, ...] | None
+    """Seconds from the start of the training to the end of each epoch; None if they were not recorded."""
+
+    @classmethod
+    def of(cls, logs: TrainingLogs, training: TrainingRecord | None) -> TrainingClock:
+        """The clock of a training, from its logs and its record."""
+        seconds = [epoch.seconds for epoch in training.epochs] if training else []
+        known = [each for each in seconds if each is not None]
+        first = min((one.points[0][1] for one in logs.scalars), default=0.0)
+        if not known or len(known) < len(seconds):
+            return cls(first, None)
+        ends = tuple(itertools.accumulate(known))
+        last = [one.points[-1] for one in logs.scalars if _by_epoch(one)]
+        begun = (time - ends[step] for step, time, _ in last if step < len(ends))
+        return cls(min(begun, default=first), ends)
+
+    def elapsed(self, curve: ScalarSeries) -> list[float]:
+        """Seconds from the start of the training to each value, not counting interruptions."""
+        return [round(self._elapsed(curve, step, time), 3) for step, time, _ in curve.points]
+
+    def _elapsed(self, curve: ScalarSeries, step: int, time: float) -> float:
+        if self.ends is not None and _by_epoch(curve) and step < len(self.ends):
+            return self.ends[step]
+        return time - self.begun
 
 
 def log_files(directory: Path) -> list[Path]:
@@ -59,12 +100,10 @@ def log_files(directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("*") if EVENTS in path.name and path.is_file())
 
 
-def read_logs(directory: Path) -> Logs:
-    """The scalars and histograms of all logs below a folder. What cannot be read of a file that was cut off is not
-    there.
-    """
-    scalars: dict[tuple[str, str], Scalar] = {}
-    histograms: dict[tuple[str, str], Histogram] = {}
+def read_logs(directory: Path) -> TrainingLogs:
+    """The scalars and histograms of all logs below a folder. A file that was cut off is read as far as it goes."""
+    scalars: dict[tuple[str, str], ScalarSeries] = {}
+    histograms: dict[tuple[str, str], HistogramSeries] = {}
     plugins: dict[tuple[str, str], str] = {}
     for file in log_files(directory):
         split = file.parent.relative_to(directory).as_posix()
@@ -73,14 +112,14 @@ def read_logs(directory: Path) -> Logs:
                 key = (split, value.tag)
                 kind = plugins.setdefault(key, _kind(value))
                 if kind == _SCALARS:
-                    points = scalars.setdefault(key, Scalar(*key)).points
+                    points = scalars.setdefault(key, ScalarSeries(*key)).points
                     points.append((event.step, event.wall_time, _finite(_scalar(value))))
                 elif kind == _HISTOGRAMS:
-                    steps = histograms.setdefault(key, Histogram(*key)).steps
+                    steps = histograms.setdefault(key, HistogramSeries(*key)).steps
                     steps.append((event.step, [(float(a), float(b), float(n)) for a, b, n in _array(value.tensor)]))
-    return Logs(
-        [Scalar(one.split, one.tag, sorted(one.points, key=lambda point: point[:2])) for one in scalars.values()],
-        [Histogram(one.split, one.tag, _thinned(one.steps)) for one in histograms.values()],
+    return TrainingLogs(
+        [ScalarSeries(one.split, one.tag, sorted(one.points, key=lambda point: point[:2])) for one in scalars.values()],
+        [HistogramSeries(one.split, one.tag, _thinned(one.steps)) for one in histograms.values()],
     )
 
 
@@ -90,7 +129,7 @@ def _events(file: Path) -> Iterator[Any]:
     try:
         for part in frames(str(file)):
             yield from map(Event.FromString, part.records())
-    except DataError:  # a training that was killed, or goes on
+    except DataError:  # a training that was killed or is still running
         return
 
 
@@ -103,12 +142,12 @@ def _kind(value: Any) -> str:
 def _scalar(value: Any) -> float:
     if value.WhichOneof("value") == "simple_value":
         return float(value.simple_value)
-    found = _array(value.tensor)
-    return float(found.reshape(-1)[0]) if found.size else math.nan
+    array = _array(value.tensor)
+    return float(array.reshape(-1)[0]) if array.size else math.nan
 
 
 def _array(tensor: Any) -> np.ndarray:
-    """A TensorProto's values: as bytes, as TensorFlow writes arrays, or as one field for each type."""
+    """The values of a TensorProto: raw bytes, as TensorFlow writes arrays, or one repeated field per type."""
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
     dtype = np.dtype(_DTYPES.get(tensor.dtype, "<f4"))
     if tensor.tensor_content:
@@ -116,8 +155,13 @@ def _array(tensor: Any) -> np.ndarray:
     fields = (tensor.float_val, tensor.double_val, tensor.int_val, tensor.int64_val)
     values: list[float] = list(next((given for given in fields if given), ()))
     size = math.prod(shape)
-    filled = [*values, *[values[-1] if values else 0] * (size - len(values))]  # the last stands for those after it
+    # a TensorProto may leave out repetitions of its last value
+    filled = [*values, *[values[-1] if values else 0] * (size - len(values))]
     return np.array(filled[:size], dtype).reshape(shape)
+
+
+def _by_epoch(curve: ScalarSeries) -> bool:
+    return curve.tag.startswith(EPOCHS)
 
 
 def _finite(value: float) -> float | None:

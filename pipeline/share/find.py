@@ -1,4 +1,4 @@
-"""Which run is meant."""
+"""Which runs the user means by the paths on the command line."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ RUNS = "runs"
 
 
 def find(given: Path) -> RunFolder:
-    """A run by its folder; by the folder of its pipeline, or a config, the latest run that came to a training.
+    """Find a run: by its own folder, or the latest run with a training by its pipeline's folder or config.
 
-    Raises RunError where there is none, and ConfigError for a config that is none.
+    Raises RunError if there is none, UntrainedError if it has no training, and ConfigError for an invalid config.
     """
     if (given / FILE_NAME).is_file():
         return _trained(_read(given))
@@ -29,8 +29,9 @@ def find(given: Path) -> RunFolder:
 
 
 def find_all(given: Iterable[Path]) -> tuple[list[RunFolder], list[UntrainedError]]:
-    """The runs, and what is said of those that came to no training. Raises RunError where all of them are such, and
-    where one cannot be found or read.
+    """Find several runs; those without a training are returned as errors.
+
+    Raises RunError if none has a training, or if one cannot be found or read.
     """
     found, left_out = list[RunFolder](), list[UntrainedError]()
     for each in given:
@@ -44,27 +45,27 @@ def find_all(given: Iterable[Path]) -> tuple[list[RunFolder], list[UntrainedErro
 
 
 def logs_of(folder: RunFolder) -> Path | None:
-    """Where the run's TensorBoard logs lie; of one that reused a training, those of that training."""
+    """The folder of the run's TensorBoard logs. A run that reused a training has that training's logs."""
     logs = folder.directory("Trainer", "model_run")
     return logs if logs is not None and log_files(logs) else None
 
 
 def _latest(runs: Path, given: Path) -> RunFolder:
-    there = sorted((path.parent for path in runs.glob(f"*/{FILE_NAME}")), reverse=True)
-    for path in there:
+    records = sorted((path.parent for path in runs.glob(f"*/{FILE_NAME}")), reverse=True)
+    for path in records:
         folder = _read(path)
         if logs_of(folder) is not None:
             return folder
-    if there:
-        what = f"{given}: none of the {len(there)} runs in {runs} came to a training"
-        raise UntrainedError(what, f"{folder.record.pipeline} ({len(there)} runs)")
+    if records:
+        what = f"{given}: none of the {len(records)} runs in {runs} has a training"
+        raise UntrainedError(what, f"{folder.record.pipeline} ({len(records)} runs)")
     raise RunError(f"{given}: no run in {runs}; start one with `headrace run`, or name a run's folder")
 
 
 def _trained(folder: RunFolder) -> RunFolder:
     if logs_of(folder) is None:
         record = folder.record
-        what = f"{folder.path}: the run is {record.status}, and came to no training to share"
+        what = f"{folder.path}: the run is {record.status} and has no training to share"
         raise UntrainedError(what, f"{record.pipeline} {record.run_id} ({record.status})")
     return folder
 
@@ -73,4 +74,6 @@ def _read(path: Path) -> RunFolder:
     try:
         return RunFolder.read(path)
     except (ValueError, TypeError, KeyError) as error:
-        raise RunError(f"{path / FILE_NAME} is damaged, or of another version ({error}); remove {path}") from error
+        raise RunError(
+            f"{path / FILE_NAME} is damaged or was written by another version ({error}); remove {path}"
+        ) from error

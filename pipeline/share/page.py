@@ -1,4 +1,4 @@
-"""The page: everything on it in one file, and the same as JSON for its script and for programs."""
+"""The page: everything on it in one file, and its data as JSON for its script and for programs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from typing import Any
 from markupsafe import Markup
 
 from headrace.configs.credentials import without
-from headrace.pipeline.report.page import environment, headline, style, with_marked_keys
+from headrace.pipeline.report.page import environment, headline, highlight_keys, style
 from headrace.pipeline.report.profile import read_profile
-from headrace.pipeline.report.versions import locked, read_versions
-from headrace.pipeline.share.credentials import stripped
-from headrace.pipeline.share.differences import differing, hyperparameters, telling
-from headrace.pipeline.share.logs import LogFile
+from headrace.pipeline.share.folder import FORMAT, LogFile
 from headrace.pipeline.share.runs import SharedRun
+from headrace.pipeline.share.settings import differing, distinguish, hyperparameters, stripped
+from headrace.pipeline.versions import read_versions, recorded
 
 TEMPLATES = Path(__file__).parent / "templates"
-FORMAT = 1
 
 
 def page_data(name: str, description: str, runs: Sequence[SharedRun], left_out: Sequence[str] = ()) -> dict[str, Any]:
-    """What the page shows, without credentials."""
+    """The content of `share.json`, without credentials."""
     plain: dict[str, Any] = stripped(
         {
             "format": FORMAT,
@@ -41,7 +39,7 @@ def page_data(name: str, description: str, runs: Sequence[SharedRun], left_out: 
 
 
 def render(data: dict[str, Any], runs: Sequence[SharedRun], logs: Sequence[Sequence[LogFile]]) -> str:
-    """The HTML. logs: of each run, the files that lie beside it."""
+    """Render the HTML. `logs` are the copied log files of each run."""
     script = "\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in ("plot.js", "share.js"))
     settings = [run.settings for run in runs]
     differences = differing(settings) if len(runs) > 1 else []
@@ -58,8 +56,8 @@ def render(data: dict[str, Any], runs: Sequence[SharedRun], logs: Sequence[Seque
         policy=_policy(script),
         runs=runs,
         headlines=[headline(run.folder.record, run.verdict) for run in runs],
-        about=[telling(differences, run.number) for run in runs],
-        metrics=list(dict.fromkeys(name for run in runs if run.judgement for name in run.judgement.names)),
+        about=[distinguish(differences, run.number) for run in runs],
+        metrics=list(dict.fromkeys(name for run in runs if run.evaluation for name in run.evaluation.names)),
         differences=differences,
         hyperparameters=hyperparameters([run.used for run in runs]),
         panels=panels,
@@ -76,19 +74,19 @@ def _panel(run: SharedRun, files: Sequence[LogFile]) -> dict[str, Any]:
         "prefix": f"{run.anchor}-",
         "record": folder.record,
         "headline": headline(folder.record, run.verdict),
-        "judgement": run.judgement,
+        "evaluation": run.evaluation,
         "training": run.training,
         "curves": [],
         "profile": read_profile(folder),
         "tuning": run.search,
-        "config_text": with_marked_keys(folder.config_text),
+        "config_text": highlight_keys(folder.config_text),
         "versions": read_versions(folder.path),
-        "locked": locked(folder.path),
+        "recorded": recorded(folder.path),
     }
 
 
 def _embedded(data: dict[str, Any]) -> Markup:
-    """JSON that can stand in a script element: nothing in it ends the element or begins another."""
+    """JSON for a script element, escaped so that nothing in it ends the element or starts another."""
     text = json.dumps(data, allow_nan=False, ensure_ascii=True, separators=(",", ":"))
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -96,7 +94,7 @@ def _embedded(data: dict[str, Any]) -> Markup:
 
 
 def _policy(script: str) -> str:
-    """The Content-Security-Policy: this one script runs, and nothing is loaded from anywhere."""
+    """The Content-Security-Policy: only this script may run, and nothing may be loaded."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline';"

@@ -1,4 +1,4 @@
-"""What the page knows of each run."""
+"""What the shared page shows of each run."""
 
 from __future__ import annotations
 
@@ -11,29 +11,26 @@ from typing import Any
 import yaml
 
 from headrace.configs.credentials import without
-from headrace.pipeline.report.judgement import Judgement, grouped, read_judgement
+from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section, group_slices
 from headrace.pipeline.report.run_folder import RunFolder
-from headrace.pipeline.report.training import Training, read_training
-from headrace.pipeline.report.tuning import read_search
-from headrace.pipeline.report.verdict import Verdict, read_verdict
-from headrace.pipeline.share.clock import Clock
-from headrace.pipeline.share.credentials import stripped
-from headrace.pipeline.share.differences import flattened
-from headrace.pipeline.share.events import Logs, read_logs
+from headrace.pipeline.report.training import TrainingRecord, read_search, read_training
+from headrace.pipeline.report.verdict import ModelVerdict, read_verdict
+from headrace.pipeline.share.events import TrainingClock, TrainingLogs, read_logs
 from headrace.pipeline.share.find import logs_of
+from headrace.pipeline.share.settings import flattened, stripped
 from headrace.trainer.tuning.trials import Search
 
 COLORS, STROKES = 10, 3
-"""Of runs (share.css), and strokes of dashes and dots, so that 40 runs are told apart."""
+"""Colors of runs (share.css), and dash patterns of their lines: together they distinguish 40 runs."""
 
 
 @dataclass(frozen=True)
 class PublicFolder(RunFolder):
-    """A run's folder of which the config has lost what looks like a password or a key."""
+    """A run's folder whose config shows nothing that looks like a password or a key."""
 
     @cached_property
     def config_text(self) -> str:
-        """As it was loaded, YAML; as it lies there if there is nothing to hide."""
+        """The config as YAML: the file's own text if there is nothing to hide."""
         text = RunFolder(self.path, self.record).config_text
         try:
             tree = yaml.safe_load(text)
@@ -47,7 +44,7 @@ class PublicFolder(RunFolder):
 
 @dataclass(frozen=True)
 class SharedRun:
-    """One of the runs on the page. `label`: its id, with the pipeline's name where there are several pipelines."""
+    """One run on the page. `label` is its id, preceded by the pipeline's name if there are several pipelines."""
 
     folder: PublicFolder
     label: str
@@ -55,46 +52,46 @@ class SharedRun:
 
     @property
     def anchor(self) -> str:
-        """Of its part of the page, and the name of its folder of logs."""
+        """The id of its part of the page, and the name of its folder of logs."""
         return f"run-{self.number + 1}"
 
     @property
     def look(self) -> str:
-        """The classes of its marks: one of ten colours, and once those are used up, strokes of dashes and dots too."""
-        again, color = divmod(self.number, COLORS)
-        return f"run{color} more{(again - 1) % STROKES + 1}" if again else f"run{color}"
+        """The CSS classes of its marks: one of ten colors, and a dash pattern from the eleventh run on."""
+        rounds, color = divmod(self.number, COLORS)
+        return f"run{color} more{(rounds - 1) % STROKES + 1}" if rounds else f"run{color}"
 
     @cached_property
     def logs_at(self) -> Path:
-        """The Trainer's logs."""
-        found = logs_of(self.folder)
-        assert found is not None, self.folder.path  # noqa: S101 - `find` has seen to it
-        return found
+        """The folder of the Trainer's logs."""
+        logs = logs_of(self.folder)
+        assert logs is not None, self.folder.path  # noqa: S101 - `find` returns no other runs
+        return logs
 
     @cached_property
-    def logs(self) -> Logs:
+    def logs(self) -> TrainingLogs:
         return read_logs(self.logs_at)
 
     @cached_property
-    def training(self) -> Training | None:
+    def training(self) -> TrainingRecord | None:
         return read_training(self.logs_at)
 
     @cached_property
-    def clock(self) -> Clock:
-        return Clock.of(self.logs, self.training)
+    def clock(self) -> TrainingClock:
+        return TrainingClock.of(self.logs, self.training)
 
     @cached_property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ModelVerdict:
         return read_verdict(self.folder)
 
     @cached_property
-    def judgement(self) -> Judgement | None:
-        evaluation = self.folder.evaluation
-        return read_judgement(evaluation, self.verdict, self.folder.config) if evaluation else None
+    def evaluation(self) -> EvaluationSection | None:
+        result = self.folder.evaluation
+        return evaluation_section(result, self.verdict, self.folder.config) if result else None
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """All settings by their dotted names, with defaults where the config can be read."""
+        """All settings by dotted name, with the defaults if this version can read the config."""
         config = self.folder.config
         if config is not None:
             return flattened(config.model_dump(mode="json"))
@@ -110,17 +107,17 @@ class SharedRun:
 
     @property
     def tuned(self) -> dict[str, str]:
-        """The settings that a search found, which training had in the place of the config's."""
+        """The settings that a search chose; training used them instead of the config's."""
         best = self.search.best if self.search else None
         return best.words if best else {}
 
     @property
     def used(self) -> dict[str, str]:
-        """All settings as training had them."""
+        """All settings as training used them."""
         return self.settings | {name: f"{words} (tuned)" for name, words in self.tuned.items()}
 
     def plain(self) -> dict[str, Any]:
-        """For the script of the page, and for programs: what of the run is numbers, and its settings."""
+        """The run's numbers and settings as plain JSON values, for the page's script and for programs."""
         record = self.folder.record
         return {
             "label": self.label,
@@ -151,39 +148,39 @@ class SharedRun:
                 }
                 for one in self.logs.histograms
             ],
-            "evaluation": self._evaluation(),
+            "evaluation": self._plain_evaluation(),
         }
 
-    def _evaluation(self) -> dict[str, Any] | None:
-        judgement = self.judgement
-        if judgement is None:
+    def _plain_evaluation(self) -> dict[str, Any] | None:
+        section = self.evaluation
+        if section is None:
             return None
-        evaluation = judgement.evaluation
-        slices = [
+        result = section.result
+        all_slices = [
             {
                 "by": by,
-                "value": cut.value,
-                "label": cut.label,
-                "examples": cut.slice.example_count,
-                "metrics": cut.slice.metrics,
+                "value": one.value,
+                "label": one.label,
+                "examples": one.slice.example_count,
+                "metrics": one.slice.metrics,
             }
-            for by, cuts in grouped(evaluation, self.folder.config).items()
-            for cut in cuts
+            for by, slices in group_slices(result, self.folder.config).items()
+            for one in slices
         ]
         return {
-            "split": evaluation.split,
-            "examples": evaluation.example_count,
-            "metrics": {name: evaluation.metrics[name] for name in judgement.names},
-            "slices": slices,
+            "split": result.split,
+            "examples": result.example_count,
+            "metrics": {name: result.metrics[name] for name in section.names},
+            "slices": all_slices,
         }
 
 
 def shared(folders: Sequence[RunFolder]) -> list[SharedRun]:
-    """The runs in the order given, each once."""
+    """The runs in the given order, each once."""
     once = {folder.path.resolve(): PublicFolder(folder.path, folder.record) for folder in folders}
-    several = len({folder.record.pipeline for folder in once.values()}) > 1
+    many_pipelines = len({folder.record.pipeline for folder in once.values()}) > 1
     labels = [
-        f"{folder.record.pipeline} {folder.record.run_id}" if several else folder.record.run_id
+        f"{folder.record.pipeline} {folder.record.run_id}" if many_pipelines else folder.record.run_id
         for folder in once.values()
     ]
     return [
@@ -193,6 +190,6 @@ def shared(folders: Sequence[RunFolder]) -> list[SharedRun]:
 
 
 def _buckets(buckets: list[tuple[float, float, float]]) -> dict[str, list[float]]:
-    """Edges, to six digits, and counts: one edge more than counts."""
+    """The edges, to six digits, and the counts of a histogram; there is one more edge than there are counts."""
     edges = [left for left, _, _ in buckets] + [right for _, right, _ in buckets[-1:]]
     return {"edges": [float(f"{edge:.6g}") for edge in edges], "counts": [count for _, _, count in buckets]}

@@ -1,1 +1,1 @@
-"""TensorBoard over the runs of a pipeline, with the profile plugin, also where there is no internet."""
+"""TensorBoard on the runs of a pipeline, with the profile plugin, even without internet access."""

@@ -1,5 +1,5 @@
-// The part of Google Charts' interface that the profile plugin of TensorBoard uses, drawn with plain HTML and SVG, so
-// that its pages work without the internet: the plugin loads nothing of itself before Google's loader has arrived.
+// The part of Google Charts' API that TensorBoard's profile plugin uses, drawn with plain HTML and SVG, so that its
+// pages work without the internet: the plugin loads none of its own code before Google's loader has arrived.
 'use strict';
 (() => {
   const SVG = 'http://www.w3.org/2000/svg';
@@ -11,7 +11,7 @@
     ? {...given, label: given.label || '', id: given.id || '', type: given.type || 'string', p: given.p || {}}
     : {type: given, label: label || '', id: id || '', p: {}});
 
-  // What tables and views of them have in common. A subclass gives `cols` and `cells(row)`.
+  // The common base of tables and views of them. A subclass provides `cols` and `cells(row)`.
   class Data {
     getNumberOfColumns() { return this.cols.length; }
     getColumnLabel(at) { return this.cols[this.getColumnIndex(at)].label; }

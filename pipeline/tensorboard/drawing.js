@@ -1,4 +1,4 @@
-// The tables and charts themselves; charts.js comes first.
+// The tables and charts. charts.js must run first.
 'use strict';
 (() => {
   const {SVG, COLORS, Drawn, events} = window.headraceCharts;
@@ -13,7 +13,7 @@
   const pen = document.createElement('canvas').getContext('2d');
   pen.font = '11px Roboto,Arial,sans-serif';
   const wide = (words) => pen.measureText(words).width;
-  // In lines of so many pixels, broken behind spaces, slashes and underscores; what has none may be longer.
+  // Wrap text at `room` pixels, after spaces, slashes and underscores; a part without any of them may be longer.
   const wrapped = (words, room) => (String(words).match(/[^\s/_]*[\s/_]|[^\s/_]+/g) || ['']).reduce((lines, part) => {
     if (lines.at(-1) && wide(lines.at(-1) + part.trimEnd()) > room) return [...lines, part];
     return [...lines.slice(0, -1), lines.at(-1) + part];
@@ -106,7 +106,7 @@
       if (options.title) svg.append(text(8, 16, options.title, {'font-weight': 'bold', 'font-size': 13}));
       return [svg, width, height];
     }
-    // Between x and the right edge: in as many lines as names take, or if those are too many in one for each.
+    // The legend, from x to the right edge: names are wrapped, or cut to one line each if there are too many.
     legend(svg, names, colors, x, y, [width, height]) {
       const room = width - x - 20;
       let entries = names.map((name) => wrapped(name, room));
@@ -182,7 +182,7 @@
       if (!flat && options.hAxis?.title) svg.append(text(box.left + box.width / 2, height - 6, options.hAxis.title, {'text-anchor': 'middle'}));
       if (!flat && options.vAxis?.title) svg.append(text(14, box.top + box.height / 2, options.vAxis.title, {'text-anchor': 'middle', transform: `rotate(-90 14 ${box.top + box.height / 2})`}));
       const floor = rows.map(() => low);
-      const drawn = rows.length > 1 ? this.kind : 'column'; // a line of one point shows nothing
+      const drawn = rows.length > 1 ? this.kind : 'column'; // a line through one point is invisible
       series.forEach((at, place) => {
         const color = colors[place % colors.length];
         const spans = rows.map((row, number) => {

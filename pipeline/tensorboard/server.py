@@ -1,27 +1,99 @@
-"""TensorBoard in this process, on a folder of links that follows the runs."""
+"""TensorBoard on this machine: a folder of links that follows the runs, and a profile page that needs no internet.
+
+TensorBoard's profile plugin writes what it computes next to the profile. In the Trainer's own folder those files would
+make the artifact look damaged, and the next run would train again; next to a link they do no harm.
+
+Its page loads Google Charts from gstatic.com before anything else, and stays empty without them. Here the page loads
+our own charts (`charts.js`, `drawing.js`) from this server, and its Content-Security-Policy keeps the browser from
+contacting any other.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from headrace.configs.errors import RunError
-from headrace.pipeline.tensorboard.offline import offline
-from headrace.pipeline.tensorboard.view import link
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.local.record import FILE_NAME, RunRecord
 
+Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+TRAINER = "Trainer"
+LOGS = "model_run"
+EVENTS = "events.out.tfevents"
+PROFILE = ".xplane.pb"
 RELOAD = 5
-"""Seconds between two looks for new logs."""
+"""Seconds between two scans for new logs."""
+PAGE = "/data/plugin/profile/index.html"
+CHARTS = "headrace_charts.js"
+LOADER = "https://${domain}/charts/loader.js"
+"""The script that xprof's page loads first."""
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-eval' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' blob: data:; font-src 'self' data:; connect-src 'self' data:; object-src 'none'"
+)
+"""xprof's own policy, without the hosts on the internet."""
+
+
+def trainings(folders: Folders, run_id: str | None) -> dict[str, Path]:
+    """The folder of logs of each training by the id of the run that trained it, in order; running trainings too.
+
+    With `run_id`, only the training whose model that run has, under that run's id. Raises RunError if there is none.
+    """
+    logs = folders.artifacts / TRAINER / LOGS
+    made = {path.name: path for path in sorted(logs.glob("*")) if path.is_dir()}
+    if run_id is None:
+        if not made:
+            raise RunError(f"no training yet in {logs}; start one with `headrace run`")
+        return made
+    if run_id in made:
+        return {run_id: made[run_id]}
+    reused = _reused(folders.runs / run_id)
+    if reused is None:
+        known = sorted(path.parent.name for path in folders.runs.glob(f"*/{FILE_NAME}"))
+        latest = f"the latest are {', '.join(known[-5:])}" if known else "there is no run yet"
+        if run_id in known:
+            raise RunError(f"run {run_id} has no training, so it has no logs")
+        raise RunError(f"no run {run_id} in {folders.runs}; {latest}")
+    return {run_id: reused}
+
+
+def _reused(run_dir: Path) -> Path | None:
+    with contextlib.suppress(OSError, KeyError, ValueError, TypeError, json.JSONDecodeError):
+        logs = RunRecord.read(run_dir).node(TRAINER).outputs.get(LOGS)
+        if logs is not None and Path(logs.uri).is_dir():
+            return Path(logs.uri)
+    return None
+
+
+def link(logs: dict[str, Path], view: Path) -> None:
+    """Link each log file below `view/<run id>/`, and remove the links to files that are gone."""
+    wanted = {
+        view / run_id / file.relative_to(directory): file
+        for run_id, directory in logs.items()
+        for file in directory.rglob("*")
+        if EVENTS in file.name or file.name.endswith(PROFILE)
+    }
+    for path in view.rglob("*"):
+        if path.is_symlink() and path not in wanted:
+            path.unlink()
+    for path, file in wanted.items():
+        if not path.is_symlink():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(file.absolute())
 
 
 @contextlib.contextmanager
 def serving(find: Callable[[], dict[str, Path]], port: int | None, google_charts: bool = False) -> Iterator[str]:
-    """Serve the logs that `find` names, while the context lasts; yields the address.
+    """Serve the logs that `find` returns while the context is open; yields the address.
 
-    port: None: 6006, or the next that is free; 0: any. RunError where it is taken.
+    Port None is 6006 or the next free one, 0 is any free one. Raises RunError if the port is taken.
     """
     with tempfile.TemporaryDirectory(prefix="headrace-tensorboard-") as folder:
         view, ended = Path(folder), threading.Event()
@@ -57,4 +129,44 @@ def _launch(view: Path, port: int | None, google_charts: bool) -> str:
     try:
         return str(tensorboard.launch())
     except program.TensorBoardServerException as error:
-        raise RunError(f"TensorBoard cannot start: {error.msg}; give another port with --port") from error
+        raise RunError(f"TensorBoard cannot start: {error.msg}; choose another port with --port") from error
+
+
+def offline(app: Wsgi) -> Wsgi:
+    """TensorBoard's WSGI application with our profile page and charts.
+
+    The application is unchanged if xprof's page is not the one we know.
+    """
+    page = profile_page()
+    files = {CHARTS: (charts(), "text/javascript"), "index.html": (page, "text/html")}
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        folder, _, name = environ.get("PATH_INFO", "").rpartition("/")
+        if page is None or not folder.endswith(PAGE.rpartition("/")[0]) or name not in files:
+            return app(environ, start_response)
+        body, kind = files[name]
+        assert body is not None  # noqa: S101 - for mypy
+        headers = [
+            ("Content-Type", f"{kind}; charset=utf-8"),
+            ("Content-Length", str(len(body))),
+            ("Content-Security-Policy", POLICY),
+            ("X-Content-Type-Options", "nosniff"),
+        ]
+        start_response("200 OK", headers)
+        return [body]
+
+    return answer
+
+
+def profile_page() -> bytes | None:
+    """The page of xprof with our charts; None if it no longer loads Google's the way we know."""
+    import xprof
+
+    text = (Path(xprof.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
+    return text.replace(LOADER, CHARTS).encode() if LOADER in text else None
+
+
+def charts() -> bytes:
+    """Both scripts, in the order in which they must run."""
+    here = Path(__file__).parent
+    return b"\n".join((here / name).read_bytes() for name in ("charts.js", "drawing.js"))

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.pipeline.local.record import Ingestion, NodeRecord, RunRecord, Status, ingested
-from headrace.pipeline.report.verdict import Verdict
+from headrace.pipeline.report.verdict import ModelVerdict
 from headrace.pipeline.terminal.logs import failure_text
 from headrace.pipeline.terminal.table import duration
 
@@ -30,7 +30,7 @@ _STYLES = {
 def print_summary(
     console: Console,
     record: RunRecord,
-    verdict: Verdict | None = None,
+    verdict: ModelVerdict | None = None,
     report: Path | None = None,
     remarks: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> None:
@@ -44,7 +44,7 @@ def print_summary(
 
 def summary(
     record: RunRecord,
-    verdict: Verdict | None = None,
+    verdict: ModelVerdict | None = None,
     report: Path | None = None,
     remarks: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[str]:
@@ -61,7 +61,7 @@ def summary(
             "          the model in service stays; --param retrain=always trains anyway",
         ]
     elif record.status is Status.DONE:
-        lines += _blessing(verdict or Verdict())
+        lines += _blessing(verdict or ModelVerdict())
     if report is not None:
         lines.append(f"report    {report}")
     if record.finished is not None:
@@ -95,7 +95,7 @@ def _data(found: Ingestion) -> list[str]:
     return lines
 
 
-def _blessing(verdict: Verdict) -> list[str]:
+def _blessing(verdict: ModelVerdict) -> list[str]:
     if verdict.blessed is None:
         lines = ["blessing  the run did not evaluate its model"]
     else:

@@ -87,7 +87,7 @@ def _report_and_summary(console: Console, done: Run) -> None:
     from dataclasses import replace
 
     from headrace.pipeline.report import write_report
-    from headrace.pipeline.report.anomalies import anomalies_in_words
+    from headrace.pipeline.report.data import anomalies_in_words
     from headrace.pipeline.report.run_folder import RunFolder
     from headrace.pipeline.report.training import read_training
     from headrace.pipeline.report.verdict import read_verdict

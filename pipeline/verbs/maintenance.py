@@ -132,7 +132,7 @@ def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than
     from headrace.pipeline.kubeflow.pod.paths import SCHEMES
     from headrace.pipeline.kubeflow.store import open_store
     from headrace.pipeline.kubeflow.store_settings import store_options
-    from headrace.pipeline.report.figures import size
+    from headrace.pipeline.report.formatting import size
 
     if not root.startswith(tuple(SCHEMES)):
         allowed = ", ".join(SCHEMES)
@@ -159,7 +159,7 @@ def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than
 
 def _summary(plan: PrunePlan, dry_run: bool) -> str:
     from headrace.components.example_gen.span_store import SHARDS
-    from headrace.pipeline.report.figures import size
+    from headrace.pipeline.report.formatting import size
 
     if not plan.folders:
         made = sum(run.made_a_model for run in plan.kept)

@@ -10,8 +10,7 @@ import click
 from headrace.pipeline.verbs.options import reports_errors, short
 
 if TYPE_CHECKING:
-    from headrace.pipeline.share.upload import BucketUpload
-    from headrace.pipeline.share.vertex import VertexUpload
+    from headrace.pipeline.share.upload import BucketUpload, VertexUpload
 
 
 @click.command()
@@ -63,8 +62,7 @@ def share(  # noqa: PLR0913, PLR0917
 
 def _destinations(to: str | None, vertex: str | None) -> list[BucketUpload | VertexUpload]:
     """The uploads of the page. Raises RunError for an invalid one before anything is written."""
-    from headrace.pipeline.share.upload import BucketUpload
-    from headrace.pipeline.share.vertex import VertexUpload
+    from headrace.pipeline.share.upload import BucketUpload, VertexUpload
 
     found: list[BucketUpload | VertexUpload] = []
     if to is not None:

@@ -38,7 +38,7 @@ def tensorboard(  # noqa: PLR0913, PLR0917
     """
     prepare()
     from headrace.pipeline.folders import Folders
-    from headrace.pipeline.tensorboard.view import trainings
+    from headrace.pipeline.tensorboard.server import trainings
 
     folders = Folders.of(load(config, profile, overrides, data=False).config)
     names = list(trainings(folders, run_id))
@@ -97,17 +97,17 @@ def follow_logs(  # noqa: PLR0913, PLR0917 - one for each option
         raise click.UsageError("name the pipeline root with --root or --launcher")
     from headrace.pipeline.kubeflow.store import open_store
     from headrace.pipeline.kubeflow.store_settings import launcher_settings
-    from headrace.pipeline.tensorboard.follow import Follower, follow, report
+    from headrace.pipeline.tensorboard.follow import Follower, describe, follow
 
     root, options = launcher_settings(launcher, root)
     options |= {name: given for name, given in (("endpoint", endpoint), ("region", region)) if given}
     follower = Follower(open_store(options), root, folder, limit * MEGABYTE)
     click.echo(f"following {root} in {folder}")
     if once:
-        click.echo(report(follower.look()))
+        click.echo(describe(follower.scan()))
         return
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):  # by default, the first process of a container ignores both
         signal.signal(number, lambda *_: ended.set())
-    follow(follower.look, every, ended, click.echo)
+    follow(follower.scan, every, ended, click.echo)
     click.echo("ended")

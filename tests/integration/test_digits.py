@@ -124,7 +124,7 @@ def test_training_kept_one_byte_for_each_pixel(digits: Story) -> None:
 def test_the_report_shows_each_digit_and_no_bytes(digits: Story) -> None:
     page = (digits.done.folder / "report.html").read_text()
     assert "By digit" in page
-    assert "8 x 8 pixels, grey" in page
+    assert "8 x 8 pixels, grayscale" in page
     assert "BYTES_VALUE" not in page
     assert "PNG" not in page.partition("</style>")[2].replace("PNG files", "")
 

@@ -178,6 +178,6 @@ def test_record_and_report_tell_of_words(story: Story) -> None:
         history["epochs"][0]["metrics"]
     )
     page = write_report(story.done.folder).read_text()
-    assert "the last 16 words in the values of the train split, seen 3 times or more" in page
+    assert "the last 16 words in the values of the train split, seen at least 3 times" in page
     assert "perplexity" in page
     assert "top_5_accuracy" in page

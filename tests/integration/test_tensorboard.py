@@ -21,8 +21,7 @@ from headrace.configs.errors import RunError
 from headrace.configs.train import TrainConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
-from headrace.pipeline.tensorboard.offline import LOADER, profile_page
-from headrace.pipeline.tensorboard.view import link, trainings
+from headrace.pipeline.tensorboard.server import LOADER, link, profile_page, trainings
 from headrace.trainer.callbacks.scalars import Scalars
 from headrace.trainer.profiling.callbacks import profiling
 

@@ -37,7 +37,7 @@ def test_best_values_reach_the_trainer_and_only_what_changed_runs_again(new_fold
     assert first.run_dir is not None
     report = (first.run_dir / "report.html").read_text()
     assert report.count('<tr class="best"><th scope="row" class="n">') >= 1
-    assert "3 trials (random), judged by the loss on the eval split" in report
+    assert "3 trials (random), compared by loss on the eval split" in report
     log = (first.run_dir / "logs" / "Tuner.log").read_text()
     assert "trial     loss  seconds  epochs  train.learning_rate" in log
 

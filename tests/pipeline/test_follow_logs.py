@@ -13,8 +13,7 @@ from moto.server import ThreadedMotoServer
 from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.store import Store, StoredObject
 from headrace.pipeline.kubeflow.store_settings import launcher_settings
-from headrace.pipeline.tensorboard.follow import Change, Follower, follow
-from headrace.pipeline.tensorboard.staged import PARTIAL, shown
+from headrace.pipeline.tensorboard.follow import PARTIAL, Follower, ScanResult, follow, select
 from headrace.pipeline.verbs.tensorboard import follow_logs
 
 EVENTS = "events.out.tfevents.1.host"
@@ -72,17 +71,17 @@ def test_logs_and_nothing_else_are_copied_and_what_is_there_is_not_copied_again(
     put("run-1", "train/plugins/profile/1/host.xplane.pb", "profile")
     put("run-1", "training.json", "{}")
     folder = tmp_path / "logs"
-    first = Follower(store, root, folder, MUCH).look()
+    first = Follower(store, root, folder, MUCH).scan()
     expected = {
         f"taxi/run-1/train/{EVENTS}": "curve",
         f"taxi/run-1/eval/{EVENTS}": "other",
         "taxi/run-1/train/plugins/profile/1/host.xplane.pb": "profile",
     }
     assert there(folder) == expected
-    assert first == Change(copied=3, size=17, removed=0, files=3, left_out=0)
+    assert first == ScanResult(copied=3, size=17, removed=0, files=3, left_out=0)
     numbers = {path: path.stat().st_ino for path in folder.rglob("*") if path.is_file()}
     after_restart = Follower(store, root, folder, MUCH)
-    assert after_restart.look() == Change(0, 0, 0, 3, 0)
+    assert after_restart.scan() == ScanResult(0, 0, 0, 3, 0)
     assert {path: path.stat().st_ino for path in folder.rglob("*") if path.is_file()} == numbers
 
 
@@ -92,11 +91,11 @@ def test_new_changed_and_removed_logs_are_followed(
     gone, folder = put("run-1"), tmp_path / "logs"
     put("run-2", text="short")
     follower = Follower(store, root, folder, MUCH)
-    follower.look()
+    follower.scan()
     store.remove(gone)
     put("run-2", text="now longer")
     put("run-3", text="new")
-    assert follower.look() == Change(copied=2, size=13, removed=1, files=2, left_out=0)
+    assert follower.scan() == ScanResult(copied=2, size=13, removed=1, files=2, left_out=0)
     assert there(folder) == {f"taxi/run-2/train/{EVENTS}": "now longer", f"taxi/run-3/train/{EVENTS}": "new"}
     assert not (folder / "taxi/run-1").exists()
 
@@ -109,7 +108,7 @@ def test_a_file_that_goes_while_it_is_looked_for_is_left_out(
     listing = store.listing(root)
     store.remove(gone)
     monkeypatch.setattr(store, "listing", lambda _: listing)
-    assert Follower(store, root, folder, MUCH).look() == Change(1, 3, 0, 1, 0)
+    assert Follower(store, root, folder, MUCH).scan() == ScanResult(1, 3, 0, 1, 0)
     assert list(there(folder)) == [f"taxi/run-2/train/{EVENTS}"]
 
 
@@ -131,14 +130,14 @@ def test_a_file_that_came_half_is_never_shown(
     monkeypatch.setattr(store, "get", half)
     follower = Follower(store, root, folder, MUCH)
     with pytest.raises(OSError, match="connection lost"):
-        follower.look()
-    assert follower.look() == Change(0, 0, 0, 0, 0)
+        follower.scan()
+    assert follower.scan() == ScanResult(0, 0, 0, 0, 0)
     assert [set(files) for files in seen] == [{f"{PARTIAL}/copy"}] * 2  # where TensorBoard sees no log
     assert there(folder) == {}
     (folder / PARTIAL).mkdir(exist_ok=True)
     (folder / PARTIAL / "copy").write_text("of a follower that was killed")
     monkeypatch.setattr(store, "get", get)
-    Follower(store, root, folder, MUCH).look()
+    Follower(store, root, folder, MUCH).scan()
     assert there(folder) == {f"taxi/run-1/train/{EVENTS}": "the whole of it"}
 
 
@@ -148,17 +147,17 @@ def test_what_tensorboard_computes_of_a_profile_goes_with_it_and_when_it_grows_t
     profile, folder = put("run-1", "train/plugins/profile/1/host.xplane.pb", "profile"), tmp_path / "logs"
     put("run-2", "train/plugins/profile/2/host.xplane.pb", "profile")
     follower = Follower(store, root, folder, 100)
-    follower.look()
+    follower.scan()
     for run, text in (("1", "short"), ("2", "short")):
         (folder / f"taxi/run-{run}/train/plugins/profile/{run}/host.SSTABLE").write_text(text)
-    assert follower.look().removed == 0
+    assert follower.scan().removed == 0
     assert len(there(folder)) == 4
     store.remove(profile)
-    assert follower.look() == Change(0, 0, 1, 1, 0)
+    assert follower.scan() == ScanResult(0, 0, 1, 1, 0)
     assert {path.name for path in (folder / "taxi").iterdir()} == {"run-2"}
     made = folder / "taxi/run-2/train/plugins/profile/2/host.SSTABLE"
     made.write_text("x" * 26)
-    follower.look()
+    follower.scan()
     assert not made.exists()
     assert list(there(folder)) == ["taxi/run-2/train/plugins/profile/2/host.xplane.pb"]
 
@@ -170,10 +169,10 @@ def listed(**trainings: tuple[int, float]) -> dict[str, StoredObject]:
 def test_the_newest_trainings_that_fit_are_shown_whole() -> None:
     listing = listed(old=(40, 1.0), huge=(900, 2.0), older=(10, 0.5), new=(50, 3.0))
     listing[f"taxi/old/trainer/7/model_run/eval/{EVENTS}"] = StoredObject(20, 1.0)
-    wanted, left_out = shown(listing, 100)
+    wanted, left_out = select(listing, 100)
     assert sorted(wanted) == [f"taxi/{run}/train/{EVENTS}" for run in ("new", "older")]
     assert left_out == 2
-    assert shown(listing, 1020)[1] == 0
+    assert select(listing, 1020)[1] == 0
 
 
 def test_trainings_of_one_run_are_told_apart_and_a_root_within_a_pipeline_does_too() -> None:
@@ -181,26 +180,26 @@ def test_trainings_of_one_run_are_told_apart_and_a_root_within_a_pipeline_does_t
         f"taxi/run/{task}/model_run/train/{EVENTS}": StoredObject(1, 1.0)
         for task in ("trainer/7", "trainer/8", "trainer-2/9")
     }
-    assert sorted(shown(twice, MUCH)[0]) == [
+    assert sorted(select(twice, MUCH)[0]) == [
         f"taxi/run/{task}/train/{EVENTS}" for task in ("trainer-2/9", "trainer/7", "trainer/8")
     ]
-    assert list(shown({f"run/trainer/7/model_run/train/{EVENTS}": StoredObject(1, 1.0)}, MUCH)[0]) == [
+    assert list(select({f"run/trainer/7/model_run/train/{EVENTS}": StoredObject(1, 1.0)}, MUCH)[0]) == [
         f"run/train/{EVENTS}"
     ]
-    assert list(shown({f"trainer/7/model_run/train/{EVENTS}": StoredObject(1, 1.0)}, MUCH)[0]) == [
+    assert list(select({f"trainer/7/model_run/train/{EVENTS}": StoredObject(1, 1.0)}, MUCH)[0]) == [
         f"trainer/7/train/{EVENTS}"
     ]
-    assert list(shown({f"elsewhere/{EVENTS}": StoredObject(1, 1.0)}, MUCH)[0]) == [f"elsewhere/{EVENTS}"]
+    assert list(select({f"elsewhere/{EVENTS}": StoredObject(1, 1.0)}, MUCH)[0]) == [f"elsewhere/{EVENTS}"]
 
 
 def test_no_name_in_the_store_leads_out_of_the_folder() -> None:
     names = ("../x", "a/../../x", "/x", "a//x", ".", PARTIAL)
-    assert shown({f"{name}/{EVENTS}": StoredObject(1, 1.0) for name in names}, MUCH) == ({}, 0)
+    assert select({f"{name}/{EVENTS}": StoredObject(1, 1.0) for name in names}, MUCH) == ({}, 0)
 
 
 def test_a_store_that_fails_is_told_once_and_asked_again_with_a_pause_as_long_as_the_look(tmp_path: Path) -> None:
-    change = Change(1, 3_000_000, 0, 1, 2)
-    answers: list[Change | OSError] = [OSError("no route"), OSError("no route"), change, Change(0, 0, 0, 1, 2)]
+    change = ScanResult(1, 3_000_000, 0, 1, 2)
+    answers: list[ScanResult | OSError] = [OSError("no route"), OSError("no route"), change, ScanResult(0, 0, 0, 1, 2)]
     times = iter([0.0, 1, 1, 1, 2, 6, 6, 1000])
     told: list[str] = []
     pauses: list[float | None] = []
@@ -210,7 +209,7 @@ def test_a_store_that_fails_is_told_once_and_asked_again_with_a_pause_as_long_as
             pauses.append(timeout)
             return not answers
 
-    def look() -> Change:
+    def look() -> ScanResult:
         answer = answers.pop(0)
         if isinstance(answer, OSError):
             raise answer
@@ -218,8 +217,8 @@ def test_a_store_that_fails_is_told_once_and_asked_again_with_a_pause_as_long_as
 
     follow(look, 5, Ended(), told.append, lambda: next(times))
     assert told == [
-        "the store cannot be read, and is asked again: no route",
-        "copied 1 file (3.0 MB), removed 0; 1 in the folder; trainings without room: 2",
+        "the store cannot be read; trying again: no route",
+        "copied 1 file (3.0 MB), removed 0; 1 in the folder; trainings that did not fit: 2",
     ]
     assert pauses == [9, 5, 36, 600]
 
@@ -265,7 +264,7 @@ def test_a_folder_that_holds_files_of_that_name_is_no_obstacle(
     put("run-1", f"{EVENTS}/{EVENTS}")
     put("run-2")
     folder = tmp_path / "logs"
-    assert Follower(store, root, folder, MUCH).look().files == 2
+    assert Follower(store, root, folder, MUCH).scan().files == 2
     assert f"taxi/run-2/train/{EVENTS}" in there(folder)
     assert not list((folder / PARTIAL).iterdir())
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
-from headrace.pipeline.report.verdict import Bound, Verdict
+from headrace.pipeline.report.verdict import Bound, ModelVerdict
 from headrace.pipeline.terminal import failure_text, last_lines, open_display, print_summary, summary
 from headrace.pipeline.terminal.table import duration, render
 
@@ -230,7 +230,7 @@ MISSED = Bound("auc", 0.9, "at least 0.9190 (baseline: 0.9290)", 0.919, False)
 
 def test_summary_of_a_blessed_run_names_blessing_push_report_and_time() -> None:
     other = Bound("auc", 0.9312, "within 0.01 of the baseline; there is none yet")
-    verdict = Verdict(True, (LEAST, other), (str(LEAST), str(other)), "serving/17")
+    verdict = ModelVerdict(True, (LEAST, other), (str(LEAST), str(other)), "serving/17")
     assert summary(finished(), verdict, Path("runs/r-1/report.html")) == [
         "blessing  blessed: auc is 0.9312; it must be at least 0.85",
         "          auc is 0.9312; it must be within 0.01 of the baseline; there is none yet",
@@ -246,7 +246,7 @@ def test_summary_tells_the_remarks_of_the_training() -> None:
 
 
 def test_summary_of_a_refused_model_names_threshold_value_limit_and_baseline() -> None:
-    assert summary(finished(), Verdict(False, (LEAST, MISSED), (str(MISSED),)))[:2] == [
+    assert summary(finished(), ModelVerdict(False, (LEAST, MISSED), (str(MISSED),)))[:2] == [
         "blessing  not blessed: auc is 0.9000; it must be at least 0.9190 (baseline: 0.9290)",
         "pushed    nothing; the model in service stays",
     ]
@@ -259,7 +259,7 @@ def test_near_miss_shows_as_many_decimals_as_tell_it_from_the_limit() -> None:
 def test_summary_on_a_terminal_colours_the_verdict_alone() -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, color_system="standard", _environ={})
-    print_summary(console, finished(), Verdict(False, (MISSED,), (str(MISSED),)))
+    print_summary(console, finished(), ModelVerdict(False, (MISSED,), (str(MISSED),)))
     assert "\x1b[1;31mblessing  not blessed\x1b[0m: auc is 0.9000" in stream.getvalue()
 
 

@@ -1,5 +1,5 @@
 'use strict';
-// Line charts and stacked histograms as SVG. All text goes in as text, never as HTML.
+// Line charts and stacked histograms as SVG. Text is always inserted as text, never as HTML.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const MOST_POINTS = 1500;
@@ -16,7 +16,7 @@ function fill(made, attributes, children) {
 const html = (name, attributes, ...children) => fill(document.createElement(name), attributes, children);
 const svg = (name, attributes, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
 
-// A number to so many significant digits, short.
+// Format a number with `digits` significant digits.
 function figure(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return '–';
   const size = Math.abs(value);
@@ -30,7 +30,7 @@ function span(seconds) {
   return `${figure(seconds / 3600, 3)} h`;
 }
 
-// Values at round distances from low to high, `count` of them or so.
+// Round values from low to high, about `count` of them.
 function ticks(low, high, count, whole) {
   const raw = (high - low) / Math.max(count, 1);
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -53,7 +53,7 @@ function logTicks(low, high) {
   return found.length > 1 ? found : [low, high];
 }
 
-// The exponential moving average that TensorBoard shows, without its bias to zero.
+// TensorBoard's exponential moving average, without its bias towards zero.
 function smoothed(points, weight) {
   let [sum, seen] = [0, 0];
   return points.map(([x, y]) => {
@@ -64,7 +64,7 @@ function smoothed(points, weight) {
   });
 }
 
-// At most so many points, with the first and the last.
+// Thin out a curve to MOST_POINTS points, keeping the first and the last.
 function thinned(points) {
   if (points.length <= MOST_POINTS) return points;
   const step = (points.length - 1) / (MOST_POINTS - 1);
@@ -80,7 +80,7 @@ function nearest(points, x) {
   return points[high] && Math.abs(points[high][0] - x) < Math.abs(points[low][0] - x) ? points[high] : points[low];
 }
 
-// The stroke of a curve: whole, dashed, or of a dash and so many dots where the colours are used up.
+// The stroke of a curve: solid, dashed, or a dash with a number of dots once the colors are used up.
 function stroke({look, dashed}) {
   const dots = Number((/more(\d)/.exec(look) || [0, 0])[1]);
   return dots ? `${dashed ? 5 : 14}${' 5 1'.repeat(dots)} 5` : dashed ? '5 4' : null;
@@ -98,7 +98,7 @@ class Plot {
     wide.addEventListener('click', () => wide.setAttribute('aria-pressed', String(this.element.classList.toggle('wide-plot'))));
     this.picture.addEventListener('pointermove', (event) => this.pointed(event));
     this.picture.addEventListener('pointerdown', (event) => this.pointed(event));
-    this.picture.addEventListener('pointerleave', (event) => { if (event.pointerType !== 'touch') this.leave(); }); // a finger that tapped is gone at once
+    this.picture.addEventListener('pointerleave', (event) => { if (event.pointerType !== 'touch') this.leave(); }); // a tapping finger leaves at once
     this.picture.addEventListener('blur', () => this.leave());
     this.picture.addEventListener('keydown', (event) => this.key(event));
     new ResizeObserver(() => this.draw()).observe(this.element);
@@ -192,7 +192,7 @@ class Plot {
     this.point(places[Math.min(Math.max(now + step, 0), places.length - 1)]);
   }
 
-  // Show the values where x is nearest.
+  // Show the values at the nearest x.
   point(wanted) {
     const found = this.drawn.map((one) => [one, nearest(one.points, wanted)]);
     const [, [x]] = found.reduce((best, one) => (Math.abs(one[1][0] - wanted) < Math.abs(best[1][0] - wanted) ? one : best));
@@ -218,7 +218,7 @@ class Plot {
   }
 }
 
-// The distributions of one weight, the first step at the back. steps: [{step, edges, counts}]
+// The distributions of one weight, with the first step at the back. steps: [{step, edges, counts}]
 class Ridges {
   constructor(title, look) {
     this.look = look;

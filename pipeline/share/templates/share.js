@@ -1,4 +1,4 @@
-// What the controls do: which runs and splits are shown, and how.
+// The controls: which runs and splits are shown, and how.
 
 const data = JSON.parse(document.getElementById('data').textContent);
 const runs = data.runs.map((run, number) => ({...run, number}));
@@ -18,7 +18,7 @@ function toggle(words, on, change, mark) {
   return button;
 }
 
-// A choice of one of several: [[value, words]].
+// A drop-down list; `options` are [value, words].
 function choice(label, options, change) {
   const select = html('select', {'aria-label': label}, ...options.map(([value, words]) => html('option', {value}, words)));
   select.addEventListener('change', () => change(select.value));
@@ -27,7 +27,7 @@ function choice(label, options, change) {
 
 const group = (label, ...children) => html('div', {class: 'group', role: 'group', 'aria-label': label}, ...children);
 
-// The train log first, dashed; all others are whole lines.
+// The train log comes first and is dashed; the others are solid lines.
 const splits = [...new Set(runs.flatMap((run) => run.scalars.map((one) => one.split)))].sort((a, b) => (b === 'train') - (a === 'train'));
 for (const split of splits) state.splits.add(split);
 const WORDS = {validation: 'eval'};
@@ -48,12 +48,12 @@ function controls() {
   }
   const lines = splits.map((split) => toggle(named(split), true, set(state.splits, split), html('span', {class: `stroke${split === 'train' && splits.length > 1 ? ' dashed' : ''}`})));
   const slider = html('input', {type: 'range', min: 0, max: 0.99, step: 0.01, value: 0, id: 'smoothing', 'aria-label': 'Smoothing'});
-  const told = html('output', {for: 'smoothing'}, '0');
-  slider.addEventListener('input', () => { state.smoothing = Number(slider.value); told.textContent = figure(state.smoothing, 2); changed(); });
+  const value = html('output', {for: 'smoothing'}, '0');
+  slider.addEventListener('input', () => { state.smoothing = Number(slider.value); value.textContent = figure(state.smoothing, 2); changed(); });
   shown.append(
     group('View',
       ...lines,
-      html('label', {class: 'choice'}, html('span', {}, 'Smoothing'), slider, told),
+      html('label', {class: 'choice'}, html('span', {}, 'Smoothing'), slider, value),
       toggle('Log scale', false, (on) => { state.log = on; changed(); }),
       choice('Over', [['step', 'epochs or steps'], ['relative', 'time since the start']], (value) => { state.axis = value; changed(); })),
   );
@@ -107,15 +107,15 @@ function slices() {
       }
     }
     const lower = LOWER.test(chosen.metric);
-    const told = (value) => value === null || value === undefined ? '–' : Math.abs(value) < 1000 ? value.toFixed(4) : figure(value);
+    const shown = (value) => value === null || value === undefined ? '–' : Math.abs(value) < 1000 ? value.toFixed(4) : figure(value);
     const known = (values) => [...values].filter((value) => value !== null && value !== undefined);
     const worst = (row) => { const found = known(row.values.values()); return found.length ? (lower ? -Math.max(...found) : Math.min(...found)) : Infinity; };
     const line = (words, examples, values, strong) => {
       const found = known(values);
-      const best = chosen.metric !== 'calibration' && new Set(found.map(told)).size > 1 ? told(lower ? Math.min(...found) : Math.max(...found)) : null;
+      const best = chosen.metric !== 'calibration' && new Set(found.map(shown)).size > 1 ? shown(lower ? Math.min(...found) : Math.max(...found)) : null;
       const named = words.length > 60 ? html('span', {class: 'long', tabindex: 0, title: words}, words) : words;
       return html('tr', {class: strong ? 'whole' : null}, html('th', {scope: 'row'}, named), html('td', {class: 'n'}, examples === null ? '' : examples.toLocaleString('en')),
-        ...values.map((value) => html('td', {class: best !== null && told(value) === best ? 'n better strong' : 'n'}, told(value))));
+        ...values.map((value) => html('td', {class: best !== null && shown(value) === best ? 'n better strong' : 'n'}, shown(value))));
     };
     const ordered = [...rows].sort((a, b) => worst(a[1]) - worst(b[1]));
     place('slice-table').replaceChildren(
@@ -124,7 +124,7 @@ function slices() {
       html('tbody', {}, line('all', seen.length ? seen[0].evaluation.examples : null, seen.map((run) => run.evaluation.metrics[chosen.metric]), true),
         ...ordered.map(([, row]) => line(row.label, row.examples, seen.map((run) => row.values.get(run.number)), false))));
   };
-  // Runs of several pipelines have their own metrics and columns, and not every one of each for every one of the others.
+  // Runs of different pipelines have different metrics and columns, so not every metric exists for every column.
   const by = choice('By', kinds.map((name) => [name, name]), (value) => { chosen.by = value; update(); });
   const fit = () => {
     const has = (kind) => judged.some((run) => run.evaluation.slices.some((one) => one.by === kind && typeof one.metrics[chosen.metric] === 'number'));
@@ -152,7 +152,7 @@ function histograms() {
     const found = all ? run.histograms : run.histograms.slice(0, FIRST);
     place('histogram-plots').replaceChildren(...found.map((one) => {
       const ridges = new Ridges(one.tag.replace(/^weights\//, ''), run.look);
-      ridges.steps = one.steps.filter((step) => step.counts.length); // drawn as soon as it has a width
+      ridges.steps = one.steps.filter((step) => step.counts.length); // drawn once the element has a width
       return ridges.element;
     }));
     more.hidden = all || run.histograms.length <= FIRST;
@@ -171,7 +171,7 @@ function parameters() {
   table.parentElement.before(html('p', {class: 'after-heading'}, toggle('Only what differs', false, (on) => table.classList.toggle('only-differing', on))));
 }
 
-// A link to a run opens it.
+// Following a link to a run opens its details.
 function unfold() {
   const found = location.hash && place(decodeURIComponent(location.hash.slice(1)));
   if (!found) return;

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from headrace.configs.errors import HeadraceError, MissingDependencyError, RunError, ServerError
 from headrace.pipeline.image.builders import EPOCH, Builder, find_builder
-from headrace.pipeline.image.faults import fault, registry
+from headrace.pipeline.image.errors import builder_error, registry
 from headrace.pipeline.verbs.image import image as verb
 
 DIGEST = "sha256:" + "ab" * 32
@@ -70,7 +70,7 @@ def image(*arguments: str) -> Result:
 def test_no_tool_at_all_is_told_with_the_three_that_would_do(tools: Path) -> None:
     with pytest.raises(MissingDependencyError, match="neither docker nor podman nor buildah"):
         find_builder(None, print)
-    with pytest.raises(MissingDependencyError, match="podman is not on this machine"):
+    with pytest.raises(MissingDependencyError, match="podman is not installed"):
         find_builder("podman", print)
 
 
@@ -86,9 +86,9 @@ def test_docker_without_its_daemon_makes_room_for_another_tool(tools: Path) -> N
 @pytest.mark.skipif(shutil.which("docker") is None, reason="docker is not installed")
 def test_real_docker_client_without_a_daemon_is_understood(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
-    with pytest.raises(MissingDependencyError, match="docker is here, but its daemon does not answer"):
+    with pytest.raises(MissingDependencyError, match=r"docker.* daemon does not answer"):
         find_builder("docker", print)
-    with pytest.raises(MissingDependencyError, match="docker is here, but its daemon does not answer"):
+    with pytest.raises(MissingDependencyError, match=r"docker.* daemon does not answer"):
         Builder("docker", lambda _: None).push(REFERENCE)
 
 
@@ -123,7 +123,7 @@ def test_image_that_is_in_its_registry_is_not_built_again(tools: Path, names: tu
 def test_docker_that_names_no_digest_is_told(tools: Path) -> None:
     put(tools, "docker")
     (tools / "calls.quiet").touch()
-    with pytest.raises(RunError, match=r"named no digest of it:\n  `docker manifest inspect --verbose registry"):
+    with pytest.raises(RunError, match=r"no digest:\n  `docker manifest inspect --verbose registry"):
         Builder("docker", lambda _: None).push(REFERENCE)
 
 
@@ -157,14 +157,16 @@ def test_names_that_tools_take_are_taken(tools: Path) -> None:
 
 
 def test_registry_of_the_base_image_is_told_when_building() -> None:
-    error = fault("buildah", "build", "base.example/python:3.11", ["Error: unauthorized: authentication required"])
+    error = builder_error(
+        "buildah", "build", "base.example/python:3.11", ["Error: unauthorized: authentication required"]
+    )
     assert "base.example does not let buildah pull the base image base.example/python:3.11" in str(error)
-    assert "`buildah login base.example` enters you there; the account must be allowed to pull" in str(error)
+    assert "`buildah login base.example`" in str(error)
 
 
 def test_last_of_several_tries_is_told() -> None:
     tries = ["Failed, retrying in 1s ... Error: connection refused", "Error: the last: connection refused"]
-    assert str(fault("podman", "push", REFERENCE, tries)).endswith(
+    assert str(builder_error("podman", "push", REFERENCE, tries)).endswith(
         "cannot be reached: Error: the last: connection refused"
     )
 
@@ -174,7 +176,7 @@ REAL = {
         "Error: trying to reuse blob sha256:7f06 at destination: checking whether a blob sha256:7f06 exists in "
         "registry.example/team/headrace: unauthorized: authentication required",
         ServerError,
-        "registry.example does not let podman push .*\n  `podman login registry.example`",
+        "registry.example does not let podman push .*\n.*`podman login registry.example`",
     ),
     "docker, no right to push": (
         "denied: requested access to the resource is denied",
@@ -196,7 +198,7 @@ REAL = {
         'pinging container registry registry.example: Get "https://registry.example/v2/": http: server gave HTTP '
         "response to HTTPS client",
         ServerError,
-        "registry.example speaks HTTP without TLS: .*\n.*registries.conf",
+        "registry.example uses plain HTTP.*\n.*registries.conf",
     ),
     "anything else": ("the sky has fallen", RunError, "docker push failed:\n  Pushing\n  the sky has fallen"),
 }
@@ -206,7 +208,7 @@ REAL = {
 def test_failure_of_a_tool_is_told_with_the_way_out(case: str) -> None:
     line, kind, told = REAL[case]
     tool = "podman" if case.startswith("podman") else "docker"
-    error: HeadraceError = fault(tool, "push", REFERENCE, ["Pushing", line])
+    error: HeadraceError = builder_error(tool, "push", REFERENCE, ["Pushing", line])
     assert type(error) is kind
     with pytest.raises(kind, match=told):
         raise error

@@ -105,21 +105,21 @@ def test_users_modules_and_their_files_go_along_but_not_what_runs_make(tmp_path:
 
 def test_folder_without_modules_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RunError, match="no Python module in it"):
+    with pytest.raises(RunError, match="no Python module"):
         staged(tmp_path / "context", tmp_path / "empty")
 
 
 def test_data_among_the_code_is_refused_by_name(tmp_path: Path, code: Path) -> None:
     with (code / "trips.csv").open("wb") as file:
         file.truncate(context.MOST + 1)
-    with pytest.raises(RunError, match=r"100 MB go into an image; the largest file is trips\.csv"):
+    with pytest.raises(RunError, match=r"at most 100 MB .*the largest file is trips\.csv"):
         staged(tmp_path / "context", code)
 
 
 def test_credential_among_the_code_is_refused_without_being_told(tmp_path: Path, code: Path) -> None:
     key = "AKIA" + "A1B2C3D4E5F6G7H8"
     (code / "shop" / "store.py").write_text(f"KEY = '{key}'\n")
-    with pytest.raises(RunError, match=r"store\.py: an access key of AWS stands in it") as error:
+    with pytest.raises(RunError, match=r"store\.py: .*an access key of AWS") as error:
         staged(tmp_path / "context", code)
     assert key not in str(error.value)
 
@@ -140,7 +140,7 @@ def test_code_that_takes_its_credential_from_the_environment_goes_along(tmp_path
 def test_password_in_an_address_is_refused_though_others_are_filled_in(tmp_path: Path, code: Path) -> None:
     address = "postgresql://{user}:" + "hunter2@db/taxi"
     (code / "shop" / "store.py").write_text(f"url = f'postgresql://{{user}}:{{password}}@db'\nother = f'{address}'\n")
-    with pytest.raises(RunError, match=r"store\.py: a URL with a password stands in it"):
+    with pytest.raises(RunError, match=r"store\.py: .*a URL with a password"):
         staged(tmp_path / "context", code)
 
 

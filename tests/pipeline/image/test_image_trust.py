@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from headrace.pipeline.image.faults import fault
+from headrace.pipeline.image.errors import builder_error
 from headrace.pipeline.verbs.image import image as verb
 
 IMAGE = Path(__file__).parents[3] / "image"
@@ -156,8 +156,8 @@ def test_docker_is_given_no_folder_of_certificates_as_its_daemon_asks_registries
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"0\x82\x03\x01", "no PEM certificate is in it"),
-        (b"-----BEGIN EC PRIVATE KEY-----\nMHc=\n-----END EC PRIVATE KEY-----\n", "a private key stands in it"),
+        (b"0\x82\x03\x01", "no PEM certificate"),
+        (b"-----BEGIN EC PRIVATE KEY-----\nMHc=\n-----END EC PRIVATE KEY-----\n", "private key"),
     ],
 )
 def test_a_file_that_is_no_certificate_is_refused_before_anything_is_built(
@@ -180,5 +180,7 @@ def test_a_file_that_is_no_certificate_is_refused_before_anything_is_built(
     ],
 )
 def test_a_build_that_trusts_no_proxy_is_told_the_option(line: str) -> None:
-    assert "headrace image --ca FILE" in str(fault("buildah", "build", "docker.io/library/python", [line]))
-    assert "/etc/docker/certs.d/docker.io/ca.crt" in str(fault("docker", "build", "docker.io/library/python", [line]))
+    assert "headrace image --ca FILE" in str(builder_error("buildah", "build", "docker.io/library/python", [line]))
+    assert "/etc/docker/certs.d/docker.io/ca.crt" in str(
+        builder_error("docker", "build", "docker.io/library/python", [line])
+    )

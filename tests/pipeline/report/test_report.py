@@ -11,7 +11,7 @@ import pytest
 
 from headrace.components.deploy.registry import LATE
 from headrace.pipeline.local.record import Status
-from headrace.pipeline.report.figures import MINUS, NONE
+from headrace.pipeline.report.formatting import MINUS, NONE
 from headrace.pipeline.report.statistics import read_statistics
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -25,10 +25,10 @@ def test_columns_show_what_pandas_computes(whole: Run, frame: pd.DataFrame) -> N
     for column in ("trip_miles", "hour", EVIL):
         (row,) = (cells for name, cells in table.items() if name.startswith(column))
         for heading, value in (
-            ("Least", train[column].min()),
+            ("Min", train[column].min()),
             ("Median", train[column].median()),
             ("Mean", train[column].mean()),
-            ("Greatest", train[column].max()),
+            ("Max", train[column].max()),
         ):
             shown = float(row[heading].replace(MINUS, "-").replace(",", ""))
             assert shown == pytest.approx(value, rel=6e-4 if heading != "Median" else 0.05, abs=0.02)
@@ -114,7 +114,7 @@ def test_verdict_names_missed_bound_and_every_other_reason(whole: Run) -> None:
     assert "✗ Not blessed" in text
     assert "auc 0.9123 must be at least 0.9200 (baseline: 0.9300) missed" in text
     assert "the predictions are not numbers" in text
-    assert "Nothing was pushed: the model in service stays." in text
+    assert "Nothing was pushed" in text
 
 
 def test_pushed_model_of_an_earlier_run_is_not_shown_as_this_runs(whole: Run) -> None:
@@ -141,7 +141,7 @@ def test_epochs_stand_in_a_table_and_as_dots_and_the_best_is_marked(whole: Run) 
     table = page.table("Epoch")
     assert list(table) == ["1", "2 best", "3"]
     assert table["3"]["loss"] == f"{1 / 3:.4f}"
-    assert table["3"]["Examples a second"] == "3,000"
+    assert table["3"]["Examples per second"] == "3,000"
     assert sum(tag == "circle" for tag, _ in page.tags) == 3 * 4 + 2  # four curves of three epochs, and calibration
     assert page.all_text().count("best: 2") == 2 + 1  # each chart, and the tile
     assert "12,345" in page.all_text()
@@ -153,7 +153,7 @@ def test_features_name_kind_columns_and_place_in_the_model(whole: Run) -> None:
         "Feature": "firm",
         "Kind": "hashed",
         "Reads": "company",
-        "What it is": "8 hash buckets",
+        "Computed as": "8 hash buckets",
         "In the model": "embedding",
     }
     assert table["both"]["Reads"] == "hour, company"

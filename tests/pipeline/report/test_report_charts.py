@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.pipeline.report.charts import histogram
-from headrace.pipeline.report.charts.scale import Scale, padded, ticks
-from headrace.pipeline.report.figures import MINUS, NONE, change, figure, percent, score, size
-from headrace.pipeline.report.statistics import Bar
+from headrace.pipeline.report.charts import Bar, Scale, histogram, padded, ticks
+from headrace.pipeline.report.formatting import MINUS, NONE, change, figure, percent, score, size
 
 
 @given(st.floats(-1e9, 1e9, allow_subnormal=False), st.floats(1e-6, 1e9, allow_subnormal=False), st.integers(2, 10))

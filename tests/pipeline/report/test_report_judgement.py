@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.pipeline.report.judgement import MetricRow
+from headrace.pipeline.report.evaluation import MetricRow
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.components.evaluation.result import SliceMetrics, read_evaluation, write_evaluation
-from headrace.pipeline.report.visible import value_in_words, visible
+from headrace.pipeline.report.formatting import value_in_words, visible
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -15,7 +15,7 @@ import yaml
 from headrace.components.evaluation.result import Evaluation, SliceMetrics, write_evaluation
 from headrace.components.profile.result import ProfileDiagnosis, SettingChange, TimeShares
 from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
-from headrace.pipeline.report.versions import write_versions
+from headrace.pipeline.versions import write_versions
 from headrace.trainer.callbacks.scalars import Scalars
 from headrace.trainer.tuning.trials import Search
 

@@ -16,11 +16,11 @@ import tensorflow as tf
 from click.testing import CliRunner
 
 from headrace.configs.errors import RunError
-from headrace.pipeline.report.versions import installed
-from headrace.pipeline.share import write_share
-from headrace.pipeline.share.differences import differing, flattened, telling
 from headrace.pipeline.share.find import find
+from headrace.pipeline.share.folder import write_share
+from headrace.pipeline.share.settings import differing, distinguish, flattened
 from headrace.pipeline.verbs.share import share
+from headrace.pipeline.versions import installed
 from headrace.trainer.tuning.trials import Search, Trial
 
 EVIL = "</script><script>alert(1)</script>"
@@ -189,7 +189,7 @@ def test_a_run_is_found_by_its_folder_its_pipeline_and_its_config(pipeline: Any,
     config = tmp_path / "taxi.yaml"
     config.write_text(CONFIG.format(root=pipeline.root))
     assert find(config).path == first
-    with pytest.raises(RunError, match="the run is done, and came to no training to share"):
+    with pytest.raises(RunError, match="the run is done and has no training"):
         find(first.parent / "20260102-000000")
 
 
@@ -200,16 +200,16 @@ def test_of_several_runs_those_without_a_training_are_left_out_and_named(pipelin
     ended = CliRunner().invoke(share, [first, second, third, "-o", str(tmp_path / "page")])
     assert ended.exit_code == 0
     for left in (first, third):
-        assert f"left out: {left}: the run is done, and came to no training to share\n" in ended.stderr
+        assert f"{left}: the run is done and has no training" in ended.stderr
     told = json.loads((tmp_path / "page" / "share.json").read_text())
     assert [run["run"] for run in told["runs"]] == ["20260102-000000"]
     assert told["left_out"] == ["taxi 20260101-000000 (done)", "taxi 20260103-000000 (done)"]
-    words = "Left out, with no training to show: taxi 20260101-000000 (done), taxi 20260103-000000 (done)"
+    words = "no training: taxi 20260101-000000 (done), taxi 20260103-000000 (done)"
     assert words in (tmp_path / "page" / "index.html").read_text()
 
     refused = CliRunner().invoke(share, [first, third, "-o", str(tmp_path / "none")])
     assert refused.exit_code == 1
-    assert refused.output.count("came to no training to share") == 2
+    assert refused.output.count("has no training to share") == 2
     assert not (tmp_path / "none").exists()
     mistaken = CliRunner().invoke(share, [second, str(tmp_path / "nowhere"), "-o", str(tmp_path / "none")])
     assert mistaken.exit_code == 1
@@ -230,7 +230,7 @@ def test_a_page_is_replaced_and_what_else_lies_there_stays(two: Two, tmp_path: P
 def test_a_folder_that_is_not_ours_is_left_alone(two: Two, tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / name).write_text(text)
-    with pytest.raises(RunError, match=r"mine is there already, and is no folder of `headrace share`"):
+    with pytest.raises(RunError, match=r"mine already exists and was not written by `headrace share`"):
         write_share([find(two()[0])], tmp_path / "mine", name="Taxi")
     assert [(path.name, path.read_text()) for path in (tmp_path / "mine").iterdir()] == [(name, text)]
 
@@ -293,16 +293,16 @@ def test_differences_keep_the_order_of_the_config_and_tell_the_runs_apart() -> N
         ("model.depth", (None, "3")),
         ("train.epochs", ("1", "2")),
     ]
-    assert telling(found, 0) == "hidden [1], epochs 1, …"
-    assert telling(found, 1) == "hidden [2], depth 3, …"
+    assert distinguish(found, 0) == "hidden [1], epochs 1, …"
+    assert distinguish(found, 1) == "hidden [2], depth 3, …"
 
 
 def test_of_runs_that_one_setting_tells_apart_nothing_else_is_told() -> None:
     settings = [{"train.seed": str(n), "train.batch_size": "256" if n == 9 else "1024"} for n in range(12)]
-    found = [telling(differing(settings), number) for number in range(12)]
+    found = [distinguish(differing(settings), number) for number in range(12)]
     assert found == [f"seed {n}, batch_size 256" if n == 9 else f"seed {n}" for n in range(12)]
     twins = [{"train.seed": "1"}, {"train.seed": "1"}, {"train.seed": "2"}]
-    assert [telling(differing(twins), number) for number in range(3)] == ["seed 1", "seed 1", "seed 2"]
+    assert [distinguish(differing(twins), number) for number in range(3)] == ["seed 1", "seed 1", "seed 2"]
 
 
 def test_what_is_told_of_a_run_is_what_the_others_have_not() -> None:
@@ -311,7 +311,7 @@ def test_what_is_told_of_a_run_is_what_the_others_have_not() -> None:
         flattened({"train": {"epochs": epochs, "input": {"cache": cache, "threads": threads}}})
         for epochs, cache, threads in grid
     ]
-    found = [telling(differing(settings), number) for number in range(4)]
+    found = [distinguish(differing(settings), number) for number in range(4)]
     assert found == [
         "epochs 1",
         "cache none, epochs 2",

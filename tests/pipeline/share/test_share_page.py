@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from browsing import watched
 
-from headrace.pipeline.share import write_share
 from headrace.pipeline.share.find import find
+from headrace.pipeline.share.folder import write_share
 
 if TYPE_CHECKING:
     from browsing import Watched

@@ -22,7 +22,7 @@ from tensorboard.util import tensor_util
 
 from headrace.configs.errors import RunError
 from headrace.pipeline.share.find import find
-from headrace.pipeline.share.vertex import VertexUpload, experiment
+from headrace.pipeline.share.upload import VertexUpload, experiment
 from headrace.pipeline.verbs.share import share
 
 Two = Callable[[], list[Path]]
@@ -114,7 +114,7 @@ from pathlib import Path
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import aiplatform
 from headrace.pipeline.share.find import find
-from headrace.pipeline.share.vertex import VertexUpload
+from headrace.pipeline.share.upload import VertexUpload
 endpoint, *runs = sys.argv[1:]
 place = {"project": "my-project", "location": "europe-west4", "api_endpoint": endpoint}
 aiplatform.init(**place, credentials=AnonymousCredentials())

@@ -1,4 +1,4 @@
-"""The versions at work."""
+"""The versions of Python and of the installed packages, as recorded with each run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 FILE_NAME = "versions.json"
-"""In a run's folder: all that was installed when it began."""
-_DECIDE = (
+"""The file in a run's folder with everything that was installed when the run began."""
+_SHOWN = (
     "python",
     "headrace",
     "tfx",
@@ -24,24 +24,26 @@ _DECIDE = (
 
 
 def installed() -> dict[str, str]:
-    """Python and every installed package, by the names of their metadata's folders: reading the metadata of some
-    hundred packages would take a third of a second.
+    """The versions of Python and of every installed package.
+
+    They come from the names of the `.dist-info` folders: reading the metadata of some hundred packages would take a
+    third of a second.
     """
     versions: dict[str, str] = {}
     for folder in map(Path, sys.path):
-        for found in folder.glob("*.dist-info"):
-            name, _, version = found.name.removesuffix(".dist-info").partition("-")
+        for path in folder.glob("*.dist-info"):
+            name, _, version = path.name.removesuffix(".dist-info").partition("-")
             versions.setdefault(name.replace("_", "-").lower(), version)
     return {"python": platform.python_version(), **dict(sorted(versions.items()))}
 
 
 def write_versions(run_dir: Path) -> None:
-    """Keep what is installed now with a run."""
+    """Record what is installed now in a run's folder."""
     (run_dir / FILE_NAME).write_text(json.dumps(installed(), indent=1), encoding="utf-8")
 
 
-def locked(run_dir: Path) -> dict[str, str]:
-    """All that was installed when the run began; empty where it was not kept."""
+def recorded(run_dir: Path) -> dict[str, str]:
+    """Everything that was installed when the run began; empty if it was not recorded."""
     try:
         read = json.loads((run_dir / FILE_NAME).read_text(encoding="utf-8"))
         return {str(name): str(version) for name, version in read.items()}
@@ -50,6 +52,6 @@ def locked(run_dir: Path) -> dict[str, str]:
 
 
 def read_versions(run_dir: Path) -> dict[str, str]:
-    """Of Python and the packages that decide what a run computes: the run's, else as installed now."""
-    versions = locked(run_dir) or installed()
-    return {name: versions[name] for name in _DECIDE if name in versions}
+    """The versions that decide what a run computes: the run's own, or those installed now if it recorded none."""
+    versions = recorded(run_dir) or installed()
+    return {name: versions[name] for name in _SHOWN if name in versions}

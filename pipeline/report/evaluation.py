@@ -1,4 +1,4 @@
-"""The evaluation as the page shows it: metrics beside limit and baseline, slices with the worst first."""
+"""The evaluation section: metrics next to limits and baseline, and slices with the worst first."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from markupsafe import Markup
 from headrace.components.evaluation.result import Curves, Evaluation, SliceMetrics
 from headrace.configs.config import PipelineConfig
 from headrace.configs.evaluate import LOWER_IS_BETTER
-from headrace.pipeline.report.charts import Line, line_chart
-from headrace.pipeline.report.charts.scale import Scale, padded
-from headrace.pipeline.report.verdict import Bound, Verdict
-from headrace.pipeline.report.visible import value_in_words
+from headrace.pipeline.report.charts import ChartLine, Scale, line_chart, padded
+from headrace.pipeline.report.formatting import value_in_words
+from headrace.pipeline.report.verdict import Bound, ModelVerdict
 
 _FROM_0_TO_1 = frozenset({"auc", "auc_precision_recall", "binary_accuracy", "precision", "recall", "accuracy"})
 _BEST_AT_ONE = "calibration"
@@ -27,7 +26,7 @@ _FEW_EXAMPLES = 30
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric over the whole evaluated split. `better`: than the baseline; None where there is none or no change."""
+    """One metric over the whole evaluated split."""
 
     name: str
     value: float | None
@@ -37,12 +36,12 @@ class MetricRow:
 
     @property
     def change(self) -> float | None:
-        """Against the baseline."""
+        """The difference from the baseline, if both have a value."""
         return None if self.value is None or self.baseline is None else self.value - self.baseline
 
     @property
     def better(self) -> bool | None:
-        """Whether the change is one for the better; None where there is none."""
+        """Whether the metric improved on the baseline; None without a baseline or a change."""
         if self.value is None or self.baseline is None or not self.change:
             return None
         if self.name == _BEST_AT_ONE:
@@ -50,26 +49,26 @@ class MetricRow:
         return (self.change < 0) is (self.name in LOWER_IS_BETTER)
 
 
-class Cut(NamedTuple):
-    """One slice, and the values that it is cut at, such as `5`: of each column one."""
+class SliceValues(NamedTuple):
+    """One slice, with its value in each column that it is taken over."""
 
     values: tuple[str, ...]
     slice: SliceMetrics
 
     @property
     def value(self) -> str:
-        """As it is in the data."""
+        """The values as they are in the data."""
         return ", ".join(self.values)
 
     @property
     def label(self) -> str:
-        """For people."""
+        """The values as the page shows them."""
         return ", ".join(map(value_in_words, self.values))
 
 
 @dataclass(frozen=True)
 class SliceRow:
-    """One slice; `at` and `baseline_at` are places on the slicing's axis, in percent."""
+    """One slice. `at` and `baseline_at` are positions on the table's axis, in percent."""
 
     label: str
     slice: SliceMetrics
@@ -78,13 +77,13 @@ class SliceRow:
 
     @property
     def few(self) -> bool:
-        """Whether its figures are mostly chance."""
+        """Whether the slice has so few examples that its metrics are mostly noise."""
         return self.slice.example_count < _FEW_EXAMPLES
 
 
 @dataclass(frozen=True)
-class Slicing:
-    """All slices over the same columns, the worst by `metric` first; `left_out` more are better than those.
+class SliceTable:
+    """All slices over the same columns, the worst by `metric` first. `left_out` slices, all better, are not shown.
 
     The axis of the picture goes from `low` to `high`.
     """
@@ -100,24 +99,26 @@ class Slicing:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class EvaluationSection:
     """The whole section. `pictures` are (heading, chart)."""
 
-    evaluation: Evaluation
+    result: Evaluation
     metrics: list[MetricRow]
-    slicings: list[Slicing]
+    slicings: list[SliceTable]
     pictures: list[tuple[str, Markup]]
 
     @property
     def names(self) -> list[str]:
-        """Of the metrics, the one that matters most first."""
+        """The metrics, those with a threshold first."""
         return [metric.name for metric in self.metrics]
 
 
-def read_judgement(evaluation: Evaluation, verdict: Verdict, config: PipelineConfig | None) -> Judgement:
-    """The section of an evaluation."""
+def evaluation_section(
+    evaluation: Evaluation, verdict: ModelVerdict, config: PipelineConfig | None
+) -> EvaluationSection:
+    """Lay out an evaluation for the page."""
     names = _order(evaluation.metrics, config)
-    return Judgement(
+    return EvaluationSection(
         evaluation,
         metrics=[_metric_row(name, evaluation, verdict) for name in names],
         slicings=_slicings(evaluation, names[0], config) if names else [],
@@ -126,34 +127,34 @@ def read_judgement(evaluation: Evaluation, verdict: Verdict, config: PipelineCon
 
 
 def _order(metrics: Iterable[str], config: PipelineConfig | None) -> list[str]:
-    """Metrics with a threshold first, then as the evaluation has them."""
+    """Metrics with a threshold first, then the order of the evaluation."""
     first = config.evaluate.thresholds if config else {}
     return sorted(metrics, key=lambda name: name not in first)
 
 
-def _metric_row(name: str, evaluation: Evaluation, verdict: Verdict) -> MetricRow:
+def _metric_row(name: str, evaluation: Evaluation, verdict: ModelVerdict) -> MetricRow:
     bounds = [bound for bound in verdict.bounds if bound.metric == name]
     baseline = (evaluation.baseline or {}).get(name)
     return MetricRow(name, evaluation.metrics.get(name), baseline, bounds, name in _FROM_0_TO_1)
 
 
-def _slicings(evaluation: Evaluation, metric: str, config: PipelineConfig | None) -> list[Slicing]:
+def _slicings(evaluation: Evaluation, metric: str, config: PipelineConfig | None) -> list[SliceTable]:
     overall = evaluation.metrics.get(metric)
-    return [_slicing(title, metric, overall, slices) for title, slices in grouped(evaluation, config).items()]
+    return [_slicing(title, metric, overall, slices) for title, slices in group_slices(evaluation, config).items()]
 
 
-def grouped(evaluation: Evaluation, config: PipelineConfig | None) -> dict[str, list[Cut]]:
-    """The slices by what they are cut along, such as `hour`."""
+def group_slices(evaluation: Evaluation, config: PipelineConfig | None) -> dict[str, list[SliceValues]]:
+    """The slices by the columns that they are taken over, such as `hour`."""
     asked = config.evaluate.slices if config else ()
     columns = [tuple(sorted([slicing] if isinstance(slicing, str) else slicing)) for slicing in asked]
-    groups: dict[tuple[str, ...], list[Cut]] = {}
-    for found in evaluation.slices:
-        names, values = _taken_apart(found.name, columns)
-        groups.setdefault(names, []).append(Cut(values, found))
+    groups: dict[tuple[str, ...], list[SliceValues]] = {}
+    for one in evaluation.slices:
+        names, values = _parse_name(one.name, columns)
+        groups.setdefault(names, []).append(SliceValues(values, one))
     return {_TIMES.join(names): slices for names, slices in groups.items()}
 
 
-def _taken_apart(name: str, known: list[tuple[str, ...]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _parse_name(name: str, known: list[tuple[str, ...]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns and the values of a slice's name: `hour = 5, day = 1` is (hour, day) and (5, 1)."""
     for columns in sorted(known, key=len, reverse=True):
         pattern = ", ".join(f"{re.escape(column)} = (.*)" for column in columns)
@@ -163,21 +164,22 @@ def _taken_apart(name: str, known: list[tuple[str, ...]]) -> tuple[tuple[str, ..
     return (column,), (value,)
 
 
-def _slicing(title: str, metric: str, overall: float | None, slices: list[Cut]) -> Slicing:
-    worst_first = sorted(slices, key=lambda cut: _badness(cut.slice.metrics.get(metric), metric))
+def _slicing(title: str, metric: str, overall: float | None, slices: list[SliceValues]) -> SliceTable:
+    worst_first = sorted(slices, key=lambda one: _badness(one.slice.metrics.get(metric), metric))
     shown = worst_first[:_MOST_SLICES]
-    pairs = [(cut.slice.metrics.get(metric), (cut.slice.baseline or {}).get(metric)) for cut in shown]
+    pairs = [(one.slice.metrics.get(metric), (one.slice.baseline or {}).get(metric)) for one in shown]
     values = [overall, *(value for pair in pairs for value in pair)]
     low, high = padded((value for value in values if value is not None), share=0.0)
     axis = Scale(low, high, 0.0, 100.0)
     rows = [
-        SliceRow(cut.label, cut.slice, _place(axis, value), _place(axis, baseline))
-        for cut, (value, baseline) in zip(shown, pairs, strict=True)
+        SliceRow(one.label, one.slice, _position(axis, value), _position(axis, baseline))
+        for one, (value, baseline) in zip(shown, pairs, strict=True)
     ]
-    return Slicing(title, metric, overall, _place(axis, overall), low, high, rows, len(slices) - len(shown))
+    return SliceTable(title, metric, overall, _position(axis, overall), low, high, rows, len(slices) - len(shown))
 
 
 def _badness(value: float | None, metric: str) -> tuple[bool, float]:
+    """A sort key that puts the worst slice first and slices without a value last."""
     if value is None:
         return True, 0.0
     if metric == _BEST_AT_ONE:
@@ -185,7 +187,7 @@ def _badness(value: float | None, metric: str) -> tuple[bool, float]:
     return False, -value if metric in LOWER_IS_BETTER else value
 
 
-def _place(axis: Scale, value: float | None) -> float | None:
+def _position(axis: Scale, value: float | None) -> float | None:
     return axis(value) if value is not None and math.isfinite(value) else None
 
 
@@ -200,8 +202,8 @@ def _pictures(curves: Curves) -> list[tuple[str, Markup]]:
 
 def _roc(curves: Curves) -> Markup:
     lines = [
-        Line("chance", [(0, 0), (1, 1)], "quiet", dots=False),
-        Line("model", curves.roc, "first", dots=False),
+        ChartLine("chance", [(0, 0), (1, 1)], "quiet", dots=False),
+        ChartLine("model", curves.roc, "first", dots=False),
     ]
     title = "ROC curve: true positive rate over false positive rate"
     return line_chart(title, lines, x_label="false positive rate", x_range=(0, 1), y_range=(0, 1))
@@ -209,8 +211,8 @@ def _roc(curves: Curves) -> Markup:
 
 def _calibration(curves: Curves) -> Markup:
     lines = [
-        Line("perfect", [(0, 0), (1, 1)], "quiet", dots=False),
-        Line("model", [(predicted, share) for predicted, share, _ in curves.calibration]),
+        ChartLine("perfect", [(0, 0), (1, 1)], "quiet", dots=False),
+        ChartLine("model", [(predicted, share) for predicted, share, _ in curves.calibration]),
     ]
     title = "Calibration: share of positives over mean prediction"
     return line_chart(title, lines, x_label="mean prediction", x_range=(0, 1), y_range=(0, 1))

@@ -1,0 +1,116 @@
+"""How numbers and text are formatted on the page.
+
+Some characters in data and configs are invisible, and some change the direction of the text after them: after U+202E,
+`gpj.exe` reads `exe.jpg`. Both are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+
+from markupsafe import Markup
+
+from headrace.pipeline.terminal.table import duration
+
+NONE = "\N{EN DASH}"
+MINUS = "\N{MINUS SIGN}"
+EMPTY = "(empty)"
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters except tabs and line ends, bidirectional controls, and unpaired surrogates."""
+_INVISIBLE = re.compile(_CONTROLS.pattern.replace("[", "[\t\n\r\xad\u061c\u180e\u200b\u200e\u200f\u2060-\u2065\ufeff"))
+"""In a value of a column also tabs, line ends and zero-width characters; joiners stay, as some scripts need them."""
+_BLANK = re.compile(r"^\s|\s$|\s\s")
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """Format a number with `digits` significant digits and thousands separators; a dash for None, NaN and infinity."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    if value == 0:
+        return "0"
+    places = max(digits - 1 - math.floor(math.log10(abs(value))), 0)
+    text = f"{value:,.{places}f}" if places < 10 else f"{value:.{digits - 1}e}"
+    return (text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text).replace("-", MINUS)
+
+
+def score(value: float | None) -> str:
+    """Format a metric with four decimals, or with four significant digits from 1000 up."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    return f"{value:.4f}".replace("-", MINUS) if abs(value) < 1000 else figure(value)
+
+
+def change(value: float | None) -> str:
+    """Format a difference between two metrics, with its sign."""
+    text = score(value)
+    return f"+{text}" if value is not None and value > 0 and text != NONE else text
+
+
+def count(value: float | None) -> str:
+    """Format an integer with thousands separators; a dash for None."""
+    return NONE if value is None else f"{value:,.0f}"
+
+
+def percent(share: float) -> str:
+    """Format a fraction (0 to 1) as `34 %`, `0.2 %` or `< 0.1 %`; only an exact 0 or 1 is shown as `0 %` or `100 %`."""
+    hundredths = share * 100
+    if hundredths in (0, 100):
+        return f"{hundredths:.0f} %"
+    if 1 <= hundredths < 99:
+        return f"{hundredths:.0f} %"
+    if hundredths < 0.1:
+        return "< 0.1 %"
+    return "> 99.9 %" if hundredths > 99.9 else f"{hundredths:.1f} %"
+
+
+def size(number: int) -> str:
+    """Format bytes in powers of 1000, such as `1.4 MB`."""
+    value, unit = float(number), 0
+    while value >= 1000 and unit < len(_UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.0f} {_UNITS[unit]}" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def moment(seconds: float) -> str:
+    """Format Unix seconds in the local time zone: `2026-07-30 12:03:04 +0200`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(seconds))
+
+
+def soft_breaks(name: str) -> Markup:
+    """Let a long name break after each underscore."""
+    return Markup("_<wbr>").join(visible(name).split("_"))
+
+
+def visible(text: str) -> str:
+    r"""Replace characters that hide or redirect others with escapes such as `\u202e`."""
+    return _CONTROLS.sub(_escape, text)
+
+
+def value_in_words(value: str) -> str:
+    """Format a value of a column: `(empty)` for the empty string, quoted if its whitespace would be overlooked."""
+    if not value:
+        return EMPTY
+    shown = _INVISIBLE.sub(_escape, value)
+    return f'"{shown}"' if _BLANK.search(value) else shown
+
+
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
+
+
+FILTERS = {
+    "soft_breaks": soft_breaks,
+    "figure": figure,
+    "score": score,
+    "change": change,
+    "count": count,
+    "percent": percent,
+    "size": size,
+    "moment": moment,
+    "duration": duration,
+}
+"""The filters of the templates."""
