@@ -1,4 +1,4 @@
-# One word for each thing to do. `make run` and `make test` need Python 3.11 to 3.13 with its headers and g++, nothing else.
+# `make run` and `make test` need Python 3.11 to 3.13 with its headers and g++, nothing else.
 
 PYTHON ?= python3
 PY := .venv/bin/python
@@ -15,7 +15,7 @@ run: env  ## train, judge and push the model of CONFIG (default: Chicago taxi)
 	.venv/bin/headrace run $(CONFIG)
 
 WORKERS ?= auto
-test: env  ## run every test, whole files in a process for each core; WORKERS=0 keeps them in one
+test: env  ## run every test, whole files in one process per core; WORKERS=0 uses one process
 	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: env  ## formatting, lint, types, and the direction of imports
@@ -28,23 +28,24 @@ format: env
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-bench: env  ## ours and stock TFX side by side; CHECK=1 fails where a ratio is below its floor, QUICK=1 measures less
+bench: env  ## compare with stock TFX; CHECK=1 fails if a ratio is below its floor, QUICK=1 measures less
 	$(PY) -m benchmarks $(if $(CHECK),--check) $(if $(QUICK),--quick)
 
-docs: env  ## regenerate the config reference from the schema
+docs: env  ## regenerate the config reference from the schema, then build the documentation as a site in site/
 	$(PY) tools/config_reference.py
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
-golden: env  ## compile the golden files of the Kubeflow compiler again
+golden: env  ## rewrite the golden files of the Kubeflow compiler's tests
 	$(PY) tools/golden.py
 
-env: .venv/made  ## make the environment, once
+env: .venv/made  ## create the environment, once
 
 .venv/made: pyproject.toml uv.lock setup.py tools/bootstrap.py tools/relabel.py
 	$(PYTHON) tools/bootstrap.py
-	@echo "making the environment in .venv, once; this takes a minute or two"
+	@echo "creating the environment in .venv, once; this takes a minute or two"
 	.venv/bin/uv sync --quiet --frozen --compile-bytecode $(PLATFORM)
 	$(PY) tools/relabel.py
 	touch $@
 
 clean:  ## remove runs, pushed models and caches; the environment stays
-	rm -rf runs serving build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf runs serving build site src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,7 +6,7 @@ python -m benchmarks --quick                       one round of the sizes that m
 python -m benchmarks --only ingest
 python -m benchmarks --write docs/benchmarks.md    the tables as a document, with the machine they come from
 python -m benchmarks --json figures.json           the figures, for programs
-python -m benchmarks --check                       ends with 1 if a ratio is below its floor (benchmarks/floors.py)
+python -m benchmarks --check                       exits with 1 if a ratio is below its floor (benchmarks/floors.py)
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Outcome = tuple[Any, Section]
 
 
 def main() -> None:
-    """Measure, print each table as soon as it is there, and write what was asked for."""
+    """Measure, print each table as soon as it is complete, and write the requested files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer runs and sizes")
-    parser.add_argument("--only", choices=list(BENCHMARKS), action="append", help="may be given several times")
+    parser.add_argument("--only", choices=list(BENCHMARKS), action="append", help="can be repeated")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write a Markdown document")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--check", action="store_true", help="hold the ratios against their floors")
+    parser.add_argument("--check", action="store_true", help="compare the ratios with their floors")
     given = parser.parse_args()
     machine = Machine.here()
     outcomes: dict[str, Outcome] = {}
@@ -49,8 +49,10 @@ def main() -> None:
 
 
 def check(figures: Mapping[str, Any], *, quick: bool) -> None:
-    """Print each ratio with its floor. SystemExit(1) if one is below, if no benchmark that was run has any, or if one
-    that was run in full lacks what a floor takes: it would hold whatever happens.
+    """Print each ratio with its floor.
+
+    Raises SystemExit if a ratio is below its floor, if the benchmarks that ran have no floors, or if a full run lacks
+    the figures of a floor, which would then hold whatever happens.
     """
     found = judged(figures)
     lost = [] if quick else without_ratio(figures)

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: the tables, and the machine and the versions that they come from."""
+"""docs/benchmarks.md: the tables, and the machine and versions that they were measured with."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ PACKAGES = ("tfx", "tensorflow", "keras", "tensorflow-transform", "apache-beam",
 
 @dataclass(frozen=True)
 class Machine:
-    """Where and on what the figures were taken."""
+    """The machine of the measurements."""
 
     processor: str
     cores: int
     memory_gb: float
     load: float
-    """Processes that wanted a core over the minute before."""
+    """The system's load average over the minute before."""
 
     @classmethod
     def here(cls) -> Machine:
@@ -37,7 +37,7 @@ class Machine:
         return cls(processor, len(os.sched_getaffinity(0)), memory, os.getloadavg()[0])
 
     def __str__(self) -> str:
-        """A sentence."""
+        """The description on the page."""
         versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
         return (
             f"Machine: {self.processor}, {self.cores} core{'s' * (self.cores > 1)}, {self.memory_gb:.0f} GB of memory,"
@@ -46,14 +46,14 @@ class Machine:
 
 
 def document(machine: Machine, sections: Sequence[Section]) -> str:
-    """The whole Markdown page."""
+    """The page as Markdown."""
     intro = (
-        "Headrace and stock TFX side by side, on the Chicago taxi data (15,002 rows) that ships with TFX. Written by"
+        "Headrace compared with stock TFX, on the Chicago taxi data (15,002 rows) that ships with TFX. Written by"
         " `python -m benchmarks --write docs/benchmarks.md`; `make bench` prints the same tables."
     )
     how = (
-        "Every figure is the median over fresh processes that ran in turn, engine by engine, each round in the opposite"
-        " order of the last. CPU seconds are user and system time of a process and all that it started. Absolute"
-        " figures are this machine's; ratios carry further."
+        "Every figure is the median over fresh processes that ran alternately, engine by engine, each round in the"
+        " opposite order of the previous one. CPU seconds are user and system time of a process and its descendants."
+        " Absolute figures depend on the machine; ratios much less."
     )
     return "\n\n".join(["# Benchmarks", intro, str(machine), how, *(section.markdown() for section in sections)]) + "\n"

@@ -1,9 +1,9 @@
-"""Floors of the ratios that docs/benchmarks.md reports: how many times better than stock TFX each must stay.
+"""Floors of the ratios in docs/benchmarks.md: how many times better than stock TFX each must stay.
 
 for one in judged(figures):      # those that `python -m benchmarks --json` writes
     print(one, one.holds)
 
-A ratio of two figures of one run carries from machine to machine; seconds do not. Each floor is about half of what was
+The ratio of two figures of one run is similar on every machine; seconds are not. Each floor is about half of what was
 measured, so that a noisy machine passes, and a change that makes something twice as slow does not.
 """
 
@@ -18,9 +18,9 @@ from benchmarks.ingest_wide import CASES, COLUMNS, FEWER, WIDE
 
 @dataclass(frozen=True)
 class Floor:
-    """A ratio that must not fall below `least`. `measured`: in docs/benchmarks.md when the floor was set.
+    """A ratio that must not fall below `least`. `measured` is its value in docs/benchmarks.md when the floor was set.
 
-    ratio: from the benchmark's figures; None where these have not what it takes (a quick run measures less).
+    `ratio` computes it from the benchmark's figures; None if they lack a figure (a quick run measures less).
     """
 
     benchmark: str
@@ -32,25 +32,25 @@ class Floor:
 
 @dataclass(frozen=True)
 class Judged:
-    """A floor and the ratio that was found."""
+    """A floor and the measured ratio."""
 
     floor: Floor
     found: float
 
     @property
     def holds(self) -> bool:
-        """Whether the ratio is not below the floor. One that is no number is below any."""
+        """Whether the ratio is not below the floor. NaN is below every floor."""
         return self.found >= self.floor.least
 
     def __str__(self) -> str:
-        """As a line for people."""
+        """One line of the output."""
         relation = "at least" if self.holds else "BELOW"
         about = f"{self.floor.benchmark}: {self.floor.what}"
         return f"{about}: {self.found:.2f}, {relation} {self.floor.least:g} (measured: {self.floor.measured:g})"
 
 
 def judged(figures: Mapping[str, Any]) -> list[Judged]:
-    """Every floor of the benchmarks that were run, in order."""
+    """The floors of the benchmarks that ran, with their ratios."""
     return [
         Judged(floor, found)
         for floor in FLOORS
@@ -59,17 +59,17 @@ def judged(figures: Mapping[str, Any]) -> list[Judged]:
 
 
 def without_ratio(figures: Mapping[str, Any]) -> list[Floor]:
-    """The floors of the benchmarks that were run whose ratio is not among the figures: only a quick run lacks some."""
+    """The floors of the benchmarks that ran whose figures are missing; only a quick run may lack some."""
     return [floor for floor in FLOORS if floor.benchmark in figures and floor.ratio(figures[floor.benchmark]) is None]
 
 
 def _of_run(run: str, figure: str) -> Callable[[Any], float | None]:
-    """Stock's figure by ours, of the first or the unchanged second run."""
+    """Stock's figure divided by ours, of the first or the unchanged second run."""
     return lambda found: float(found["stock"][run][figure] / found["ours"][run][figure])
 
 
 def _of_rows(figure: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Callable[[Any], float | None]:
-    """A figure of one row by that of another; the rows are named by what they hold."""
+    """A figure of one row divided by that of another; the rows are found by their values."""
 
     def ratio(rows: Any) -> float | None:
         first, second = _row(rows, one), _row(rows, other)

@@ -3,10 +3,10 @@
     python -m benchmarks.ingest            a table
     python -m benchmarks.ingest --json     the same figures as JSON
 
-Every measurement is a process of its own, ours and stock in turn. What is measured is the executor's `Do`: processor
-time of the whole process and of what it forks, and the peak of its resident memory, reset just before. Imports (TFX,
-Beam and TensorFlow for both) and the generating of the data are left out. The data is the taxi data with its numbers
-changed from copy to copy, so no rows repeat.
+Every measurement is a separate process, ours and stock alternately. What is measured is the executor's `Do`: processor
+time of the process and its forks, and the peak of its resident memory, reset just before. Imports (TFX, Beam and
+TensorFlow for both) and the generation of the data are not included. The data is the taxi data with its numbers changed
+from copy to copy, so no rows repeat.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REPEATS = {1: 3, 4: 3, 16: 1, 64: 3}
 QUICK = {4: 1}
 
 LARGEST_OF_STOCK = 16
-"""Copies that take stock half a minute; more are measured without it."""
+"""Copies that take stock half a minute; larger sizes are measured without it."""
 
 SPLITS = {"train": 8, "eval": 1, "test": 1}
 
@@ -56,7 +56,7 @@ def taxi_table() -> pa.Table:
 
 
 def write_taxi(path: Path, copies: int) -> int:
-    """The taxi data, with other numbers in every copy; the number of rows."""
+    """Write the taxi data with other numbers in every copy, and return the number of rows."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute
@@ -80,7 +80,7 @@ def write_taxi(path: Path, copies: int) -> int:
 def prepare_ours(
     source: SourceConfig, out: Path, workers: int = 1, compression: Literal["gzip", "none"] = "gzip"
 ) -> Iterator[None]:
-    """Import and set up our executor; the work is what runs after the first step."""
+    """Import and set up our executor. The code after the first yield is measured."""
     from tfx.types import standard_artifacts
 
     from headrace.components.example_gen.component import Executor
@@ -98,7 +98,7 @@ def prepare_ours(
 
 
 def prepare_stock(module: str, file: Path, out: Path) -> Iterator[None]:
-    """The same for the executor in a module of TFX's."""
+    """The same for an executor of TFX."""
     from tfx.proto import example_gen_pb2
     from tfx.types import standard_artifacts
     from tfx.utils import proto_utils

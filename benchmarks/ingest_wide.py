@@ -1,11 +1,11 @@
-"""Tables of 20,000 columns, and of texts that are all different, to sharded examples: ours, TFX's ExampleGens, and what
-one would write with polars.
+"""Tables of 20,000 columns, and of distinct texts, to sharded examples: ours, TFX's ExampleGens, and what one would
+write with polars.
 
     python -m benchmarks.ingest_wide            a table
     python -m benchmarks.ingest_wide --json     the same figures as JSON
 
-Measured as in benchmarks.ingest. What is compared are values (cells) a CPU second. Ours is run on a tenth of the
-columns too: the ratio of the two says whether time grows faster than the columns.
+Measured as in benchmarks.ingest, and compared by values (cells) per CPU second. Ours also runs on a tenth of the
+columns: the ratio of the two shows whether time grows faster than the columns.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _figures(values: int, found: Sequence[measure.Figures]) -> dict[str, float]:
 
 
 def section(rows: Sequence[Mapping[str, Any]]) -> Section:
-    """The figures for people."""
+    """The tables and notes."""
     head = ["", "", "columns", "MB", "values/CPU s", "CPU s", "wall s", "peak MB"]
     cells = [
         [
@@ -194,15 +194,15 @@ def section(rows: Sequence[Mapping[str, Any]]) -> Section:
         *(_ratios(rows, other) for other in ("stock", "polars")),
         *_growth(rows),
         f"The wide tables have {ROWS} rows: floats with gaps, integers, short texts. The ids are {ID_ROWS:,} rows of"
-        f" {IDS} texts, each there once.",
+        f" {IDS} texts, all distinct.",
         "Headrace: types from all rows, checks of every number against float32, split by a hash of each row, shuffled,"
         " gzip TFRecords of tf.Examples. Stock CsvExampleGen and ParquetExampleGen: the same splits in gzip TFRecords."
-        " Stock ImportExampleGen (TFRecords): splits and writes the records as they are, and reads no value in them."
-        " TFX has nothing for JSON lines.",
-        "polars: types from all rows, split by a hash of each row, shuffled, one Parquet file (zstd) a split, with all"
+        " Stock ImportExampleGen (TFRecords): splits and writes the records unchanged, without reading their values."
+        " TFX has no reader for JSON lines.",
+        "polars: types from all rows, split by a hash of each row, shuffled, one Parquet file (zstd) per split, on all"
         " threads of the machine. A Parquet file does not repeat the names of the columns in every row, as tf.Examples"
-        " do: of 20,000 columns that is 5 times the bytes. It reads no TFRecords.",
-        "Measured: the executor's `Do`, or the same steps, without imports. The TFRecords are as Headrace writes them.",
+        " do: with 20,000 columns that is 5 times the bytes. It cannot read TFRecords.",
+        "Measured: the executor's `Do`, or the same steps, without imports. The TFRecords were written by Headrace.",
     )
     return Section("Ingest of wide tables", [("20,000 columns, and ids, to split files", Table(head, cells))], notes)
 

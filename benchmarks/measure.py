@@ -1,4 +1,4 @@
-"""What all benchmarks share: fresh processes and what they use, runs in turn, medians, the command line.
+"""What all benchmarks share: fresh processes and their usage, alternating runs, medians, the command line.
 
 used = run_process([sys.executable, "-m", "headrace", ...], cwd=folder, log=folder / "log")
 found = in_turn({"ours": 3, "stock": 3}, measure)     # ours, stock, stock, ours, ours, stock
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).resolve().parents[1]
 SAMPLE_SECONDS = 1.0
-"""How often the memory of a tree of processes is looked at; a look takes some milliseconds of a processor."""
+"""The interval between two samples of a process tree's memory; a sample takes some milliseconds of a processor."""
 
 Figures = dict[str, float]
 Found = TypeVar("Found")
@@ -37,14 +37,14 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Used:
-    """What a process and all its descendants used. `started` and `ended` are Unix seconds."""
+    """What a process and its descendants used. `started` and `ended` are Unix seconds."""
 
     started: float
     ended: float
     cpu_seconds: float
-    """User and system time, descendants that were waited for included."""
+    """User and system time, including descendants that were waited for."""
     peak_mb: float
-    """The most memory that the tree held at once (proportional set size: shared pages count once), sampled."""
+    """The peak memory of the tree (proportional set size: shared pages count once), sampled."""
 
     @property
     def wall_seconds(self) -> float:
@@ -56,12 +56,12 @@ class Used:
 
 
 def environment() -> dict[str, str]:
-    """That of every measured process: the settings that `headrace.pipeline.environment` makes, for all alike."""
+    """The environment of every measured process, with the settings of `headrace.pipeline.environment`."""
     return {**os.environ, **SETTINGS, "PYTHONPATH": str(PROJECT)}
 
 
 def run_process(command: Sequence[str], cwd: Path, log: Path) -> Used:
-    """Run a command from start to exit, its output in `log`; ends the benchmark if it fails."""
+    """Run a command with its output in `log`. Ends the benchmark if it fails."""
     with log.open("wb") as stream:
         started = time.time()
         process = subprocess.Popen(command, cwd=cwd, env=environment(), stdout=stream, stderr=stream)
@@ -75,7 +75,7 @@ def run_process(command: Sequence[str], cwd: Path, log: Path) -> Used:
 
 
 def json_of(module: str, *arguments: str) -> Any:
-    """The last line that `python -m MODULE ARGUMENTS` prints, which is JSON; ends the benchmark if it fails."""
+    """Parse the last line that `python -m MODULE ARGUMENTS` prints as JSON. Ends the benchmark if it fails."""
     command = [sys.executable, "-m", module, *arguments]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, encoding="utf-8")
     if done.returncode:
@@ -84,7 +84,7 @@ def json_of(module: str, *arguments: str) -> Any:
 
 
 def in_turn(repeats: Mapping[str, int], measure: Callable[[str], Found]) -> dict[str, list[Found]]:
-    """Measure every engine as often as it says, one after another, each round in the opposite order of the last."""
+    """Measure every engine the given number of times, alternately, each round in the opposite order of the previous."""
     found: dict[str, list[Found]] = {engine: [] for engine in repeats}
     for turn in range(max(repeats.values())):
         engines = [engine for engine, count in repeats.items() if turn < count]
@@ -94,13 +94,13 @@ def in_turn(repeats: Mapping[str, int], measure: Callable[[str], Found]) -> dict
 
 
 def medians(found: Sequence[Mapping[str, float]]) -> Figures:
-    """The median of each figure; of one that some lack, over those that have it."""
+    """The median of each figure, over the measurements that have it."""
     names = dict.fromkeys(name for one in found for name in one)
     return {name: statistics.median(one[name] for one in found if name in one) for name in names}
 
 
 def throughput(rows: int, found: Sequence[Mapping[str, float]]) -> Figures:
-    """The medians of an engine that went through so many rows, and how many of them in a second of a processor."""
+    """The medians of an engine that processed `rows` rows, with the rows per CPU second."""
     figures = medians(found)
     return {"rows": rows, "rows_per_cpu_second": rows / figures["cpu_seconds"], **figures}
 
@@ -110,13 +110,13 @@ THROUGHPUT = ("rows", "rows/CPU s", "CPU s", "wall s", "peak MB")
 
 
 def throughput_cells(row: Mapping[str, Any]) -> list[str]:
-    """The same for people."""
+    """The figures of `throughput` as cells of a table."""
     rows, rate = (f"{row[name]:,.0f}" for name in ("rows", "rows_per_cpu_second"))
     return [rows, rate, f"{row['cpu_seconds']:.2f}", f"{row['wall_seconds']:.2f}", f"{row['peak_mb']:,.0f}"]
 
 
 def by_stock(rows: Sequence[Mapping[str, Any]], digits: int = 0) -> str:
-    """The note that says how many times as fast as stock ours is."""
+    """A note on how many times as fast as stock ours is."""
     speeds = {row["engine"]: float(row["rows_per_cpu_second"]) for row in rows}
     return f"Rows per CPU second, Headrace by stock: {speeds['ours'] / speeds['stock']:.{digits}f}."
 
@@ -129,10 +129,10 @@ def command(
     child: Callable[..., object] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Measure and print: a table, or with --json the figures.
+    """Measure and print a table, or with --json the figures.
 
-    child: takes the arguments of --child, as `json_of` gives them to a process of its own, to the figures that it
-    prints; options: further ones, as `add_argument` takes them.
+    `child` turns the arguments of --child, which `json_of` passes to a separate process, into the figures to print.
+    `options` are further options with their arguments for `add_argument`.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
@@ -148,15 +148,13 @@ def command(
 
 
 def processor_seconds() -> float:
-    """Of this process, and of the ones it started that have ended, until now."""
+    """CPU seconds of this process so far, including its children that have ended."""
     used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(own.ru_utime + own.ru_stime for own in used)
 
 
 def own_peak(held: float) -> float:
-    """The most memory that this process held, and beyond the `held` that it shares with a fork the largest of those
-    that have ended, in MB.
-    """
+    """The peak memory of this process in MB, plus what its largest ended fork had beyond the shared `held`."""
     forked = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
     return own_memory("VmHWM") + max(0.0, forked - held)
 
@@ -167,12 +165,12 @@ def own_memory(field: str) -> float:
 
 
 def reset_own_peak() -> None:
-    """Let VmHWM start again from what is held now."""
+    """Reset VmHWM to the current memory."""
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 class _MemoryWatch:
-    """Looks at the memory of a process and its descendants until stopped."""
+    """Samples the memory of a process and its descendants until stopped."""
 
     def __init__(self, pid: int) -> None:
         self._pid, self._peak = pid, 0
@@ -181,7 +179,7 @@ class _MemoryWatch:
         self._thread.start()
 
     def stop(self) -> float:
-        """The most that was seen, in MB."""
+        """Stop, and return the largest sample in MB."""
         self._done.set()
         self._thread.join()
         return self._peak / 1e3

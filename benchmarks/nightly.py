@@ -1,12 +1,12 @@
-"""A night of a rolling window over daily data: what it costs when one day is new, and when everything is done anew.
+"""A night of a rolling window over daily data: its cost if one day is new, and if everything is computed again.
 
     python -m benchmarks.nightly            a table
     python -m benchmarks.nightly --json     the same figures as JSON
 
-Every night is a process of its own. What is measured is processor time of the executors' work, without imports: of
-ExampleGen, StatisticsGen and Transform, whose analysis and whose writing of transformed examples are told apart. The
-data is the taxi data, a file a day, with other numbers every day. Beside stock, which takes several times as long, the
-analysis alone is measured, on days that are a quarter as large.
+Every night is a separate process. What is measured is the processor time of the executors' work, without imports: of
+ExampleGen, StatisticsGen and Transform, with its analysis and its writing of transformed examples separately. The data
+is the taxi data, one file per day, with other numbers every day. The comparison with stock, which takes several times
+as long, covers only the analysis, on days that are a quarter as large.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from benchmarks import ingest, measure, spans_stock
 from benchmarks.tables import Section, Table
 
 WINDOWS, BESIDE_STOCK = (7, 30), (7, 15, 30)
-"""Days, of whole nights and of those that stock has too."""
+"""Days of the window, for whole nights and for the comparison with stock."""
 DAYS = 31
 COPIES, FEWER = 4, 1
-"""Copies of the taxi data that make a day, of these and of those."""
+"""Copies of the taxi data per day, for each of the two."""
 STEPS = ("ExampleGen", "StatisticsGen", "analysis", "writing")
 NIGHTS = {"first": "first night", "next": "next night", "anew": "next night, nothing kept"}
 
@@ -34,7 +34,7 @@ Found = dict[str, list[dict[str, Any]]]
 
 
 def write_days(folder: Path, copies: int) -> int:
-    """A file of natural rows for each day, none twice; the rows of a day."""
+    """Write a file for each day, without repeated rows, and return the rows of a day."""
     folder.mkdir()
     every = folder / "every.csv"
     rows = ingest.write_taxi(every, DAYS * copies) // DAYS
@@ -118,7 +118,7 @@ class _Clock:
 
 
 def measure_all(windows: Sequence[int] = WINDOWS, beside_stock: Sequence[int] = BESIDE_STOCK) -> Found:
-    """Of whole nights, and of the analysis beside stock's."""
+    """Figures of whole nights, and of the analysis compared with stock."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = write_days(folder / "data", COPIES)
@@ -135,7 +135,7 @@ def measure_all(windows: Sequence[int] = WINDOWS, beside_stock: Sequence[int] = 
 
 
 def _nights(folder: Path, window: int, names: Sequence[str]) -> dict[str, measure.Figures]:
-    """By name. What the latest has made stays in the folder."""
+    """Figures by name. The output of the last night stays in the folder."""
     store = folder / f"store-{window}"
     found: dict[str, measure.Figures] = {}
     for name in names:
@@ -161,7 +161,7 @@ def _beside_stock(folder: Path, window: int) -> measure.Figures:
 
 
 def section(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
-    """The figures for people."""
+    """The tables and notes."""
     head = ["", "days", *STEPS[:3], "the three", "writing the transformed examples"]
     rows = [
         [
@@ -181,10 +181,10 @@ def section(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
         caption = f"CPU seconds of the analysis alone, {analyses[0]['rows']:,} rows a day: stock Transform with its"
         parts.append((f"{caption} analyzer cache, and ours", Table(["days", *names], rows)))
     notes = (
-        "One day is new in the next night; with nothing kept the whole window is done anew, as one. ExampleGen,"
-        " StatisticsGen and Transform's analysis read the new day only. What is written again is the window's"
-        " transformed examples, because means and vocabularies are the new window's.",
-        "Stock: TFX's Transform, a span an artifact, with its analyzer cache, and the features written with TFT's own"
+        "In the next night one day is new; with nothing kept the whole window is computed again, at once. ExampleGen,"
+        " StatisticsGen and Transform's analysis read only the new day. The transformed examples of the whole window"
+        " are written again, because the means and vocabularies are those of the new window.",
+        "Stock: TFX's Transform with one artifact per span, its analyzer cache, and the features written with TFT's own"
         " analyzers.",
     )
     return Section("Nights of a rolling window", parts, notes)

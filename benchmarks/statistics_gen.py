@@ -3,8 +3,8 @@
     python -m benchmarks.statistics_gen            a table
     python -m benchmarks.statistics_gen --json     the same figures as JSON
 
-Measured as in benchmarks.ingest, on the gzip shards that our ExampleGen writes of the taxi data. The benchmark ends
-with an error where the two protos differ in a count, an extreme, or the most frequent values.
+Measured as in benchmarks.ingest, on the gzip shards that our ExampleGen writes of the taxi data. The benchmark fails
+if the two protos differ in a count, an extreme, or the most frequent values.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def measure_all(repeats: Mapping[str, int], copies: int = COPIES) -> list[dict[s
 
 
 def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
-    """The figures for people."""
+    """The table and notes."""
     names = {"ours": "Headrace", "stock": "stock StatisticsGen"}
     table = Table(
         ["", *measure.THROUGHPUT], [[names[str(row["engine"])], *measure.throughput_cells(row)] for row in rows]
@@ -110,7 +110,7 @@ def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
     notes = (
         measure.by_stock(rows, digits=1),
         f"Equal work: gzip shards of tf.Example in three splits to statistics of each. Of all {rows[0]['features']}"
-        " features counts, extremes and the most frequent values are the same in both. Measured: the executor's `Do`,"
+        " features, counts, extremes and the most frequent values are the same in both. Measured: the executor's `Do`,"
         " without imports.",
     )
     return Section("Statistics", [("Statistics of written examples", table)], notes)

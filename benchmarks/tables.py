@@ -8,40 +8,37 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text; all columns but the first are numbers, and stand at the right."""
+    """Cells as text. All columns except the first are numbers, and right-aligned."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
 
     def text(self) -> str:
-        """Columns lined up by spaces."""
+        """The table for the terminal, aligned with spaces."""
         widths = [max(map(len, column)) for column in zip(self.head, *self.rows, strict=True)]
         return "\n".join(_aligned(row, widths) for row in (self.head, *self.rows))
 
     def markdown(self) -> str:
-        """A table of GitHub's Markdown."""
+        """The table as Markdown."""
         rule = ["---", *["---:"] * (len(self.head) - 1)]
         return "\n".join(f"| {' | '.join(row)} |" for row in (self.head, rule, *self.rows))
 
 
 @dataclass(frozen=True)
 class Section:
-    """One benchmark's outcome: tables under captions, and what they mean.
-
-    parts: (caption, table); notes: sentences.
-    """
+    """The result of one benchmark: tables with captions, and notes on them."""
 
     title: str
     parts: Sequence[tuple[str, Table]]
     notes: Sequence[str]
 
     def text(self) -> str:
-        """For the terminal."""
+        """The section for the terminal."""
         blocks = [f"{caption}\n\n{table.text()}" for caption, table in self.parts]
         return "\n\n".join([f"== {self.title} ==", *blocks, _bullets(self.notes)])
 
     def markdown(self) -> str:
-        """For a document."""
+        """The section for the page."""
         blocks = [f"{caption}\n\n{table.markdown()}" for caption, table in self.parts]
         return "\n\n".join([f"## {self.title}", *blocks, _bullets(self.notes)])
 

@@ -130,7 +130,7 @@ def measure(rounds: int, batch_size: int, seconds: float) -> dict[str, Any]:
 
 
 def section(result: Mapping[str, Any]) -> Section:
-    """The figures for people."""
+    """The table and notes."""
     rows = [
         [
             row["pipeline"],
@@ -145,9 +145,9 @@ def section(result: Mapping[str, Any]) -> Section:
     best = max(row["of_numpy"] for name, row in rates.items() if "ours" in name)
     notes = (
         "All read the same transformed examples of the taxi data (four gzip shards), shuffled through at least 10,000"
-        " examples; what is measured is the time that a graph takes to fetch batches and throw them away; medians of"
+        " examples. Measured: the time that a graph takes to fetch batches and discard them; medians of"
         f" {result['rounds']} rounds.",
-        "NumPy's gather is what the machine could do at best with one thread and no TensorFlow; ours is"
+        "NumPy's gather is the best that the machine can do with one thread and without TensorFlow; ours reaches"
         f" {best:.0%} of it.",
     )
     return Section(

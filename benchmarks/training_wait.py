@@ -211,13 +211,13 @@ def _part(others: set[int]) -> None:
 
 
 def section(found: list[dict[str, Any]]) -> Section:
-    """The figures for people."""
+    """The table and notes."""
     head = ["", *KINDS.values(), "wait", "noise", "beside an epoch's", "ms of a processor to make a batch"]
     table = Table(head, [list(_row(each)) for each in found])
     notes = (
-        "The wait is what a step takes longer on our input than on one batch that is kept ready and repeated.",
-        f"The {100 * turns.LOW:.0f}th percentile of each kind's calls of the train function, in turn. Other work on the"
-        " machine is in the noise, and where that is not well below the wait, nothing was measured.",
+        "The wait is how much longer a step takes on our input than on one batch that is in memory and repeated.",
+        f"The {100 * turns.LOW:.0f}th percentile of alternating calls of the train function. Other work on the machine"
+        " is in the noise; if that is not well below the wait, the result means nothing.",
     )
     return Section("Waiting for input", [("Milliseconds of a step of the worked examples", table)], notes)
 

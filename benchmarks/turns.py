@@ -1,10 +1,10 @@
-"""Which of several ways to do the same takes less time, on a machine that has other work too: in turn, call by call.
+"""Compares the speed of several ways to do the same on a machine with other work, by alternating their calls.
 
     turns = in_turn({"ours": ours.call, "control": control.call}, seconds=60, calls=5, least=8)
     low(turns["ours"], shares)                          # seconds of an epoch of ours, with little other work
-    noise(turns["control"], turns["ours"], shares)      # what their ratio would differ by in other turns
+    noise(turns["control"], turns["ours"], shares)      # the standard deviation of their ratio
 
-Other work only ever adds time, and short calls find the moments without it: a low percentile of them counts.
+Other work only adds time, and short calls find the moments without it, so a low percentile of the calls is used.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from random import Random
 from typing import NamedTuple
 
 LOW = 0.1
-"""The share of calls that are faster than what counts."""
+"""The percentile that counts, as a fraction of the calls."""
 DRAWS = 200
-"""Of other turns."""
+"""Bootstrap draws for the noise."""
 
 
 class Timed(NamedTuple):
-    """A call: its place in an epoch, and its seconds."""
+    """A call: its place in an epoch (see `place`), and its seconds."""
 
     place: int
     seconds: float
 
 
 Turn = Sequence[Timed]
-"""Calls of one kind, before the next has its turn."""
+"""Consecutive calls of one kind."""
 
 
 def place(position: int, calls: int) -> int:
-    """Of a call in an epoch of so many: 0 for the first, which may have more to do, 2 for the last, which may be short;
-    else 1.
+    """The place of a call in an epoch of `calls`: 0 for the first, which may do more, 2 for the last, which may be
+    short, else 1.
     """
     return (position > 0) + (position == calls - 1)
 
@@ -49,8 +49,10 @@ def shares(calls: int) -> Mapping[int, int]:
 def in_turn(
     kinds: Mapping[str, Callable[[], Timed]], seconds: float, calls: int, least: int = 1
 ) -> dict[str, list[Turn]]:
-    """Call them for so many seconds, each so many times before the next, and once before that is not counted: what lies
-    in the processor's caches is then of this kind. All have as many turns, `least` or more.
+    """Alternate between the kinds for the given seconds, with `calls` calls in each turn.
+
+    One more call at the start of a turn is not counted; it fills the processor's caches. All kinds have the same number
+    of turns, at least `least`.
     """
     turns: dict[str, list[Turn]] = {kind: [] for kind in kinds}
     order, end = list(kinds), time.monotonic() + seconds
@@ -63,7 +65,7 @@ def in_turn(
 
 
 def calls_of_a_turn(wanted: int, calls: int) -> int:
-    """About so many that with the one that is not counted they do not divide an epoch: each place has its turn."""
+    """About `wanted` calls, such that a turn does not divide an epoch and so covers all places."""
     wanted = max(wanted, 1)
     while math.gcd(wanted + 1, calls) > 1:
         wanted += 1
@@ -71,12 +73,12 @@ def calls_of_a_turn(wanted: int, calls: int) -> int:
 
 
 def low(turns: Sequence[Turn], shares: Mapping[int, int]) -> float:
-    """Seconds of an epoch. Raises ValueError where no call of one of its places was timed."""
+    """Seconds of an epoch. Raises ValueError if no call of one of its places was timed."""
     return sum(share * _low(turns, place) for place, share in shares.items())
 
 
 def noise(one: Sequence[Turn], other: Sequence[Turn], shares: Mapping[int, int]) -> float:
-    """The standard deviation of the ratio of two kinds, over draws of their turns, each with the other's beside it."""
+    """The standard deviation of the ratio of two kinds, over bootstrap draws of their paired turns."""
     random, pairs, ratios = Random(0), list(zip(one, other, strict=True)), list[float]()
     while len(ratios) < DRAWS:
         drawn = zip(*random.choices(pairs, k=len(pairs)), strict=True)

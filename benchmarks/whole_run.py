@@ -36,32 +36,32 @@ COMPONENTS = (
     components.END,
 )
 NOTES = (
-    "Equal: the data and its split in hash buckets, the features, the sizes of the layers and embeddings, epochs and"
-    " batch size, metrics, slices and thresholds, one baseline looked for, SQLite metadata, Beam's in-process runner,"
-    " settings of TensorFlow by environment, no download attempted.",
-    "Not equal, for stock: a missing value is 0 or '' and no category of its own, two signatures are exported and not"
-    " four, no TensorBoard logs, no checkpoints of the best epoch, no gate, no report. Its splits differ in a few rows"
-    " (it hashes the serialized example).",
-    "Stock is TFX's taxi example with two costs left out that a user can avoid: Transform computes no statistics of its"
-    " own, and the user's code is named by its import path, not packed into a wheel and installed at run time, twice."
-    " Where there is a line `as in its example`, it has both.",
-    "In the second run stock evaluates again, because its Resolver now finds the model blessed in the first. Under"
-    " LocalDagRunner our Baseline counts as unchanged, and nothing runs.",
-    "Seconds of components that run at the same time overlap.",
+    "Equal: the data and its split by hash buckets, the features, the sizes of the layers and embeddings, epochs and"
+    " batch size, metrics, slices and thresholds, the search for a baseline, SQLite metadata, Beam's in-process runner,"
+    " TensorFlow's environment variables, no downloads.",
+    "Not equal, for stock: a missing value is 0 or '' instead of a category of its own, two signatures are exported"
+    " instead of four, no TensorBoard logs, no checkpoints of the best epoch, no gate, no report. Its splits differ in"
+    " a few rows (it hashes the serialized example).",
+    "Stock is TFX's taxi example without two costs that a user can avoid: Transform computes no statistics of its own,"
+    " and the user's code is named by its import path, instead of being packed into a wheel and installed twice at run"
+    " time. The line `as in its example`, if there is one, has both.",
+    "In the second run stock evaluates again, because its Resolver now finds the model that the first run blessed."
+    " Under LocalDagRunner our Baseline counts as unchanged, and nothing runs.",
+    "The seconds of components that run at the same time overlap.",
 )
 
 
 @dataclass(frozen=True)
 class Engine:
-    """One way to run the pipeline, in a folder of its own."""
+    """One way to run the pipeline, in its own folder."""
 
     title: str
     arguments: Sequence[str]
-    """After `python -m`."""
+    """The arguments of `python -m`."""
     home: str
     """Folder of its artifacts."""
     in_tfx: bool = True
-    """Whether TFX's metadata tell of the components; else a run record of ours."""
+    """Whether component times come from TFX's metadata; else from our run record."""
 
     @property
     def command(self) -> list[str]:
@@ -89,7 +89,7 @@ class Engine:
 
 
 def engines() -> dict[str, Engine]:
-    """By name; the first is the one that the others are compared with."""
+    """The engines by name; the others are compared with the first."""
     config = load(CONFIG)
     source = config.data.source
     assert isinstance(source, FileSource)
@@ -104,7 +104,7 @@ def engines() -> dict[str, Engine]:
 
 
 def run_twice(engine: Engine) -> dict[str, Any]:
-    """Figures of the first and of the unchanged second run in a fresh folder, and of the model's quality."""
+    """Figures of the first and of the unchanged second run in a new folder, and of the model's quality."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         found: dict[str, Any] = {}
@@ -119,7 +119,7 @@ def run_twice(engine: Engine) -> dict[str, Any]:
 
 
 def measure_all(repeats: Mapping[str, int]) -> dict[str, dict[str, measure.Figures]]:
-    """For each engine the medians of its figures."""
+    """The medians of each engine's figures."""
     known = engines()
     found = measure.in_turn(repeats, lambda name: run_twice(known[name]))
     return {
@@ -130,7 +130,7 @@ def measure_all(repeats: Mapping[str, int]) -> dict[str, dict[str, measure.Figur
 
 
 def section(found: Mapping[str, Mapping[str, measure.Figures]]) -> Section:
-    """The figures for people."""
+    """The tables and notes."""
     parts = [(caption, _totals(run, found)) for run, caption in RUNS.items()]
     parts.append(("Seconds of each component in the first run", _components(found)))
     ratios = [found["stock"][run]["wall_seconds"] / found["ours"][run]["wall_seconds"] for run in RUNS]

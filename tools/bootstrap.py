@@ -1,10 +1,11 @@
-"""Make `.venv` with the locked uv in it, from a bare Python: no uv, no pip, no venv package of the distribution.
+"""Create `.venv` with the locked uv in it, from a bare Python without uv, pip or the distribution's venv package.
 
-Debian and Ubuntu ship Python without ensurepip, and without the headers that one package of the stack is compiled
-against. Without the first, pip comes from where uv.lock says, checked against its hash. What cannot be mended here is
-said before anything is downloaded.
+Debian and Ubuntu ship Python without ensurepip, and without the headers that one dependency is compiled against. If
+ensurepip is missing, pip is downloaded from the address in uv.lock and checked against its hash. Anything else that is
+missing is reported before anything is downloaded.
 
-Run by `make` as `python3 tools/bootstrap.py` with the user's Python, so it parses in those too old for the rest.
+`make` runs this as `python3 tools/bootstrap.py` with the user's Python, so it must parse in versions that are too old
+for the rest.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ ENVIRONMENT = Path(".venv")
 
 
 def complaints(version: tuple[int, int], include: str, compilers: tuple[str, ...]) -> list[str]:
-    """What this machine lacks, a sentence each."""
+    """One sentence for everything that this machine lacks."""
     found = "{}.{}".format(*version)
     if not OLDEST <= version <= NEWEST:
-        return [f"this is Python {found}; Headrace needs 3.11 to 3.13: name one, as in `make run PYTHON=python3.12`"]
+        return [f"this is Python {found}; Headrace needs 3.11 to 3.13; choose one with `make run PYTHON=python3.12`"]
     missing = []
     if not any(map(shutil.which, compilers)):
-        missing.append(f"there is no C++ compiler ({', '.join(compilers)}): on Debian and Ubuntu, `apt install g++`")
+        missing.append(f"no C++ compiler was found ({', '.join(compilers)}): on Debian and Ubuntu, `apt install g++`")
     if not Path(include, "Python.h").exists():
         missing.append(
             f"Python's headers are missing ({include}/Python.h): on Debian and Ubuntu, `apt install python{found}-dev`"
@@ -50,19 +51,19 @@ def locked(package: str) -> dict[str, Any]:
 
 
 def download(wheel: dict[str, str], folder: str) -> Path:
-    """Fetch a wheel that uv.lock names into `folder`; the program ends if it is not the one that was locked."""
+    """Download a wheel of uv.lock into `folder`. Exits if its hash is not the locked one."""
     url = wheel["url"]
     with urllib.request.urlopen(url, timeout=120) as answer:  # noqa: S310 - an address of uv.lock
         content = answer.read()
     if f"sha256:{hashlib.sha256(content).hexdigest()}" != wheel["hash"]:
-        sys.exit(f"error: {url} is not the file that uv.lock names: its hash differs")
+        sys.exit(f"error: {url} is not the file in uv.lock: its hash differs")
     path = Path(folder, url.rpartition("/")[2])
     path.write_bytes(content)
     return path
 
 
 def install_uv(environment: Path, has_pip: bool) -> None:
-    """Put the locked uv into `environment`, with its pip or with the locked pip, run from its wheel."""
+    """Install the locked uv into `environment`, with its pip or with the locked pip, run from its wheel."""
     python = str(environment / "bin" / "python")
     install = ["install", "--quiet", "--disable-pip-version-check", f"uv=={locked('uv')['version']}"]
     if has_pip:
@@ -83,9 +84,9 @@ def main() -> None:
     try:
         install_uv(ENVIRONMENT, has_pip)
     except subprocess.CalledProcessError as error:
-        sys.exit(error.returncode)  # pip has said why
+        sys.exit(error.returncode)  # pip has printed the reason
     except OSError as error:
-        sys.exit(f"error: pip could not be fetched ({error}); `apt install python3-venv` brings one")
+        sys.exit(f"error: pip could not be downloaded ({error}); `apt install python3-venv` provides it")
 
 
 if __name__ == "__main__":

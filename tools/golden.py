@@ -1,11 +1,11 @@
-"""Write the golden files of the Kubeflow compiler: what it makes of tests/pipeline/kubeflow/golden/trips.yaml.
+"""Write the golden files of the Kubeflow compiler: its output for tests/pipeline/kubeflow/golden/trips.yaml.
 
 python tools/golden.py            # writes them
 python tools/golden.py --check    # exit status 1 if one is not current
 
-A digest of code changes with every edit, so its name stands for it: `<code of headrace.components.deploy.pusher>`, or
-`<sources of headrace.trainer.run>`.
-Two digests never share a name, nor two names a digest; every other digest stays as it is.
+A digest of code changes with every edit, so the files have its name instead:
+`<code of headrace.components.deploy.pusher>`, or `<sources of headrace.trainer.run>`.
+No two digests share a name, and no two names a digest. Every other digest stays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOLDER = ROOT / "tests" / "pipeline" / "kubeflow" / "golden"
 
 
 def goldens() -> Iterator[tuple[Path, str]]:
-    """Each golden file with its text; the one with Kubernetes settings only where kfp-kubernetes is installed."""
+    """Each golden file with its text. The one with Kubernetes settings needs kfp-kubernetes."""
     from headrace.pipeline.environment import prepare
 
     prepare()
@@ -43,7 +43,7 @@ def goldens() -> Iterator[tuple[Path, str]]:
 
 
 def named(text: str, config: PipelineConfig) -> str:
-    """A compiled pipeline with names for the digests of code. Raises ValueError where two names have one digest."""
+    """A compiled pipeline with names instead of digests of code. Raises ValueError if two names share a digest."""
     from headrace.pipeline.code.digest import requested_modules
     from headrace.pipeline.kubeflow.compiler.tasks import component_tasks
     from headrace.pipeline.training_digest import training_digest

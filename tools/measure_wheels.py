@@ -1,8 +1,8 @@
-"""Write image/measured.json: the sizes of what the image has and a developer's machine has not.
+"""Write image/measured.json: the sizes of the packages that only the image has, not a developer's machine.
 
     .venv/bin/python tools/measure_wheels.py        # downloads those wheels, about 3 GB, one after the other
 
-`pipeline/image/size.py` reads it. To be run when the lock has another TensorFlow; a test says so.
+`pipeline/image/size.py` reads the file. Run this when the lock gets another TensorFlow; a test reminds you.
 """
 
 import json
@@ -19,7 +19,7 @@ MEASURED = ROOT / "image" / "measured.json"
 
 
 def measure(requirement: str) -> int:
-    """Bytes of a package in the image."""
+    """Bytes that a package takes in the image."""
     left_out = listed(ROOT / "image" / "left-out-files.txt")
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(  # noqa: S603 - pip

@@ -1,11 +1,11 @@
 """Make two published wheels load on a C library older than the one they were built on.
 
 The ml-metadata and tensorflow-data-validation wheels are tagged manylinux_2_39, so that Debian 12 and Ubuntu 22.04
-(glibc 2.36, 2.35) would refuse them. All that they need from the newer libraries is six symbols: four are the
-strto* functions under the names C23 gave them, one is `std::terminate` by another name, one an iostream marker that
-nothing refers to. This binds each to its older equivalent and drops the version requirements; no code changes.
+(glibc 2.36, 2.35) refuse them. They need only six symbols of the newer libraries: four are the strto* functions under
+their C23 names, one is another name of `std::terminate`, and one is an iostream marker that nothing refers to. This
+binds each to its older equivalent and removes the version requirements; no code changes.
 
-Run by `make` after every `uv sync`. Does nothing on a newer C library, or where it has already run.
+`make` runs this after every `uv sync`. It does nothing on a newer C library, or if it has already run.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ OLDER_NAMES = {
 
 
 def glibc_version() -> tuple[int, ...] | None:
-    """The running C library's version, or None where it is not glibc."""
+    """The version of the running C library, or None if it is not glibc."""
     name = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None
     return tuple(int(part) for part in name.split()[1].split(".")) if name else None
 
 
 def relabel(library: Path) -> bool:
-    """Rewrite one shared library; False if it asked for nothing newer."""
+    """Rewrite one shared library. Returns False if it needs no newer symbol."""
     import lief
 
     elf = lief.ELF.parse(library)
     if elf is None:
-        sys.exit(f"{library} is no shared library; remove .venv and run `make env` again")
+        sys.exit(f"{library} is not a shared library; remove .venv and run `make env` again")
     newer = [
         symbol
         for symbol in elf.dynamic_symbols
