@@ -32,7 +32,7 @@ CODE = "code and libraries"
 DIGESTS = ("sources", "code")
 """Settings that are digests of code."""
 RUN_PARTS = 5
-"""Parts of a URI from the run to its end: `<pipeline root>/<pipeline>/<run>/<task>/<salt>/<output>`."""
+"""Parts of an output's URI from the pipeline on: `<pipeline root>/<pipeline>/<run>/<task>/<salt>/<output>`."""
 
 
 @dataclass(frozen=True)
