@@ -84,7 +84,7 @@ def prepare_ours(
     from tfx.types import standard_artifacts
 
     from headrace.components.example_gen.component import Executor
-    from headrace.components.example_gen.find import find_spans
+    from headrace.components.example_gen.spans.find import find_spans
     from headrace.configs.data import DataConfig
 
     data = DataConfig(source=source, splits=SPLITS, compression=compression)

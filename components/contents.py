@@ -1,8 +1,8 @@
-"""What an artifact's files were when its component ended, so that whatever uses them later trusts only what is whole.
+"""Checksums of artifacts, so that files are trusted later only if they are as their component left them.
 
-The checksum travels with the artifact as a custom property, through ML Metadata here and Kubeflow's elsewhere. It is
-made once, by `headrace.pipeline.execute`, and compared where the files are used: before a component reads them (all but
-Examples, whose records have checksums of their own), and before the local runner takes them for a later run.
+The checksum travels with the artifact as a custom property, through ML Metadata locally and through Kubeflow's metadata
+there. `headrace.pipeline.execute` computes it once. It is compared before a component reads the files (except for
+Examples, whose records have checksums of their own), and before the local runner reuses them in a later run.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ CONTENTS = "headrace_contents"
 
 
 def contents_of(artifact: Any) -> str:
-    """The checksum that came with an artifact; of its files as they are, for one that has none."""
+    """The checksum that came with an artifact; that of its present files if none did."""
     return known_contents(artifact) or checksum(Path(artifact.uri))
 
 
 def known_contents(artifact: Any) -> str:
-    """The checksum that came with an artifact; "" for one that has none."""
+    """The checksum that came with an artifact; "" if none did."""
     text = artifact.get_string_custom_property(CONTENTS) if artifact.has_custom_property(CONTENTS) else ""
     return text if text.startswith(MARK) else ""
 
 
 def seal(artifact: Any) -> None:
-    """Note what its files are now."""
+    """Record the checksum of the artifact's present files."""
     artifact.set_string_custom_property(CONTENTS, checksum(Path(artifact.uri)))
 
 
 def check_whole(artifact: Any) -> None:
-    """Compare the files with the checksum that came with them. Raises RunError if they are others."""
+    """Raise RunError if the files do not have the checksum that came with the artifact."""
     known = known_contents(artifact)
     if known and checksum(Path(artifact.uri)) != known:
         raise RunError(
-            f"{artifact.uri} is damaged: its files are not as they were when they were written.\n"
-            "  Run again: what is damaged is then computed again. Check the disk or the object store if it recurs."
+            f"{artifact.uri} is damaged: its files have changed since they were written.\n"
+            "  Run again: damaged artifacts are then recomputed. If it recurs, check the disk or the object store."
         )

@@ -16,7 +16,7 @@ from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmSt
 from headrace.components.deploy.pusher import KEEP_ALL, Pusher
 from headrace.components.evaluation.component import evaluator
 from headrace.components.example_gen.component import ExampleGen
-from headrace.components.example_gen.spans import Spans
+from headrace.components.example_gen.spans.component import Spans
 from headrace.components.gates.data_gate import DataGate
 from headrace.components.profile.component import ProfileGate, ProfileVerdict
 from headrace.components.schema import read_schema
@@ -101,7 +101,7 @@ def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
 def _spans(config: PipelineConfig, folders: Folders, data: str) -> base_node.BaseNode:
     """The component that finds the spans to read and, with `schedule.retrain`, decides whether any of them are new."""
     if config.retrain == "always":
-        code = sources_digest("headrace.components.example_gen.spans", *map(_module, data_functions(config)))
+        code = sources_digest("headrace.components.example_gen.spans.component", *map(_module, data_functions(config)))
         return Spans(data=data, code=code)
     spans = LookForNew(
         data=data,

@@ -13,7 +13,7 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.types import Artifact
 
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
-from headrace.components.example_gen.spans import Spans
+from headrace.components.example_gen.spans.component import Spans
 from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
 from headrace.components.trigger.decision import GO
 from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN

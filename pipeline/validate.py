@@ -36,8 +36,8 @@ from headrace.pipeline.code.modules import why_not_importable
 from headrace.trainer.devices.machine import unmet
 
 if TYPE_CHECKING:
-    from headrace.components.example_gen.manifest import Span
     from headrace.components.example_gen.sources import Source
+    from headrace.components.example_gen.spans.manifest import Span
 
 LocatedMessage = tuple[Where, str]
 """A setting and what is wrong with it."""
@@ -114,7 +114,7 @@ def _source(source: SourceConfig) -> Where:
 
 def _spans(data: DataConfig) -> Sequence[Span]:
     """The spans to read, the newest last."""
-    from headrace.components.example_gen.find import find_spans
+    from headrace.components.example_gen.spans.find import find_spans
 
     return find_spans(data.model_copy(update={"fingerprint": "times"})).spans
 

@@ -14,9 +14,9 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
+from headrace.components.blessed_model import why_unusable
 from headrace.components.contents import CONTENTS, contents_of
 from headrace.components.deploy.registry import DAMAGED, EXISTS, WHY, Entry, MadeFor, Registry, inside
-from headrace.components.intact import flaw_of
 from headrace.components.schema import column_types, read_schema
 from headrace.configs.lock import alone
 from headrace.trainer.weights.origin import Origin, piece_of_work
@@ -110,7 +110,7 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         made_for = MadeFor(label=label, columns=types)
         record_blessing(path, model.uri, datetime.now(UTC), made_for, contents_of(model))
     found = Registry.read(path).newest
-    if found and found.uri != model.uri and (flaw := flaw_of(found.uri, found, None, Path(push_record))):
+    if found and found.uri != model.uri and (flaw := why_unusable(found.uri, found, None, Path(push_record))):
         print(flaw.reason)
         found = None
     # Absolute paths differ from pod to pod, and would make each run look new to whatever depends on this text.
@@ -142,7 +142,7 @@ def choose_baseline(
     why_not = damaged = ""
     in_service = registry.newest is not None and registry.newest.uri == candidate
     for uri in registry.predecessors(candidate):
-        flaw = flaw_of(uri, registry.find(uri), data, push_record)
+        flaw = why_unusable(uri, registry.find(uri), data, push_record)
         if flaw is None:
             return ChosenBaseline(uri, why_not)
         print(flaw.reason)
@@ -159,7 +159,7 @@ def choose_base_model(registry: Registry, work: str, data: MadeFor, push_record:
     as the first time, and its Trainer is reused. push_record: path of `pushed.json`.
     """
     for entry in reversed(registry.models):
-        if flaw := flaw_of(entry.uri, entry, data, push_record):
+        if flaw := why_unusable(entry.uri, entry, data, push_record):
             print(flaw.reason)
             continue
         origin = Origin.read(Path(entry.uri) / "Format-Serving")

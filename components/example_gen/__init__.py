@@ -1,6 +1,9 @@
-"""Raw data in, sharded TFRecords of tf.Example out: columnar all the way, and Beam-parallel.
+"""Raw data to sharded TFRecords of tf.Example: columnar throughout, and parallel in Beam.
 
-from headrace.components.example_gen.component import ExampleGen   # the TFX component
-from headrace.components.example_gen.spans import Spans            # what there is to read, with a fingerprint
-from headrace.components.example_gen.sources import open_source    # the columns of a source, without TensorFlow or Beam
+component.py      the TFX component ExampleGen
+spans/            which spans and files a run reads, and what is stored of spans between runs
+ingest.py         the reading of all spans; span_ingest.py: of a single one
+sources/          the kinds of sources, without TensorFlow or Beam
+shards/           rows to shuffled shard files
+tfexample/        columns to serialized tf.Examples
 """

@@ -1,4 +1,4 @@
-"""What must hold of the data as a whole before and after it is written."""
+"""Checks of the data as a whole, before and after it is written."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headrace.configs.errors import DataError
 
 
 def check_key(data: DataConfig, columns: Sequence[str]) -> None:
-    """Raise DataError if the split key is no column."""
+    """Raise DataError if the split key is not a column."""
     if data.split_key is not None and data.split_key not in columns:
         raise DataError(
-            f"`data.split_key` is {data.split_key!r}, which is no column",
+            f"`data.split_key` is {data.split_key!r}, which is not a column",
             hint=suggest_columns(data.split_key, tuple(columns)),
         )
 
@@ -23,46 +23,44 @@ def check_rows(survey: ScanResult) -> None:
     """Raise DataError if a file has no rows."""
     for file, rows in survey.rows.items():
         if not rows:
-            raise DataError("the file has no rows that can be read", file=file, hint="Remove it, or fill it")
+            raise DataError("the file has no rows, or none that can be read", file=file, hint="Remove it, or add rows")
 
 
 def check_columns(data: DataConfig, columns: Collection[str]) -> None:
-    """Raise DataError if a column that the config asks for is nowhere in the data."""
+    """Raise DataError if a column in `data.columns` is nowhere in the data."""
     known = frozenset(columns)
     for name in data.columns if isinstance(data.columns, tuple) else ():
         if name not in known:
-            what = f"`data.columns` names {name!r}, which is no column"
+            what = f"`data.columns` names {name!r}, which is not a column"
             raise DataError(what, hint=suggest_columns(name, tuple(columns)))
 
 
 def check_written(survey: ScanResult, rows: Mapping[str, int], files: str, skipped: int = 0) -> None:
-    """Raise DataError if not all rows that were found have been written, or more; `skipped` were left out since."""
+    """Raise DataError if the number of rows changed between scanning and writing; `skipped` were skipped in between."""
     found, written = sum(survey.rows.values()), sum(rows.values()) + skipped
     if found != written:
-        what = f"{found:,} rows were found at the first look, and {written:,} while they were written"
+        what = f"the scan found {found:,} rows, but {written:,} were there when they were written"
         raise DataError(what, file=files, hint="Run again when nothing writes to the data")
 
 
 def check_fraction(data: DataConfig, skipped: Skipped, rows: int) -> None:
-    """Raise DataError if more records were left out than the config allows."""
+    """Raise DataError if more records were skipped than `data.max_bad_fraction` allows."""
     if skipped.count > data.max_bad_fraction * (rows + skipped.count):
         first = "\n  ".join(skipped.told[:5])
         raise DataError(
             f"{skipped.count:,} of {rows + skipped.count:,} records cannot be read, more than"
             f" `data.max_bad_fraction` ({data.max_bad_fraction:g}) allows; the first ones:\n  {first}",
-            hint="Mend the data, or raise `data.max_bad_fraction`",
+            hint="Correct the data, or raise `data.max_bad_fraction`",
         )
 
 
 def check_splits(data: DataConfig, rows: Mapping[str, int]) -> None:
     """Raise DataError if a split has no rows."""
-    same = f"rows with the same value of {data.split_key!r} (`data.split_key`)"
-    alike = same if data.split_key else "rows that are equal"
+    alike = f"rows with the same {data.split_key!r} (`data.split_key`)" if data.split_key else "equal rows"
     for split in data.splits:
         if not rows.get(split):
             raise DataError(
-                f"split {split!r} came out empty; rows in all: {sum(rows.values())}",
-                hint=f"All {alike} go to the same split, so there may be too few different ones:"
-                " use data with more of them, give the split more hash buckets in `data.splits`, or try another"
-                " `data.shuffle_seed`",
+                f"split {split!r} is empty, out of {sum(rows.values())} rows in all",
+                hint=f"All {alike} go to the same split, so there may be too few distinct ones: use more data, give the"
+                " split more hash buckets in `data.splits`, or try another `data.shuffle_seed`",
             )

@@ -14,23 +14,23 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact, artifact_utils, channel, component_spec, standard_artifacts
 
 from headrace.components.beam_pipelines import always_beam
-from headrace.components.example_gen import shared_spans
-from headrace.components.example_gen.ingest import Ingested, ingest
-from headrace.components.example_gen.manifest import Manifest
+from headrace.components.example_gen.beam_map import BeamMap, local_threads
+from headrace.components.example_gen.ingest import IngestResult, ingest
 from headrace.components.example_gen.sources import is_fork_safe
-from headrace.components.example_gen.span_store import SpanStore
-from headrace.components.example_gen.spread import BeamSpread, threads_of
+from headrace.components.example_gen.spans import shared_spans
+from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.example_gen.spans.store import SpanStore
 from headrace.components.example_gen.storage import is_remote
-from headrace.components.example_gen.workers import Workers
+from headrace.components.example_gen.workers import ForkedWorkers
 from headrace.configs.data import DataConfig
 
-FORKED = 1 << 24
-"""Bytes of a span from which on processes are forked, which takes some hundredths of a second. What has fewer is one
-part, which is not read side by side anyway."""
+FORK_BYTES = 1 << 24
+"""Bytes of a span from which processes are forked, which takes some tens of milliseconds. A smaller span is a single
+part, which is not read in parallel."""
 
 
 class Executor(base_beam_executor.BaseBeamExecutor):
-    """Reads the files of the spans manifest and writes sharded examples."""
+    """Reads the files in the manifest of spans and writes sharded examples."""
 
     def Do(  # noqa: N802 - TFX's name
         self,
@@ -38,56 +38,57 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         output_dict: dict[str, list[artifact.Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """`input_dict["spans"]`: the manifest; `exec_properties`: as the component takes them."""
+        """`input_dict["spans"]`: the manifest; `exec_properties`: the component's parameters."""
         data = DataConfig.model_validate_json(exec_properties["data"])
-        manifest = Manifest.from_json(artifact_utils.get_single_instance(input_dict["spans"]).read())
+        manifest = SpanManifest.from_json(artifact_utils.get_single_instance(input_dict["spans"]).read())
         examples = artifact_utils.get_single_instance(output_dict["examples"])
         store, shared = exec_properties.get("store"), shared_spans.current()
         always = always_beam(self)
-        threads = 0 if always else threads_of(self._make_beam_pipeline)
-        with Workers(threads) as workers:
-            forked = workers if threads and _worth_processes(data, manifest) else None
+        threads = 0 if always else local_threads(self._make_beam_pipeline)
+        with ForkedWorkers(threads) as workers:
+            forked = workers if threads and _worth_forking(data, manifest) else None
             if forked is not None and shared is not None:
-                forked.start()  # an object store's client starts threads, which forks would not have
-            found = ingest(
+                forked.start()  # before an object store's client starts threads, which forks would not have
+            result = ingest(
                 data,
                 manifest,
                 Path(examples.uri),
-                lambda work: BeamSpread(self._make_beam_pipeline, work, threads, forked, always=always),
+                lambda work: BeamMap(self._make_beam_pipeline, work, threads, forked, always=always),
                 SpanStore(Path(store) if store else None, exec_properties.get("code", ""), shared),
             )
-        _describe(examples, manifest, found)
+        _describe(examples, manifest, result)
 
 
-def _worth_processes(data: DataConfig, manifest: Manifest) -> bool:
-    """Whether a span is so large that forking pays, and reading it leaves nothing behind that does not survive that."""
+def _worth_forking(data: DataConfig, manifest: SpanManifest) -> bool:
+    """Whether a span is large enough for forking to pay, and reading it starts nothing that does not survive a fork."""
     largest = max(sum(file.size for file in span.files) for span in manifest.spans)
-    return largest >= FORKED and is_fork_safe(data.source) and not any(map(is_remote, manifest.paths))
+    return largest >= FORK_BYTES and is_fork_safe(data.source) and not any(map(is_remote, manifest.paths))
 
 
-def _describe(examples: artifact.Artifact, manifest: Manifest, found: Ingested) -> None:
-    examples.split_names = artifact_utils.encode_split_names(list(found.rows))
+def _describe(examples: artifact.Artifact, manifest: SpanManifest, result: IngestResult) -> None:
+    """Set the properties of the artifact."""
+    examples.split_names = artifact_utils.encode_split_names(list(result.rows))
     newest = manifest.spans[-1]
     examples.span = newest.number
     examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
-    examples_utils.set_file_format(examples, "tfrecords_gzip")  # what TFX calls TFRecords, which may be plain
+    examples_utils.set_file_format(examples, "tfrecords_gzip")  # TFX's name for TFRecords, compressed or not
     examples.set_string_custom_property("input_fingerprint", manifest.fingerprint)
     examples.set_int_custom_property("span", newest.number)
     if newest.version is not None:
         examples.version = newest.version
         examples.set_int_custom_property("version", newest.version)
-    if found.spans:
-        examples.set_string_custom_property("spans", json.dumps(dict(found.spans)))
-    if found.skipped.count:
-        examples.set_string_custom_property("skipped", json.dumps(asdict(found.skipped)))
-    for name, lines in (("gaps", found.gaps), ("rounded", found.rounded), ("notes", found.changes)):
+    if result.spans:
+        examples.set_string_custom_property("spans", json.dumps(dict(result.spans)))
+    if result.skipped.count:
+        examples.set_string_custom_property("skipped", json.dumps(asdict(result.skipped)))
+    for name, lines in (("gaps", result.gaps), ("rounded", result.rounded), ("notes", result.changes)):
         if lines:
             examples.set_string_custom_property(name, json.dumps(list(lines)))
-    examples.set_string_custom_property("rows", json.dumps(dict(found.rows)))
-    examples.set_string_custom_property("types", json.dumps(dict(found.kinds)))
-    examples.set_string_custom_property("plan", found.plan)
-    if found.read:
-        examples.set_string_custom_property("read", found.read)
+    examples.set_string_custom_property("rows", json.dumps(dict(result.rows)))
+    examples.set_string_custom_property("types", json.dumps(dict(result.kinds)))
+    examples.set_string_custom_property("plan", result.plan)
+    if result.read:
+        examples.set_string_custom_property("read", result.read)
 
 
 class ExampleGenSpec(component_spec.ComponentSpec):
@@ -113,8 +114,13 @@ class ExampleGen(base_beam_component.BaseBeamComponent):
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
 
     def __init__(self, spans: channel.BaseChannel, data: str, store: str = "", code: str = "") -> None:
-        """`data`: the DataConfig as JSON; `store`: the folder where spans are kept between runs, "" for nowhere;
-        `code`: a digest of the code that reads them.
+        """Create the component.
+
+        Args:
+            spans: the output of Spans.
+            data: the DataConfig as JSON.
+            store: the folder where spans are stored between runs; "" for nowhere.
+            code: a digest of the code that reads them.
         """
         examples = channel.Channel(type=standard_artifacts.Examples)
         digest = _schema_digest(DataConfig.model_validate_json(data))
@@ -124,7 +130,7 @@ class ExampleGen(base_beam_component.BaseBeamComponent):
 
 
 def _schema_digest(data: DataConfig) -> str:
-    """Of the schema that gives the types, so that an edit to it is not hidden by the cache; "" where there is none."""
+    """A digest of the schema that declares types, so that an edit to it invalidates the cache; "" if there is none."""
     if data.schema_file is None or not Path(data.schema_file).is_file():
         return ""
     return hashlib.sha256(Path(data.schema_file).read_bytes()).hexdigest()

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from headrace.components.example_gen.checks import check_rows
 from headrace.components.example_gen.parts import files_of_part
-from headrace.components.example_gen.rounding import Roundings
 from headrace.components.example_gen.sources.base import HasHead, Head, Source
+from headrace.components.example_gen.tfexample.rounding import RoundingAccumulator
 from headrace.components.example_gen.types import Kind, declared_types
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
@@ -58,7 +58,7 @@ def read_head(data: DataConfig, source: Source, numbers: Collection[str], *, alo
         check_rows(scan)
     kinds = {name: declared.get(name) or kind for name, kind in scan.kinds.items()}
     certain = kinds if head.settled and alone else {*declared, *numbers}
-    roundings = Roundings(skip_bad=data.on_bad_record == "skip", file=files_of_part(head.part))
+    roundings = RoundingAccumulator(skip_bad=data.on_bad_record == "skip", file=files_of_part(head.part))
     infinite: list[str] = []
     for batch in islice(head.source.batches(head.part, kinds), 1):
         checked = roundings.checked(batch.select([name for name in batch.schema.names if name in certain]))

@@ -1,4 +1,4 @@
-"""Records that are left out, counted while they are found."""
+"""Records that are skipped, counted as they are found."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from headrace.configs.errors import DataError
 
 TOLD = 20
-"""Bad records that are told one by one; the others are only counted."""
+"""Bad records that are reported individually; the rest are only counted."""
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """Records that were left out: how many, and for the first ones where they stand and what is wrong."""
+    """Skipped records: their number, and for the first of them a message with the location and the reason.
+
+    The fields are the keys of the JSON that is stored with spans and artifacts.
+    """
 
     count: int = 0
     told: tuple[str, ...] = ()
@@ -23,8 +26,9 @@ class Skipped:
 
 
 class Skips:
-    """Takes what would be an error for each record that is left out. `told`: the number of those to be told one by
-    one; finding the line of a record costs a look at all before it.
+    """Collects the errors of skipped records.
+
+    `told`: how many of them to report individually. The line number of a record costs a pass over all before it.
     """
 
     def __init__(self, told: int = TOLD) -> None:
@@ -32,12 +36,12 @@ class Skips:
         self._told: list[str] = []
 
     def add(self, error: Callable[[], DataError]) -> None:
-        """One more record."""
+        """Count one more record; `error` is called only if it is to be reported."""
         self._count += 1
         if len(self._told) < self._limit:
             self._told.append(str(error()).splitlines()[0])
 
     @property
     def skipped(self) -> Skipped:
-        """All so far."""
+        """The records so far."""
         return Skipped(self._count, tuple(self._told))

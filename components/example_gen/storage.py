@@ -1,4 +1,4 @@
-"""Where data lies: local files, and objects of S3 and Google Cloud Storage, all read in the same way.
+"""Access to data: local files and objects in S3 and Google Cloud Storage, all read in the same way.
 
 for path in resolve("s3://trips/2026-*/*.csv"):
     print(stat(path).size)
@@ -38,13 +38,15 @@ __all__ = [
 
 
 UNKNOWN = -1
-"""The size of what cannot be known to be the same as before: its mark is a new one each time."""
+"""The size of data that can never be known to be unchanged: its mark is new each time."""
 
 
 @dataclass(frozen=True)
 class FileState:
-    """A file as it was seen. `mark`: changes when the file does; for local files the time of the last change in
-    nanoseconds since 1970, for objects their ETag or generation.
+    """The state of a file.
+
+    `mark` changes when the file does: for local files the modification time in nanoseconds since 1970, for objects the
+    ETag or generation.
     """
 
     path: str
@@ -53,7 +55,7 @@ class FileState:
 
 
 def stat(path: str) -> FileState:
-    """The file as it is now. Raises DataError if it is not there."""
+    """The present state of a file. Raises DataError if it does not exist."""
     if is_remote(path):
         from headrace.components.example_gen.remote.reader import object_state
 
@@ -64,24 +66,24 @@ def stat(path: str) -> FileState:
 
 
 def stats(paths: Sequence[str]) -> list[FileState]:
-    """The files as they are now."""
+    """The present states of files."""
     return at_once(stat, paths)
 
 
 def each_once(paths: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """The paths, sorted, with each file under one name only; and the other names, each with the one that is kept.
+    """The paths, sorted, with each file under one name only; and its other names, each with the chosen one.
 
-    Local files are told apart by device and inode, so symbolic and hard links are other names of a file; objects by
-    their key. The shortest name without a symbolic link is kept, or else the shortest.
+    Local files are identified by device and inode, so symbolic and hard links are other names of a file; objects by
+    their key. The shortest name without a symbolic link is chosen, or else the shortest.
     """
     names: dict[object, list[str]] = {}
     for path in sorted(set(paths)):
         names.setdefault(_identity(path), []).append(path)
-    kept = {
+    chosen = {
         min(own, key=lambda path: (_is_linked(path), len(path), path)) if len(own) > 1 else own[0]: own
         for own in names.values()
     }
-    return sorted(kept), {path: name for name, own in kept.items() for path in own if path != name}
+    return sorted(chosen), {path: name for name, own in chosen.items() for path in own if path != name}
 
 
 def _identity(path: str) -> object:
@@ -97,8 +99,8 @@ def _is_linked(path: str) -> bool:
 
 
 def open_file(path: str) -> BinaryIO:
-    """The bytes of the file as an unbuffered, seekable stream. What goes wrong, now or while it is read, is a DataError
-    that names the file.
+    """The bytes of a file as an unbuffered, seekable stream. Errors, now or while it is read, are DataErrors that name
+    the file.
     """
     if is_remote(path):
         from headrace.components.example_gen.remote.reader import RemoteFile
@@ -109,8 +111,8 @@ def open_file(path: str) -> BinaryIO:
 
 
 def arrow_file(path: str) -> Any:
-    """What pyarrow's readers take: the path of a local file, else a pyarrow.NativeFile. Read it inside `reading(path)`,
-    which gives errors their words.
+    """A file in the form that pyarrow's readers take: a local path, or a pyarrow.NativeFile. Read it inside
+    `reading(path)`, which turns errors into DataErrors.
     """
     if is_remote(path):
         from headrace.components.example_gen.remote.reader import open_object
@@ -121,7 +123,7 @@ def arrow_file(path: str) -> Any:
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """OSErrors become DataErrors that name the file."""
+    """Turn OSErrors into DataErrors that name the file."""
     try:
         yield
     except OSError as error:
@@ -133,7 +135,7 @@ def reading(path: str) -> Iterator[None]:
 
 
 def is_folder(path: str) -> bool:
-    """Whether the path names a folder, which may have files below it."""
+    """Whether the path is a folder."""
     if is_remote(path):
         from headrace.components.example_gen.remote import find
 

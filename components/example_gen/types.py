@@ -1,17 +1,17 @@
-"""Kinds of columns: declared, as stored, or the narrowest that holds every value of the whole data.
+"""Kinds of columns: declared, as stored, or the narrowest that holds every value of all the data.
 
-int      every value is an int64; in text, written without leading zeros or a plus sign
+int      every value is an int64; in text, without leading zeros or a plus sign
 float    every value is a number
-string   UTF-8; of text also what would lose digits as a number: codes such as 00123, and integers beyond int64
+string   UTF-8; in text also what would lose digits as a number: codes such as 00123, and integers beyond int64
 bytes    anything
-missing  there is no value at all
+missing  no values at all
 
-With ` list` behind it: a column whose examples may have any number of values.
+The suffix ` list` makes a column multivalued: an example has any number of values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
@@ -30,11 +30,11 @@ SCALARS: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "bytes": pa.binary(),
 }
-"""Each kind takes the values of the ones before it."""
+"""Each kind holds the values of the kinds before it."""
 
 LIST = " list"
 INT64_DIGITS = 18
-"""Every integer of so many digits is one of 64 bits."""
+"""Every integer of this many digits fits into 64 bits."""
 KINDS: tuple[Kind, ...] = ("missing", *get_args(ColumnType))
 ARROW: Mapping[Kind, pa.DataType] = {
     kind: pa.list_(SCALARS[kind.removesuffix(LIST)]) if kind.endswith(LIST) else SCALARS[kind] for kind in KINDS
@@ -42,7 +42,7 @@ ARROW: Mapping[Kind, pa.DataType] = {
 
 
 def kind_of(arrow: pa.DataType) -> Kind:
-    """The kind that values of an Arrow type are read as; dates, times, booleans and decimals are strings here."""
+    """The kind that an Arrow type is read as; dates, times, booleans and decimals are strings here."""
     if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
         inner = kind_of(arrow.value_type)
         return "missing" if inner == "missing" else listed(inner)
@@ -55,22 +55,22 @@ def kind_of(arrow: pa.DataType) -> Kind:
     return "missing" if pa.types.is_null(arrow) else "string"
 
 
-def kind_of_decimal(digits: int, behind: int) -> Kind:
-    """Of decimal numbers of so many digits, some of them behind the point, in all sources alike: int if none is, string
-    if they then may be beyond int64, else float.
+def kind_of_decimal(precision: int, scale: int) -> Kind:
+    """The kind of decimal numbers, in all sources: float if there are digits after the point (`scale`); otherwise int,
+    or string if they may exceed int64.
     """
-    if behind > 0:
+    if scale > 0:
         return "float"
-    return "int" if digits - behind <= INT64_DIGITS else "string"
+    return "int" if precision - scale <= INT64_DIGITS else "string"
 
 
 def listed(kind: Kind) -> Kind:
-    """The kind of a column with several values of `kind`."""
+    """The kind of a multivalued column of `kind`."""
     return next(other for other in KINDS if other == kind.removesuffix(LIST) + LIST)
 
 
 def widest(kinds: Sequence[Kind]) -> Kind:
-    """The narrowest kind that takes the values of all of them."""
+    """The narrowest kind that holds the values of all these kinds."""
     return _widest(frozenset(kinds))
 
 
@@ -83,7 +83,7 @@ def _widest(kinds: frozenset[Kind]) -> Kind:
 
 
 def declared_types(data: DataConfig, columns: Sequence[str]) -> dict[str, Kind]:
-    """Types from `data.types`, and for the other columns from `data.schema`."""
+    """The types from `data.types`, and for other columns from `data.schema`. Raises DataError for an unknown column."""
     declared: dict[str, Kind] = {}
     known = frozenset(columns)
     if data.schema_file is not None:
@@ -91,7 +91,7 @@ def declared_types(data: DataConfig, columns: Sequence[str]) -> dict[str, Kind]:
     for name, kind in data.types.items():
         if name not in known:
             raise DataError(
-                f"`data.types` gives a type to {name!r}, which is no column",
+                f"`data.types` declares {name!r}, which is not a column",
                 hint=f"The columns are {', '.join(columns)}",
             )
         declared[name] = kind
@@ -110,3 +110,13 @@ def _from_schema(path: str) -> dict[str, Kind]:
         raise DataError(f"is not a schema in text format: {error}", file=path) from error
     kinds: dict[int, Kind] = {schema_pb2.INT: "int", schema_pb2.FLOAT: "float", schema_pb2.BYTES: "string"}
     return {feature.name: kinds[feature.type] for feature in schema.feature if feature.type in kinds}
+
+
+def first_duplicate(names: Iterable[str]) -> str | None:
+    """The first column name that occurs a second time; None if all differ. Takes one pass: names may be many."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

@@ -1,10 +1,10 @@
-"""Processes that work on tasks beside this one, because threads would wait for each other's Python.
+"""Forked processes that share tasks with this one; threads would wait for each other's Python.
 
-with Workers(2) as workers:            # this process, and one more
+with ForkedWorkers(2) as workers:      # this process and one more
     workers(function, tasks)           # the results, in the order of the tasks
 
-They are forked at the first call and stay. A fork has only the thread that forked, so nothing that reads or computes
-here may have left threads or connections behind that the function needs.
+The processes are forked at the first call and stay. A fork inherits only the thread that forked, so whatever reads or
+computes in this process must not leave threads or connections that the function needs.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _DIE_WITH_PARENT = 1
 
 
 def can_fork() -> bool:
-    """Whether this process can be forked without harm: on Linux, by its only thread."""
+    """Whether this process can be forked safely: on Linux, if it has a single thread."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 
-class Workers:
-    """The processes, this one among them; the others are forked when there is something to do."""
+class ForkedWorkers:
+    """A number of processes, including this one; the others are forked when there is work."""
 
     def __init__(self, number: int) -> None:
         """`number`: of processes in all."""
         self._number = number
-        self._others: list[_Other] = []
-        self._turns = _Turns()
+        self._others: list[_Child] = []
+        self._queue = _TaskQueue()
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> ForkedWorkers:
         return self
 
     def __exit__(
@@ -59,36 +59,37 @@ class Workers:
         self._end(at_once=kind is not None)
 
     def start(self) -> None:
-        """Fork now, and not at the first call: for what is to be used in between and must not be used before a fork."""
+        """Fork now, ahead of something that must not happen before a fork, such as starting threads."""
         if can_fork():
             self._fork()
 
     def __call__(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """The results in the order of the tasks; the function, the tasks and the results are pickled. After the first
-        error no new task is begun. Raises the error of the first task, in order, that failed.
+        """The results in the order of the tasks. The function, the tasks and the results are pickled.
+
+        After the first error no new task is started. Raises the error of the first task, in order, that failed.
         """
         tasks = list(tasks)
         try:
-            done = self._done(function, tasks)
-        except BaseException:  # not of a task: nobody may go on to write where the caller now cleans up
+            results = self._run(function, tasks)
+        except BaseException:  # not a task's: no process may keep writing where the caller now cleans up
             self._end(at_once=True)
             raise
-        failed = min((number for number, result in done.items() if isinstance(result, _Failure)), default=None)
+        failed = min((number for number, result in results.items() if isinstance(result, _TaskError)), default=None)
         if failed is not None:
-            raise done[failed].error
-        return [done[number] for number in range(len(tasks))]
+            raise results[failed].error
+        return [results[number] for number in range(len(tasks))]
 
-    def _done(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> dict[int, Any]:
+    def _run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> dict[int, Any]:
         self._fork()
-        self._turns.begin(len(tasks))
+        self._queue.fill(len(tasks))
         others = self._others[: max(0, len(tasks) - 1)]
         work = pickle.dumps((function, tasks))
         for other in others:
-            other.begin(work)
-        done = _work(function, tasks, self._turns)
+            other.start(work)
+        results = _work(function, tasks, self._queue)
         for other in others:
-            done |= other.results()
-        return done
+            results |= other.results()
+        return results
 
     def _end(self, *, at_once: bool) -> None:
         for other in self._others:
@@ -97,22 +98,24 @@ class Workers:
 
     def _fork(self) -> None:
         while len(self._others) < self._number - 1:
-            self._others.append(_Other.forked(self._turns, self._others))
+            self._others.append(_Child.forked(self._queue, self._others))
 
 
 @dataclass(frozen=True)
-class _Failure:
+class _TaskError:
     error: BaseException
 
 
-class _Turns:
-    """Numbers that processes take in turn: of a file opened before they parted they share the place of reading."""
+class _TaskQueue:
+    """The numbers of the tasks, in a file opened before the fork: all processes share its read position, so each number
+    is taken once, without a lock.
+    """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - as long as the workers
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - lives as long as the workers
 
-    def begin(self, count: int) -> None:
-        """From 0 to `count` - 1."""
+    def fill(self, count: int) -> None:
+        """Offer the numbers from 0 to `count` - 1."""
         self._file.seek(0)
         self._file.truncate()
         self._file.write(np.arange(count, dtype="<u4").tobytes())
@@ -123,41 +126,41 @@ class _Turns:
         text = self._file.read(_NUMBER)
         return int.from_bytes(text, "little") if text else None
 
-    def stop(self) -> None:
-        """Let nobody take another."""
+    def close(self) -> None:
+        """Offer no more numbers."""
         self._file.seek(0, os.SEEK_END)
 
 
 @dataclass(frozen=True)
-class _Other:
-    """A process that was forked, and the line to it."""
+class _Child:
+    """A forked process, and the connection to it."""
 
     pid: int
-    line: Connection[Any, Any]
+    connection: Connection[Any, Any]
 
     @classmethod
-    def forked(cls, turns: _Turns, before: Sequence[_Other]) -> _Other:
-        """`before`: those that the new one must not keep alive by holding their lines."""
+    def forked(cls, queue: _TaskQueue, siblings: Sequence[_Child]) -> _Child:
+        """Fork a process. It closes the connections to its `siblings`, which it would otherwise keep alive."""
         here, there = Pipe()
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if not pid:
-            for line in (here, *(other.line for other in before)):
-                line.close()
-            _serve(there, turns)
+            for connection in (here, *(sibling.connection for sibling in siblings)):
+                connection.close()
+            _serve(there, queue)
         there.close()
         return cls(pid, here)
 
-    def begin(self, work: bytes) -> None:
+    def start(self, work: bytes) -> None:
         """Let it take tasks."""
         with self._alive():
-            self.line.send_bytes(work)
+            self.connection.send_bytes(work)
 
     def results(self) -> dict[int, Any]:
-        """Those of the tasks that it took."""
+        """The results of the tasks that it took, by number."""
         with self._alive():
-            found: dict[int, Any] = pickle.loads(self.line.recv_bytes())  # noqa: S301 - from our own fork
+            found: dict[int, Any] = pickle.loads(self.connection.recv_bytes())  # noqa: S301 - from our own fork
         return found
 
     @contextlib.contextmanager
@@ -165,28 +168,28 @@ class _Other:
         try:
             yield
         except (EOFError, ConnectionError):
-            raise RunError(_ending(self.pid)) from None
+            raise RunError(_exit_message(self.pid)) from None
 
     def end(self, *, at_once: bool) -> None:
-        """Wait until it has; it does when the line is closed."""
-        self.line.close()
+        """Wait until it exits, which it does when its connection is closed; `at_once`: kill it first."""
+        self.connection.close()
         with contextlib.suppress(ProcessLookupError, ChildProcessError):
             if at_once:
                 os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
 
 
-def _serve(line: Connection[Any, Any], turns: _Turns) -> NoReturn:
-    """Work until nobody is at the other end, and never return to what the parent was doing."""
+def _serve(connection: Connection[Any, Any], queue: _TaskQueue) -> NoReturn:
+    """Work until the other end is closed, and never return to what the parent was doing."""
     code = 1
     try:
         ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        gc.freeze()  # to look through the parent's objects would copy the memory that holds them
+        gc.freeze()  # a collection would touch the parent's objects, and so copy the memory that holds them
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
-                function, tasks = pickle.loads(line.recv_bytes())  # noqa: S301 - from the process we were forked from
-                done = {number: _crossing(result) for number, result in _work(function, tasks, turns).items()}
-                line.send_bytes(pickle.dumps(done))
+                function, tasks = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the process that forked us
+                results = {number: _picklable(result) for number, result in _work(function, tasks, queue).items()}
+                connection.send_bytes(pickle.dumps(results))
                 sys.stdout.flush()
         code = 0
     except BaseException as error:
@@ -194,39 +197,39 @@ def _serve(line: Connection[Any, Any], turns: _Turns) -> NoReturn:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)  # no clean-up of what belongs to the parent
+        os._exit(code)  # without the parent's clean-up handlers
 
 
-def _work(function: Callable[[Task], Result], tasks: Sequence[Task], turns: _Turns) -> dict[int, Any]:
-    """The results of the tasks taken here, by number; instead of the last one perhaps a failure."""
-    done: dict[int, Any] = {}
-    while (number := turns.take()) is not None:
+def _work(function: Callable[[Task], Result], tasks: Sequence[Task], queue: _TaskQueue) -> dict[int, Any]:
+    """The results, by number, of the tasks that this process takes; the last may be a _TaskError."""
+    results: dict[int, Any] = {}
+    while (number := queue.take()) is not None:
         try:
-            done[number] = function(tasks[number])
+            results[number] = function(tasks[number])
         except Exception as error:
-            turns.stop()
-            done[number] = _Failure(error)
-    return done
+            queue.close()
+            results[number] = _TaskError(error)
+    return results
 
 
-def _crossing(result: Any) -> Any:
-    """What can be sent to another process: of an error, which leaves its traceback here, also where it was raised."""
-    if not isinstance(result, _Failure):
+def _picklable(result: Any) -> Any:
+    """A result that can be sent to another process. An error loses its traceback on the way, so that becomes a note."""
+    if not isinstance(result, _TaskError):
         return result
     where = traceback_of(result.error)
     result.error.add_note(f"In a worker process:\n{where}")
     try:
         pickle.loads(pickle.dumps(result))  # noqa: S301 - our own
     except Exception:
-        return _Failure(RuntimeError(where))
+        return _TaskError(RuntimeError(where))
     return result
 
 
-def _ending(pid: int) -> str:
+def _exit_message(pid: int) -> str:
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     killed = ended is not None and ended.si_code != os.CLD_EXITED
     how = signal.Signals(ended.si_status).name if ended and killed else f"exit code {ended and ended.si_status}"
     return (
-        f"a worker process of ExampleGen ended by {how}"
-        "\n  Where memory ran out, a lower `beam.workers` takes less; else the log has more"
+        f"a worker process of ExampleGen ended with {how}"
+        "\n  If memory ran out, lower `beam.workers`; otherwise see the log"
     )

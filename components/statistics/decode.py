@@ -1,4 +1,4 @@
-"""Decodes tf.Example bytes into columns without a loop over rows: `headrace.components.example_gen.encode` backwards.
+"""Decodes tf.Example bytes into columns without a loop over rows: the inverse of `tfexample.encode`.
 
 Both decoders here expect rows with the same features in the same order, each with one value or none, as our ExampleGen
 writes them. Rows in another layout are left to tfx_bsl's decoder, which gives the same columns at four times the cost.
@@ -19,8 +19,8 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.stacks import FEW_ROWS, MANY_COLUMNS
-from headrace.components.example_gen.wire import BYTES, FLOAT, INT64, varint
+from headrace.components.example_gen.arrow_columns import FEW_ROWS, MANY_COLUMNS
+from headrace.components.example_gen.tfexample.wire import BYTES, FLOAT, INT64, varint
 
 VALUES = 1 << 19
 """How many values of many features are decoded at a time: their positions take some megabytes."""

@@ -17,7 +17,7 @@ from apache_beam.io.filesystems import FileSystems
 from numpy.typing import NDArray
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
-from headrace.components.example_gen.tfrecord import intact
+from headrace.components.example_gen.tfexample.framing import checksums_match
 from headrace.components.statistics.decode import decode
 from headrace.configs.errors import DataError
 
@@ -67,7 +67,7 @@ def _records(file: str) -> Iterator[tuple[bytes, NDArray[np.int64], NDArray[np.i
             data = rest + block
             edges = np.array(_edges(data), np.int64)
             if len(edges) > 1:
-                if not gzipped and not intact(data, edges):
+                if not gzipped and not checksums_match(data, edges):
                     raise EOFError("a record's checksum is wrong")
                 yield data, edges[:-1] + _BEFORE, edges[1:] - _AFTER
             rest = data[edges[-1] :]

@@ -14,8 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from headrace.components.example_gen import shard_names
-from headrace.components.example_gen.shared_spans import SharedSpans
+from headrace.components.example_gen.shards import shard_names
+from headrace.components.example_gen.spans.shared_spans import SharedSpans
 from headrace.components.statistics.accumulators import from_bytes, is_accumulator, to_bytes
 from headrace.components.statistics.combine import AccumulatorCombiner, Shards, StatisticsCombiner, Write
 from headrace.configs.durable import write_bytes

@@ -28,8 +28,9 @@ from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 from tfx_bsl.tfxio import tf_example_record
 
-from headrace.components.example_gen import shard_names, shared_spans
-from headrace.components.span_analysis import AnalyzeBySpan, KeptAnalysis
+from headrace.components.example_gen.shards import shard_names
+from headrace.components.example_gen.spans import shared_spans
+from headrace.components.span_analysis import AnalysisCache, AnalyzeBySpan
 from headrace.components.transform.shards import (
     TransformShard,
     TransformShards,
@@ -72,7 +73,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         ):
             if by_span:
                 store, shared = Path(properties["store"]), shared_spans.current()
-                stored = KeptAnalysis(store, _analysis_identity(properties, schema), keys, shared)
+                stored = AnalysisCache(store, _analysis_identity(properties, schema), keys, shared)
                 transform_fn = AnalyzeBySpan(function, tfxio, stored, reader).analyze(pipeline, files)
             else:
                 shards = pipeline | "Shards" >> beam.Create(files) | "Spread" >> beam.Reshuffle()

@@ -17,8 +17,8 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import schema_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
-from headrace.components.example_gen.packing import Packing
-from headrace.components.example_gen.tfrecord import framed_examples
+from headrace.components.example_gen.shards.compression import Compression
+from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.configs.errors import TrainingError
 
 BATCH = 2048
@@ -66,7 +66,7 @@ class TransformShards(beam.DoFn):
             yield {shard.split: self._write(shard.source, file)}
 
     def _write(self, source: str, file: BinaryIO) -> int:
-        stream, rows = Packing().stream(), 0
+        compressor, rows = Compression().compressor(), 0
         for serialized in read_records(source):
             try:
                 features = self._features(serialized)
@@ -76,9 +76,9 @@ class TransformShards(beam.DoFn):
                 raise
             columns = {self._keys[name]: _array(values) for name, values in features.items()}
             batch = pa.RecordBatch.from_pydict(columns)
-            file.write(stream.compress(memoryview(framed_examples(batch).buffers()[2])))
+            file.write(compressor.compress(memoryview(framed_examples(batch).buffers()[2])))
             rows += batch.num_rows
-        file.write(stream.flush())
+        file.write(compressor.flush())
         return rows
 
 

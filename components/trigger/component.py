@@ -11,8 +11,8 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
-from headrace.components.example_gen.find import find_spans
-from headrace.components.example_gen.manifest import Manifest
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.trigger.decision import NO, TrainingData, TrainingRecord, decide, update
 from headrace.configs.data import DataConfig
 from headrace.configs.schedule import DriftConfig
@@ -83,7 +83,7 @@ def Drift(  # noqa: N802, PLR0913, PLR0917
     if found.value != "if-drifted":
         go.value, why.value = "yes", "not asked for"
         return
-    manifest, known = Manifest.from_json(spans.value), TrainingRecord.read(Path(trained))
+    manifest, known = SpanManifest.from_json(spans.value), TrainingRecord.read(Path(trained))
     decision = decide_by_drift(
         name=manifest.spans[-1].name,
         examples=examples,
@@ -111,7 +111,7 @@ def RecordTraining(  # noqa: N802, PLR0913, PLR0917
     trained: Parameter[str],
 ) -> None:
     """Record the data that this run's model was trained on. entry: TrainingData as JSON, without `statistics`."""
-    manifest = Manifest.from_json(spans.value)
+    manifest = SpanManifest.from_json(spans.value)
     names = tuple(span.name for span in manifest.spans)
     data = TrainingData(fingerprint=manifest.fingerprint, spans=names, work=work, statistics=statistics.uri)
     blessed = is_model_blessed(blessing)

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from headrace.components.example_gen.manifest import Manifest
+from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.configs.checksums import with_checksum, without_checksum
 from headrace.configs.durable import write_text
 from headrace.configs.errors import RunError
@@ -143,7 +143,7 @@ class Decision:
     why: str
 
 
-def decide(manifest: Manifest, trained: TrainingRecord, work: str, retrain: Retrain, limits: str = "") -> Decision:
+def decide(manifest: SpanManifest, trained: TrainingRecord, work: str, retrain: Retrain, limits: str = "") -> Decision:
     """Whether there is a reason to train.
 
     Args:
@@ -169,7 +169,7 @@ def decide(manifest: Manifest, trained: TrainingRecord, work: str, retrain: Retr
     return Decision("yes", what if trained.blessed is not None else f"{what}, and no model is blessed yet")
 
 
-def _seen_before(manifest: Manifest, trained: TrainingRecord, last: TrainingData, limits: str | None) -> str:
+def _seen_before(manifest: SpanManifest, trained: TrainingRecord, last: TrainingData, limits: str | None) -> str:
     """What an earlier run did with the same data; "" if it is new."""
     newest = manifest.spans[-1].name
     up_to = f", up to {newest}" if newest else ""
@@ -180,7 +180,7 @@ def _seen_before(manifest: Manifest, trained: TrainingRecord, last: TrainingData
     return ""
 
 
-def _new_data(manifest: Manifest, last: TrainingData) -> str:
+def _new_data(manifest: SpanManifest, last: TrainingData) -> str:
     names = [span.name for span in manifest.spans]
     new = [name for name in names if name not in last.spans]
     if new:

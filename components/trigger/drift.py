@@ -15,7 +15,8 @@ from tfx.dsl.io import fileio
 from tfx.types import Artifact, artifact_utils
 from tfx.utils import io_utils
 
-from headrace.components.example_gen import shard_names, shared_spans
+from headrace.components.example_gen.shards import shard_names
+from headrace.components.example_gen.spans import shared_spans
 from headrace.components.schema import read_schema
 from headrace.components.statistics.combine import StatisticsCombiner, combine_directly
 from headrace.components.statistics.spans import SpanStatisticsStore, is_whole, load

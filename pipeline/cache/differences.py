@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headrace.components.example_gen.manifest import Manifest, Span
+from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.pipeline.cache.key import KeyParts
 
 Kind = Literal["setting", "code", "version", "input", "executor", "image"]
@@ -80,7 +80,7 @@ def _shown(value: Any) -> str:
 def manifest_changes(before: str, now: str) -> list[str]:
     """The changes between two outputs of Spans (JSON); empty if one of them is not a manifest."""
     try:
-        then, here = map(Manifest.from_json, (before, now))
+        then, here = map(SpanManifest.from_json, (before, now))
     except (ValueError, TypeError, KeyError):
         return []
     return list(_span_changes({span.name: span for span in then.spans}, {span.name: span for span in here.spans}))

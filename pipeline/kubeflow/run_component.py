@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.trigger.decision import GO, WHY, TrainingRecord, decide
 from headrace.configs.beam import BeamConfig
 from headrace.configs.data import DataConfig

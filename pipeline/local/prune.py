@@ -21,7 +21,7 @@ from functools import cached_property
 from pathlib import Path
 
 from headrace.components.deploy.registry import Entry, Registry
-from headrace.components.example_gen.span_store import kept_with
+from headrace.components.example_gen.spans.store import keys_used_by
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.errors import RunError
 from headrace.pipeline.folders import Folders
@@ -105,7 +105,7 @@ def plan_prune(folders: Folders, keep: int, older_than: float) -> PrunePlan:
     ]
     needed = {_artifact_id(uri) for uri in referenced}
     artifacts = sorted(path for path in folders.artifacts.glob("*/*/*/") if path.name not in names)
-    keys = {stored for run in kept for key in run.spans() for stored in kept_with(folders.spans, key)}
+    keys = {stored for run in kept for key in run.spans() for stored in keys_used_by(folders.spans, key)}
     return PrunePlan(
         kept,
         [run.folder for run in runs if run not in kept],

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ml_metadata.errors import StatusError
 
-from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.trigger.decision import NO, TrainingRecord, decide
 from headrace.configs.config import PipelineConfig
 from headrace.configs.durable import SUFFIX, remove_left

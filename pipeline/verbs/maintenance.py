@@ -158,7 +158,7 @@ def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than
 
 
 def _summary(plan: PrunePlan, dry_run: bool) -> str:
-    from headrace.components.example_gen.span_store import SHARDS
+    from headrace.components.example_gen.spans.store import SHARDS_FILE
     from headrace.pipeline.report.formatting import size
 
     if not plan.folders:
@@ -169,7 +169,7 @@ def _summary(plan: PrunePlan, dry_run: bool) -> str:
     counts = [
         f"{len(names)} of {_count(len(names) + len(plan.kept), 'run')}{which}",
         _count(len(plan.artifacts), "artifact"),
-        _count(sum((path / SHARDS).exists() for path in plan.spans), "stored span"),
+        _count(sum((path / SHARDS_FILE).exists() for path in plan.spans), "stored span"),
         _count(len(plan.checkpoints), "checkpoint"),
     ]
     return f"{', '.join(counts)}: {'would free' if dry_run else 'freed'} {size(plan.freed)}"

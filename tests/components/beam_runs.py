@@ -14,7 +14,7 @@ from tfx.types import standard_artifacts
 
 from headrace.components.beam_pipelines import BeamPipelines
 from headrace.components.example_gen.component import Executor
-from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.statistics import component as statistics_gen
 from headrace.configs.beam import BeamConfig
 from headrace.configs.data import DataConfig

@@ -11,8 +11,8 @@ import postgres
 import psycopg
 
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.manifest import Manifest, Span
 from headrace.components.example_gen.sources import ParallelMap, ScanResult, open_source, serial_map, source_state
+from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.configs.data import DataConfig
 from headrace.configs.sources import SqlSource
 
@@ -82,5 +82,5 @@ def config(source: SqlSource, **more: Any) -> DataConfig:
 def written(
     source: SqlSource, output: Path, make_spread: Callable[[Path], ParallelMap] = lambda _work: serial_map
 ) -> dict[str, bytes]:
-    ingest(config(source), Manifest((Span(0, tuple(source_state(source) or ())),)), output, make_spread)
+    ingest(config(source), SpanManifest((Span(0, tuple(source_state(source) or ())),)), output, make_spread)
     return {path.name: path.read_bytes() for path in sorted(output.rglob("*.gz"))}

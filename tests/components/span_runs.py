@@ -11,8 +11,8 @@ import tensorflow as tf
 from tfx.types import artifact_utils, standard_artifacts
 
 from headrace.components.example_gen.component import Executor
-from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.sources.csv.source import CsvFiles
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.configs.data import DataConfig
 from headrace.configs.sources import CsvSource
 

@@ -359,7 +359,7 @@ def test_only_a_model_made_for_such_data_is_compared_with(tmp_path: Path, data: 
     assert chosen.uri == (blessed if compared else None)
     assert not chosen.damaged
     assert chosen.why_not == (
-        "" if compared else f"the blessed model {blessed} was made for another label or other data columns"
+        "" if compared else f"the blessed model {blessed} was trained for another label or other data columns"
     )
 
 

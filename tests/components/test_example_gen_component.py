@@ -19,18 +19,17 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import proto_utils
 from tfx_bsl.tfxio import tf_example_record
 
-from headrace.components.example_gen import component
+from headrace.components.example_gen import beam_map, component
 from headrace.components.example_gen import parts as parts_module
-from headrace.components.example_gen import shards as shards_module
-from headrace.components.example_gen import spread as spread_module
+from headrace.components.example_gen.beam_map import BeamMap, SignedPickles, local_threads
 from headrace.components.example_gen.component import ExampleGen, Executor
-from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.manifest import Manifest, check_unchanged
 from headrace.components.example_gen.paths import resolve
+from headrace.components.example_gen.shards import layout as layout_module
 from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.spans import Spans
-from headrace.components.example_gen.spread import BeamSpread, Seal, threads_of
+from headrace.components.example_gen.spans.component import Spans
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.manifest import SpanManifest, check_unchanged
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError, RunError
 from headrace.configs.sources import CsvSource
@@ -105,7 +104,7 @@ def taxi(tmp_path_factory: pytest.TempPathFactory) -> standard_artifacts.Example
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts_module, "SMALLEST_PART", 1 << 20)
     monkeypatch.setattr(parts_module, "LARGEST_PART", 1 << 20)
-    monkeypatch.setattr(shards_module, "PILE", 1 << 20)
+    monkeypatch.setattr(layout_module, "PARTITION_BYTES", 1 << 20)
 
 
 def test_the_taxi_examples_are_those_of_stock_csv_example_gen(
@@ -189,7 +188,7 @@ def test_shards_are_the_same_bytes_for_any_workers_and_any_run(
     assert len(once) == 9
     assert digests(generate(tmp_path / "b", path, shards=3).uri) == once
     assert digests(generate(tmp_path / "c", path, threads, shards=3).uri) == once
-    monkeypatch.setattr(component, "FORKED", 0)
+    monkeypatch.setattr(component, "FORK_BYTES", 0)
     assert digests(generate(tmp_path / "d", path, threads, shards=3).uri) == once
 
 
@@ -247,10 +246,10 @@ def test_an_error_in_one_of_many_parts_crosses_beam_with_its_place(tmp_path: Pat
 def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
     file = tmp_path / "f.csv"
     file.write_text("a\n1\n")
-    manifest = Manifest.of([str(file)])
+    manifest = SpanManifest.of([str(file)])
     check_unchanged(manifest.spans[0], checksums=False)
     file.write_text("a\n1\n2\n")
-    assert Manifest.of([str(file)]).fingerprint != manifest.fingerprint
+    assert SpanManifest.of([str(file)]).fingerprint != manifest.fingerprint
     with pytest.raises(DataError, match="changed during the run"):
         check_unchanged(manifest.spans[0], checksums=False)
 
@@ -262,13 +261,13 @@ def test_the_manifest_survives_its_artifact(tmp_path: Path) -> None:
     told = json.loads(manifest.to_json())
     assert [Path(file["path"]).name for file in told["spans"][0]["files"]] == ["a.csv", "b.csv"]
     assert told["fingerprint"] == manifest.fingerprint
-    assert Manifest.from_json(manifest.to_json()) == manifest
+    assert SpanManifest.from_json(manifest.to_json()) == manifest
 
 
 def test_a_file_that_changes_before_it_is_read_leaves_no_examples(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text("a\n" + "1\n2\n3\n" * 50)
-    manifest = Manifest.of([str(path)])
+    manifest = SpanManifest.of([str(path)])
     path.write_text("a\n" + "1\n2\n3\n4\n" * 50)
     config = DataConfig(source=CsvSource(kind="csv", path=str(path)))
     with pytest.raises(DataError, match="changed during the run"):
@@ -294,11 +293,11 @@ def test_the_components_connect() -> None:
     assert examples.outputs["examples"].type is standard_artifacts.Examples
 
 
-def spread_of(work: Path, *args: str) -> BeamSpread:
+def spread_of(work: Path, *args: str) -> BeamMap:
     def pipeline() -> beam.Pipeline:
         return beam.Pipeline(options=PipelineOptions(args))
 
-    return BeamSpread(pipeline, work, threads_of(pipeline))
+    return BeamMap(pipeline, work, local_threads(pipeline))
 
 
 @pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
@@ -329,23 +328,23 @@ def test_result_that_no_worker_of_the_run_wrote_is_not_loaded(tmp_path: Path, mo
         def __reduce__(self) -> tuple[object, ...]:
             return (os.system, ("touch loaded",))
 
-    def swapped(path: Path, seal: Seal) -> object:
+    def swapped(path: Path, seal: SignedPickles) -> object:
         path.write_bytes(bytes(32) + pickle.dumps(Foreign()))
         return read(path, seal)
 
-    read = spread_module._result
-    monkeypatch.setattr(spread_module, "_result", swapped)
+    read = beam_map._result
+    monkeypatch.setattr(beam_map, "_result", swapped)
     spread = spread_of(tmp_path, "--runner=BundleBasedDirectRunner")
-    with pytest.raises(RunError, match=r"Squares/0 is not as a Beam worker"):
+    with pytest.raises(RunError, match=r"Squares/0 was not written by a Beam worker"):
         spread("Squares", lambda number: number**2, range(3))
     assert not Path("loaded").exists()
 
 
 def test_results_of_two_tasks_cannot_change_places(tmp_path: Path) -> None:
-    seal = Seal(b"key")
+    seal = SignedPickles(b"key")
     for name in ("0", "1"):
         seal.write(tmp_path / name, f"result {name}")
     assert seal.read(tmp_path / "1") == "result 1"
     (tmp_path / "1").write_bytes((tmp_path / "0").read_bytes())
-    with pytest.raises(RunError, match="1 is not as"):
+    with pytest.raises(RunError, match="1 was not written"):
         seal.read(tmp_path / "1")

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tfx_bsl.coders import example_coder
 
-from headrace.components.example_gen.encode import encode
-from headrace.components.example_gen.packing import Packing
-from headrace.components.example_gen.tfrecord import frame
-from headrace.components.example_gen.wire import varint, varints
+from headrace.components.example_gen.shards.compression import Compression
+from headrace.components.example_gen.tfexample.encode import encode
+from headrace.components.example_gen.tfexample.framing import frame
+from headrace.components.example_gen.tfexample.wire import varint, varints
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 COLUMN = st.sampled_from(["int", "float", "float32", "string", "bytes"])
@@ -156,15 +156,17 @@ def test_varints_match_one_at_a_time(numbers: list[int]) -> None:
 )
 def test_framed_records_read_back_through_tensorflow(records: list[bytes], tmp_path: object) -> None:
     path = f"{tmp_path}/r.gz"
-    stream = Packing().stream()
-    packed = bytes(stream.compress(b"".join(frame(pa.array(records, pa.binary())).to_pylist()))) + stream.flush()
+    compressor = Compression().compressor()
+    packed = (
+        bytes(compressor.compress(b"".join(frame(pa.array(records, pa.binary())).to_pylist()))) + compressor.flush()
+    )
     with open(path, "wb") as file:
         file.write(packed)
     assert [record.numpy() for record in tf.data.TFRecordDataset(path, compression_type="GZIP")] == records
 
 
 def test_gzip_carries_no_time_and_no_file_name() -> None:
-    stream = Packing().stream()
-    packed = bytes(stream.compress(b"text")) + stream.flush()
+    compressor = Compression().compressor()
+    packed = bytes(compressor.compress(b"text")) + compressor.flush()
     assert packed[3:8] == b"\x00" * 5
     assert gzip.decompress(packed) == b"text"

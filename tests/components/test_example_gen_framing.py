@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tensorflow as tf
-from google_crc32c import value as crc32c
+from google_crc32c import value as google_crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.components.example_gen import checksum
-from headrace.components.example_gen.encode import encode
-from headrace.components.example_gen.side_by_side import columns, side_by_side
-from headrace.components.example_gen.tfrecord import frame, framed_examples
+from headrace.components.example_gen.shards.spill import to_columns, to_rows
+from headrace.components.example_gen.tfexample import crc32c
+from headrace.components.example_gen.tfexample.encode import encode
+from headrace.components.example_gen.tfexample.framing import frame, framed_examples
 
 ROWS = 2500
 KINDS: dict[str, Callable[[np.random.Generator], Any]] = {
@@ -79,7 +79,7 @@ def records_of(framed: pa.BinaryArray) -> list[bytes]:
 
 
 def masked(text: bytes) -> bytes:
-    crc = crc32c(text)
+    crc = google_crc32c(text)
     return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
@@ -101,24 +101,24 @@ def test_records_of_any_bytes_are_framed(records: list[bytes]) -> None:
 
 @given(st.binary(max_size=40), st.binary(max_size=300))
 def test_a_checksum_moves_on_over_what_follows(before: bytes, behind: bytes) -> None:
-    state = np.array([checksum.START ^ crc32c(before)], np.uint32)
-    moved = checksum.moved(state, len(behind)) ^ np.uint32(checksum.of_text(behind))
-    assert int(moved[0]) ^ checksum.START == crc32c(before + behind)
+    state = np.array([crc32c.INITIAL ^ google_crc32c(before)], np.uint32)
+    moved = crc32c.advanced(state, len(behind)) ^ np.uint32(crc32c.of_string(behind))
+    assert int(moved[0]) ^ crc32c.INITIAL == google_crc32c(before + behind)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 5000)), min_size=1, max_size=20))
 def test_checksums_move_on_by_lengths_of_their_own(pairs: list[tuple[int, int]]) -> None:
     states = np.array([state for state, _ in pairs], np.uint32)
     counts = np.array([count for _, count in pairs])
-    alone = [int(checksum.moved(states[i : i + 1], count)[0]) for i, (_, count) in enumerate(pairs)]
-    assert checksum.moved_by(states, counts, np.arange(len(pairs))).tolist() == alone
+    alone = [int(crc32c.advanced(states[i : i + 1], count)[0]) for i, (_, count) in enumerate(pairs)]
+    assert crc32c.advanced_by(states, counts, np.arange(len(pairs))).tolist() == alone
 
 
 @settings(max_examples=25, deadline=None)
 @given(batches(), st.integers(0, 2**32))
 def test_rows_side_by_side_are_the_same_examples(batch: pa.RecordBatch, seed: int) -> None:
     order = pa.array(np.random.default_rng(seed).permutation(len(batch))[:100])
-    taken = columns(side_by_side(batch).take(order).slice(3))
+    taken = to_columns(to_rows(batch).take(order).slice(3))
     assert encode(taken).to_pylist() == encode(batch.take(order).slice(3)).to_pylist()
 
 
@@ -127,12 +127,12 @@ def test_columns_of_other_types_stay_beside_the_numbers() -> None:
         [pa.array([[1], None]), pa.array([1, None]), pa.nulls(2), pa.array(["a", None]), pa.array([2.5, None])],
         names=["list", "int", "none", "text", "float"],
     )
-    rows = side_by_side(batch)
+    rows = to_rows(batch)
     assert len(rows.schema) == 4
-    assert columns(rows).select(batch.schema.names).to_pylist() == batch.to_pylist()
+    assert to_columns(rows).select(batch.schema.names).to_pylist() == batch.to_pylist()
 
 
 @pytest.mark.parametrize("names", [["a"], []])
 def test_a_batch_with_less_than_two_columns_of_numbers_stays_as_it_is(names: list[str]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1, 2]) for _ in names] + [pa.array(["x", "y"])], names=[*names, "s"])
-    assert columns(side_by_side(batch)).equals(batch)
+    assert to_columns(to_rows(batch)).equals(batch)

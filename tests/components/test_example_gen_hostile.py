@@ -18,9 +18,9 @@ import tensorflow as tf
 from hostile_files import BAD_LINES, HEAD, KINDS, ROWS, WHOLE_FILES, content, framed, record, values, whole
 
 from headrace.components.example_gen import storage
-from headrace.components.example_gen.find import find_spans
-from headrace.components.example_gen.ingest import Ingested, ingest
+from headrace.components.example_gen.ingest import IngestResult, ingest
 from headrace.components.example_gen.sources import open_source, serial_map
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 
@@ -36,7 +36,7 @@ def config(path: Path, **data: Any) -> DataConfig:
     return DataConfig.model_validate({"source": {"kind": kind, "path": str(path)}, **data})
 
 
-def run(path: Path, out: Path, **data: Any) -> Ingested:
+def run(path: Path, out: Path, **data: Any) -> IngestResult:
     parsed = config(path, **data)
     return ingest(parsed, find_spans(parsed), out, lambda _work: serial_map)
 
@@ -55,7 +55,7 @@ def ids_written(out: Path) -> list[int]:
     return sorted(found)
 
 
-def check(path: Path, out: Path, **data: Any) -> tuple[DataError | None, list[int], Ingested | None]:
+def check(path: Path, out: Path, **data: Any) -> tuple[DataError | None, list[int], IngestResult | None]:
     """Ingest; either an error and an empty output, or rows that are right."""
     try:
         told = run(path, out, **data)
@@ -140,7 +140,7 @@ def test_a_plain_file_cut_off_inside_a_record_is_told_or_keeps_its_whole_records
         assert found == list(range(before))
         assert told.skipped.count == 1
     else:
-        assert "came out empty" in error.what or (kind == "csv" and "never closes" in error.what)
+        assert "is empty" in error.what or (kind == "csv" and "never closes" in error.what)
 
 
 @pytest.mark.parametrize("kind", KINDS)

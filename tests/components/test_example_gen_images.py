@@ -18,11 +18,11 @@ from sklearn.datasets import load_digits
 from stores import Bucket
 
 from headrace.components.example_gen import parts as parts_module
-from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.sources.images import source as images_module
 from headrace.components.example_gen.sources.images.image import BadImageError, read_header
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 from headrace.configs.sources import ImagesSource

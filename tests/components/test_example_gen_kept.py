@@ -10,30 +10,30 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from headrace.components.example_gen.kept import Kept
+from headrace.components.example_gen.column_cache import ColumnCache
 from headrace.components.example_gen.sources import open_source, serial_map
 from headrace.components.example_gen.sources.csv import blocks
 from headrace.components.example_gen.sources.jsonl import source as json_blocks
 from headrace.components.example_gen.sources.tfrecord import frames
-from headrace.components.example_gen.tfrecord import framed_examples
+from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.configs.sources import CsvSource, JsonlSource, TfrecordSource
 
 CELLS = st.sampled_from(["", "1", "-7", "0.5", "1e300", "nan", "9007199254740993", "007", "text", "é", '"x,y"', '"NA"'])
 CELLS |= st.sampled_from(["NA", "2020-01-01", "true", "12:30"])
 
 
-def surveyed(path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, **more: Any) -> tuple[Any, Kept]:
+def surveyed(path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, **more: Any) -> tuple[Any, ColumnCache]:
     path.mkdir(exist_ok=True, parents=True)
     file, folder = path / "data.csv", path / "columns"
     file.write_text("\n".join(["a,b", *lines, ""]), encoding="utf-8")
     folder.mkdir(exist_ok=True)
     monkeypatch.setattr(blocks, "CHUNK", 16)
     source = open_source(CsvSource(kind="csv", path=str(file), **more), [str(file)])
-    return source, Kept.survey(source, source.parts(serial_map), {}, serial_map, folder)
+    return source, ColumnCache.scan(source, source.parts(serial_map), {}, serial_map, folder)
 
 
-def tables(source: Any, kept: Kept) -> list[pa.Table]:
-    kinds = dict(kept.found.kinds)
+def tables(source: Any, kept: ColumnCache) -> list[pa.Table]:
+    kinds = dict(kept.result.kinds)
     read = [pa.Table.from_batches(source.batches(part, kinds)) for part in kept.parts]
     kept_ = [pa.Table.from_batches(kept.batches(number, kinds)) for number in range(len(kept.parts))]
     return [pa.concat_tables(read).combine_chunks(), pa.concat_tables(kept_).combine_chunks()]
@@ -46,7 +46,7 @@ def test_columns_that_fit_are_those_of_a_second_reading(
 ) -> None:
     rows = [row for row in rows if row != ("", "")] or [("1", "1")]
     source, kept = surveyed(tmp_path, [f"{a},{b}" for a, b in rows], monkeypatch, null_values=("NA",))
-    if kept.fits(kept.found.kinds):
+    if kept.fits(kept.result.kinds):
         read, again = tables(source, kept)
         assert read.schema == again.schema
         assert str(read.to_pydict()) == str(again.to_pydict())
@@ -54,49 +54,49 @@ def test_columns_that_fit_are_those_of_a_second_reading(
 
 def test_a_column_that_widens_to_float_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, kept = surveyed(tmp_path, [*(["1,"] * 20), *(["0.5,2"] * 20)], monkeypatch)
-    assert kept.found.kinds == {"a": "float", "b": "int"}
-    assert kept.fits(kept.found.kinds)
+    assert kept.result.kinds == {"a": "float", "b": "int"}
+    assert kept.fits(kept.result.kinds)
     read, again = tables(source, kept)
     assert read.equals(again)
 
 
 def test_a_column_that_widens_to_text_has_to_be_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, kept = surveyed(tmp_path, [*(["1,1"] * 20), *(["text,2"] * 20)], monkeypatch)
-    assert kept.found.kinds == {"a": "string", "b": "int"}
-    assert not kept.fits(kept.found.kinds)
+    assert kept.result.kinds == {"a": "string", "b": "int"}
+    assert not kept.fits(kept.result.kinds)
 
 
 def test_nothing_is_kept_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, _ = surveyed(tmp_path, ["1,2"], monkeypatch)
-    kept = Kept.survey(source, source.parts(serial_map), {}, serial_map, None)
-    assert kept.found.kinds == {"a": "int", "b": "int"}
-    assert not kept.fits(kept.found.kinds)
+    kept = ColumnCache.scan(source, source.parts(serial_map), {}, serial_map, None)
+    assert kept.result.kinds == {"a": "int", "b": "int"}
+    assert not kept.fits(kept.result.kinds)
 
 
-def surveyed_lines(path: Path, rows: Sequence[dict[str, Any] | str]) -> tuple[Any, Kept]:
+def surveyed_lines(path: Path, rows: Sequence[dict[str, Any] | str]) -> tuple[Any, ColumnCache]:
     """JSON lines, a few at a time; a text is a line as it is."""
     (path / "columns").mkdir(parents=True)
     file = path / "data.jsonl"
     lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     file.write_text("\n".join(lines), encoding="utf-8")
     source = open_source(JsonlSource(kind="jsonl", path=str(file)), [str(file)])
-    return source, Kept.survey(source, source.parts(serial_map), {}, serial_map, path / "columns")
+    return source, ColumnCache.scan(source, source.parts(serial_map), {}, serial_map, path / "columns")
 
 
-def surveyed_records(path: Path, rows: Sequence[dict[str, Any]]) -> tuple[Any, Kept]:
+def surveyed_records(path: Path, rows: Sequence[dict[str, Any]]) -> tuple[Any, ColumnCache]:
     """TFRecords, of which each row decides alone which features it has and of what kind."""
     (path / "columns").mkdir(parents=True)
     file = path / "data.tfrecord"
     records = [framed_examples(pa.RecordBatch.from_pylist([row])) for row in rows if row]
     file.write_bytes(b"".join(bytes(memoryview(record.buffers()[2])) for record in records))
     source = open_source(TfrecordSource(kind="tfrecord", path=str(file)), [str(file)])
-    return source, Kept.survey(source, source.parts(serial_map), {}, serial_map, path / "columns")
+    return source, ColumnCache.scan(source, source.parts(serial_map), {}, serial_map, path / "columns")
 
 
 VALUES = st.sampled_from([None, 1, -7, 2**53 + 1, 0.5, [], [1], [2, 3], [0.5]])
 ROWS = st.lists(st.fixed_dictionaries({}, optional={"a": VALUES, "b": VALUES, "c": st.just("é")}), min_size=1)
 SURVEYS = [surveyed_lines, surveyed_records]
-Surveyed = Callable[[Path, Sequence[dict[str, Any]]], tuple[Any, Kept]]
+Surveyed = Callable[[Path, Sequence[dict[str, Any]]], tuple[Any, ColumnCache]]
 
 
 @pytest.mark.parametrize("survey", SURVEYS, ids=["jsonl", "tfrecord"])
@@ -111,7 +111,7 @@ def test_values_that_fit_are_those_of_a_second_reading(
         for module in (json_blocks, frames):
             patch.setattr(module, "CHUNK", 20)
         source, kept = survey(tmp_path_factory.mktemp("kept"), rows)
-        if kept.fits(kept.found.kinds):
+        if kept.fits(kept.result.kinds):
             read, again = tables(source, kept)
             assert read.column_names == again.column_names
             assert str(read.to_pydict()) == str(again.to_pydict())
@@ -127,18 +127,18 @@ def test_an_empty_list_before_others_is_not_taken_for_missing(
     if survey is surveyed_records:
         rows = [{"a": pa.array([[]], pa.list_(pa.int64()))[0], "b": 1}, {"b": 1}, {"a": [1, 2], "b": 1}]
     source, kept = survey(tmp_path, rows)
-    assert kept.found.kinds == {"a": "int list", "b": "int"}
-    assert not kept.fits(kept.found.kinds)
+    assert kept.result.kinds == {"a": "int list", "b": "int"}
+    assert not kept.fits(kept.result.kinds)
     (part,) = kept.parts
-    batches = source.batches(part, kept.found.kinds)
+    batches = source.batches(part, kept.result.kinds)
     assert [value for batch in batches for value in batch["a"].to_pylist()] == [[], None, [1, 2]]
 
 
 def test_lines_without_a_column_are_counted_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_blocks, "CHUNK", 6)
     source, kept = surveyed_lines(tmp_path, [*["{}"] * 10, '{"a": 1}', "{}"])
-    assert sum(kept.found.rows.values()) == 12
-    assert kept.fits(kept.found.kinds)
+    assert sum(kept.result.rows.values()) == 12
+    assert kept.fits(kept.result.kinds)
     read, again = tables(source, kept)
     assert read.equals(again)
     assert again.num_rows == 12

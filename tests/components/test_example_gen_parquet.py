@@ -14,10 +14,10 @@ from decoded_examples import decoded
 from parquet_files import read, write
 from stores import Bucket
 
-from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ReadOptions, open_source, serial_map
 from headrace.components.example_gen.sources.parquet import source as parquet_module
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 from headrace.configs.sources import ParquetSource

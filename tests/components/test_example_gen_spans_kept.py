@@ -34,7 +34,7 @@ def test_only_the_new_span_is_read(folder: Path, reads: Counter[str]) -> None:
     reads.clear()
     third = generate(folder, config(DAYS, window=3))
     assert not reads
-    assert third.get_string_custom_property("read") == "read now: none, all were kept"
+    assert third.get_string_custom_property("read") == "read now: none, all were stored"
     assert ids(third) == ids(generate(folder, config(DAYS, window=3), store=False))
 
 

@@ -10,9 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.components.example_gen.row_hash import row_hash
-from headrace.components.example_gen.shards import MOST_PILES, PILE, Estimate, automatic, plan
-from headrace.components.example_gen.split import Dealer, Layout, Shard, split_numbers
+from headrace.components.example_gen.shards.layout import (
+    MAX_PARTITIONS,
+    PARTITION_BYTES,
+    Partitioner,
+    Shard,
+    ShardLayout,
+    SizeEstimate,
+    automatic_count,
+    plan_shards,
+    split_numbers,
+)
+from headrace.components.example_gen.shards.row_hash import row_hash
 
 SPLITS = {"train": 8, "eval": 1, "test": 1}
 
@@ -22,18 +31,18 @@ def batch(rows: int, first: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(ids), pa.array([f"user {i % 50}" for i in ids])], names=["id", "user"])
 
 
-def layout(shards: int = 1, split_key: str | None = None, seed: int = 0) -> Layout:
-    return Layout(SPLITS, dict.fromkeys(SPLITS, shards), split_key, seed)
+def layout(shards: int = 1, split_key: str | None = None, seed: int = 0) -> ShardLayout:
+    return ShardLayout(SPLITS, dict.fromkeys(SPLITS, shards), split_key, seed)
 
 
-def dealt(rows: pa.RecordBatch, how: Layout, part: int = 0) -> list[Shard]:
+def assigned(rows: pa.RecordBatch, how: ShardLayout, part: int = 0) -> list[Shard]:
     """The shard that each row gets to."""
-    owner = list(how.all_piles())
-    return [owner[pile] for pile in Dealer(how, part).deal(rows)]
+    owner = list(how.all_partitions())
+    return [owner[partition] for partition in Partitioner(how, part).assign(rows)]
 
 
-def splits_of(rows: pa.RecordBatch, how: Layout) -> list[str]:
-    return [split for split, _ in dealt(rows, how)]
+def splits_of(rows: pa.RecordBatch, how: ShardLayout) -> list[str]:
+    return [split for split, _ in assigned(rows, how)]
 
 
 def test_buckets_get_their_share_of_the_rows() -> None:
@@ -55,7 +64,7 @@ def test_rows_of_one_key_stay_in_one_split_and_still_fill_all_its_shards() -> No
     by_user: defaultdict[Any, set[str]] = defaultdict(set)
     shards: Counter[Any] = Counter()
     rows = batch(5000)
-    for user, shard in zip(rows.column("user").to_pylist(), dealt(rows, layout(5, "user")), strict=True):
+    for user, shard in zip(rows.column("user").to_pylist(), assigned(rows, layout(5, "user")), strict=True):
         by_user[user].add(shard[0])
         shards[shard] += 1
     assert all(len(splits) == 1 for splits in by_user.values())
@@ -66,24 +75,24 @@ def test_rows_of_one_key_stay_in_one_split_and_still_fill_all_its_shards() -> No
 
 def test_another_seed_gives_other_splits_and_another_order() -> None:
     assert splits_of(batch(500), layout()) != splits_of(batch(500), layout(seed=1))
-    assert dealt(batch(500), layout(5)) != dealt(batch(500), layout(5), part=1)
+    assert assigned(batch(500), layout(5)) != assigned(batch(500), layout(5), part=1)
 
 
 @pytest.mark.parametrize("rows", [100, 999, 12_345])
-@pytest.mark.parametrize("piles", [1, 3])
-def test_shards_of_a_split_differ_by_one_row_over_all_batches_of_a_part(rows: int, piles: int) -> None:
-    how = replace(layout(10), piles=dict.fromkeys(SPLITS, piles))
-    dealer, owner = Dealer(how, 2), list(how.all_piles())
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_shards_of_a_split_differ_by_one_row_over_all_batches_of_a_part(rows: int, partitions: int) -> None:
+    how = replace(layout(10), partitions=dict.fromkeys(SPLITS, partitions))
+    partitioner, owner = Partitioner(how, 2), list(how.all_partitions())
     counts: Counter[Any] = Counter()
     for first in range(0, rows, 77):
-        counts.update(owner[pile] for pile in dealer.deal(batch(min(77, rows - first), first)))
+        counts.update(owner[partition] for partition in partitioner.assign(batch(min(77, rows - first), first)))
     for split in SPLITS:
         own = [counts[split, shard] for shard in range(10)]
         assert max(own) - min(own) <= 1
 
 
 def test_the_deal_does_not_follow_a_pattern_in_the_rows() -> None:
-    shards = np.array([shard for _, shard in dealt(batch(20_000), Layout({"all": 1}, {"all": 4}, None, 0))])
+    shards = np.array([shard for _, shard in assigned(batch(20_000), ShardLayout({"all": 1}, {"all": 4}, None, 0))])
     every_fourth = np.bincount(shards[::4], minlength=4)
     assert every_fourth == pytest.approx(1250, rel=0.1)
 
@@ -168,37 +177,37 @@ def test_large_neighbouring_integers_hash_apart() -> None:
     ],
 )
 def test_automatic_shards_follow_the_rule(size: float, readers: int, shards: int) -> None:
-    assert automatic(size, readers) == shards
+    assert automatic_count(size, readers) == shards
 
 
 def test_the_plan_gives_its_reason() -> None:
-    planned = plan(SPLITS, Estimate(1e9, 1e9), "auto", 1)
+    planned = plan_shards(SPLITS, SizeEstimate(1e9, 1e9), "auto", 1)
     assert planned.shards == {"train": 10, "eval": 10, "test": 10}
     assert "train 800 MB in 10" in planned.reason
     assert "10 shards for 1 reading host" in planned.reason
 
 
 def test_an_explicit_count_is_honoured() -> None:
-    planned = plan(SPLITS, Estimate(1e12, 1e12), 3, 1)
+    planned = plan_shards(SPLITS, SizeEstimate(1e12, 1e12), 3, 1)
     assert planned.shards == {"train": 3, "eval": 3, "test": 3}
-    assert "as the config says" in planned.reason
+    assert "configured" in planned.reason
 
 
 def test_a_target_size_is_honoured() -> None:
-    planned = plan(SPLITS, Estimate(1e9, 1e9), "150MB", 1)
+    planned = plan_shards(SPLITS, SizeEstimate(1e9, 1e9), "150MB", 1)
     assert planned.shards == {"train": 5, "eval": 1, "test": 1}
     assert "train 800 MB in 5" in planned.reason
-    assert "shards of about 150 MB, as the config says" in planned.reason
+    assert "shards of about 150 MB" in planned.reason
 
 
 @pytest.mark.parametrize("held", [0, 1e6, 1e9, 1e12])
 @pytest.mark.parametrize("shards", [1, 40, "auto"])
-def test_a_pile_fits_into_memory_and_their_number_stays_bounded(held: float, shards: int | str) -> None:
-    planned = plan(SPLITS, Estimate(held / 5, held), shards, 1)
+def test_a_partition_fits_into_memory_and_their_number_stays_bounded(held: float, shards: int | str) -> None:
+    planned = plan_shards(SPLITS, SizeEstimate(held / 5, held), shards, 1)
     for split, count in planned.shards.items():
         share = held * SPLITS[split] / 10
-        assert share / (count * planned.piles[split]) <= 1.5 * max(PILE, held / MOST_PILES)
-    assert sum(planned.shards[split] * planned.piles[split] for split in SPLITS) <= MOST_PILES + 2 * sum(
+        assert share / (count * planned.partitions[split]) <= 1.5 * max(PARTITION_BYTES, held / MAX_PARTITIONS)
+    assert sum(planned.shards[split] * planned.partitions[split] for split in SPLITS) <= MAX_PARTITIONS + 2 * sum(
         planned.shards.values()
     )
 

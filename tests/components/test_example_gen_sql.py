@@ -13,10 +13,10 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from databases import KEYED, ROWS, config, read, source_of, sqlite_of_trips, written
 
-from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.beam_map import BeamMap, local_threads
 from headrace.components.example_gen.sources import open_source, serial_map, source_state
-from headrace.components.example_gen.span_store import SpanStore
-from headrace.components.example_gen.spread import BeamSpread, threads_of
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.store import SpanStore
 from headrace.configs.errors import DataError
 from headrace.configs.sources import SqlSource
 
@@ -61,10 +61,10 @@ def test_parallel_ranges_read_what_one_reader_reads(server: postgres.Server) -> 
 
 @pytest.mark.parametrize("mode", ["multi_threading", pytest.param("multi_processing", marks=pytest.mark.slow)])
 def test_shards_are_the_same_bytes_by_any_workers(server: postgres.Server, tmp_path: Path, mode: str) -> None:
-    def spread(work: Path) -> BeamSpread:
+    def spread(work: Path) -> BeamMap:
         options = ["--runner=FnApiRunner", "--direct_num_workers=2", f"--direct_running_mode={mode}"]
         make = partial(beam.Pipeline, options=PipelineOptions(options))
-        return BeamSpread(make, work, threads_of(make))
+        return BeamMap(make, work, local_threads(make))
 
     source = source_of(server, table="trips", key="id", ranges=4)
     assert written(source, tmp_path / "a") == written(source, tmp_path / "b", spread)

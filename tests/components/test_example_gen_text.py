@@ -14,10 +14,10 @@ from stores import Bucket
 
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.manifest import Manifest
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.sources.text import read as read_module
 from headrace.components.example_gen.sources.text import source as windows_module
+from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 from headrace.configs.sources import TextSource
@@ -85,7 +85,7 @@ def test_windows_of_one_text_share_a_split_by_its_key(documentation: Path, tmp_p
     data = DataConfig.model_validate(
         {"source": source.model_dump(), "split_key": "from", "splits": {"train": 1, "eval": 1}}
     )
-    manifest = Manifest.of(sorted(map(str, documentation.glob("a*.txt"))))
+    manifest = SpanManifest.of(sorted(map(str, documentation.glob("a*.txt"))))
     ingested = ingest(data, manifest, tmp_path / "out", lambda _work: serial_map)
     assert sum(ingested.rows.values()) == len(rows)
     assert set(ingested.rows.values()) <= {
@@ -207,7 +207,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, content: bytes, more: dict,
     path.write_bytes(content)
     data = DataConfig.model_validate({"source": {"kind": "text", "path": str(path), **more}})
     with pytest.raises(DataError, match=message):
-        ingest(data, Manifest.of([str(path)]), tmp_path / "out", lambda _work: serial_map)
+        ingest(data, SpanManifest.of([str(path)]), tmp_path / "out", lambda _work: serial_map)
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 

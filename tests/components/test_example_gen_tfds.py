@@ -13,10 +13,10 @@ import tensorflow_datasets as tfds
 from beam_runs import same_with_beam
 from decoded_examples import decoded
 
-from headrace.components.example_gen.encode import encode
-from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.tfexample.encode import encode
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 from headrace.configs.sources import TfdsSource

@@ -19,19 +19,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.components.example_gen.encode import encode
-from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.arrow_columns import FEW_ROWS, MANY_COLUMNS, worth_stacking
 from headrace.components.example_gen.ingest import ingest
-from headrace.components.example_gen.rounding import Roundings
-from headrace.components.example_gen.row_hash import row_hash
-from headrace.components.example_gen.side_by_side import columns, side_by_side
+from headrace.components.example_gen.shards.row_hash import row_hash
+from headrace.components.example_gen.shards.spill import to_columns, to_rows
 from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.sources.arrays import source as arrays_module
 from headrace.components.example_gen.sources.jsonl.source import JsonlFiles
 from headrace.components.example_gen.sources.tfrecord import source as tfrecord_module
 from headrace.components.example_gen.sources.tfrecord.source import TfrecordFiles
-from headrace.components.example_gen.stacks import FEW_ROWS, MANY_COLUMNS, worth_stacking
-from headrace.components.example_gen.tfrecord import framed_examples
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.tfexample.encode import encode
+from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.example_gen.tfexample.rounding import RoundingAccumulator
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError
 
@@ -196,7 +196,7 @@ def test_columns_in_stacks_come_out_as_columns_alone_do(batch: pa.RecordBatch) -
     assert encode(batch).to_pylist() == encode(again).to_pylist()[:rows]
     assert framed_examples(batch).to_pylist() == framed_examples(again).to_pylist()[:rows]
     assert row_hash(batch, names, 3).tolist() == row_hash(again, names, 3).tolist()[:rows]
-    beside, alone = columns(side_by_side(batch)), columns(side_by_side(again).slice(0, rows))
+    beside, alone = to_columns(to_rows(batch)), to_columns(to_rows(again).slice(0, rows))
     assert beside.schema.equals(alone.schema)
     assert encode(beside).to_pylist() == encode(alone).to_pylist() == encode(batch).to_pylist()
 
@@ -204,7 +204,7 @@ def test_columns_in_stacks_come_out_as_columns_alone_do(batch: pa.RecordBatch) -
 @settings(max_examples=40, deadline=None)
 @given(wide_batches())
 def test_roundings_of_stacks_are_those_of_columns_alone(batch: pa.RecordBatch) -> None:
-    stacked, alone = Roundings(), Roundings()
+    stacked, alone = RoundingAccumulator(), RoundingAccumulator()
     stacked.checked(batch)
     for name in batch.schema.names:
         alone.checked(batch.select([name]))
@@ -218,7 +218,7 @@ def test_roundings_of_stacks_are_those_of_columns_alone(batch: pa.RecordBatch) -
 
 
 def test_lost_digits_are_noted_of_a_column_among_many() -> None:
-    found, times = Roundings(), 1700000000.5 + 7.0 * np.arange(100)
+    found, times = RoundingAccumulator(), 1700000000.5 + 7.0 * np.arange(100)
     batch = {**{f"c{place}": pa.array(np.arange(100.0)) for place in range(MANY_COLUMNS)}, "time": pa.array(times)}
     found.checked(pa.RecordBatch.from_pydict(batch))
     errors = times - times.astype(np.float32)
@@ -229,5 +229,5 @@ def test_lost_digits_are_noted_of_a_column_among_many() -> None:
 def test_a_number_beyond_float32_among_many_columns_is_refused_by_the_name_of_its_column() -> None:
     batch = {f"c{place}": pa.array([1.0, 1e39 if place == 7 else None]) for place in range(MANY_COLUMNS)}
     with pytest.raises(DataError, match="beyond the largest float32") as caught:
-        Roundings().checked(pa.RecordBatch.from_pydict(batch))
+        RoundingAccumulator().checked(pa.RecordBatch.from_pydict(batch))
     assert caught.value.column == "c7"

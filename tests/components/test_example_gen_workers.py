@@ -19,11 +19,12 @@ import pyarrow.parquet
 import pytest
 from command import alive, wait_until
 
-from headrace.components.example_gen import parts, shards
-from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen import parts
 from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.shards import layout
 from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.workers import Workers, can_fork
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.workers import ForkedWorkers, can_fork
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError, RunError
 
@@ -99,7 +100,7 @@ def interrupted_here(where: tuple[Path, int]) -> None:
 
 
 def test_results_come_in_the_order_of_the_tasks_from_all_processes(tmp_path: Path) -> None:
-    with Workers(3) as workers:
+    with ForkedWorkers(3) as workers:
         first = workers(by_everyone, shared_tasks(3, tmp_path / "first"))
         again = workers(by_everyone, shared_tasks(3, tmp_path / "again"))
     assert [number for number, _ in first] == [number for number, _ in again] == list(range(60))
@@ -108,7 +109,7 @@ def test_results_come_in_the_order_of_the_tasks_from_all_processes(tmp_path: Pat
 
 
 def test_no_process_is_left_behind(tmp_path: Path) -> None:
-    with Workers(3) as workers:
+    with ForkedWorkers(3) as workers:
         pids = {pid for _, pid in workers(by_everyone, shared_tasks(3, tmp_path / "tasks"))} - {os.getpid()}
     assert len(pids) == 2
     for pid in pids:
@@ -117,14 +118,14 @@ def test_no_process_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_nothing_is_forked_before_there_is_work() -> None:
-    with Workers(3) as workers:
+    with ForkedWorkers(3) as workers:
         pass
-    with Workers(1) as workers:
+    with ForkedWorkers(1) as workers:
         assert {pid for _, pid in workers(process, range(3))} == {os.getpid()}
 
 
 def test_the_first_error_in_order_is_raised_as_it_is_and_the_workers_go_on() -> None:
-    with Workers(3) as workers:
+    with ForkedWorkers(3) as workers:
         for _ in range(3):
             with pytest.raises(DataError, match=r"^f\.csv:7: task 7$"):
                 workers(failing, range(20))
@@ -132,26 +133,26 @@ def test_the_first_error_in_order_is_raised_as_it_is_and_the_workers_go_on() -> 
 
 
 def test_an_error_that_cannot_cross_is_told_with_its_traceback(tmp_path: Path) -> None:
-    with Workers(2) as workers, pytest.raises(RuntimeError, match="OddError: 1 and 2"):
+    with ForkedWorkers(2) as workers, pytest.raises(RuntimeError, match="OddError: 1 and 2"):
         workers(odd, [(os.getpid(), tmp_path / "begun")] * 2)
 
 
 def test_a_process_that_is_killed_ends_the_work_with_a_message(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"ended by SIGKILL\n.*beam.workers"), Workers(2) as workers:
+    with pytest.raises(RunError, match=r"SIGKILL\n.*beam.workers"), ForkedWorkers(2) as workers:
         workers(killed_elsewhere, [(os.getpid(), tmp_path / "begun")] * 4)
 
 
 def test_a_process_that_was_killed_between_two_calls_is_told_too(tmp_path: Path) -> None:
-    with Workers(2) as workers:
+    with ForkedWorkers(2) as workers:
         (pid,) = {pid for _, pid in workers(by_everyone, shared_tasks(2, tmp_path / "tasks"))} - {os.getpid()}
         os.kill(pid, signal.SIGKILL)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-        with pytest.raises(RunError, match="ended by SIGKILL"):
+        with pytest.raises(RunError, match="SIGKILL"):
             workers(process, range(20))
 
 
 def test_an_interruption_leaves_nobody_at_work_behind(tmp_path: Path) -> None:
-    with Workers(3) as workers:
+    with ForkedWorkers(3) as workers:
         with pytest.raises(KeyboardInterrupt):
             workers(interrupted_here, [(tmp_path, os.getpid())] * 10_000)
         before = len(list(tmp_path.iterdir()))
@@ -163,7 +164,7 @@ def test_an_interruption_leaves_nobody_at_work_behind(tmp_path: Path) -> None:
 def test_a_parent_that_is_killed_takes_the_others_with_it(tmp_path: Path) -> None:
     pid = os.fork()
     if not pid:
-        with Workers(3) as workers:
+        with ForkedWorkers(3) as workers:
             workers(mark, [tmp_path] * 10_000)
         os._exit(0)
 
@@ -209,12 +210,12 @@ def test_what_processes_write_is_what_one_writes(tmp_path: Path, kind: str, monk
     for module, name, size in (
         (parts, "SMALLEST_PART", 1 << 14),
         (parts, "LARGEST_PART", 1 << 14),
-        (shards, "PILE", 1 << 14),
+        (layout, "PARTITION_BYTES", 1 << 14),
     ):
         monkeypatch.setattr(module, name, size)
     config, called = data(tmp_path / "in", kind), list[str]()
     ingest(config, find_spans(config), tmp_path / "one", lambda _work: serial_map)
-    with Workers(3) as workers:
+    with ForkedWorkers(3) as workers:
 
         def spread(label: str, function: Any, tasks: Any) -> Any:
             called.append(label)
@@ -227,12 +228,12 @@ def test_what_processes_write_is_what_one_writes(tmp_path: Path, kind: str, monk
     )
     assert len(one) == 4
     assert one == three
-    assert {"Survey", "Scatter", "Pack"} <= set(called)
+    assert {"Scan", "Scatter", "Pack"} <= set(called)
 
 
 def test_a_full_disk_met_by_another_process_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     config = data(tmp_path / "in", "csv")
-    with Workers(2) as workers, pytest.MonkeyPatch.context() as patch:
+    with ForkedWorkers(2) as workers, pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "SMALLEST_PART", 1 << 14)
         workers(process, range(2))
         for other in workers._others:

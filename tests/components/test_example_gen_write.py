@@ -14,14 +14,14 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from headrace.components.example_gen import spill
-from headrace.components.example_gen.packing import Packing
+from headrace.components.example_gen.shards import spill
+from headrace.components.example_gen.shards.compression import Compression
+from headrace.components.example_gen.shards.layout import ShardLayout
+from headrace.components.example_gen.shards.write import ShardWriter
 from headrace.components.example_gen.sources import serial_map
-from headrace.components.example_gen.split import Layout
-from headrace.components.example_gen.write import Writer
 
 SPLITS = {"train": 8, "eval": 1, "test": 1}
-GZIP, PLAIN = Packing(), Packing("none")
+GZIP, PLAIN = Compression(), Compression("none")
 
 
 def read(_: int, part: Any) -> Iterator[pa.RecordBatch]:
@@ -37,8 +37,8 @@ def parts(rows: int, count: int = 3) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
-def layout(shards: int = 3, piles: int = 2, seed: int = 0) -> Layout:
-    return Layout(SPLITS, dict.fromkeys(SPLITS, shards), None, seed, dict.fromkeys(SPLITS, piles))
+def layout(shards: int = 3, partitions: int = 2, seed: int = 0) -> ShardLayout:
+    return ShardLayout(SPLITS, dict.fromkeys(SPLITS, shards), None, seed, dict.fromkeys(SPLITS, partitions))
 
 
 def threads(_label: str, function: Callable, tasks: Sequence) -> list:
@@ -47,18 +47,20 @@ def threads(_label: str, function: Callable, tasks: Sequence) -> list:
         return list(pool.map(function, tasks[::-1]))[::-1]
 
 
-def written(path: Path, how: Layout, given: list, packing: Packing = PLAIN, spread: Callable = serial_map) -> Path:
+def written(
+    path: Path, how: ShardLayout, given: list, packing: Compression = PLAIN, spread: Callable = serial_map
+) -> Path:
     work = path / "work"
     work.mkdir(parents=True)
-    found, sizes = Writer(how, packing, work, path / "out").write(given, read, spread)
+    found, sizes = ShardWriter(how, packing, work, path / "out").write(given, read, spread)
     assert list(work.iterdir()) == []
     assert sum(found.rows.values()) == sum(last - first for first, last in given)
     assert sizes == {shard: size for shard, size in sizes.items() if size == _file(path, shard, how, packing)}
     return path / "out"
 
 
-def _file(path: Path, shard: tuple[str, int], how: Layout, packing: Packing) -> int:
-    name = f"data_tfrecord-{shard[1]:05d}-of-{how.shards[shard[0]]:05d}{packing.ending}"
+def _file(path: Path, shard: tuple[str, int], how: ShardLayout, packing: Compression) -> int:
+    name = f"data_tfrecord-{shard[1]:05d}-of-{how.shards[shard[0]]:05d}{packing.suffix}"
     return (path / "out" / f"Split-{shard[0]}" / name).stat().st_size
 
 
@@ -78,8 +80,8 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-@pytest.mark.parametrize("packing", [GZIP, PLAIN, Packing("gzip", 9)])
-def test_every_row_is_written_once_and_tensorflow_reads_it(tmp_path: Path, packing: Packing) -> None:
+@pytest.mark.parametrize("packing", [GZIP, PLAIN, Compression("gzip", 9)])
+def test_every_row_is_written_once_and_tensorflow_reads_it(tmp_path: Path, packing: Compression) -> None:
     out = written(tmp_path, layout(), parts(5000), packing)
     files = sorted(out.rglob("data_*"))
     assert len(files) == 9
@@ -95,7 +97,7 @@ def test_every_row_is_written_once_and_tensorflow_reads_it(tmp_path: Path, packi
 
 
 @pytest.mark.parametrize("packing", [GZIP, PLAIN])
-def test_the_bytes_do_not_depend_on_who_writes_what_when(tmp_path: Path, packing: Packing) -> None:
+def test_the_bytes_do_not_depend_on_who_writes_what_when(tmp_path: Path, packing: Compression) -> None:
     alone = written(tmp_path / "alone", layout(), parts(5000), packing)
     together = written(tmp_path / "together", layout(), parts(5000), packing, threads)
     assert digests(alone) == digests(together)
@@ -126,14 +128,14 @@ def test_shards_of_a_split_differ_in_size_by_less_than_a_tenth(tmp_path: Path, s
 
 
 def test_memory_that_is_emptied_often_gives_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spill, "SMALLEST", 1000)
-    monkeypatch.setattr(spill, "CHUNK", 1)
+    monkeypatch.setattr(spill, "MIN_BUFFER", 1000)
+    monkeypatch.setattr(spill, "CHUNK_BYTES", 1)
     out = written(tmp_path, layout(), parts(5000))
     assert sorted(i for file in out.rglob("data_*") for i in ids(file)) == list(range(5000))
 
 
 @pytest.mark.parametrize("packing", [GZIP, PLAIN])
-def test_a_shard_without_rows_is_a_file_without_records(tmp_path: Path, packing: Packing) -> None:
+def test_a_shard_without_rows_is_a_file_without_records(tmp_path: Path, packing: Compression) -> None:
     out = written(tmp_path, layout(shards=20), [(0, 5), (5, 5)], packing)
     files = sorted(out.rglob("data_*"))
     assert len(files) == 60
@@ -146,7 +148,7 @@ def test_packed_bytes_are_the_same_in_every_thread_and_on_every_run() -> None:
     texts = [b" ".join(words[i] for i in random.integers(0, len(words), 30_000 + 7 * n)) for n in range(8)]
 
     def packed(number: int) -> bytes:
-        stream = Packing("gzip", 1 + number // 8 % 2).stream()
+        stream = Compression("gzip", 1 + number // 8 % 2).compressor()
         text = texts[number % 8]
         return b"".join([*(stream.compress(text[i : i + 50_000]) for i in range(0, len(text), 50_000)), stream.flush()])
 
@@ -162,7 +164,10 @@ def test_packed_bytes_are_the_same_each_time_wherever_they_lie(level: int) -> No
     text = b"".join(str(number).encode() for number in random.integers(0, 10**6, 400_000).tolist())
 
     def packed() -> bytes:
-        stream, moved = Packing("gzip", level).stream(), memoryview(bytes(random.integers(100)) + text)[-len(text) :]
+        stream, moved = (
+            Compression("gzip", level).compressor(),
+            memoryview(bytes(random.integers(100)) + text)[-len(text) :],
+        )
         return b"".join(bytes(stream.compress(moved[i : i + 700_000])) for i in range(0, len(text), 700_000)) + bytes(
             stream.flush()
         )

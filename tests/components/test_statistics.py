@@ -30,7 +30,7 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import io_utils
 
 from headrace.components.example_gen.component import Executor as ExampleGenExecutor
-from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.statistics import component
 from headrace.configs.data import DataConfig
 from headrace.configs.errors import DataError

@@ -189,7 +189,7 @@ def test_quantiles_of_a_users_function_are_kept_as_data_that_nothing_executes(
     assert_same_rows(analyze(tmp_path, inputs, "second", config, splits_config=NIGHT), expected)
     said = capsys.readouterr().out
     assert f"{kept} is damaged" in said
-    assert "Analyzed now: 2026-01-01; kept: 1 spans" in said
+    assert "Analyzed now: 2026-01-01; cached: 1 spans" in said
 
 
 def assert_same_rows(left: Artifacts, right: Artifacts) -> None:

@@ -12,18 +12,18 @@ from changed_bytes import assert_each_changed_byte_is_detected
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, DatasetFeatureStatisticsList
 from tfx.types import standard_artifacts
 
-from headrace.components.example_gen.manifest import Manifest, Span
+from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.components.example_gen.storage import FileState
 from headrace.components.trigger.decision import TrainingData, TrainingRecord, decide
 from headrace.components.trigger.drift import DriftDistance, decide_by_drift, decision, distances
 from headrace.configs.schedule import DriftConfig, Retrain
 
 
-def manifest(*names: str, size: int = 1) -> Manifest:
-    return Manifest(tuple(Span(n, (FileState(f"/d/{name}", size, "t"),), name) for n, name in enumerate(names)))
+def manifest(*names: str, size: int = 1) -> SpanManifest:
+    return SpanManifest(tuple(Span(n, (FileState(f"/d/{name}", size, "t"),), name) for n, name in enumerate(names)))
 
 
-def trained_on(found: Manifest, work: str = "w") -> TrainingData:
+def trained_on(found: SpanManifest, work: str = "w") -> TrainingData:
     names = tuple(span.name for span in found.spans)
     return TrainingData(fingerprint=found.fingerprint, spans=names, work=work, statistics="/s")
 
@@ -55,7 +55,7 @@ BLESSED = TrainingRecord(judged=LAST, blessed=LAST)
     ],
 )
 def test_reason_to_train(  # noqa: PLR0917
-    now: Manifest, trained: TrainingRecord, work: str, retrain: Retrain, go: str, why: str
+    now: SpanManifest, trained: TrainingRecord, work: str, retrain: Retrain, go: str, why: str
 ) -> None:
     found = decide(now, trained, work, retrain)
     assert found.go == go

@@ -160,7 +160,7 @@ def test_run_after_that_reuses_everything(story: Story) -> None:
 def test_damaged_baseline_is_restored_from_the_version_in_service_and_compared_with(story: Story) -> None:
     done, damaged = story.zeroed_model, story.first.uri("Trainer", "model")
     log = (done.folder / "logs" / "Baseline.log").read_text()
-    assert f"{damaged} was damaged: restored from {story.folder / story.first.ending('pushed')}" in log
+    assert f"{damaged} was damaged and has been restored from {story.folder / story.first.ending('pushed')}" in log
     before, now = (read_evaluation(one.uri("Evaluator", "evaluation")) for one in (story.first, done))
     assert now.baseline == pytest.approx(before.metrics)
 

@@ -79,8 +79,8 @@ def test_the_second_night_reads_the_new_day_alone(nights: Nights) -> None:
     assert f"read now: {DAYS[3]}\n" in nights.log(nights.next, "ExampleGen")
     assert "Computed 9 of 9 parts" in nights.log(nights.first, "StatisticsGen")
     assert "Computed 3 of 9 parts" in nights.log(nights.next, "StatisticsGen")
-    assert f"Analyzed now: {', '.join(DAYS[:3])}; kept: 0 spans" in nights.log(nights.first, "Transform")
-    assert f"Analyzed now: {DAYS[3]}; kept: 2 spans" in nights.log(nights.next, "Transform")
+    assert f"Analyzed now: {', '.join(DAYS[:3])}; cached: 0 spans" in nights.log(nights.first, "Transform")
+    assert f"Analyzed now: {DAYS[3]}; cached: 2 spans" in nights.log(nights.next, "Transform")
 
 
 def test_a_night_without_news_reads_nothing(nights: Nights) -> None:
@@ -109,5 +109,5 @@ def test_what_old_nights_left_goes_and_the_next_one_reads_its_own_day_all_the_sa
     assert after.code == 0, after.out + after.err
     assert f"read now: {DAYS[4]}\n" in nights.log(after, "ExampleGen")
     assert "Computed 3 of 9 parts" in nights.log(after, "StatisticsGen")
-    assert f"Analyzed now: {DAYS[4]}; kept: 2 spans" in nights.log(after, "Transform")
+    assert f"Analyzed now: {DAYS[4]}; cached: 2 spans" in nights.log(after, "Transform")
     assert after.run.node("Baseline").outputs["baseline"].properties["exists"] == 1

@@ -73,7 +73,7 @@ def test_each_of_ten_nights_fetches_the_raw_data_of_its_own_day_alone(ten: list[
 
 def test_tenth_night_analyzes_its_own_day_alone(ten: list[Night]) -> None:
     assert "Computed 3 of 30 parts" in ten[9].log("statistics-gen")
-    assert f"Analyzed now: {name(10)}; kept: 9 spans" in ten[9].log("transform")
+    assert f"Analyzed now: {name(10)}; cached: 9 spans" in ten[9].log("transform")
 
 
 def test_tenth_night_gives_what_reading_the_whole_window_gives(ten: list[Night], whole: Night) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace.components.example_gen.manifest import Manifest, Span
+from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.components.example_gen.storage import FileState
 from headrace.configs.errors import RunError
 from headrace.pipeline.cache.differences import differences
@@ -105,7 +105,7 @@ def test_settings_are_told_one_by_one_however_deep_the_json_is_that_they_travel_
 def test_new_and_changed_data_is_told_by_spans_and_files(home: Home, tmp_path: Path) -> None:
     def manifest(name: str, *spans: tuple[str, int]) -> KeyInput:
         files = {day: (FileState(f"/d/{day}.csv", size, "t"),) for day, size in spans}
-        text = Manifest(tuple(Span(n, files[day], day) for n, (day, _) in enumerate(spans))).to_json()
+        text = SpanManifest(tuple(Span(n, files[day], day) for n, (day, _) in enumerate(spans))).to_json()
         path = Path(home.uri("Spans", name), "value")
         path.parent.mkdir(parents=True)
         path.write_text(text, encoding="utf-8")

@@ -124,7 +124,7 @@ def append(changed: Changed, tree: Tree, file: str, text: str) -> set[str]:
 @pytest.mark.parametrize(
     ("file", "entries"),
     [
-        ("components/example_gen/split.py", {INGEST}),
+        ("components/example_gen/shards/layout.py", {INGEST}),
         ("components/example_gen/sources/csv/parse.py", {INGEST}),
         ("components/gates/data_rules.py", {GATE}),
         ("trainer/columns/numeric.py", {PREPROCESSING, TRAINING}),

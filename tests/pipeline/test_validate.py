@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.components.example_gen.find import find_spans
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import serial_map
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.configs.errors import ConfigError, DataError
 from headrace.configs.loader import load_with_places
 from headrace.pipeline.code.modules import why_not_importable

@@ -12,10 +12,10 @@ from typing import BinaryIO, cast
 
 from zlib_ng import gzip_ng, zlib_ng
 
+from headrace.components.example_gen.gzip_reader import GzipReader
 from headrace.components.example_gen.parts import cut, grouped
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.storage import FileState, is_remote, open_file
-from headrace.components.example_gen.unpack import Unpacked
 from headrace.configs.errors import DataError
 
 _ZLIB_ERROR = cast(type[Exception], zlib_ng.error)
@@ -84,7 +84,7 @@ def open_stream(path: str, unpack: Callable[[BinaryIO], BinaryIO] | None = None)
 
 def open_truncated(path: str) -> AbstractContextManager[BinaryIO]:
     """Like `open_stream`, but a truncated gzip file is read as far as it goes (see `is_truncated`)."""
-    return open_stream(path, (lambda stream: cast(BinaryIO, Unpacked(stream))) if is_gzip(path) else None)
+    return open_stream(path, (lambda stream: cast(BinaryIO, GzipReader(stream))) if is_gzip(path) else None)
 
 
 def open_for(path: str, skips: Skips | None) -> AbstractContextManager[BinaryIO]:

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from headrace.components.deploy import shared_models
 from headrace.components.deploy.registry import PushRecord
-from headrace.components.example_gen.shared_spans import sharing
+from headrace.components.example_gen.spans.shared_spans import sharing
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.pod import records

@@ -122,7 +122,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _same_bytes(ours: Path, theirs: Path) -> bool:
-    """Whether two files are equal. Compressed files may differ in bytes (components/example_gen/packing.py)."""
+    """Whether two files have the same content. Gzip files may differ in bytes (example_gen/shards/compression.py)."""
     one, other = ours.read_bytes(), theirs.read_bytes()
     return one == other or (ours.suffix == ".gz" and gzip.decompress(one) == gzip.decompress(other))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from headrace.components.example_gen.find import find_spans
+from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.trigger.decision import TrainingData, TrainingRecord, update
 from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import ConfigError, RunError

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.names import first_repeated
 from headrace.components.example_gen.sources.conversion import ConversionError, holds_lists
+from headrace.components.example_gen.types import first_duplicate
 from headrace.configs.errors import DataError
 
 NPY_EXTENSION = ".npy"
@@ -87,7 +87,7 @@ def _is_text(arrow: pa.DataType) -> bool:
 
 
 def _pairs(names: list[str], columns: list[Any]) -> list[tuple[str, Any]]:
-    if (twice := first_repeated(names)) is not None:
+    if (twice := first_duplicate(names)) is not None:
         raise DataError("two columns have this name", column=twice)
     return list(zip(names, columns, strict=True))
 

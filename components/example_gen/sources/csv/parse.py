@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from headrace.components.example_gen.arrow_columns import ColumnStack, stacks_or_columns
 from headrace.components.example_gen.sources.csv.quotes import NEWLINE, RETURN, Dialect, is_any
-from headrace.components.example_gen.stacks import Stack, stacks_or_columns
 from headrace.components.example_gen.types import ARROW, Kind, kind_of
 
 CODE = r"^\s*[+-]?0[0-9xX]"
@@ -103,7 +103,7 @@ def _holds_code(texts: pa.Array, kind: Kind) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, f"{CODE}|{LONG}" if kind == "float" else CODE)).as_py())
 
 
-def _beyond_int64(stack: Stack) -> list[int]:
+def _beyond_int64(stack: ColumnStack) -> list[int]:
     """The indices of the float columns that contain a number beyond int64."""
     if not pa.types.is_float64(stack.values.type):
         return []

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from headrace.components.example_gen.stacks import stacks_or_columns
+from headrace.components.example_gen.arrow_columns import stacks_or_columns
 from headrace.components.example_gen.types import ARROW, LIST, Kind, listed
 
 _NULL_IN_LIST = re.compile(rb"[\[,]\s*null")

@@ -16,10 +16,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from headrace.components.example_gen.names import first_repeated
 from headrace.components.example_gen.sources.conversion import ConversionError, is_uint64, stored_kind
 from headrace.components.example_gen.storage import arrow_file, is_remote, open_file, reading
-from headrace.components.example_gen.types import LIST, Kind
+from headrace.components.example_gen.types import LIST, Kind, first_duplicate
 from headrace.configs.errors import DataError
 
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"
@@ -92,7 +91,7 @@ def column_names(path: str) -> list[str]:
 
 def _names(path: str, file: Any) -> list[str]:
     names = list(file.schema_arrow.names)
-    if (twice := first_repeated(names)) is not None:
+    if (twice := first_duplicate(names)) is not None:
         raise DataError("two columns have this name", file=path, column=twice)
     return names
 

@@ -35,7 +35,7 @@ from headrace.components.example_gen.sources.parquet.footers import (
     read_footer,
     same_partitions,
 )
-from headrace.components.example_gen.span_paths import glob_of
+from headrace.components.example_gen.spans.patterns import glob_of
 from headrace.components.example_gen.storage import is_folder, resolve
 from headrace.components.example_gen.types import Kind
 from headrace.configs.errors import DataError

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.components.example_gen.names import first_repeated
 from headrace.components.example_gen.parts import room
 from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult
 from headrace.components.example_gen.sources.sql.connect import READ_ONLY, connected, label
 from headrace.components.example_gen.sources.sql.values import column_of, kind_of_postgres, kind_of_values
 from headrace.components.example_gen.storage import UNKNOWN, FileState
-from headrace.components.example_gen.types import Kind, widest
+from headrace.components.example_gen.types import Kind, first_duplicate, widest
 from headrace.configs.errors import DataError
 from headrace.configs.sources import SqlSource
 
@@ -120,7 +119,7 @@ class SqlRows:
             result: Any = connection.execute(select(star).select_from(self._rows).limit(0))
             names = [str(name) for name in result.keys()]  # noqa: SIM118 - not a dict
             kinds = [_kind(connection, description) for description in result.cursor.description]
-        repeated = first_repeated(names)
+        repeated = first_duplicate(names)
         if repeated is not None:
             raise DataError(f"two columns are named {repeated!r}", file=label(self.source), hint="Rename one with AS")
         if self.source.key is not None and self.source.key not in names:

@@ -19,7 +19,7 @@ from headrace.components.example_gen.sources.base import ParallelMap, ReadOption
 from headrace.components.example_gen.sources.conversion import cast_declared
 from headrace.components.example_gen.sources.streams import LineRange, line_ranges, text_size
 from headrace.components.example_gen.sources.text.read import Texts, decode, read_files, read_lines, read_strings
-from headrace.components.example_gen.span_paths import glob_of
+from headrace.components.example_gen.spans.patterns import glob_of
 from headrace.components.example_gen.storage import resolve, stats
 from headrace.components.example_gen.types import Kind
 from headrace.configs.errors import DataError

@@ -12,11 +12,11 @@ import numpy as np
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
+from headrace.components.example_gen.gzip_reader import GzipReader
 from headrace.components.example_gen.parts import NAMED, room
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.streams import is_truncated, open_stream
 from headrace.components.example_gen.storage import open_file
-from headrace.components.example_gen.unpack import Unpacked
 from headrace.configs.errors import DataError
 
 CHUNK = 1 << 21
@@ -140,7 +140,7 @@ def _unpacker(path: str) -> Callable[[BinaryIO], BinaryIO]:
     with open_file(path) as stream:
         first = stream.read(BEFORE)
     if first[:3] == b"\x1f\x8b\x08" and not (len(first) == BEFORE and _is_length_valid(first, BEFORE)):
-        return lambda stream: cast(BinaryIO, Unpacked(stream))
+        return lambda stream: cast(BinaryIO, GzipReader(stream))
     return lambda stream: stream
 
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.components.example_gen.arrow_columns import FEW_ROWS, MANY_COLUMNS, STACK_BYTES
 from headrace.components.example_gen.parts import grouped
 from headrace.components.example_gen.sources.conversion import ConversionError, convert
-from headrace.components.example_gen.stacks import FEW_ROWS, LARGEST, MANY_COLUMNS
 from headrace.components.example_gen.types import ARROW, LIST, Kind, listed
 
 LENGTHS = ".lengths"
@@ -108,7 +108,7 @@ def _stacks(columns: Lists, rows: int, names: Sequence[str] | Lists) -> Iterator
         if not pa.types.is_null(arrow) and not pa.types.is_null(arrow.value_type):
             by_type.setdefault((arrow.id, arrow.value_type.id), []).append(name)
     for same in by_type.values():
-        for group in grouped(same, [8 * rows] * len(same), LARGEST):
+        for group in grouped(same, [8 * rows] * len(same), STACK_BYTES):
             yield group, pa.concat_arrays([columns[name] for name in group])
 
 

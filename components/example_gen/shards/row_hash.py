@@ -1,8 +1,8 @@
 """A 64-bit hash of every row, column by column.
 
-The hash depends on the values and the columns' names alone: not on the order of rows or columns, on files, blocks or
-workers, nor on whether a whole number was read as int or as float. So a row keeps its split when other rows make its
-column's type wider.
+The hash depends only on the values and on the names of the columns: not on the order of rows or columns, not on files,
+blocks or workers, and not on whether an integer was read as int or as float. So a row keeps its split when other rows
+widen the type of its column.
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.components.example_gen.encode import is_list
-from headrace.components.example_gen.repeated import Counted, numbers_of, repeated, valid_of
-from headrace.components.example_gen.stacks import stacks, worth_stacking
+from headrace.components.example_gen.arrow_columns import (
+    IntegerRange,
+    bytes_of,
+    distinct_values,
+    is_list,
+    numbers_of,
+    offsets_of,
+    stacks,
+    valid_of,
+    worth_stacking,
+)
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: Knuth's multiplicative hashing
 _EXACT = 2**53
@@ -37,12 +45,12 @@ def row_hash(batch: pa.RecordBatch, columns: Sequence[str], seed: int) -> np.nda
         return mix(total)
     for name in columns:
         column, salt = batch.column(name), _salt(name)
-        few = repeated(column)
-        if few is None:
+        distinct = distinct_values(column)
+        if distinct is None:
             total += mix(_column_hash(column) ^ salt)
         else:
-            values, which = few
-            hashes = _column_hash(values.values if isinstance(values, Counted) else values)
+            values, which = distinct
+            hashes = _column_hash(values.values if isinstance(values, IntegerRange) else values)
             total += mix(hashes ^ salt).take(which)
     return mix(total)
 
@@ -75,8 +83,8 @@ def _column_hash(column: pa.Array) -> np.ndarray:
 
 
 def _list_hash(column: pa.Array) -> np.ndarray:
-    """The values' own hashes, in their order, make the hash of a list; a list of one value has the value's own, so that
-    a row keeps its split when other rows make its column one of lists.
+    """The hash of a list combines those of its values, in order. A list of one value has the hash of the value, so that
+    a row keeps its split when other rows make its column multivalued.
     """
     lengths = pc.list_value_length(column).fill_null(0).to_numpy().astype(np.int64)
     values, offsets = _column_hash(column.flatten()), np.cumsum(np.append(0, lengths))
@@ -88,7 +96,7 @@ def _list_hash(column: pa.Array) -> np.ndarray:
 
 
 def _number_bits(numbers: np.ndarray) -> np.ndarray:
-    """The bits of the number as a double, the same for 3 and 3.0; an integer too large for one keeps its own."""
+    """The bits of each number as a double, the same for 3 and 3.0; an integer too large for a double keeps its own."""
     doubles = numbers.astype(np.float64)
     doubles += 0.0  # makes -0.0 the same as 0.0
     bits = doubles.view(np.uint64)
@@ -103,16 +111,15 @@ def _number_bits(numbers: np.ndarray) -> np.ndarray:
 def _text_hash(column: pa.BinaryArray) -> np.ndarray:
     if not len(column):
         return np.zeros(0, np.uint64)
-    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
-    letters = np.frombuffer(column.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
-    return _sequence_hash(_TABLE[letters], offsets - offsets[0])
+    offsets = offsets_of(column)
+    return _sequence_hash(_TABLE[bytes_of(column)], offsets - offsets[0])
 
 
 def _sequence_hash(items: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """A hash of each run of items (uint64) from one offset to the next: a polynomial, the sum of item i * odd^i.
 
-    One running sum over all the runs together gives each run's as a difference of two of its values; multiplying by the
-    inverse power moves it to the run's own start. All modulo 2^64.
+    A cumulative sum over all runs gives each run's sum as the difference of two of its values; multiplying by the
+    inverse power makes the exponents count from the run's own start. All modulo 2^64.
     """
     running = np.zeros(len(items) + 1, np.uint64)
     np.cumsum(items * _powers(_ODD, len(items)), out=running[1:])
@@ -127,7 +134,7 @@ _power_tables: dict[int, np.ndarray] = {}
 
 
 def _powers(base: np.uint64, count: int) -> np.ndarray:
-    """base^0, base^1, ... modulo 2^64, kept between blocks."""
+    """base^0, base^1, ... modulo 2^64; cached between blocks."""
     table = _power_tables.get(int(base))
     if table is None or len(table) < count:
         table = np.full(max(count, 1 << 16), base, np.uint64)

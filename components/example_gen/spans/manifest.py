@@ -1,4 +1,4 @@
-"""What there is to read: spans, the files of each, and a fingerprint that changes when they do."""
+"""What there is to read: spans, their files, and a fingerprint that changes when the files do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from headrace.configs.errors import DataError
 
 @dataclass(frozen=True)
 class Span:
-    """Data that arrived together. `name`: as people know it (`12`, `2026-11-20`); "" for data without spans."""
+    """Data that arrived together.
+
+    Attributes:
+        number: the span's number; for dates, days since 1970-01-01.
+        files: the files in it.
+        name: what users call it, such as `12` or `2026-11-20`; "" for data without spans.
+        version: of the span, if its path has one.
+    """
 
     number: int
     files: tuple[FileState, ...]
@@ -32,10 +39,15 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """Spans in the order of their numbers. `checksums`: whether marks are checksums of the content; `missing`: names of
-    the first spans that are asked for and are not there, `missing_count`: how many there are of them; `repeated`: lines
-    on files that were found under several names.
+class SpanManifest:
+    """The spans that a run reads.
+
+    Attributes:
+        spans: in the order of their numbers.
+        checksums: whether the files' marks are checksums of their content.
+        missing: the names of the first spans that were asked for and do not exist.
+        missing_count: the number of all such spans.
+        repeated: lines about files that were found under several names.
     """
 
     spans: tuple[Span, ...]
@@ -45,7 +57,7 @@ class Manifest:
     repeated: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, paths: Sequence[str]) -> Manifest:
+    def of(cls, paths: Sequence[str]) -> SpanManifest:
         """Data without spans: the files as they are now."""
         return cls((Span(0, tuple(stats(sorted(paths)))),))
 
@@ -56,26 +68,26 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal digits, of those of the spans."""
+        """SHA-256, in hexadecimal digits, of the spans' fingerprints."""
         return hashlib.sha256("".join(span.fingerprint for span in self.spans).encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The manifest as it stands in the artifact of Spans."""
+        """The manifest as the artifact of Spans holds it."""
         return json.dumps({**asdict(self), "fingerprint": self.fingerprint})
 
     @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        """Read what `to_json` wrote."""
-        told = json.loads(text)
+    def from_json(cls, text: str) -> SpanManifest:
+        """Read the output of `to_json`."""
+        values = json.loads(text)
         spans = [
-            Span(**{**span, "files": tuple(FileState(**file) for file in span["files"])}) for span in told["spans"]
+            Span(**{**span, "files": tuple(FileState(**file) for file in span["files"])}) for span in values["spans"]
         ]
-        missing, repeated = tuple(told["missing"]), tuple(told["repeated"])
-        return cls(tuple(spans), told["checksums"], missing, told["missing_count"], repeated)
+        missing, repeated = tuple(values["missing"]), tuple(values["repeated"])
+        return cls(tuple(spans), values["checksums"], missing, values["missing_count"], repeated)
 
 
 def check_unchanged(span: Span, *, checksums: bool) -> None:
-    """Raise DataError if a file of the span is no longer as it was."""
+    """Raise DataError if a file of the span has changed since it was listed."""
     for file, now in zip(span.files, stats(span.paths), strict=True):
         if now.size != file.size or (not checksums and now.mark != file.mark):
             raise DataError(

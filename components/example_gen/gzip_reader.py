@@ -1,4 +1,4 @@
-"""A gzip file that may have been cut off, read to its very end."""
+"""Reading a gzip file to its very end, even if it is truncated."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _GZIP = 16 + 15
 _CHUNK = 1 << 18
 
 
-class Unpacked:
-    """The unpacked bytes of gzip members one after the other.
+class GzipReader:
+    """The decompressed bytes of concatenated gzip members.
 
-    gzip's own readers raise EOFError where the data ends too early, and what they had unpacked by then is lost. Here it
-    is read, and then `cut_off` is True.
+    The readers of the standard library raise EOFError if the data ends early, and lose what they had decompressed by
+    then. Here it is returned, and `cut_off` is True afterwards.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -24,7 +24,7 @@ class Unpacked:
         self.cut_off = False
 
     def read(self, size: int) -> bytes:
-        """Some bytes, `size` at most; none at the end. Raises zlib_ng.error for what is no gzip data."""
+        """Some bytes, at most `size`; none at the end. Raises zlib_ng.error for data that is not gzip."""
         while not self.cut_off:
             if self._decoder.eof and not self._next_member():
                 return b""
@@ -40,7 +40,7 @@ class Unpacked:
         return b""
 
     def seek(self, offset: int) -> None:
-        """Step over the first `offset` bytes; only before the first `read`."""
+        """Skip the first `offset` bytes; only before the first `read`."""
         while offset > 0 and (text := self.read(min(offset, _CHUNK))):
             offset -= len(text)
 

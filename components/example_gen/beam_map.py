@@ -1,4 +1,4 @@
-"""Tasks spread over Beam's workers, or over as many of our own where Beam would use threads of this process."""
+"""A parallel map over Beam's workers, or over our own where Beam would use threads of this process."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from headrace.components.example_gen.sources.base import Result, Task
-from headrace.components.example_gen.workers import Workers, can_fork
+from headrace.components.example_gen.workers import ForkedWorkers, can_fork
 from headrace.configs.errors import HeadraceError, RunError
 
-_CODE = hashlib.sha256().digest_size
+_DIGEST = hashlib.sha256().digest_size
 
 
-class BeamSpread:
-    """Calls a function on each task in a Beam pipeline. Unless Beam has to do `always`, a single task needs none; and
-    where Beam would use threads of this process, `workers` are used, or else threads without Beam, which takes a
-    quarter of a second to start.
+class BeamMap:
+    """Calls a function on each task in a Beam pipeline, or without one where that is faster.
 
-    The results of a Beam pipeline come back through files, because it returns nothing. Workers elsewhere write them on
-    storage that others may write to as well, so a pickle is only loaded if it carries the code of a key that nobody but
-    this process and its workers has. If tasks fail with a HeadraceError or an OSError, the error of the first one in
-    order is raised as it is.
+    A single task runs in the caller. Where Beam would use threads of this process, forked workers are used, or else
+    threads without Beam, which takes a quarter of a second to start. With `always`, every task goes through Beam.
+
+    A Beam pipeline returns nothing, so its results come back as files. Workers on other machines write them to storage
+    that others may be able to write to, so a pickle is loaded only if it is signed with a key that nobody but this
+    process and its workers has. If tasks fail with a HeadraceError or an OSError, the error of the first one in order
+    is raised unchanged.
     """
 
     def __init__(
@@ -40,12 +41,18 @@ class BeamSpread:
         make_pipeline: Callable[[], beam.Pipeline],
         work: Path,
         threads: int,
-        workers: Workers | None = None,
+        workers: ForkedWorkers | None = None,
         *,
         always: bool = False,
     ) -> None:
-        """`work`: an existing folder; `threads`: see `threads_of`; `workers`: as many processes; `always`: every task
-        goes through Beam, on whatever machine, and `threads` is 0.
+        """Prepare a map.
+
+        Args:
+            make_pipeline: makes an empty Beam pipeline.
+            work: an existing folder for results.
+            threads: as `local_threads` returns it; 0 with `always`.
+            workers: the same number of processes, to be used instead of threads.
+            always: run every task in Beam.
         """
         self.always = always
         self._make_pipeline, self._work, self._threads, self._workers = make_pipeline, work, threads, workers
@@ -60,19 +67,20 @@ class BeamSpread:
             return in_threads(self._threads, function, tasks)
         results = self._work / label
         results.mkdir()
-        seal = Seal(secrets.token_bytes())
+        signed = SignedPickles(secrets.token_bytes())
         with self._make_pipeline() as pipeline:
-            _ = pipeline | "Tasks" >> beam.Create(list(enumerate(tasks))) | label >> CallEach(function, results, seal)
-        return [_result(results / str(number), seal) for number in range(len(tasks))]
+            numbered = pipeline | "Tasks" >> beam.Create(list(enumerate(tasks)))
+            _ = numbered | label >> CallEach(function, results, signed)
+        return [_result(results / str(number), signed) for number in range(len(tasks))]
 
     @property
     def takes_small_work(self) -> bool:
-        """Whether work is given to it that is done sooner than a Beam pipeline starts."""
+        """Whether it is worth using for work that takes less time than a Beam pipeline takes to start."""
         return self.always or bool(self._threads)
 
 
-def threads_of(make_pipeline: Callable[[], beam.Pipeline]) -> int:
-    """How many threads of this process Beam would use; 0 where it uses something else."""
+def local_threads(make_pipeline: Callable[[], beam.Pipeline]) -> int:
+    """The number of threads of this process that Beam would use; 0 if it uses something else."""
     pipeline = make_pipeline()
     direct = pipeline.options.view_as(DirectOptions)
     here = {"in_memory": 1, "multi_threading": direct.direct_num_workers or os.cpu_count() or 1}
@@ -92,8 +100,8 @@ def in_threads(number: int, function: Callable[[Task], Result], tasks: Sequence[
 
 
 @dataclass(frozen=True)
-class Seal:
-    """Pickles in files, each with a message authentication code (HMAC-SHA-256) for its place. `key`: a secret."""
+class SignedPickles:
+    """Pickles in files, each with a message authentication code (HMAC-SHA-256) of its name and content."""
 
     key: bytes = field(repr=False)
 
@@ -103,40 +111,40 @@ class Seal:
         path.write_bytes(self._code(path, text) + text)
 
     def read(self, path: Path) -> Any:
-        """The result. Raises RunError for a file that was not written so."""
+        """Read a result. Raises RunError if the file is not what `write` wrote."""
         content = path.read_bytes()
-        text = content[_CODE:]
-        if not hmac.compare_digest(content[:_CODE], self._code(path, text)):
+        text = content[_DIGEST:]
+        if not hmac.compare_digest(content[:_DIGEST], self._code(path, text)):
             raise RunError(
-                f"{path} is not as a Beam worker of this run wrote it, so it is not read.\n"
-                "  Run again; look who can write to the pipeline's folder if it recurs."
+                f"{path} was not written by a Beam worker of this run, or was changed since, so it is not read.\n"
+                "  Run again; if it recurs, check who can write to the pipeline's folder."
             )
-        return pickle.loads(text)  # noqa: S301 - from a holder of the key
+        return pickle.loads(text)  # noqa: S301 - signed with our key
 
     def _code(self, path: Path, text: bytes) -> bytes:
         return hmac.digest(self.key, path.name.encode() + b"\0" + text, "sha256")
 
 
 class CallEach(beam.PTransform):
-    """(number, task) → a file `results/number` with the pickled result, or the pickled error."""
+    """(number, task) → a file `results/number` with the pickled result or error."""
 
-    def __init__(self, function: Callable[[Any], object], results: Path, seal: Seal) -> None:
+    def __init__(self, function: Callable[[Any], object], results: Path, signed: SignedPickles) -> None:
         super().__init__()
-        self._function, self._results, self._seal = function, results, seal
+        self._function, self._results, self._signed = function, results, signed
 
     def expand(self, tasks: beam.PCollection) -> beam.PCollection:
-        """Spread the tasks over the workers, whatever was fused before."""
+        """Reshuffle first, to prevent fusion with what created the tasks."""
         return (
             tasks
             | "Spread" >> beam.Reshuffle()
-            | "Call" >> beam.ParDo(_Call(self._function, self._results, self._seal))
+            | "Call" >> beam.ParDo(_Call(self._function, self._results, self._signed))
         )
 
 
 class _Call(beam.DoFn):
-    def __init__(self, function: Callable[[Any], object], results: Path, seal: Seal) -> None:
+    def __init__(self, function: Callable[[Any], object], results: Path, signed: SignedPickles) -> None:
         super().__init__()
-        self._function, self._results, self._seal = function, results, seal
+        self._function, self._results, self._signed = function, results, signed
 
     def process(self, element: tuple[int, object]) -> Iterable[int]:
         number, task = element
@@ -147,16 +155,16 @@ class _Call(beam.DoFn):
         except (HeadraceError, OSError) as error:
             (self._results / f"{number}.failed").touch()
             result = error
-        self._seal.write(self._results / str(number), result)
+        self._signed.write(self._results / str(number), result)
         yield number
 
     def _failed_before(self, number: int) -> bool:
-        """Whether the run ends with an error in an earlier task, so that this one is not worth while."""
+        """Whether an earlier task has failed, so that the result of this one would not be used."""
         return any(int(path.stem) < number for path in self._results.glob("*.failed"))
 
 
-def _result(path: Path, seal: Seal) -> Any:
-    result = seal.read(path)
+def _result(path: Path, signed: SignedPickles) -> Any:
+    result = signed.read(path)
     if isinstance(result, HeadraceError | OSError):
         raise result
     return result

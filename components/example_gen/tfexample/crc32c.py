@@ -1,9 +1,10 @@
-"""CRC32C by linear algebra.
+"""CRC32C of many rows at a time, by linear algebra.
 
-A CRC without its usual start and end is linear: what a byte does to it depends on the byte and on how many bytes
-follow, whatever those are. So a state is moved on over `n` bytes of zeros by four look-ups, one for each of its bytes,
-and what the bytes really are is added by exclusive or. No place is out of its table; mode="wrap" is quicker than to
-check that.
+Without its initial and final inversion a CRC is linear over GF(2): a byte's contribution depends only on the byte and
+on the number of bytes that follow, whatever they are. So a state is advanced over `n` zero bytes by four table
+look-ups, one for each of its bytes, and the contributions of the actual bytes are added by exclusive or.
+
+Every index below is within its table; `mode="wrap"` is used because it is faster than the bounds check.
 """
 
 from __future__ import annotations
@@ -14,30 +15,31 @@ import numpy as np
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
-START = 0xFFFFFFFF
-"""The state before the first byte; and what is added to the last one."""
+INITIAL = 0xFFFFFFFF
+"""The state before the first byte; also inverts the state after the last."""
 
 _REFLECTED = 0x82F63B78
-_KEPT = 2048
-"""Tables of four KB."""
+"""Castagnoli's polynomial, with its bits reversed."""
+_MAX_TABLES = 2048
+"""Each table takes 4 KiB."""
 
 States = NDArray[np.uint32]
 
 
-def moved(states: States, count: int) -> States:
-    """Each state after `count` bytes of zeros."""
+def advanced(states: States, count: int) -> States:
+    """Each state after `count` zero bytes."""
     if not count:
         return states.copy()
     return _looked_up(after(count), states)
 
 
-def moved_by(states: States, counts: NDArray[np.integer], which: NDArray[np.integer]) -> States:
-    """Each state after as many bytes of zeros as counts[which] says; few counts differ."""
+def advanced_by(states: States, counts: NDArray[np.integer], which: NDArray[np.integer]) -> States:
+    """Each state after `counts[which]` zero bytes. `counts` should have few distinct values: each takes a table."""
     present, place = np.unique(counts, return_inverse=True)
     if len(present) == 1:
-        return moved(states, int(present[0]))
+        return advanced(states, int(present[0]))
     tables = np.stack([after(int(count)) for count in present])
-    start = (place << 10).take(which)
+    start = (place << 10).take(which)  # 4 x 256 entries per table
     digits = _digits(states)
     flat = tables.reshape(-1)
     out = flat.take(start + digits[:, 0], mode="wrap")
@@ -47,9 +49,12 @@ def moved_by(states: States, counts: NDArray[np.integer], which: NDArray[np.inte
     return out
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_MAX_TABLES)
 def after(count: int) -> NDArray[np.uint32]:
-    """What each value of each byte of a state becomes after `count` bytes of zeros: uint32 [4, 256]."""
+    """What each value of each byte of a state becomes after `count` zero bytes: uint32 [4, 256].
+
+    The table of 2n zero bytes is that of n applied twice, so `count` bytes take log2(count) steps.
+    """
     if count == 0:
         return np.arange(256, dtype=np.uint32) << np.array([[0], [8], [16], [24]], np.uint32)
     if count == 1:
@@ -60,7 +65,7 @@ def after(count: int) -> NDArray[np.uint32]:
 
 
 def of_bytes(digits: NDArray[np.uint8], following: int) -> States:
-    """What bytes (uint8 [n, width]) add to a state, where `following` bytes come after them."""
+    """The contributions of rows of bytes (uint8 [n, width]) that are followed by `following` bytes."""
     width = digits.shape[1]
     out = after(following + width)[0].take(digits[:, 0], mode="wrap")
     for place in range(1, width):
@@ -68,20 +73,20 @@ def of_bytes(digits: NDArray[np.uint8], following: int) -> States:
     return out
 
 
-def of_text(text: bytes) -> int:
-    """What a text adds to a state at its end."""
+def of_string(text: bytes) -> int:
+    """The contribution of a byte string that nothing follows."""
     return int(crc32c(text)) ^ int(crc32c(bytes(len(text))))
 
 
-@lru_cache(maxsize=_KEPT)
-def of_text_before(text: bytes, following: int) -> np.uint32:
-    """What a text adds to a state `following` bytes behind it; for texts that come again and again."""
-    return np.uint32(moved(np.array([of_text(text)], np.uint32), following)[0])
+@lru_cache(maxsize=_MAX_TABLES)
+def of_string_before(text: bytes, following: int) -> np.uint32:
+    """The contribution of a byte string that is followed by `following` bytes; cached, for strings that recur."""
+    return np.uint32(advanced(np.array([of_string(text)], np.uint32), following)[0])
 
 
 def masked(states: States) -> NDArray[np.uint32]:
-    """The checksums of TFRecords from the states behind the last byte: uint32 [n], little endian."""
-    crc = states ^ np.uint32(START)
+    """The masked checksums that TFRecords store, from the states after the last byte: uint32 [n], little endian."""
+    crc = states ^ np.uint32(INITIAL)
     return (((crc >> np.uint32(15)) | (crc << np.uint32(17))) + np.uint32(0xA282EAD8)).astype("<u4")
 
 

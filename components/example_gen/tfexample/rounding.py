@@ -1,9 +1,9 @@
 """What float32 does to columns of doubles: a tf.Example has no other floating-point numbers.
 
-rounding = Roundings()
-batch = rounding.checked(batch)        # raises DataError for a finite number that float32 has only infinity for
-dict(rounding)                         # for each column of doubles, its Rounding
-notes(rounding)                        # lines about the columns that lose what matters
+rounding = RoundingAccumulator()
+batch = rounding.checked(batch)        # raises DataError for a finite number that becomes infinite as float32
+dict(rounding)                         # the ColumnRounding of each column of doubles
+rounding_notes(rounding)               # lines about the columns that lose digits
 """
 
 from __future__ import annotations
@@ -18,32 +18,38 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.components.example_gen.encode import is_list
-from headrace.components.example_gen.repeated import numbers_of, valid_of
+from headrace.components.example_gen.arrow_columns import is_list, numbers_of, stacks, valid_of, worth_stacking
 from headrace.components.example_gen.skips import Skipped, Skips
-from headrace.components.example_gen.stacks import stacks, worth_stacking
 from headrace.configs.errors import DataError
 
 COARSE = 1e-4
-"""A column is reported if rounding moves its values by more than this share of their standard deviation (root mean
-square). Over an even spread, that is where float32 has fewer than 10,000 different numbers. The latitudes of Chicago's
-taxis are at 0.00003, seconds since 1970 over a single day at 0.0015."""
+"""A column is reported if rounding moves its values by more than this fraction of their standard deviation (root mean
+square). For evenly spread values, float32 then has fewer than 10,000 distinct numbers. The latitudes of Chicago's taxis
+are at 0.00003, seconds since 1970 over a single day at 0.0015."""
 SAMPLE = 2048
-"""Numbers of each batch that the loss is judged from, which takes a fortieth of the time that all take."""
+"""Values of each batch that the loss is estimated from, in a fortieth of the time that all of them would take."""
 LARGEST, _LEAST = float(np.finfo(np.float32).max), float(np.finfo(np.float32).min)
 _TINY = float(np.finfo(np.float32).smallest_subnormal) / 2
-"""The largest number that is 0 as float32 (the tie goes to the even one)."""
-REPORTED = 5
+"""The largest number that becomes 0 as float32 (a tie rounds to even)."""
+MAX_REPORTED = 5
 """Columns that get a line of their own."""
 
 Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Rounding:
-    """What was seen of one column: `count` finite numbers, their mean, and the sums of the squares of their deviations
-    from it and of their rounding errors. `value`: the one with the largest error, the first of several, which is stored
-    as `stored`. `vanished`: of all numbers, those other than 0 that are stored as 0, of which `small` is the first.
+class ColumnRounding:
+    """What rounding does to the values of one column.
+
+    Attributes:
+        count: the number of finite values that the sums are over.
+        mean: their mean.
+        squares: the sum of their squared deviations from the mean.
+        errors: the sum of their squared rounding errors.
+        value: the value with the largest rounding error, the first of several.
+        stored: `value` as float32.
+        vanished: the number of nonzero values, of all values, that become 0.
+        small: the first of those.
     """
 
     count: int = 0
@@ -56,8 +62,8 @@ class Rounding:
     small: float = 0.0
 
     @classmethod
-    def of(cls, numbers: Doubles) -> Rounding:
-        """Of doubles [n], within float32 or not finite. Of more than SAMPLE, the sums are over so many."""
+    def of(cls, numbers: Doubles) -> ColumnRounding:
+        """The rounding of doubles [n], each within float32's range or not finite. The sums are over at most SAMPLE."""
         if len(numbers) and not _LEAST < numbers.min() <= numbers.max() < LARGEST:
             numbers = numbers[np.isfinite(numbers)]
         if not len(numbers):
@@ -73,8 +79,8 @@ class Rounding:
         return cls(len(some), mean, squares, squared_errors, value, stored, len(small), first)
 
     @classmethod
-    def of_columns(cls, numbers: Doubles) -> Iterator[Rounding]:
-        """Of each row of doubles [n, m], within float32 or not finite, of which all are looked at."""
+    def of_columns(cls, numbers: Doubles) -> Iterator[ColumnRounding]:
+        """The rounding of each row of doubles [n, m], each within float32's range or not finite, over all values."""
         valid = np.isfinite(numbers)
         numbers, count = np.where(valid, numbers, 0.0), valid.sum(axis=1)
         with np.errstate(under="ignore"):
@@ -89,15 +95,15 @@ class Rounding:
         columns = (*found, vanished.sum(axis=1), first)
         return (cls(*own) for own in zip(*(column.tolist() for column in columns), strict=True))
 
-    def __add__(self, other: Rounding) -> Rounding:
-        """Both together, by the update of Chan, Golub and LeVeque ("Updating Formulae and a Pairwise Algorithm for
-        Computing Sample Variances", 1979).
+    def __add__(self, other: ColumnRounding) -> ColumnRounding:
+        """The rounding of both sets of values, by the update of Chan, Golub and LeVeque ("Updating Formulae and a
+        Pairwise Algorithm for Computing Sample Variances", 1979).
         """
         count = self.count + other.count
         share = other.count / max(count, 1)
         difference = other.mean - self.mean
         worst = other if other.error > self.error else self
-        return Rounding(
+        return ColumnRounding(
             count,
             self.mean + difference * share,
             self.squares + other.squares + difference * difference * self.count * share,
@@ -115,16 +121,19 @@ class Rounding:
 
     @property
     def share(self) -> float:
-        """The root mean square of the rounding errors in standard deviations; 0 where all values are the same."""
+        """The root mean square of the rounding errors, in standard deviations; 0 if all values are equal."""
         return math.sqrt(self.errors / self.squares) if self.squares > 0 else 0.0
 
 
-class Roundings(dict[str, Rounding]):
-    """The columns of doubles of some data by name, added up batch by batch."""
+class RoundingAccumulator(dict[str, ColumnRounding]):
+    """The rounding of the columns of doubles, by name, accumulated batch by batch."""
 
     def __init__(self, *, skip_bad: bool = False, file: str | None = None) -> None:
-        """skip_bad: leave out rows with a number beyond float32, instead of raising DataError; file: where the rows
-        come from, where that is one file.
+        """Start with no columns.
+
+        Args:
+            skip_bad: skip rows with a number beyond float32's range, instead of raising DataError.
+            file: the file that the rows come from, for messages.
         """
         super().__init__()
         self._skip_bad, self._file = skip_bad, file
@@ -132,11 +141,14 @@ class Roundings(dict[str, Rounding]):
 
     @property
     def skipped(self) -> Skipped:
-        """The rows that were left out."""
+        """The rows that were skipped."""
         return self._skips.skipped
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch without the rows that are left out. Raises DataError for a number beyond float32."""
+        """Accumulate the batch; returns it without the rows that are skipped.
+
+        Raises DataError for a number beyond float32's range, unless such rows are skipped.
+        """
         if worth_stacking(batch) and (found := _stacked(batch)) is not None:
             self._add(found)
             return batch
@@ -145,15 +157,15 @@ class Roundings(dict[str, Rounding]):
         for name, own in numbers.items():
             if len(own) and not _LEAST < own.min() <= own.max() < LARGEST and _beyond(own).any():
                 return self.checked(self._without(batch, name))
-        self._add({name: Rounding.of(own) for name, own in numbers.items()})
+        self._add({name: ColumnRounding.of(own) for name, own in numbers.items()})
         return batch
 
-    def _add(self, found: Mapping[str, Rounding]) -> None:
+    def _add(self, found: Mapping[str, ColumnRounding]) -> None:
         for name, own in found.items():
             self[name] = self[name] + own if name in self else own
 
     def _without(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """The rows whose numbers in a column float32 holds. Raises DataError instead, if none is to be left out."""
+        """The rows whose numbers in a column float32 can hold. Raises DataError unless rows may be skipped."""
         column = batch.column(name)
         numbers = _numbers(column)
         beyond = _beyond(numbers)
@@ -167,42 +179,43 @@ class Roundings(dict[str, Rounding]):
 
     def _error(self, name: str, value: float) -> DataError:
         what = f"{value!r} is beyond the largest float32, 3.4e+38, and examples hold no wider numbers"
-        ways = (
-            "Mend or scale the values, leave out the column by `data.columns`, or, if it is not used as a number, set"
-            f" `data.types.{name}: string`"
+        hint = (
+            "Correct or scale the values, exclude the column by `data.columns`, or, if it is not used as a number, set"
+            f" `data.types.{name}: string`; `data.on_bad_record: skip` skips such rows"
         )
-        hint = f"{ways}; `data.on_bad_record: skip` leaves out such rows"
         return DataError(what, file=self._file, column=name, hint=hint)
 
 
-def notes(found: Mapping[str, Rounding]) -> Iterator[str]:
-    """A line about each column that loses what matters, those that lose most first."""
+def rounding_notes(found: Mapping[str, ColumnRounding]) -> Iterator[str]:
+    """A line about each column that loses digits or small numbers, starting with those that lose most."""
     coarse = sorted((name for name in found if found[name].share > COARSE), key=lambda name: -found[name].share)
-    for name in coarse[:REPORTED]:
+    for name in coarse[:MAX_REPORTED]:
         yield (
-            f"column {name!r} loses digits: {found[name].value!r} is stored as {found[name].stored!r}, as examples hold"
-            " float32. Subtract an offset before it is read. In a feature, but not in the label of a regression, which"
-            f" is float32 in any case, `data.types.{name}: int` (if its numbers are whole) or `string` keeps all digits"
+            f"column {name!r} loses digits: {found[name].value!r} is stored as {found[name].stored!r}, because examples"
+            " hold float32. Subtract an offset from the column in the raw data. For a feature, though not for the label"
+            f" of a regression, which is float32 in any case, `data.types.{name}: int` (for integers) or `string` keeps"
+            " all digits"
         )
-    if len(coarse) > REPORTED:
-        names = ", ".join(map(repr, coarse[REPORTED:]))
-        yield f"{len(coarse) - REPORTED:,} more columns lose digits in the same way: {names}"
+    if len(coarse) > MAX_REPORTED:
+        names = ", ".join(map(repr, coarse[MAX_REPORTED:]))
+        yield f"{len(coarse) - MAX_REPORTED:,} more columns lose digits in the same way: {names}"
     small = [name for name in found if found[name].vanished]
-    for name in small[:REPORTED]:
+    for name in small[:MAX_REPORTED]:
         count, example = found[name].vanished, found[name].small
         yield (
             f"column {name!r}: numbers too small for float32, such as {example!r}, are stored as 0 ({count:,} of them)."
-            " Scale the column, or take its logarithm, before it is read"
+            " Scale the column in the raw data, or take its logarithm there"
         )
-    if len(small) > REPORTED:
-        yield f"so are some of {len(small) - REPORTED:,} more columns: {', '.join(map(repr, small[REPORTED:]))}"
+    if len(small) > MAX_REPORTED:
+        names = ", ".join(map(repr, small[MAX_REPORTED:]))
+        yield f"{len(small) - MAX_REPORTED:,} more columns have numbers too small for float32: {names}"
 
 
-def _stacked(batch: pa.RecordBatch) -> dict[str, Rounding] | None:
-    """The columns of doubles of a batch that is worth stacking; None if it has lists of them, or a number beyond
-    float32.
+def _stacked(batch: pa.RecordBatch) -> dict[str, ColumnRounding] | None:
+    """The rounding of the columns of a batch that is worth stacking; None if it has lists of doubles, or a number
+    beyond float32's range.
     """
-    found, columns = dict[str, Rounding](), batch.schema.names
+    found, columns = dict[str, ColumnRounding](), batch.schema.names
     for stack in stacks(batch):
         if pa.types.is_float64(stack.values.type):
             numbers, valid = np.asarray(numbers_of(stack.values), np.float64), valid_of(stack.values)
@@ -210,7 +223,7 @@ def _stacked(batch: pa.RecordBatch) -> dict[str, Rounding] | None:
             if _beyond(numbers).any():
                 return None
             names = (columns[place] for place in stack.places.tolist())
-            found.update(zip(names, Rounding.of_columns(stack.per_column(numbers)), strict=True))
+            found.update(zip(names, ColumnRounding.of_columns(stack.per_column(numbers)), strict=True))
         elif _is_double(stack.values.type):
             return None
     return found
@@ -221,14 +234,14 @@ def _is_double(arrow: pa.DataType) -> bool:
 
 
 def _numbers(column: pa.Array) -> Doubles:
-    """The numbers of a column, of all its lists if it has them, less the missing ones."""
+    """The numbers of a column, or of all its lists, without the missing ones."""
     values = column.flatten() if is_list(column.type) else column
     numbers: Doubles = numbers_of(values.drop_null() if values.null_count else values).astype(np.float64, copy=False)
     return numbers
 
 
 def _rows(column: pa.Array) -> NDArray[np.int64]:
-    """The row of each of these numbers."""
+    """The row of each number that `_numbers` returns."""
     if is_list(column.type):
         return np.asarray(pc.list_parent_indices(column), np.int64)
     return np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
@@ -236,18 +249,18 @@ def _rows(column: pa.Array) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=64)
 def _sampled(count: int) -> NDArray[np.int64]:
-    """Places of SAMPLE of so many numbers: the same each time, and in no step that the data could be in."""
+    """The indices of SAMPLE out of `count` numbers: the same each time, and random, lest the data have a period."""
     return np.sort(np.random.RandomState(0).randint(count, size=SAMPLE))
 
 
 def _vanished(numbers: Doubles) -> Doubles:
-    """Those that are 0 as float32, and are not."""
+    """The nonzero numbers that become 0 as float32."""
     if numbers.min() > _TINY or numbers.max() < -_TINY:
         return numbers[:0]
     return numbers[(np.abs(numbers) <= _TINY) & (numbers != 0)]
 
 
 def _beyond(numbers: Doubles) -> NDArray[np.bool_]:
-    """Which numbers are finite, and infinite as float32."""
+    """Which finite numbers become infinite as float32."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.isinf(numbers.astype(np.float32)) & np.isfinite(numbers)

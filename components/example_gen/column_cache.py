@@ -1,9 +1,9 @@
-"""Columns that a survey had to read, kept on disk so that the text need not be read again for the examples.
+"""Columns that a scan had to read, cached on disk until the examples are written, so that text is parsed only once.
 
-kept = Kept.survey(source, parts, declared, spread, folder)
-kept.found                             # the surveys together
-kept.fits(kinds)                       # whether the columns can be taken as columns of these kinds
-kept.batches(number, kinds)            # those of a part
+cache = ColumnCache.scan(source, parts, declared, parallel_map, folder)
+cache.result                           # what the scan found
+cache.fits(kinds)                      # whether the cached columns can be read as these kinds
+cache.batches(number, kinds)           # the cached rows of a part
 """
 
 from __future__ import annotations
@@ -20,52 +20,59 @@ import pyarrow as pa
 from headrace.components.example_gen.sources.base import ParallelMap, RowScanner, ScanResult, Source
 from headrace.components.example_gen.types import ARROW, Kind
 
-MOST = 2 << 30
-"""Bytes of raw data up to which columns are kept: while they stay in the system's memory, they cost little."""
+MAX_BYTES = 2 << 30
+"""Bytes of raw data up to which columns are cached: while they stay in the page cache, they cost little."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What was found in the parts, and the types of the columns kept of each (None: nothing was)."""
+class ColumnCache:
+    """The scanned parts of a source.
+
+    Attributes:
+        parts: the parts of the source.
+        result: what the scan found in all of them.
+        folder: the folder of the cached columns; None if there are none.
+        types: the Arrow types of each part's cached columns; None for a part that was not cached.
+    """
 
     parts: Sequence[Any]
-    found: ScanResult
+    result: ScanResult
     folder: Path | None
     types: Sequence[Mapping[str, frozenset[pa.DataType]] | None]
 
     @classmethod
-    def survey(
+    def scan(
         cls,
         source: Source,
         parts: Sequence[Any],
         declared: Mapping[str, Kind],
-        spread: ParallelMap,
+        parallel_map: ParallelMap,
         folder: Path | None,
-    ) -> Kept:
-        """Look at all parts; keep their columns under `folder`, if there is one."""
-        look = partial(_look, source=source, declared=declared, folder=folder)
-        looks = spread("Survey", look, list(enumerate(parts)))
-        found = reduce(ScanResult.__add__, (found for found, _ in looks), ScanResult())
-        return cls(parts, found, folder, [own for _, own in looks])
+    ) -> ColumnCache:
+        """Scan all parts, and cache their columns in `folder` if it is given."""
+        scan = partial(_scan, source=source, declared=declared, folder=folder)
+        scans = parallel_map("Scan", scan, list(enumerate(parts)))
+        result = reduce(ScanResult.__add__, (result for result, _ in scans), ScanResult())
+        return cls(parts, result, folder, [types for _, types in scans])
 
     def fits(self, kinds: Mapping[str, Kind]) -> bool:
-        """Whether what was kept holds all that columns of these kinds would: a text that was read as a number no longer
-        tells how it was written.
+        """Whether the cached columns can be read as columns of these kinds. Text that was parsed as a number cannot
+        become a string: how it was written is lost.
         """
         return all(
             own is not None
-            and all(_fits(arrow, ARROW[kinds[name]]) for name, kept in own.items() if name in kinds for arrow in kept)
+            and all(_fits(arrow, ARROW[kinds[name]]) for name, found in own.items() if name in kinds for arrow in found)
             for own in self.types
         )
 
     @property
     def paths(self) -> list[Path]:
-        """The files that the columns are kept in."""
+        """The files of the cached columns."""
         return [_path(self.folder, number) for number in range(len(self.parts))] if self.folder else []
 
     def batches(self, number: int, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
-        """The rows of a part as `source.batches` gives them."""
-        assert self.folder is not None  # noqa: S101 - else nothing fits
+        """The rows of a part, as `source.batches` would return them."""
+        assert self.folder is not None  # noqa: S101 - otherwise nothing fits
         path = _path(self.folder, number)
         size = path.stat().st_size
         with pa.OSFile(str(path)) as file:
@@ -74,8 +81,8 @@ class Kept:
                     yield from (_cast(batch, kinds) for batch in stream)
 
 
-class _Keeper:
-    """Writes batches one after the other, with a new head wherever a column's type changes."""
+class _CacheWriter:
+    """Writes batches one after the other, as a new Arrow stream whenever the type of a column changes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -83,7 +90,7 @@ class _Keeper:
         self._schema: pa.Schema | None = None
         self.types: dict[str, frozenset[pa.DataType]] = {}
 
-    def __enter__(self) -> _Keeper:
+    def __enter__(self) -> _CacheWriter:
         self._file = pa.OSFile(str(self._path), "wb")
         return self
 
@@ -94,7 +101,7 @@ class _Keeper:
             self._writer.close()
         self._file.close()
 
-    def keep(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch) -> None:
         if self._writer is None or batch.schema != self._schema:
             if self._writer is not None:
                 self._writer.close()
@@ -104,25 +111,25 @@ class _Keeper:
         self._writer.write_batch(batch)
 
 
-def _look(
+def _scan(
     numbered: tuple[int, Any], source: Source, declared: Mapping[str, Kind], folder: Path | None
 ) -> tuple[ScanResult, Mapping[str, frozenset[pa.DataType]] | None]:
     number, part = numbered
     if folder is None or not isinstance(source, RowScanner):
         return source.scan(part, declared), None
-    with _Keeper(_path(folder, number)) as keeper:
-        found = source.scan_rows(part, declared, keeper.keep)
-    return found, keeper.types
+    with _CacheWriter(_path(folder, number)) as cache:
+        result = source.scan_rows(part, declared, cache.write)
+    return result, cache.types
 
 
 def _path(folder: Path, part: int) -> Path:
-    return folder / f"kept-{part:05d}.arrow"
+    return folder / f"columns-{part:05d}.arrow"
 
 
-def _fits(kept: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_floating(wanted) and (pa.types.is_integer(kept) or pa.types.is_floating(kept)):
+def _fits(cached: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_floating(wanted) and (pa.types.is_integer(cached) or pa.types.is_floating(cached)):
         return True
-    return kept in (wanted, pa.null())
+    return cached in (wanted, pa.null())
 
 
 def _cast(batch: pa.RecordBatch, kinds: Mapping[str, Kind]) -> pa.RecordBatch:

@@ -1,0 +1,181 @@
+"""The layout of the shards: how many files each split gets, and which partition each row goes to.
+
+A row's split comes from its hash alone. Within a split, rows are dealt out in shuffled rounds to partitions: pieces of
+a shard that fit into memory, each of which is shuffled and encoded as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.components.example_gen.shards.compression import Compression
+from headrace.components.example_gen.shards.row_hash import row_hash
+from headrace.components.example_gen.tfexample.framing import framed_examples
+
+PER_READER = 10
+MIN_SHARD_BYTES, GOOD_SHARD_BYTES, MAX_SHARD_BYTES = 10e6, 150e6, 200e6
+"""Bytes on disk. The usual rule: at least ten shards for each reading host, so that the hosts share the work evenly;
+each over 10 MB, and better 100 to 200 MB, so that prefetching pays (tensorflow.org/tutorials/load_data/tfrecord)."""
+
+PARTITION_BYTES = 8 << 20
+MAX_PARTITIONS = 2048
+"""Bytes of columns in a partition; beyond this number of partitions, they become larger instead."""
+
+SAMPLE, SAMPLE_VALUES = 4096, 1 << 20
+"""Rows, and values in them, that are encoded and compressed to estimate the total size."""
+
+Shard = tuple[str, int]
+"""A split's name and the number of the shard in it."""
+
+
+@dataclass(frozen=True)
+class SizeEstimate:
+    """The estimated bytes of all rows: compressed on disk, and as columns in memory."""
+
+    packed: float
+    held: float
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, rows: int, compression: Compression) -> SizeEstimate:
+        """Extrapolate from the first of `rows` rows."""
+        sample = batch.slice(0, min(SAMPLE, max(1, SAMPLE_VALUES // max(1, batch.num_columns))))
+        compressor = compression.compressor()
+        packed = len(compressor.compress(memoryview(framed_examples(sample).buffers()[2]))) + len(compressor.flush())
+        return cls(rows * packed / len(sample), rows * sample.nbytes / len(sample))
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """The number of shards of each split, the number of partitions in each of them, and the reason."""
+
+    shards: Mapping[str, int]
+    partitions: Mapping[str, int]
+    reason: str
+
+
+def plan_shards(buckets: Mapping[str, int], size: SizeEstimate, shards: str | int, readers: int) -> ShardPlan:
+    """Choose the numbers of shards and partitions.
+
+    Args:
+        buckets: the hash buckets of each split.
+        size: the estimated size of the data, over all splits.
+        shards: the number for each split, the size of each ("150MB"), or "auto".
+        readers: the number of hosts that will read the shards.
+    """
+    fraction = {split: count / sum(buckets.values()) for split, count in buckets.items()}
+    packed = {split: size.packed * part for split, part in fraction.items()}
+    plan = _planned(packed, shards, readers)
+    largest = max(PARTITION_BYTES, size.held / MAX_PARTITIONS)
+    counts = {split: max(1, round(size.held * part / plan.shards[split] / largest)) for split, part in fraction.items()}
+    return replace(plan, partitions=counts)
+
+
+def _planned(packed: Mapping[str, float], shards: str | int, readers: int) -> ShardPlan:
+    if isinstance(shards, int):
+        return ShardPlan(dict.fromkeys(packed, shards), {}, f"{_counted(shards, 'shard')} per split, as configured")
+    if shards == "auto":
+        counts = {split: automatic_count(bytes_, readers) for split, bytes_ in packed.items()}
+        rule = (
+            f"{PER_READER} shards for {_counted(readers, 'reading host')} if each stays over"
+            f" {_megabytes(MIN_SHARD_BYTES)}, more if they would exceed {_megabytes(MAX_SHARD_BYTES)}"
+        )
+    else:
+        target = float(shards.removesuffix("MB")) * 1e6
+        counts = {split: max(1, round(bytes_ / target)) for split, bytes_ in packed.items()}
+        rule = f"shards of about {_megabytes(target)}, as configured"
+    expected = ", ".join(f"{split} {_megabytes(bytes_)} in {counts[split]}" for split, bytes_ in packed.items())
+    return ShardPlan(counts, {}, f"{'auto, ' if shards == 'auto' else ''}expecting {expected}: {rule}")
+
+
+def automatic_count(size: float, readers: int) -> int:
+    """The number of shards for a split of `size` bytes."""
+    wanted = PER_READER * readers
+    if size / wanted > MAX_SHARD_BYTES:
+        return round(size / GOOD_SHARD_BYTES)
+    return max(1, min(wanted, int(size // MIN_SHARD_BYTES)))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:.3g} MB"
+
+
+@dataclass(frozen=True)
+class ShardLayout:
+    """How rows are distributed. The partitions of all splits are numbered consecutively, split by split.
+
+    Attributes:
+        buckets: the hash buckets of each split.
+        shards: the files of each split.
+        split_key: the column whose value decides the split; None: the whole row does.
+        seed: of the hash and the shuffles.
+        partitions: the partitions in each shard of a split; 1 for splits that are not named.
+    """
+
+    buckets: Mapping[str, int]
+    shards: Mapping[str, int]
+    split_key: str | None
+    seed: int
+    partitions: Mapping[str, int] = field(default_factory=dict)
+
+    def all_shards(self) -> Iterator[Shard]:
+        """Every shard, split by split."""
+        return ((split, shard) for split, count in self.shards.items() for shard in range(count))
+
+    def count(self, split: str) -> int:
+        """The number of partitions of a split."""
+        return self.shards[split] * self.partitions.get(split, 1)
+
+    def all_partitions(self) -> Iterator[Shard]:
+        """The shard of each partition. Adjacent partitions belong to different shards, so that shards stay even if the
+        last round of rows ends halfway.
+        """
+        return ((split, number % self.shards[split]) for split in self.shards for number in range(self.count(split)))
+
+
+@dataclass
+class Partitioner:
+    """Assigns the rows of one part's batches, in their order, to partitions that differ by at most one row.
+
+    The order depends on the seed and the part's number. That number also shifts the first partition, so that it is not
+    always the same one that gets a row more.
+    """
+
+    layout: ShardLayout
+    part: int
+    _assigned: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._random = random_state(self.layout.seed, 0, self.part)
+
+    def assign(self, batch: pa.RecordBatch) -> np.ndarray:
+        """The number of each row's partition: int64 [rows]."""
+        columns = sorted(batch.schema.names) if self.layout.split_key is None else [self.layout.split_key]
+        which = split_numbers(row_hash(batch, columns, self.layout.seed), self.layout.buckets)
+        partitions = np.empty(batch.num_rows, np.int64)
+        first = 0
+        for number, split in enumerate(self.layout.buckets):
+            rows = np.flatnonzero(which == number)
+            start, count = self._assigned.get(split, self.part), self.layout.count(split)
+            partitions[rows] = first + (start + self._random.permutation(len(rows))) % count
+            self._assigned[split] = (start + len(rows)) % count
+            first += count
+        return partitions
+
+
+def random_state(*seed: int) -> np.random.RandomState:
+    """A stream of random numbers that stays the same in later versions of NumPy."""
+    return np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seed)))
+
+
+def split_numbers(hashes: np.ndarray, buckets: Mapping[str, int]) -> np.ndarray:
+    """The number of each row's split, in the order of `buckets`: int64 [rows]."""
+    bounds = np.cumsum(list(buckets.values()))
+    return np.searchsorted(bounds, (hashes % np.uint64(bounds[-1])).astype(np.int64), side="right")

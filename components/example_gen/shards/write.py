@@ -1,0 +1,197 @@
+"""Rows to shuffled shards on disk, in three stages of independent tasks:
+
+scatter   read a part of the data, and sort its rows by partition (see `layout`) into a file of its own
+pack      collect a partition from the files of all parts; shuffle, encode and compress it
+join      concatenate the compressed partitions of each shard
+
+Which row goes where depends on the data and the seed alone, and a partition is compressed as a whole, so the bytes do
+not depend on which worker does what and when. Concatenated gzip members are one gzip file (RFC 1952), and concatenated
+TFRecord files are one TFRecord file, so nothing is compressed twice. Memory is bounded by the size of a partition.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from headrace.components.example_gen.parts import files_of_part, room
+from headrace.components.example_gen.shards.compression import Compression
+from headrace.components.example_gen.shards.layout import Partitioner, Shard, ShardLayout, random_state
+from headrace.components.example_gen.shards.shard_names import shard_path
+from headrace.components.example_gen.shards.spill import (
+    PartitionSpill,
+    column_count,
+    concatenated,
+    read_batches,
+    to_columns,
+)
+from headrace.components.example_gen.skips import Skipped
+from headrace.components.example_gen.sources.base import ParallelMap, choose_map
+from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.example_gen.tfexample.rounding import ColumnRounding, RoundingAccumulator
+
+ENCODE_BYTES = 4 << 20
+"""Bytes of columns that are encoded at a time: many enough to amortize the calls, few against a partition."""
+
+ReadPart = Callable[[int, object], Iterator[pa.RecordBatch]]
+"""The rows of a part of the data, given its number and the part itself, as batches of one schema."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The number of a partition, and the numbers of its record batches in the file of each part."""
+
+    number: int
+    chunks: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class ScatterResult:
+    """The result of scattering one part, or several.
+
+    Attributes:
+        rows: the rows of each split.
+        chunks: the partition of each record batch in the part's file; empty for several parts.
+        roundings: what float32 does to the columns of doubles.
+        skipped: rows that were skipped because float32 cannot hold a number in them.
+    """
+
+    rows: Counter[str]
+    chunks: Sequence[int]
+    roundings: Mapping[str, ColumnRounding]
+    skipped: Skipped
+
+    def __add__(self, other: ScatterResult) -> ScatterResult:
+        names = {**self.roundings, **other.roundings}
+        none = ColumnRounding()
+        roundings = {name: self.roundings.get(name, none) + other.roundings.get(name, none) for name in names}
+        return ScatterResult(self.rows + other.rows, (), roundings, self.skipped + other.skipped)
+
+
+@dataclass(frozen=True)
+class ShardWriter:
+    """Writes the shards of one span.
+
+    Attributes:
+        layout: the shards, and which row goes to which.
+        compression: how they are compressed.
+        work: an existing folder for intermediate files.
+        output: the folder that gets the shards.
+        skip_bad: skip rows with a number beyond float32's range, instead of raising DataError.
+    """
+
+    layout: ShardLayout
+    compression: Compression
+    work: Path
+    output: Path
+    skip_bad: bool = False
+
+    def write(
+        self, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap, spent: Sequence[Path] = ()
+    ) -> tuple[ScatterResult, dict[Shard, int]]:
+        """Write all shards; returns the sum over all parts, and the bytes of each shard.
+
+        `spent`: files that only `read` needs, which are removed.
+        """
+        owner = list(self.layout.all_partitions())
+        results = parallel_map("Scatter", partial(self.scatter, read=read), list(enumerate(parts)))
+        chunks = [_chunks_by_partition(result.chunks, len(owner)) for result in results]
+        partitions = [Partition(number, [own[number] for own in chunks]) for number in range(len(owner))]
+        sizes = parallel_map("Pack", self.pack, partitions)
+        members = {
+            shard: [number for number, own in enumerate(owner) if own == shard] for shard in dict.fromkeys(owner)
+        }
+        copied = sum(sizes) if len(owner) > len(members) else 0
+        obsolete = [*spent, *map(self._scattered_path, range(len(parts)))]
+        joins = [partial(self.join, shard, numbers) for shard, numbers in members.items()]
+        totals = choose_map(parallel_map, copied)(
+            "Join", _call, [*joins, *(partial(_remove, path) for path in obsolete)]
+        )
+        found = dict(zip(members, totals, strict=False))  # the removals come last
+        return reduce(ScatterResult.__add__, results), {shard: found[shard] for shard in self.layout.all_shards()}
+
+    def scatter(self, numbered: tuple[int, object], read: ReadPart) -> ScatterResult:
+        """Sort the rows of a part, given with its number, by partition into its file."""
+        number, part = numbered
+        owner = list(self.layout.all_partitions())
+        roundings = RoundingAccumulator(skip_bad=self.skip_bad, file=files_of_part(part))
+        partitioner, totals = Partitioner(self.layout, number), np.zeros(len(owner), np.int64)
+        with PartitionSpill(self._scattered_path(number), len(owner)) as spill:
+            for batch in map(roundings.checked, read(number, part)):
+                partitions = partitioner.assign(batch)
+                spill.add(batch, partitions)
+                totals += np.bincount(partitions, minlength=len(owner))
+        rows: Counter[str] = Counter()
+        for (split, _), count in zip(owner, totals.tolist(), strict=True):
+            rows[split] += count
+        return ScatterResult(rows, spill.chunks, dict(roundings), roundings.skipped)
+
+    def pack(self, partition: Partition) -> int:
+        """Shuffle, encode and compress a partition; its size in bytes. An empty partition leaves no file."""
+        rows = self._gathered(partition)
+        if rows is None:
+            return 0
+        order = random_state(self.layout.seed, 1, partition.number).permutation(len(rows))
+        step = max(1, room(ENCODE_BYTES, column_count(rows)) * len(rows) // max(rows.nbytes, 1))
+        compressor = self.compression.compressor()
+        with open(self._packed_path(partition.number), "wb", buffering=0) as file:
+            for start in range(0, len(rows), step):
+                records = framed_examples(to_columns(rows.take(pa.array(order[start : start + step]))))
+                file.write(compressor.compress(memoryview(records.buffers()[2])))
+            file.write(compressor.flush())
+            return file.tell()
+
+    def join(self, shard: Shard, partitions: Sequence[int]) -> int:
+        """Concatenate the packed partitions of a shard into its file; the file's size in bytes.
+
+        A shard without rows is a TFRecord file without records.
+        """
+        split, number = shard
+        path = shard_path(self.output, split, number, self.layout.shards[split], self.compression.suffix)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        packed = [file for partition in partitions if (file := self._packed_path(partition)).exists()]
+        if not packed:
+            return path.write_bytes(self.compression.compressor().flush())
+        packed[0].rename(path)
+        with open(path, "ab") as joined:
+            for file in packed[1:]:
+                with open(file, "rb") as source:
+                    shutil.copyfileobj(source, joined, 1 << 20)
+                file.unlink()
+            return joined.tell()
+
+    def _gathered(self, partition: Partition) -> pa.RecordBatch | None:
+        parts = [(self._scattered_path(part), chunks) for part, chunks in enumerate(partition.chunks) if chunks]
+        batches = [batch for path, chunks in parts for batch in read_batches(path, chunks)]
+        return concatenated(batches) if batches else None
+
+    def _scattered_path(self, part: int) -> Path:
+        return self.work / f"scattered-{part:05d}.arrow"
+
+    def _packed_path(self, partition: int) -> Path:
+        return self.work / f"packed-{partition:05d}"
+
+
+def _call(task: Callable[[], int]) -> int:
+    return task()
+
+
+def _remove(path: Path) -> int:
+    """A task as well, because removing a large file takes milliseconds."""
+    path.unlink(missing_ok=True)
+    return 0
+
+
+def _chunks_by_partition(owners: Sequence[int], partitions: int) -> list[list[int]]:
+    """The numbers of each partition's chunks, given the partition of each chunk."""
+    chunks: list[list[int]] = [[] for _ in range(partitions)]
+    for chunk, partition in enumerate(owners):
+        chunks[partition].append(chunk)
+    return chunks
