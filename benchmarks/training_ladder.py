@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from headrace.trainer.input.pipeline import InputPipeline, Split
+from headrace.trainer.input.pipeline import InputPipeline, InputSplit
 
 SHUFFLE = 10_000
 """Examples in the shuffle buffer: what TFX's factory takes by default."""
@@ -105,7 +105,7 @@ class Pipelines:
         )
         return factory(self.files, options, self.output.transformed_metadata.schema)
 
-    def ours(self, cache: Any, endless: bool = True, files: list[str] | None = None) -> Split:
+    def ours(self, cache: Any, endless: bool = True, files: list[str] | None = None) -> InputSplit:
         """The product's pipeline."""
         pipeline = InputPipeline(
             feature_spec=self.spec,

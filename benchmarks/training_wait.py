@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from headrace.trainer.input.pipeline import Split
+    from headrace.trainer.input.pipeline import InputSplit
 
 CONFIGS = PROJECT / "configs"
 EXAMPLES = {"taxi": 0.2, "digits": 0.2, "pydoc": 0.6}
@@ -148,17 +148,16 @@ def _shortened(model: keras.Model, dataset: tf.data.Dataset, together: int, step
     return together
 
 
-def _prepared(example: str, root: Path) -> tuple[keras.Model, Split, int]:
+def _prepared(example: str, root: Path) -> tuple[keras.Model, InputSplit, int]:
     import keras
     import tensorflow_transform as tft
 
     from headrace.configs.loader import load
     from headrace.pipeline.verbs.training_input import transformed
-    from headrace.trainer.fitting import steps_per_execution
+    from headrace.trainer.fitting import choose_steps_per_execution
     from headrace.trainer.input.inputs import open_inputs
-    from headrace.trainer.label_scale import adapt
-    from headrace.trainer.objective import compile_model
-    from headrace.trainer.run import build_model
+    from headrace.trainer.model import build_model, compile_model
+    from headrace.trainer.models.layers import adapt_scale
     from headrace.trainer.sections import TrainerSections
 
     config = load(CONFIGS / f"{example}.yaml", None, (f"pipeline.root={root}",))
@@ -167,15 +166,15 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, Split, int]:
     inputs = open_inputs([f"{examples}/Split-train/*"], [f"{examples}/Split-eval/*"], output, sections)
     keras.utils.set_random_seed(0)
     model = build_model(sections, output)
-    adapt(model, inputs.train)
+    adapt_scale(model, inputs.train)
     one_iterator = inputs.train.endless is not None
-    together = steps_per_execution(sections.train, inputs.train.steps, one_iterator=one_iterator).steps
+    together = choose_steps_per_execution(sections.train, inputs.train.steps, one_iterator=one_iterator).steps
     compile_model(model, sections.label, sections.train, together, None)
     model.make_train_function()
     return model, inputs.train, together
 
 
-def _ready(split: Split, *, endless: bool) -> dict[str, tf.data.Dataset]:
+def _ready(split: InputSplit, *, endless: bool) -> dict[str, tf.data.Dataset]:
     """Batches that cost nothing to make, in as many steps to an epoch; of ours, so that their shapes are too."""
     from headrace.trainer.input.reading import AHEAD
 

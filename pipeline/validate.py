@@ -33,7 +33,7 @@ from headrace.configs.sources import CsvSource, SourceConfig
 from headrace.configs.suggest import did_you_mean, listed
 from headrace.configs.tree import Where
 from headrace.pipeline.code.modules import why_not_importable
-from headrace.trainer.devices.machine import unmet
+from headrace.trainer.devices.machine import unmet_requirements
 
 if TYPE_CHECKING:
     from headrace.components.example_gen.sources import Source
@@ -74,7 +74,9 @@ def check_functions(loaded: Loaded) -> list[Problem]:
 
 def check_machine(loaded: Loaded) -> list[Problem]:
     """Check quickly that this machine has what the config needs. Raises TrainingError for an invalid TF_CONFIG."""
-    return loaded.problems([*unmet(loaded.config.train), *_unwritable(loaded.config), *_unreachable(loaded.config)])
+    return loaded.problems(
+        [*unmet_requirements(loaded.config.train), *_unwritable(loaded.config), *_unreachable(loaded.config)]
+    )
 
 
 def _unreachable(config: PipelineConfig) -> Iterator[LocatedMessage]:

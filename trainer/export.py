@@ -1,16 +1,16 @@
-"""The SavedModel: the Transform graph and the model behind it as one, with a signature for each kind of caller.
+"""The SavedModel: the Transform graph and the model combined, with a signature for each kind of caller.
 
 serving_default      {"examples": string [batch]}, serialized tf.Example → {"predictions": float32 [batch, k]}
 serving_raw          the raw columns by name, each [batch]               → {"predictions"}
 serving_transformed  the transformed features by name, each [batch]      → {"predictions"}
 transform_features   {"examples"} → the transformed features and the label by name, each [batch]
 
-Named tensors are named after their columns, as `signature_names` spells them (`pickup area` is `pickup_area`).
-A missing value is an absent or empty feature in an example; among named tensors it is "", NaN or the smallest int64.
-Where several values of an example count, its tensor is [batch, values]: a raw column is filled up with missing values,
-a transformed feature with -1.
-The label may be absent; transform_features gives it for the evaluation. An example with several values of a column of
-which the model takes one number is refused.
+Named tensors are named after their columns, as spelled by `signature_names` (`pickup area` becomes `pickup_area`).
+A missing value is an absent or empty feature in an example; in a named tensor it is "", NaN or the smallest int64.
+The tensor of a multivalued column is [batch, values]: a raw column is padded with missing values, a transformed feature
+with -1.
+The label may be absent; transform_features returns it for the evaluation. An example with several values in a column of
+which the model takes one is refused.
 
 Keras' ExportArchive writes it, because the V1 and C++ loaders (TensorFlow Serving, BulkInferrer) cannot find the
 variables of a Keras 3 model that `tf.saved_model.save` wrote.
@@ -18,8 +18,10 @@ variables of a Keras 3 model that `tf.saved_model.save` wrote.
 
 from __future__ import annotations
 
+import keyword
+import re
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,21 +30,22 @@ import keras
 import tensorflow as tf
 import tensorflow_transform as tft
 
+from headrace.configs.features import data_columns, single_columns
 from headrace.trainer.columns import MISSING_INTEGER, PADDING
 from headrace.trainer.columns.layers import dense
-from headrace.trainer.signature_names import signature_names
+from headrace.trainer.sections import TrainerSections
 
 WEIGHTS = "assets.extra/model.weights.h5"
-"""Where the weights lie as Keras writes them: from there a model of the same layers can start."""
+"""The weights in Keras' own format within the SavedModel; a model with the same layers can start from them."""
 
-SEVERAL = "an example has several values in"
-"""How the refusal of several values begins."""
+MULTIPLE_VALUES = "an example has several values in"
+"""Start of the error for several values in a column of which the model takes one."""
 
-Columns = dict[str, tf.Tensor]
+Tensors = dict[str, tf.Tensor]
 
 
 def export(directory: str, signatures: Signatures, weights: Path) -> None:
-    """Write the SavedModel into `directory`, and the file with the model's weights beside it."""
+    """Write the SavedModel into `directory`, and the file with the model's weights inside it."""
     archive = keras.export.ExportArchive()
     archive.track(signatures.model)
     archive.track(signatures.loaded)
@@ -56,14 +59,32 @@ def export(directory: str, signatures: Signatures, weights: Path) -> None:
 
 @dataclass(frozen=True)
 class RawColumns:
-    """The data columns behind a model. features: those that the features read; several: those of which all values of an
-    example count; single: those of which an example may have one value at most, each with what reads it.
-    """
+    """The data columns that a model reads."""
 
     label: str
+    """The label's data column."""
     features: Collection[str]
-    several: Collection[str] = ()
+    """The data columns that features read, in the config's order."""
+    multivalued: Collection[str] = ()
+    """Those of which a feature uses all values of an example."""
     single: Mapping[str, str] = field(default_factory=dict)
+    """Those of which an example may have at most one value, each with the setting that reads it."""
+
+    @classmethod
+    def of(cls, sections: TrainerSections) -> RawColumns:
+        """Return the data columns that label and features read."""
+        reads = {name: data_columns(name, one, sections.features) for name, one in sections.features.items()}
+        multivalued = [name for name, one in sections.features.items() if getattr(one, "multivalued", False)]
+        single = {}
+        if sections.several_values == "refuse":
+            features = {column: f"features.{name}" for column, name in single_columns(sections.features).items()}
+            single = {sections.label.key: "label", **features}
+        return cls(
+            label=sections.label.key,
+            features=list(dict.fromkeys(column for names in reads.values() for column in names)),
+            multivalued={column for name in multivalued for column in reads[name]},
+            single=single,
+        )
 
 
 class Signatures:
@@ -73,47 +94,49 @@ class Signatures:
         self.model = model
         self.loaded = tf.saved_model.load(transform_output.transform_savedmodel_dir)
         self.label_key = columns.label
-        self.all_raw = transform_output.raw_feature_spec()
-        self.raw_spec = {name: self.all_raw[name] for name in (*columns.features, columns.label)}
-        self.several = frozenset(columns.several)
+        self.raw_feature_spec = transform_output.raw_feature_spec()
+        self.raw_spec = {name: self.raw_feature_spec[name] for name in (*columns.features, columns.label)}
+        self.multivalued = frozenset(columns.multivalued)
         self.single = columns.single
         self.raw_inputs = signature_names(name for name in self.raw_spec if name != columns.label)
         self.model_inputs = signature_names(model.input)
         self.transform = tf.function(self._transform, input_signature=[_sparse_spec(self.raw_spec)], autograph=False)
         features = {name: _input_spec(x) for name, x in model.input.items()}
-        self.more: dict[str, tuple[Callable[[Columns], Columns], Any]] = {}
-        """Further signatures: name → function and the specification of its argument."""
+        self.additional: dict[str, tuple[Callable[[Tensors], Tensors], Any]] = {}
+        """Additional signatures: name → function and the specification of its argument."""
         self.predict = tf.function(
             lambda features: model(features, training=False), input_signature=[features], autograph=False
         )
 
-    def all(self) -> dict[str, tuple[Callable[..., Columns], Any]]:
-        """Name → function and the specification of its argument."""
+    def all(self) -> dict[str, tuple[Callable[..., Tensors], Any]]:
+        """Return name → function and the specification of its argument."""
         examples = tf.TensorSpec([None], tf.string, name="examples")
-        raw = {name: tf.TensorSpec([None, None] if name in self.several else [None], self.raw_spec[name].dtype)
-               for name in self.raw_inputs}  # fmt: skip
+        raw = {
+            name: tf.TensorSpec([None, None] if name in self.multivalued else [None], self.raw_spec[name].dtype)
+            for name in self.raw_inputs
+        }
         features = {name: tf.TensorSpec(x.shape, x.dtype) for name, x in self.model.input.items()}
         return {
             "serving_default": (self.predict_examples, examples),
             "serving_raw": (self.predict_raw, _named_spec(self.raw_inputs, raw)),
             "serving_transformed": (self.predict_transformed, _named_spec(self.model_inputs, features)),
             "transform_features": (self.transform_examples, examples),
-            **self.more,
+            **self.additional,
         }
 
-    def predict_examples(self, examples: tf.Tensor) -> Columns:
+    def predict_examples(self, examples: tf.Tensor) -> Tensors:
         """Signature `serving_default`."""
         spec = {name: self.raw_spec[name] for name in self.raw_inputs}
         return self._predict(tf.io.parse_example(examples, _varlen(spec)), tf.size(examples, tf.int64))
 
-    def predict_raw(self, tensors: Columns) -> Columns:
+    def predict_raw(self, tensors: Tensors) -> Tensors:
         """Signature `serving_raw`."""
         specs = self.all()["serving_raw"][1]
         checked = {name: _shaped(tensors[given], specs[given]) for name, given in self.raw_inputs.items()}
-        raw = {name: (_all_present if name in self.several else _present)(x) for name, x in checked.items()}
+        raw = {name: (_ragged_values if name in self.multivalued else _values)(x) for name, x in checked.items()}
         return self._predict(raw, tf.shape(next(iter(tensors.values())), tf.int64)[0])
 
-    def predict_transformed(self, tensors: Columns) -> Columns:
+    def predict_transformed(self, tensors: Tensors) -> Tensors:
         """Signature `serving_transformed`."""
         specs = self.all()["serving_transformed"][1]
         given = {name: _shaped(tensors[given], specs[given]) for name, given in self.model_inputs.items()}
@@ -121,44 +144,76 @@ class Signatures:
         features = {name: _ragged(x) if name in ragged else x for name, x in given.items()}
         return {"predictions": self.predict(features)}
 
-    def transform_examples(self, examples: tf.Tensor) -> Columns:
+    def transform_examples(self, examples: tf.Tensor) -> Tensors:
         """Signature `transform_features`."""
         features = self.transform(tf.io.parse_example(examples, _varlen(self.raw_spec)))
         return {name: dense(x) for name, x in features.items()}
 
-    def transform_text(self, key: str, texts: tf.Tensor) -> Columns:
-        """The features of texts [batch] in the data column `key`, where all other columns are missing."""
+    def transform_text(self, key: str, texts: tf.Tensor) -> Tensors:
+        """Return the features of texts [batch] in the data column `key`, with all other columns missing."""
         return self.transform(
             {
-                name: _present(texts) if name == key else _nothing(spec.dtype, tf.size(texts, tf.int64))
+                name: _values(texts) if name == key else _empty(spec.dtype, tf.size(texts, tf.int64))
                 for name, spec in self.raw_spec.items()
             }
         )
 
-    def _predict(self, raw: Mapping[str, tf.SparseTensor], batch: tf.Tensor) -> Columns:
-        label = _nothing(self.raw_spec[self.label_key].dtype, batch)
+    def _predict(self, raw: Mapping[str, tf.SparseTensor], batch: tf.Tensor) -> Tensors:
+        label = _empty(self.raw_spec[self.label_key].dtype, batch)
         features = self.transform({**raw, self.label_key: label})
         return {"predictions": self.predict({name: features[name] for name in self.model_inputs})}
 
-    def _transform(self, raw: Mapping[str, tf.SparseTensor]) -> Columns:
+    def _transform(self, raw: Mapping[str, tf.SparseTensor]) -> Tensors:
+        specs = self.raw_feature_spec
         batch = next(iter(raw.values())).dense_shape[0]
-        unread = {name: _nothing(spec.dtype, batch) for name, spec in self.all_raw.items() if name not in raw}
-        every = {**self._checked(raw), **unread}
-        return self.loaded.transform_fn({name: _as_expected(every[name], self.all_raw[name]) for name in self.all_raw})
+        unused = {name: _empty(spec.dtype, batch) for name, spec in specs.items() if name not in raw}
+        every = {**self._check_single_values(raw), **unused}
+        return self.loaded.transform_fn({name: _as_expected(every[name], specs[name]) for name in specs})
 
-    def _checked(self, raw: Mapping[str, tf.SparseTensor]) -> Mapping[str, tf.SparseTensor]:
-        """The columns, once it is certain that none has several values in an example where one is taken: an assertion
-        over all of them, which costs a request some microseconds.
+    def _check_single_values(self, raw: Mapping[str, tf.SparseTensor]) -> Mapping[str, tf.SparseTensor]:
+        """Assert that no example has several values in a column of which one is used.
+
+        One assertion over all columns costs a request some microseconds.
         """
         names = [name for name in self.single if name in raw]
         if not names:
             return raw
-        most = tf.stack([raw[name].dense_shape[1] for name in names])
+        longest = tf.stack([raw[name].dense_shape[1] for name in names])
         messages = tf.constant([f"column {name!r}, of which `{self.single[name]}` takes one" for name in names])
-        several = most > 1
-        told = [SEVERAL, tf.boolean_mask(messages, several), tf.boolean_mask(most, several)]
-        with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(several), told, summarize=10)]):
+        wrong = longest > 1
+        data = [MULTIPLE_VALUES, tf.boolean_mask(messages, wrong), tf.boolean_mask(longest, wrong)]
+        with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(wrong), data, summarize=10)]):
             return {name: tf.sparse.map_values(tf.identity, tensor) for name, tensor in raw.items()}
+
+
+def signature_names(names: Iterable[str]) -> dict[str, str]:
+    """Return a name for each column that TensorFlow accepts as the input of a signature.
+
+    It is the same if it consists of letters, digits and `_` and starts with a letter. Any other character becomes `_`;
+    another start gets the prefix `x_`; and a result that is another column's name, `self` or a Python keyword gets the
+    suffix `_`: `pickup area (km)` becomes `pickup_area__km_`.
+    """
+    columns = list(names)
+    plain = {name: _plain_name(name) for name in columns}
+    taken = {name for name in columns if plain[name] == name}
+    inputs: dict[str, str] = {}
+    for name in columns:
+        unique = plain[name]
+        while unique != name and (unique in taken or _is_reserved(unique)):
+            unique += "_"
+        taken.add(unique)
+        inputs[name] = unique
+    return inputs
+
+
+def _plain_name(name: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    plain = plain if plain[:1].isalpha() else f"x_{plain}"
+    return f"{plain}_" if _is_reserved(plain) else plain
+
+
+def _is_reserved(name: str) -> bool:
+    return keyword.iskeyword(name) or name == "self"
 
 
 def _named_spec(inputs: Mapping[str, str], specs: Mapping[str, tf.TensorSpec]) -> dict[str, tf.TensorSpec]:
@@ -166,17 +221,17 @@ def _named_spec(inputs: Mapping[str, str], specs: Mapping[str, tf.TensorSpec]) -
 
 
 def _shaped(tensor: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
-    """The tensor, of which the C++ runtime does not check that it has the signature's shape."""
+    """Set the signature's shape, which the C++ runtime does not check by itself."""
     return tf.ensure_shape(tensor, spec.shape)
 
 
 def _input_spec(x: keras.KerasTensor) -> tf.TypeSpec:
-    """What a model's input is fed with."""
+    """The specification of a model's input."""
     return tf.RaggedTensorSpec(x.shape, x.dtype, 1, tf.int64) if x.ragged else tf.TensorSpec(x.shape, x.dtype)
 
 
 def _varlen(spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]) -> dict[str, tf.io.VarLenFeature]:
-    """The same columns, where none has to be present in an example."""
+    """The same columns, all of them optional in an example."""
     return {name: tf.io.VarLenFeature(feature.dtype) for name, feature in spec.items()}
 
 
@@ -184,36 +239,36 @@ def _sparse_spec(spec: Mapping[str, tf.io.VarLenFeature | tf.io.FixedLenFeature]
     return {name: tf.SparseTensorSpec([None, None], feature.dtype) for name, feature in spec.items()}
 
 
-def _missing(dtype: tf.DType) -> str | int | float:
-    """What a dense tensor carries for a missing value."""
+def _missing_value(dtype: tf.DType) -> str | int | float:
+    """What stands for a missing value in a dense tensor."""
     return {tf.string: "", tf.int64: MISSING_INTEGER}.get(dtype, float("nan"))
 
 
-def _present(tensor: tf.Tensor) -> tf.SparseTensor:
+def _values(tensor: tf.Tensor) -> tf.SparseTensor:
     """[batch] to sparse [batch, 1], without the missing values."""
-    missing = _missing(tensor.dtype)
+    missing = _missing_value(tensor.dtype)
     absent = tf.math.is_nan(tensor) if tensor.dtype.is_floating else tf.equal(tensor, missing)
     column = tensor[:, tf.newaxis]
-    places = tf.where(tf.logical_not(absent)[:, tf.newaxis])
-    return tf.SparseTensor(places, tf.gather_nd(column, places), tf.shape(column, tf.int64))
+    indices = tf.where(tf.logical_not(absent)[:, tf.newaxis])
+    return tf.SparseTensor(indices, tf.gather_nd(column, indices), tf.shape(column, tf.int64))
 
 
-def _all_present(tensor: tf.Tensor) -> tf.SparseTensor:
-    """[batch, values] to sparse of the same shape, without the missing values at the ends."""
-    missing = _missing(tensor.dtype)
+def _ragged_values(tensor: tf.Tensor) -> tf.SparseTensor:
+    """[batch, values] to sparse of the same shape, without the missing values at the end of each row."""
+    missing = _missing_value(tensor.dtype)
     present = tf.logical_not(tf.math.is_nan(tensor)) if tensor.dtype.is_floating else tf.not_equal(tensor, missing)
-    places = tf.range(1, tf.shape(tensor, tf.int64)[1] + 1)
-    lengths = tf.reduce_max(tf.where(present, places, 0), axis=1)
-    # at least 0, where there is not one place
+    positions = tf.range(1, tf.shape(tensor, tf.int64)[1] + 1)
+    lengths = tf.reduce_max(tf.where(present, positions, 0), axis=1)
+    # reduce_max over no columns returns the smallest int64
     return tf.RaggedTensor.from_tensor(tensor, tf.maximum(lengths, 0)).to_sparse()
 
 
 def _ragged(tensor: tf.Tensor) -> tf.RaggedTensor:
-    """int64 [batch, values] without the padding at the ends."""
+    """int64 [batch, values] without the padding at the end of each row."""
     return tf.RaggedTensor.from_tensor(tensor, padding=PADDING)
 
 
-def _nothing(dtype: tf.DType, batch: tf.Tensor) -> tf.SparseTensor:
+def _empty(dtype: tf.DType, batch: tf.Tensor) -> tf.SparseTensor:
     """Sparse [batch, 0]."""
     return tf.SparseTensor(tf.zeros([0, 2], tf.int64), tf.zeros([0], dtype), tf.stack([batch, 0]))
 
@@ -221,10 +276,10 @@ def _nothing(dtype: tf.DType, batch: tf.Tensor) -> tf.SparseTensor:
 def _as_expected(
     tensor: tf.SparseTensor, feature: tf.io.VarLenFeature | tf.io.FixedLenFeature
 ) -> tf.SparseTensor | tf.Tensor:
-    """What the Transform graph takes: a schema that fixes a column's shape makes its input dense."""
+    """What the Transform graph takes: dense if the schema fixes the column's shape."""
     if isinstance(feature, tf.io.VarLenFeature):
         return tensor
     width = feature.shape[0] if feature.shape else 1
     shape = tf.stack([tensor.dense_shape[0], tf.constant(width, tf.int64)])
-    dense = tf.sparse.to_dense(tf.sparse.reset_shape(tensor, shape), default_value=_missing(feature.dtype))
-    return tf.reshape(dense, [-1, *feature.shape])
+    values = tf.sparse.to_dense(tf.sparse.reset_shape(tensor, shape), default_value=_missing_value(feature.dtype))
+    return tf.reshape(values, [-1, *feature.shape])

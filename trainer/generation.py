@@ -1,11 +1,11 @@
-"""Signature `generate` of a model of the next word: it continues a text.
+"""Signature `generate` of a next-word model: it continues a text.
 
 generate    {"prompt": string [batch], "length": int32 [], "temperature": float32 [], "seed": int64 []}
-            → {"text": string [batch], the prompt with so many words behind it; "words": string [batch, length]}
+            → {"text": string [batch], the prompt followed by `length` words; "words": string [batch, length]}
 
-At a temperature of 0 each word is the most probable one; above, it is drawn by the probabilities to the power of one
-over the temperature. The same seed draws the same words. The unknown word is never chosen. Columns other than the
-text's are missing.
+At a temperature of 0 each word is the most probable one; above, words are drawn with probabilities raised to the power
+of 1 / temperature. The same seed draws the same words. The unknown word is never chosen. All columns but the text's are
+missing.
 """
 
 from __future__ import annotations
@@ -29,52 +29,52 @@ INPUT = {
 
 
 class Generator(NamedTuple):
-    """What continues a text."""
+    """The parts of a model that continue a text."""
 
     column: TextColumn
-    """Of the text."""
+    """The text."""
     words: list[str]
     """Its vocabulary."""
     transform: Callable[[tf.Tensor], dict[str, tf.Tensor | tf.RaggedTensor]]
-    """Prompts, string [batch], to the features of the model."""
+    """Prompts, string [batch] → features of the model."""
     predict: Callable[[Mapping[str, tf.Tensor | tf.RaggedTensor]], tf.Tensor]
-    """Features to probabilities, float32 [batch, words + 1]."""
+    """Features → probabilities, float32 [batch, words + 1]."""
 
     def generate(self, inputs: Tensors) -> Tensors:
-        """The signature."""
+        """Signature `generate`."""
         prompt, length, seed = inputs["prompt"], inputs["length"], inputs["seed"]
         features = self.transform(prompt)
         start = _ragged(features[self.column.name])
         known = tf.cast(start.row_lengths(), tf.int32)
-        room = tf.fill([tf.size(prompt), length], tf.constant(PADDING, tf.int64))
-        places = tf.concat([start, room], axis=1).to_tensor(PADDING)
+        padding = tf.fill([tf.size(prompt), length], tf.constant(PADDING, tf.int64))
+        ids = tf.concat([start, padding], axis=1).to_tensor(PADDING)
         rows = tf.range(tf.size(prompt))
 
-        def add(step: tf.Tensor, places: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            seen = tf.RaggedTensor.from_tensor(places, tf.cast(known + step, tf.int64))
-            probabilities = self.predict({**features, self.column.name: self._window(seen)})
-            word = _chosen(probabilities[:, :-1], inputs["temperature"], tf.stack([seed, tf.cast(step, tf.int64)]))
-            return step + 1, tf.tensor_scatter_nd_update(places, tf.stack([rows, known + step], axis=1), word)
+        def add_word(step: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            text = tf.RaggedTensor.from_tensor(ids, tf.cast(known + step, tf.int64))
+            probabilities = self.predict({**features, self.column.name: self._window(text)})
+            word = _choose(probabilities[:, :-1], inputs["temperature"], tf.stack([seed, tf.cast(step, tf.int64)]))
+            return step + 1, tf.tensor_scatter_nd_update(ids, tf.stack([rows, known + step], axis=1), word)
 
         shapes = (tf.TensorShape([]), tf.TensorShape([None, None]))
-        _, places = tf.while_loop(lambda step, _: step < length, add, (0, places), shapes)
-        new = tf.gather(places, known[:, tf.newaxis] + tf.range(length), batch_dims=1)
+        _, ids = tf.while_loop(lambda step, _: step < length, add_word, (0, ids), shapes)
+        new = tf.gather(ids, known[:, tf.newaxis] + tf.range(length), batch_dims=1)
         words = tf.gather(tf.constant(self.words), new)
         added = tf.strings.reduce_join(words, axis=1, separator=" ")
         text = tf.strings.strip(tf.strings.join([prompt, added], " "))
         return {"text": text, "words": words}
 
-    def _window(self, places: tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
-        """The last words, as many as the model is given, in the form in which it is."""
+    def _window(self, ids: tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+        """The last words, as many as the model takes, in the form that it takes."""
         if self.column.feature.max_tokens is not None:
-            places = places[:, -self.column.feature.max_tokens :]
+            ids = ids[:, -self.column.feature.max_tokens :]
         if self.column.width is None:
-            return places
-        return places.to_tensor(PADDING, shape=[None, self.column.width])
+            return ids
+        return ids.to_tensor(PADDING, shape=[None, self.column.width])
 
 
 def vocabulary(column: TextColumn, transform_output: tft.TFTransformOutput) -> list[str]:
-    """The words of a text's vocabulary, in order."""
+    """Return the words of a text's vocabulary, in order."""
     given = column.vocabulary.given()
     if given is not None:
         return list(given)
@@ -82,7 +82,14 @@ def vocabulary(column: TextColumn, transform_output: tft.TFTransformOutput) -> l
 
 
 def signature(columns: Mapping[str, Column], text: str, signatures: Any, output: tft.TFTransformOutput) -> Any:
-    """The function of the signature, and the specification of its argument. signatures: of the model."""
+    """Return the function of the signature and the specification of its argument.
+
+    Args:
+        columns: The features by name.
+        text: The name of the text.
+        signatures: The `Signatures` of the model.
+        output: The transform graph.
+    """
     column = columns[text]
     assert isinstance(column, TextColumn)  # noqa: S101 - a rule of the config
 
@@ -93,11 +100,11 @@ def signature(columns: Mapping[str, Column], text: str, signatures: Any, output:
     return Generator(column, vocabulary(column, output), transform, signatures.predict).generate, INPUT
 
 
-def _ragged(places: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
-    return places if isinstance(places, tf.RaggedTensor) else tf.RaggedTensor.from_tensor(places, padding=PADDING)
+def _ragged(ids: tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor:
+    return ids if isinstance(ids, tf.RaggedTensor) else tf.RaggedTensor.from_tensor(ids, padding=PADDING)
 
 
-def _chosen(probabilities: tf.Tensor, temperature: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+def _choose(probabilities: tf.Tensor, temperature: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """int64 [batch]: a word for each row."""
     greedy = temperature <= 0
     scores = tf.math.log(probabilities) / tf.where(greedy, 1.0, temperature)

@@ -1,13 +1,14 @@
-"""The user's own functions, found by the dotted path that the config gives."""
+"""Names in the config that resolve to code: the user's own functions by dotted path, and mistyped names of Keras'."""
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from headrace.configs.errors import TrainingError
 
 
 def resolve(path: str, where: str) -> Callable[..., Any]:
-    """The function at a dotted path such as `mine.features.trip_speed`.
+    """Return the function at a dotted path such as `mine.features.trip_speed`.
 
-    where: the setting that names it, such as `model.kind`, for the message. Modules are looked for as Python does, and
-    last in the current directory. Raises TrainingError if there is no such module, if it cannot be imported, or if
-    there is nothing to call in it.
+    Modules are searched as in any import, and last in the current directory. Raises TrainingError if the module does
+    not exist or cannot be imported, or has no such function.
+
+    where: the setting that names the function, such as `model.kind`, for the message.
     """
     module_name, _, attribute = path.rpartition(".")
     if str(Path.cwd()) not in sys.path:
@@ -28,22 +30,33 @@ def resolve(path: str, where: str) -> Callable[..., Any]:
         function = getattr(importlib.import_module(module_name), attribute, None)
     except ImportError as error:
         raise TrainingError(
-            f"{where}: cannot import {module_name!r} for {path!r}: {error}. Modules are looked for in the installed"
+            f"{where}: cannot import {module_name!r} for {path!r}: {error}. Modules are searched for in the installed"
             f" packages and in {Path.cwd()}"
         ) from error
     except Exception as error:
         spec = importlib.util.find_spec(module_name)
         raise TrainingError(
             f"{where}: importing {module_name!r} for {path!r} raised {type(error).__name__}: {error}"
-            f"{_line(spec.origin if spec else None, error)}"
+            f"{_location(spec.origin if spec else None, error)}"
         ) from error
     if not callable(function):
-        raise TrainingError(f"{where}: {path!r} is no function: {module_name!r} has no callable {attribute!r}")
-    return _named(function, path, where)
+        raise TrainingError(f"{where}: {path!r} is not a function: {module_name!r} has no callable {attribute!r}")
+    return _explain_errors(function, path, where)
 
 
-def _named(function: Callable[..., Any], path: str, where: str) -> Callable[..., Any]:
-    """The function, whose own errors become TrainingErrors that name the setting, the function and the line."""
+def unknown_name(where: str, found: str, known: Iterable[str]) -> TrainingError:
+    """Return an error for a name that Keras does not know, with the closest names or all of them.
+
+    where: the setting, such as `train.optimizer`.
+    """
+    names = sorted(known)
+    nearest = difflib.get_close_matches(found.lower(), names, n=3)
+    offer = f"Did you mean {' or '.join(nearest)}?" if nearest else f"Known are {', '.join(names)}"
+    return TrainingError(f"{where}: {found!r} is unknown to Keras. {offer}")
+
+
+def _explain_errors(function: Callable[..., Any], path: str, where: str) -> Callable[..., Any]:
+    """Wrap the function so that its errors become TrainingErrors naming the setting, the function and the line."""
 
     @functools.wraps(function)
     def call(*args: Any, **settings: Any) -> Any:
@@ -53,14 +66,14 @@ def _named(function: Callable[..., Any], path: str, where: str) -> Callable[...,
             raise
         except Exception as error:
             raise TrainingError(
-                f"{where}: {path} raised {type(error).__name__}: {error}{_line(file, error)}"
+                f"{where}: {path} raised {type(error).__name__}: {error}{_location(file, error)}"
             ) from error
 
     file = getattr(getattr(function, "__code__", None), "co_filename", None)
     return call
 
 
-def _line(file: str | None, error: Exception) -> str:
-    """Where in the user's own file the error came up: ` (mine/features.py:12)`."""
+def _location(file: str | None, error: Exception) -> str:
+    """Where in the user's own file the error occurred: ` (mine/features.py:12)`."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f" ({file}:{lines[-1]})" if file and lines else ""

@@ -1,23 +1,37 @@
-"""What a training is told, as plain data that can be handed to another process."""
+"""A training job as plain data that another process can receive, and the identity of its work.
+
+A checkpoint is only continued by the same work: the same settings, data, code and libraries. Data is compared by
+content: a GZIP file ends with a checksum of everything in it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
 import tensorflow_transform as tft
 
-from headrace.configs.checkpoint import KEPT_HOW, CheckpointConfig
+from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN, CheckpointConfig
+from headrace.configs.installed import version
+from headrace.trainer.checkpointing.checkpoints import Checkpoints
 from headrace.trainer.sections import TrainerSections
-from headrace.trainer.tuning.trials import Search, in_words
-from headrace.trainer.weights.origin import piece_of_work
+from headrace.trainer.tuning.trials import Search, format_value
+from headrace.trainer.weights.sidecar import work_digest
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
+
+IRRELEVANT = {"train": {"checkpoint": True, "profile": True}}
+"""Settings that do not affect the weights."""
+EDGE = 1 << 20
+"""Bytes at the beginning and the end of a file that its digest covers."""
 
 
 @dataclass(frozen=True)
@@ -25,51 +39,52 @@ class Job:
     """The part of TFX's `fn_args` that training reads."""
 
     custom_config: dict[str, Any]
-    """`config` is TrainerSections as JSON; `checkpoint` CheckpointConfig as JSON, where it is told apart from it."""
+    """`config` is TrainerSections as JSON; `checkpoint` is CheckpointConfig as JSON, if it is passed separately."""
     transform_output: str
-    """The folder of the transform graph."""
+    """Folder of the transform graph."""
     train_files: list[str] = field(default_factory=list)
-    """Patterns of the transformed examples' files."""
+    """Patterns of the files with the transformed examples of the train split."""
     eval_files: list[str] = field(default_factory=list)
+    """The same for the eval split."""
     model_run_dir: str = ""
-    """Gets training.json, the best weights and TensorBoard logs."""
+    """Folder for training.json, the best weights and TensorBoard logs."""
     base_model: str | None = None
-    """The folder of a model to start from."""
+    """Folder of a model to start from."""
     training: str = ""
-    """A name that this training has in all workers of a cluster, and no other has."""
+    """A name that all workers of a cluster share and no other training has."""
     checkpoint_name: str = ""
-    """The name of this piece of work among the checkpoints, where another process has looked at the files."""
+    """Name of the checkpoint folder, if another process computed it from the files."""
     has_share: bool = False
-    """Whether `train_files` are those of one worker, as `train.input.own_shards` has it, and not of all."""
+    """Whether `train_files` are the share of one worker, as with `train.input.own_shards`, and not all files."""
     tuned: dict[str, Any] = field(default_factory=dict)
-    """What a Tuner found: `values`, by the dotted names of the settings, and its whole `search`."""
+    """What a Tuner found: `values` by the dotted names of the settings, and its whole `search`."""
 
     @classmethod
     def of(cls, fn_args: FnArgs) -> Job:
-        """What `run_fn` was given."""
+        """Create the job from the arguments of `run_fn`."""
         known = {name: getattr(fn_args, name) for name in _FIELDS if getattr(fn_args, name, None) is not None}
         hyperparameters = getattr(fn_args, "hyperparameters", None) or {}
         return cls(**known, tuned=hyperparameters.get("headrace", {}))
 
     @cached_property
     def sections(self) -> TrainerSections:
-        """The config's sections, with the values that a Tuner found, and with what is told of checkpoints."""
-        found = TrainerSections.from_json(self.custom_config["config"]).tuned(self.tuned.get("values", {}))
+        """The config's sections, with the values that a Tuner found and the separate checkpoint settings."""
+        sections = TrainerSections.from_json(self.custom_config["config"]).tuned(self.tuned.get("values", {}))
         if KEPT_HOW not in self.custom_config:
-            return found
-        kept = CheckpointConfig.model_validate_json(self.custom_config[KEPT_HOW])
-        return found.model_copy(update={"train": found.train.model_copy(update={"checkpoint": kept})})
+            return sections
+        checkpoint = CheckpointConfig.model_validate_json(self.custom_config[KEPT_HOW])
+        return sections.model_copy(update={"train": sections.train.model_copy(update={"checkpoint": checkpoint})})
 
     @property
     def tuned_words(self) -> dict[str, str]:
-        """For the training's record: which values came from the Tuner, and how good they were; empty without one."""
+        """For the training record: the values that the Tuner found and their score; empty without a Tuner."""
         if not self.tuned:
             return {}
         search = Search.from_plain(self.tuned["search"])
-        told = ", ".join(f"{name}: {in_words(value)}" for name, value in self.tuned["values"].items())
+        values = ", ".join(f"{name}: {format_value(value)}" for name, value in self.tuned["values"].items())
         score = f"val_{search.objective} {search.best.score:.5f}" if search.best else "no score"
         number = search.best.number if search.best else 0
-        return {"tuned": f"{told} (trial {number} of {len(search.trials)}, {search.algorithm}: {score})"}
+        return {"tuned": f"{values} (trial {number} of {len(search.trials)}, {search.algorithm}: {score})"}
 
     @property
     def transformed(self) -> tft.TFTransformOutput:
@@ -83,8 +98,8 @@ class Job:
 
     @property
     def work(self) -> str:
-        """A digest of what it was told, but for the model to start from."""
-        return piece_of_work(self.custom_config, self.transform_output)
+        """A digest of what is trained, apart from the model to start from."""
+        return work_digest(self.custom_config, self.transform_output)
 
     @property
     def base_uri(self) -> str | None:
@@ -93,13 +108,54 @@ class Job:
         return str(Path(self.base_model or "").parent) if there else None
 
     def to_json(self) -> str:
-        """As text, for another process."""
+        """Serialize for another process."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Job:
-        """The job that `to_json` wrote."""
+        """Parse the output of `to_json`."""
         return cls(**json.loads(text))
 
 
 _FIELDS = tuple(each.name for each in dataclasses.fields(Job))
+
+
+def checkpoints(job: Job) -> Checkpoints | None:
+    """Return the checkpoints of this work; None if the job names no folder for them."""
+    folder = job.custom_config.get(KEPT_IN)
+    if folder is None:
+        return None
+    return Checkpoints(Path(folder, checkpoint_name(job)), job.sections.train.checkpoint.keep)
+
+
+def checkpoint_name(job: Job) -> str:
+    """Return the name of the folder with this work's checkpoints."""
+    return job.checkpoint_name or job_digest(job)[:32]
+
+
+def job_digest(job: Job) -> str:
+    """Return a digest of everything that determines the weights, as far as computers are deterministic."""
+    settings = job.sections.model_dump_json(exclude=IRRELEVANT)
+    other = {name: value for name, value in job.custom_config.items() if name not in ("config", KEPT_IN, KEPT_HOW)}
+    graph = _file_digests([f"{job.transform_output}/*/*", f"{job.transform_output}/*/*/*"])
+    examples = _file_digests([*job.train_files, *job.eval_files])
+    libraries = [f"{name} {version(name)}" for name in ("tensorflow", "keras", "numpy")]
+    parts = [settings, other, graph, examples, job.base_uri, libraries]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _file_digests(patterns: Iterable[str]) -> list[list[str]]:
+    """The names and digests of files."""
+    files = sorted({file for pattern in patterns for file in tf.io.gfile.glob(pattern)})
+    return [[file.rpartition("/")[2], _digest(file)] for file in files if not tf.io.gfile.isdir(file)]
+
+
+def _digest(file: str) -> str:
+    """A digest of a file's size, beginning and end."""
+    size = tf.io.gfile.stat(file).length
+    with tf.io.gfile.GFile(file, "rb") as stream:
+        edges = stream.read(EDGE)
+        if size > EDGE:
+            stream.seek(max(size - EDGE, EDGE))
+            edges += stream.read(EDGE)
+    return hashlib.sha256(str(size).encode() + edges).hexdigest()

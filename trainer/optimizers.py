@@ -1,4 +1,4 @@
-"""The optimizer that the config names, with its arguments, learning rate, clipping and accumulation.
+"""The optimizer that the config names, with its arguments, learning rate schedule, clipping and accumulation.
 
 optimizer(TrainConfig(optimizer="sgd"), batches=1000)
 """
@@ -6,66 +6,83 @@ optimizer(TrainConfig(optimizer="sgd"), batches=1000)
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import keras
+import tensorflow as tf
+from keras.optimizers import schedules
 
 from headrace.configs.errors import TrainingError
 from headrace.configs.keras_names import OPTIMIZER_ARGUMENTS, SHARED_ARGUMENTS
 from headrace.configs.optimizer import OptimizerConfig, optimizer_config
+from headrace.configs.schedules import (
+    ConstantSchedule,
+    CosineSchedule,
+    ExponentialSchedule,
+    InverseTimeSchedule,
+    PiecewiseSchedule,
+    PolynomialSchedule,
+    Schedule,
+)
 from headrace.configs.train import TrainConfig
-from headrace.trainer.hooks import resolve
-from headrace.trainer.nearest import unknown
-from headrace.trainer.schedules import learning_rate
+from headrace.trainer.hooks import resolve, unknown_name
 
-Kind = Callable[..., keras.optimizers.Optimizer]
+OptimizerFactory = Callable[..., keras.optimizers.Optimizer]
+Decay = Callable[[Any], Any]
+"""The learning rate as a function of the optimizer step since the end of the warm-up, float32."""
+
+MAX_DENSE_GRADIENT = 1 << 24
+"""Maximum number of weights in an embedding table whose gradient is made dense."""
 
 
 def optimizer(train: TrainConfig, batches: int | None = None) -> keras.optimizers.Optimizer:
-    """A new optimizer, not built.
+    """Create an optimizer, not built.
 
-    batches: in the whole training, None where that is not known. Raises TrainingError for a name or an argument that
-    Keras does not have, where the user's own gives something else than a Keras optimizer, and where the training is too
-    short for a single step of it.
+    Raises TrainingError for a name or an argument that Keras does not have, if the user's own function returns anything
+    but a Keras optimizer, and if the training is too short for a single optimizer step.
+
+    batches: number of batches in the whole training, None if that is not known.
     """
     if batches is not None:
-        left_over(train, batches)
+        leftover_batches(train, batches)
     config = optimizer_config(train.optimizer)
     rate = learning_rate(train.learning_rate, train.gradient_accumulation, batches)
-    made = _own(config, rate) if config.is_own else _of_keras(config, rate)
+    created = _user_optimizer(config, rate) if config.is_own else _keras_optimizer(config, rate)
     if train.clip is not None:
-        made.clipnorm, made.clipvalue, made.global_clipnorm = train.clip.norm, train.clip.value, train.clip.global_norm
+        created.clipnorm, created.clipvalue = train.clip.norm, train.clip.value
+        created.global_clipnorm = train.clip.global_norm
     if train.gradient_accumulation > 1:
-        made.gradient_accumulation_steps = train.gradient_accumulation
-    return made
+        created.gradient_accumulation_steps = train.gradient_accumulation
+    return created
 
 
-def left_over(train: TrainConfig, batches: int) -> tuple[str, ...]:
-    """A remark if gradients of the training's last batches are never applied, as they are too few for a step.
+def leftover_batches(train: TrainConfig, batches: int) -> tuple[str, ...]:
+    """Return a remark if the last batches are too few for an optimizer step, so their gradients are never applied.
 
-    batches: in the whole training. Raises TrainingError if they make no step at all.
+    Raises TrainingError if all batches together are too few. batches: number of batches in the whole training.
     """
-    together = train.gradient_accumulation
-    if batches < together:
+    per_step = train.gradient_accumulation
+    if batches < per_step:
         raise TrainingError(
-            f"train.gradient_accumulation: {together:,} batches make one step of the optimizer, and the whole training"
-            f" has {batches:,}, so nothing is learned. Lower it, or `train.batch_size`, or raise `train.epochs`"
+            f"train.gradient_accumulation: {per_step:,} batches make one step of the optimizer, and the whole training"
+            f" has {batches:,}, so nothing is learned. Lower it, lower `train.batch_size`, or raise `train.epochs`"
         )
-    if not (rest := batches % together):
+    if not (rest := batches % per_step):
         return ()
-    return (f"gradient_accumulation {together:,}: the last {rest:,} of {batches:,} batches made no optimizer step",)
+    return (f"gradient_accumulation {per_step:,}: the last {rest:,} of {batches:,} batches made no optimizer step",)
 
 
-def _of_keras(config: OptimizerConfig, rate: Any) -> keras.optimizers.Optimizer:
-    known: dict[str, Kind] = {
+def _keras_optimizer(config: OptimizerConfig, rate: Any) -> keras.optimizers.Optimizer:
+    known: dict[str, OptimizerFactory] = {
         known.lower(): kind
         for known, kind in vars(keras.optimizers).items()
         if inspect.isclass(kind) and known not in ("Optimizer", "LossScaleOptimizer")
     }
     name = config.kind.lower()
     if name not in known:
-        raise unknown("train.optimizer", config.kind, known)
+        raise unknown_name("train.optimizer", config.kind, known)
     try:
         return known[name](learning_rate=rate, **_typed(config.arguments, OPTIMIZER_ARGUMENTS.get(name, {})))
     except (TypeError, ValueError) as error:
@@ -73,7 +90,7 @@ def _of_keras(config: OptimizerConfig, rate: Any) -> keras.optimizers.Optimizer:
 
 
 def _typed(arguments: Mapping[str, Any], own: Mapping[str, str]) -> dict[str, Any]:
-    """With floats where numbers are meant: Keras refuses `momentum=0`."""
+    """Convert integers to floats where Keras expects floats: it refuses `momentum=0`."""
     kinds = {**own, **SHARED_ARGUMENTS}
     numbers = {name for name, kind in kinds.items() if kind.startswith("a number")}
     return {
@@ -81,11 +98,120 @@ def _typed(arguments: Mapping[str, Any], own: Mapping[str, str]) -> dict[str, An
     }
 
 
-def _own(config: OptimizerConfig, rate: Any) -> keras.optimizers.Optimizer:
-    made = resolve(config.kind, "train.optimizer")(learning_rate=rate, **config.arguments)
-    if not isinstance(made, keras.optimizers.Optimizer):
+def _user_optimizer(config: OptimizerConfig, rate: Any) -> keras.optimizers.Optimizer:
+    created = resolve(config.kind, "train.optimizer")(learning_rate=rate, **config.arguments)
+    if not isinstance(created, keras.optimizers.Optimizer):
         raise TrainingError(
-            f"train.optimizer: {config.kind} returned {type(made).__name__}, not a keras.optimizers.Optimizer. Name a"
-            " class that derives from it, or a function that returns one"
+            f"train.optimizer: {config.kind} returned {type(created).__name__}, not a keras.optimizers.Optimizer. Name"
+            " a subclass, or a function that returns one"
         )
-    return made
+    return created
+
+
+def sum_repeated_rows(optimizer: keras.optimizers.Optimizer) -> None:
+    """Make a new optimizer sum the gradients of all examples of a batch for the same row of an embedding table.
+
+    TensorFlow represents the gradient of a look-up as a list of rows, in which a category occurs once per example.
+    Keras 3 passes the list on, and an optimizer that squares gradients, such as Adam, then sums the squares of the
+    parts instead of squaring the sum: the rate at which a row learns depends on how often it occurs in the batch, and
+    on how the batch is split among devices. Tables larger than MAX_DENSE_GRADIENT are left to Keras.
+    """
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    apply = inner.apply
+
+    def apply_sums(gradients: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        variables = trainable_variables or [None] * len(gradients)
+        apply([_dense_gradient(*pair) for pair in zip(gradients, variables, strict=True)], trainable_variables)
+
+    inner.apply = apply_sums
+
+
+def _dense_gradient(gradient: Any, variable: Any) -> Any:
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    too_large = variable is not None and math.prod(variable.shape) > MAX_DENSE_GRADIENT
+    return gradient if too_large else tf.convert_to_tensor(gradient)
+
+
+def learning_rate(config: float | Schedule, accumulation: int, batches: int | None) -> float | LearningRate:
+    """Return the learning rate: a number, or a schedule over optimizer steps with its warm-up.
+
+    Raises TrainingError if a schedule is to last for the rest of a training whose length is not known.
+
+    Args:
+        config: `train.learning_rate`.
+        accumulation: Batches per optimizer step.
+        batches: Number of batches in the whole training, None if that is not known.
+    """
+    if isinstance(config, float | int):
+        return float(config)
+    steps = None if batches is None else batches // accumulation
+    return LearningRate(_decay(config, steps), config.warmup_steps, config.warmup_from, accumulation)
+
+
+@keras.saving.register_keras_serializable("headrace")
+class LearningRate(schedules.LearningRateSchedule):
+    """A linear warm-up from `warmup_from` to the start of `decay` in `warmup_steps` steps, followed by `decay`.
+
+    Keras passes the number of batches; the schedule counts optimizer steps of `accumulation` batches each.
+    """
+
+    def __init__(self, decay: Decay, warmup_steps: int, warmup_from: float, accumulation: int) -> None:
+        super().__init__()
+        self.decay, self.warmup_steps = decay, warmup_steps
+        self.warmup_from, self.accumulation = warmup_from, accumulation
+
+    def __call__(self, step: Any) -> Any:
+        """The rate for batch `step`, from 0."""
+        step = keras.ops.cast(keras.ops.floor_divide(step, self.accumulation), "float32")
+        after = self.decay(keras.ops.maximum(step - self.warmup_steps, 0.0))
+        if not self.warmup_steps:
+            return after
+        first = self.decay(keras.ops.zeros(()))
+        warming = self.warmup_from + (first - self.warmup_from) * step / self.warmup_steps
+        return keras.ops.where(step < self.warmup_steps, warming, after)
+
+    def get_config(self) -> dict[str, Any]:
+        decay = schedules.serialize(self.decay)
+        return {"decay": decay, "warmup_steps": self.warmup_steps, "warmup_from": self.warmup_from,
+                "accumulation": self.accumulation}  # fmt: skip
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> LearningRate:
+        return cls(**{**config, "decay": schedules.deserialize(config["decay"])})
+
+
+def _decay(config: Schedule, steps: int | None) -> Decay:
+    match config:
+        case ConstantSchedule(initial=rate):
+            return cast("Decay", schedules.PiecewiseConstantDecay([0.0], [rate, rate]))
+        case CosineSchedule(initial=rate, end=end):
+            return cast("Decay", schedules.CosineDecay(rate, _decay_steps(config, steps), alpha=end / rate))
+        case PolynomialSchedule(initial=rate, end=end, power=power, cycle=cycle):
+            return cast("Decay", schedules.PolynomialDecay(rate, _decay_steps(config, steps), end, power, cycle))
+        case ExponentialSchedule(initial=rate):
+            decay = schedules.ExponentialDecay(rate, config.decay_steps, config.decay_rate, config.staircase)
+            return cast("Decay", decay)
+        case InverseTimeSchedule(initial=rate):
+            inverse = schedules.InverseTimeDecay(rate, config.decay_steps, config.decay_rate, config.staircase)
+            return cast("Decay", inverse)
+        case PiecewiseSchedule():
+            boundaries = [float(boundary) for boundary in config.boundaries]
+            return cast("Decay", schedules.PiecewiseConstantDecay(boundaries, list(map(float, config.values))))
+
+
+def _decay_steps(config: CosineSchedule | PolynomialSchedule, steps: int | None) -> int:
+    """`decay_steps`, or if it is null the steps of the training after the warm-up."""
+    if config.decay_steps is not None:
+        return config.decay_steps
+    if steps is None:
+        raise TrainingError(
+            "train.learning_rate: `decay_steps` is not set, and the number of optimizer steps is unknown before the end"
+            " of the first epoch, because the examples are not cached. Set `decay_steps` or `train.steps_per_epoch`"
+        )
+    if steps <= config.warmup_steps:
+        raise TrainingError(
+            f"train.learning_rate.warmup_steps: the training has {steps:,} optimizer steps, and the warm-up takes"
+            f" {config.warmup_steps:,} of them, which leaves none for the schedule. Lower it, or train longer"
+        )
+    return steps - config.warmup_steps

@@ -6,17 +6,24 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from headrace.configs.errors import TrainingError
+from headrace.configs.label import LabelConfig
 from headrace.trainer import columns
-from headrace.trainer.columns.batch import Batch, RawTensor, naming
-from headrace.trainer.label import transform_label
+from headrace.trainer.columns import Batch, Column, RawColumn, TextColumn, VocabularySize
+from headrace.trainer.columns.base import prefix_errors
+from headrace.trainer.columns.raw import RawTensor, suggest_type
 from headrace.trainer.sections import TrainerSections
+
+NO_CLASS = -1
+"""Stands for a label that is missing or not one of the classes; the data gate stops such data before training."""
 
 
 def preprocessing_fn(inputs: Mapping[str, RawTensor], custom_config: Mapping[str, str]) -> dict[str, tf.Tensor]:
-    """Raw data columns to features and label, each of shape [batch], or [batch, values] where several count.
+    """Convert raw data columns to features and label, each of shape [batch], or [batch, values] if multivalued.
 
-    custom_config: {"config": TrainerSections as JSON}, and {"by_span": "yes"} if what is computed of each span may be
-    kept. Transform traces this about ten times: it has no side effects.
+    Transform traces this about ten times, so it has no side effects.
+
+    custom_config: {"config": TrainerSections as JSON}, and {"by_span": "yes"} if results for each span may be cached.
     """
     sections = TrainerSections.from_json(custom_config["config"])
     return transform(inputs, sections, by_span=bool(custom_config.get("by_span")))
@@ -25,11 +32,68 @@ def preprocessing_fn(inputs: Mapping[str, RawTensor], custom_config: Mapping[str
 def transform(
     inputs: Mapping[str, RawTensor], sections: TrainerSections, *, by_span: bool = False
 ) -> dict[str, tf.Tensor]:
-    """`preprocessing_fn` for parsed sections."""
+    """`preprocessing_fn` with parsed sections."""
     built = columns.build(sections.features)
     batch = Batch(inputs, built, by_span=by_span)
     outputs = {sections.label.key: transform_label(sections.label, batch)}
     for name, column in built.items():
-        with naming(name):
+        with prefix_errors(name):
             outputs[name] = column.transform(batch)
     return outputs
+
+
+def transform_label(label: LabelConfig, batch: Batch) -> tf.Tensor:
+    """The label, [batch], with a dtype for each kind.
+
+    binary: float32 0 or 1; regression: float32, NaN where missing; multiclass and next_word: int64 class id.
+    """
+    raw = batch.raw(label.key)
+    if label.kind == "regression":
+        if raw.is_text:
+            raise TrainingError(
+                f"label: data column {label.key!r} holds text, and a regression needs numbers. Set `kind: multiclass`"
+                f" with its `classes`. {suggest_type(label.key, 'float')}"
+            )
+        return tf.cast(raw.numbers, tf.float32)
+    ids = _word_ids(label, raw, batch) if label.kind == "next_word" else _class_ids(label, raw)
+    return tf.cast(ids, tf.float32) if label.kind == "binary" else ids
+
+
+def with_vocabulary(label: LabelConfig, columns: Mapping[str, Column], vocabulary_size: VocabularySize) -> LabelConfig:
+    """Add the classes to a next_word label, from its text's vocabulary; other labels are returned unchanged."""
+    if label.kind != "next_word":
+        return label
+    return label.with_classes(text_of(label, columns).vocabulary.size(vocabulary_size) + 1)
+
+
+def text_of(label: LabelConfig, columns: Mapping[str, Column]) -> TextColumn:
+    """The text that a next_word label follows."""
+    column = columns[label.text or ""]
+    assert isinstance(column, TextColumn)  # noqa: S101 - a rule of the config
+    return column
+
+
+def _word_ids(label: LabelConfig, raw: RawColumn, batch: Batch) -> tf.Tensor:
+    """int64 [batch]: the first word's id in the vocabulary of the text, or NO_CLASS where the label is missing.
+
+    Words outside the vocabulary, and labels without a word, get the class after all words.
+    """
+    column = text_of(label, batch.columns)
+    words = column.tokens(raw.text)[:, :1].to_tensor("", shape=[None, 1])[:, 0]
+    ids, size = column.vocabulary.look_up(words, batch)
+    unknown = tf.cast(size - column.feature.oov_buckets, tf.int64)
+    return tf.where(raw.present, tf.minimum(ids, unknown), tf.constant(NO_CLASS, tf.int64))
+
+
+def _class_ids(label: LabelConfig, raw: RawColumn) -> tf.Tensor:
+    """int64 [batch]: the index of the class, or NO_CLASS."""
+    if raw.is_text or raw.is_integer:
+        same = tf.equal(raw.text[:, tf.newaxis], [str(value) for value in label.class_values])
+    elif all(isinstance(value, int) for value in label.class_values):
+        same = tf.equal(raw.numbers[:, tf.newaxis], tf.constant(label.class_values, tf.float64))
+    else:
+        raise TrainingError(
+            f"label.classes: data column {label.key!r} holds fractional numbers, and the classes are strings:"
+            f" {', '.join(map(str, label.class_values))}. List the classes as integers, or correct the column's type"
+        )
+    return tf.where(tf.reduce_any(same, axis=1), tf.argmax(same, axis=1), NO_CLASS)

@@ -1,6 +1,6 @@
-"""Every place where the Trainer reaches behind the public API of TensorFlow or Keras, since that has no way to do it.
+"""All uses of private APIs of TensorFlow and Keras, where the public ones offer no way.
 
-These may change with any version; a test names those that they were written after.
+They may change with any version; a test fails for versions other than the ones they were written for.
 """
 
 from __future__ import annotations
@@ -11,34 +11,42 @@ import keras
 from keras.src.backend.common import global_state
 from tensorflow.python.eager.cancellation import CancellationManager
 
-__all__ = ["WRITTEN_AFTER", "CancellationManager", "averages", "build", "global_seeds", "leave_gradients", "made_seeds"]
+__all__ = [
+    "TESTED_VERSIONS",
+    "CancellationManager",
+    "build",
+    "disable_gradient_reduction",
+    "ensure_global_seeds",
+    "global_seeds",
+    "moving_averages",
+]
 
-WRITTEN_AFTER = {"tensorflow": "2.21", "keras": "3.15"}
+TESTED_VERSIONS = {"tensorflow": "2.21", "keras": "3.15"}
 _SEEDS = "global_seed_generator"
 
 
-def averages(optimizer: keras.optimizers.Optimizer) -> list[Any]:
+def moving_averages(optimizer: keras.optimizers.Optimizer) -> list[Any]:
     """The variables that hold the moving averages of the weights, in the order of the weights."""
     return list(optimizer._model_variables_moving_average)
 
 
-def leave_gradients(optimizer: keras.optimizers.Optimizer) -> None:
-    """Keep an optimizer from adding up the gradients of the replicas, which Keras does late."""
+def disable_gradient_reduction(optimizer: keras.optimizers.Optimizer) -> None:
+    """Keep an optimizer from summing the gradients of the replicas, which Keras does after clipping them."""
     optimizer._all_reduce_sum_gradients = list
 
 
 def build(model: keras.Model, batch: Any) -> None:
-    """Make the variables of a compiled model's metrics, which Keras does at the first step."""
+    """Create the variables of a compiled model's metrics, which Keras does in the first step."""
     model._symbolic_build(data_batch=batch)
 
 
 def global_seeds() -> keras.random.SeedGenerator | None:
-    """What layers without a generator of their own draw from; None before anything was drawn."""
+    """The generator for layers without one of their own; None before the first random number."""
     return global_state.get_global_attribute(_SEEDS)
 
 
-def made_seeds() -> keras.random.SeedGenerator:
-    """The same, made where there is none."""
+def ensure_global_seeds() -> keras.random.SeedGenerator:
+    """The same generator, created if necessary."""
     seeds = global_seeds()
     if seeds is None:
         seeds = keras.random.SeedGenerator(seed=0, name=_SEEDS)

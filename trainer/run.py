@@ -1,4 +1,4 @@
-"""`run_fn`, which TFX's Trainer calls: from transformed examples to an exported model and a record of its training."""
+"""`run_fn`, called by TFX's Trainer: from transformed examples to an exported model and a record of its training."""
 
 from __future__ import annotations
 
@@ -9,30 +9,29 @@ from typing import TYPE_CHECKING
 
 import keras
 import tensorflow as tf
-import tensorflow_transform as tft
 
-from headrace.configs.features import data_columns, single_columns
-from headrace.trainer import columns, generation, models
-from headrace.trainer.callbacks.finite_loss import Batches, LostError
-from headrace.trainer.checkpointing.work import checkpoints
-from headrace.trainer.columns.stored import from_stored
-from headrace.trainer.devices.elsewhere import training_elsewhere
-from headrace.trainer.devices.launch import launch
-from headrace.trainer.devices.out_of_memory import out_of_memory_told
-from headrace.trainer.devices.precision import check_float32, computing_in
-from headrace.trainer.devices.strategy import Choice, check_same_begin, choose, look, opened, place_to_write
+from headrace.trainer import columns, generation
+from headrace.trainer.callbacks.finite_loss import BatchesAfter, NonFiniteLossError
+from headrace.trainer.columns.image import with_stored_images
+from headrace.trainer.devices.errors import explain_out_of_memory
+from headrace.trainer.devices.launch import launch, remote_training
+from headrace.trainer.devices.strategy import (
+    StrategyChoice,
+    check_same_checkpoint,
+    choose_strategy,
+    detect_hardware,
+    output_directory,
+    set_up,
+)
 from headrace.trainer.export import RawColumns, Signatures, export
 from headrace.trainer.fitting import WEIGHTS, Training, fit
+from headrace.trainer.input.errors import explain_label_errors
 from headrace.trainer.input.inputs import Inputs, open_inputs
-from headrace.trainer.job import Job
-from headrace.trainer.label import with_vocabulary
-from headrace.trainer.label_check import labels_told
-from headrace.trainer.label_scale import adapt
-from headrace.trainer.objective import compile_model
-from headrace.trainer.sections import TrainerSections
-from headrace.trainer.weights.layout import Layout
-from headrace.trainer.weights.origin import Origin
-from headrace.trainer.weights.warm_start import start_from
+from headrace.trainer.job import Job, checkpoints
+from headrace.trainer.model import build_model, compile_model
+from headrace.trainer.models.layers import adapt_scale
+from headrace.trainer.weights.sidecar import Origin
+from headrace.trainer.weights.warm_start import WeightLayout, start_from
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
@@ -41,121 +40,90 @@ if TYPE_CHECKING:
 def run_fn(fn_args: FnArgs) -> None:
     """Train the model that `fn_args.custom_config["config"]` (TrainerSections as JSON) describes.
 
-    Writes the SavedModel into `fn_args.serving_model_dir`; training.json, the best weights and TensorBoard logs into
-    `fn_args.model_run_dir`. Raises TrainingError where training cannot start or must not go on.
+    Writes the SavedModel to `fn_args.serving_model_dir`, and training.json, the best weights and TensorBoard logs to
+    `fn_args.model_run_dir`. Raises TrainingError if training cannot start or must not continue.
     """
     job = Job.of(fn_args)
     sections, transform_output = job.sections, job.transformed
-    with out_of_memory_told(sections.train):
-        model = _trained(job)
+    with explain_out_of_memory(sections.train):
+        model = _train_and_load(job)
     built = columns.build(sections.features)
-    signatures = Signatures(from_stored(model, built), transform_output, raw_columns(sections))
+    signatures = Signatures(with_stored_images(model, built), transform_output, RawColumns.of(sections))
     if sections.label.text is not None:
-        signatures.more["generate"] = generation.signature(built, sections.label.text, signatures, transform_output)
+        generate = generation.signature(built, sections.label.text, signatures, transform_output)
+        signatures.additional["generate"] = generate
     export(fn_args.serving_model_dir, signatures, job.run_dir / WEIGHTS)
     serving = Path(fn_args.serving_model_dir)
-    Layout.of(model, sections, transform_output).write(serving)
+    WeightLayout.of(model, sections, transform_output).write(serving)
     Origin(job.work, job.base_uri).write(serving)
-    if kept := checkpoints(job):
-        kept.clear()
+    if saved := checkpoints(job):
+        saved.clear()
 
 
-def train(job: Job, choice: Choice) -> keras.Model:
-    """Train a new model in this process, and leave in the job's run directory what is known of it.
+def train(job: Job, choice: StrategyChoice) -> keras.Model:
+    """Train a new model in this process, and write its record and weights to the job's run directory.
 
-    Of the workers of a cluster, the chief alone does so.
+    In a cluster, only the chief writes.
     """
     sections, transform_output = job.sections, job.transformed
-    strategy = opened(choice)
-    kept = checkpoints(job)
-    saved = kept.latest() if kept else None
-    if kept and choice.writes:
-        kept.clear_others()
+    strategy = set_up(choice)
+    folder = checkpoints(job)
+    saved = folder.latest() if folder else None
+    if folder and choice.writes:
+        folder.clear_others()
     start = saved.position.batches if saved else 0
-    check_same_begin(choice, strategy, start)
+    check_same_checkpoint(choice, strategy, start)
     worker = choice.worker(job.training, has_share=job.has_share)
     patterns = job.train_files, job.eval_files
-    reading = functools.partial(open_inputs, *patterns, transform_output, sections, device=choice.device, worker=worker)
-    with labels_told(sections.label):
-        inputs = reading(start=start)
+    open_ = functools.partial(open_inputs, *patterns, transform_output, sections, device=choice.device, worker=worker)
+    with explain_label_errors(sections.label):
+        inputs = open_(start=start)
 
-    def behind(batches: int) -> tf.data.Dataset:
-        return reading(start=batches).train.dataset
+    def batches_after(batches: int) -> tf.data.Dataset:
+        return open_(start=batches).train.dataset
 
     try:
-        with strategy.scope(), labels_told(sections.label):
+        with strategy.scope(), explain_label_errors(sections.label):
             keras.utils.set_random_seed(sections.train.seed)
             model = build_model(sections, transform_output)
-            adapt(model, inputs.train)
-            begun = warm_started(model, job)
-            with place_to_write(job.run_dir, choice) as directory:
-                history = fit(model, Training(sections, inputs, choice, kept, saved, behind), directory)
-                dataclasses.replace(history, chosen={**history.chosen, **job.tuned_words, **begun}).write(directory)
-    except LostError as error:
+            adapt_scale(model, inputs.train)
+            record = {**job.tuned_words, **_warm_start(model, job)}
+            with output_directory(job.run_dir, choice) as directory:
+                training = Training(sections, inputs, choice, folder, saved, batches_after)
+                history = fit(model, training, directory)
+                dataclasses.replace(history, chosen={**history.chosen, **record}).write(directory)
+    except NonFiniteLossError as error:
         if not choice.distributed or not choice.writes:
             raise
-        raise explained(error, job, inputs, behind) from None
+        raise _diagnose(error, job, inputs, batches_after) from None
     return model
 
 
-def explained(error: LostError, job: Job, inputs: Inputs, behind: Batches) -> LostError:
-    """The error that ended a training over several devices, with what the same steps on a single one tell of it."""
+def _diagnose(error: NonFiniteLossError, job: Job, inputs: Inputs, batches_after: BatchesAfter) -> NonFiniteLossError:
+    """Repeat the steps before the error of a distributed training on a single device, to add their diagnosis."""
     train = job.sections.train
     model, steps = build_model(job.sections, job.transformed), train.steps_per_epoch or inputs.train.steps
     compile_model(model, job.sections.label, train, 1, steps and steps * train.epochs)
-    return error.with_why(model, behind, inputs.eval.peek)
+    return error.diagnosed(model, batches_after, inputs.eval.peek)
 
 
-def warm_started(model: keras.Model, job: Job) -> dict[str, str]:
-    """Begin with the weights of an earlier model, if the config says so; what came of it, for the training's record."""
+def _warm_start(model: keras.Model, job: Job) -> dict[str, str]:
+    """Start from the weights of an earlier model if the config says so; return the entry for the training record."""
     if not job.sections.train.warm_start:
         return {}
-    words = start_from(model, Layout.of(model, job.sections, job.transformed), job.base_model)
-    print(f"warm start: {words}", flush=True)
-    return {"warm_start": words}
+    result = start_from(model, WeightLayout.of(model, job.sections, job.transformed), job.base_model)
+    print(f"warm start: {result}", flush=True)
+    return {"warm_start": result}
 
 
-def _trained(job: Job) -> keras.Model:
-    """The trained model, on a single device. Over several devices a process of its own trains it, or several."""
-    if elsewhere := training_elsewhere():
-        elsewhere(job)
-    elif (choice := choose(job.sections.train, look())).distributed:
+def _train_and_load(job: Job) -> keras.Model:
+    """Return the trained model on a single device. Distributed training takes place in other processes."""
+    if remote := remote_training():
+        remote(job)
+    elif (choice := choose_strategy(job.sections.train, detect_hardware())).distributed:
         launch(job)
     else:
         return train(job, choice)
     model = build_model(job.sections, job.transformed)
     model.load_weights(job.run_dir / WEIGHTS)
     return model
-
-
-def build_model(sections: TrainerSections, transform_output: tft.TFTransformOutput) -> keras.Model:
-    """The model that the config describes, with new weights."""
-    built = columns.build(sections.features)
-    vocabulary_size = columns.vocabulary_size(transform_output)
-    features = columns.ModelInputs(built, vocabulary_size, sections.model.embedding)
-    label = with_vocabulary(sections.label, built, vocabulary_size)
-    with computing_in(sections.train.precision):
-        model = models.build(features, label, sections.model)
-    check_float32(model, sections.model.kind)
-    return model
-
-
-def raw_columns(sections: TrainerSections) -> RawColumns:
-    """The data columns that label and features read, in the config's order."""
-    read = [data_columns(name, feature, sections.features) for name, feature in sections.features.items()]
-    features = list(dict.fromkeys(column for names in read for column in names))
-    return RawColumns(sections.label.key, features, columns_of_several(sections), columns_of_one(sections))
-
-
-def columns_of_one(sections: TrainerSections) -> dict[str, str]:
-    """The data columns of which a served model refuses several values in an example, and what reads each."""
-    if sections.several_values == "first":
-        return {}
-    features = {column: f"features.{name}" for column, name in single_columns(sections.features).items()}
-    return {sections.label.key: "label", **features}
-
-
-def columns_of_several(sections: TrainerSections) -> set[str]:
-    """The data columns of which a feature takes all values of an example."""
-    several = {name: one for name, one in sections.features.items() if getattr(one, "multivalued", False)}
-    return {column for name, one in several.items() for column in data_columns(name, one, sections.features)}

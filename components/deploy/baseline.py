@@ -19,7 +19,7 @@ from headrace.components.contents import CONTENTS, contents_of
 from headrace.components.deploy.registry import DAMAGED, EXISTS, WHY, Entry, MadeFor, Registry, inside
 from headrace.components.schema import column_types, read_schema
 from headrace.configs.lock import alone
-from headrace.trainer.weights.origin import Origin, piece_of_work
+from headrace.trainer.weights.sidecar import Origin, work_digest
 
 _WAY_OUT = (
     "  Restore the files of {} from a backup. Or remove that folder: a model that is gone is not compared with, so the"
@@ -68,7 +68,7 @@ def WarmStart(  # noqa: N802, PLR0913, PLR0917
     push_record: path of `pushed.json`.
     """
     data = MadeFor(label=label, columns=columns_of(schema.uri))
-    work = piece_of_work(json.loads(training), transform_graph.uri)
+    work = work_digest(json.loads(training), transform_graph.uri)
     found = choose_base_model(Registry.read(Path(registry)), work, data, Path(push_record))
     if found is None:
         Path(base.uri).mkdir(parents=True, exist_ok=True)

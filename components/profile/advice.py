@@ -13,7 +13,7 @@ from headrace.components.profile.result import SettingChange, TimeShares
 from headrace.components.profile.trace import READING, SHUFFLING, STARTING
 from headrace.configs.service import service
 from headrace.configs.train import TrainConfig
-from headrace.trainer.input.memory import DISK_SHARE, SHARE, in_words
+from headrace.trainer.input.memory import DISK_SHARE, MEMORY_SHARE, format_bytes
 from headrace.trainer.profiling.facts import ProfileFacts
 
 MIN_GAIN = 0.02
@@ -114,15 +114,15 @@ def cache_parsed(profile: TrainingProfile) -> Iterator[SettingChange]:
     size, free, disk = profile.facts.parsed_bytes, profile.facts.free_bytes, profile.facts.free_disk_bytes
     if size is None:
         yield SettingChange(setting, "auto", "it caches the parsed examples if they fit", profile.producing)
-    elif size * SHARE <= free:
+    elif size * MEMORY_SHARE <= free:
         yield SettingChange(
-            setting, "memory", f"parsed data is {in_words(size)} of {in_words(free)} free", profile.producing
+            setting, "memory", f"parsed data is {format_bytes(size)} of {format_bytes(free)} free", profile.producing
         )
     elif current == "none" and profile.train.input.snapshot is None and size * DISK_SHARE <= disk:
-        why = (
-            f"parsed data ({in_words(size)}) does not fit into memory ({in_words(free)} free), and reading it from disk"
+        why = f"parsed data ({format_bytes(size)}) does not fit into memory ({format_bytes(free)} free), and reading it from disk"
+        yield SettingChange(
+            setting, "disk", f"{why} ({format_bytes(disk)} free) is faster than parsing", profile.producing
         )
-        yield SettingChange(setting, "disk", f"{why} ({in_words(disk)} free) is faster than parsing", profile.producing)
 
 
 def use_all_cores(profile: TrainingProfile) -> Iterator[SettingChange]:

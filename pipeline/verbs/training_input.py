@@ -12,7 +12,7 @@ from headrace.pipeline.verbs.options import config_options, load, reports_errors
 
 if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
-    from headrace.trainer.input.choices import Found
+    from headrace.trainer.input.tune import InputTuning
 
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"  # noqa: S104 - only if the user asks for it
 LOCAL = {"localhost", LOOPBACK, "::1", "[::1]"}
@@ -35,7 +35,7 @@ def tune_input(config: Path, profile: str | None, overrides: tuple[str, ...], se
     loaded = load(config, profile, overrides, data=False)
     graph, examples = transformed(loaded.config)
     with quiet():
-        from headrace.trainer.input.tuned import measure
+        from headrace.trainer.input.tune import measure
         from headrace.trainer.sections import TrainerSections
 
         found = measure(TrainerSections.of(loaded.config), graph, examples, seconds)
@@ -83,7 +83,7 @@ def write(path: Path, changes: dict[str, Any]) -> None:
     edit(path, ("train", "input"), changes, as_wanted)
 
 
-def _print_trials(found: Found) -> None:
+def _print_trials(found: InputTuning) -> None:
     from rich.table import Table
 
     from headrace.pipeline.terminal import StandardOutput
@@ -144,7 +144,7 @@ def tfdata_service(  # noqa: PLR0913, PLR0917 - one for each option
     from headrace.trainer.service import roles
 
     if listen == EVERYWHERE:
-        click.echo(f"warning: {roles.UNGUARDED}", err=True)
+        click.echo(f"warning: {roles.UNPROTECTED}", err=True)
     elif host not in LOCAL:
         raise click.UsageError(
             f"a worker at --host {host} that listens on {listen} is unreachable; add --listen {EVERYWHERE}"
@@ -152,9 +152,9 @@ def tfdata_service(  # noqa: PLR0913, PLR0917 - one for each option
     if role == "worker":
         if dispatcher is None:
             raise click.UsageError("a worker needs --dispatcher HOST:PORT")
-        roles.work(dispatcher.removeprefix("grpc://"), port, host, listen)
+        roles.run_worker(dispatcher.removeprefix("grpc://"), port, host, listen)
     elif role == "dispatcher":
-        roles.dispatch(port, work_dir, listen)
+        roles.run_dispatcher(port, work_dir, listen)
     else:
         _serve(port, workers, work_dir, host, listen)
 

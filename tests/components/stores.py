@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from headrace.configs.errors import DataError
-from headrace.trainer.service.roles import free_port
+from headrace.trainer.service.ports import free_port
 
 
 @dataclass(frozen=True)

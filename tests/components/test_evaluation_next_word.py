@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from headrace.components.evaluation.metrics import LABEL_METRICS
-from headrace.trainer.word_metrics import KnownWords, Perplexity
+from headrace.trainer.model import KnownWords, Perplexity
 
 RANDOM = np.random.default_rng(4)
 LABELS = RANDOM.integers(0, 9, 3000)

@@ -11,7 +11,7 @@ from headrace.components.profile.advice import TrainingProfile, advise, explain_
 from headrace.components.profile.result import TimeShares
 from headrace.components.profile.trace import PARSING, READING, STARTING
 from headrace.configs.train import TrainConfig
-from headrace.trainer.profiling.facts import Execution, ProfileFacts
+from headrace.trainer.profiling.facts import ProfiledExecution, ProfileFacts
 
 FACTS = ProfileFacts(
     asked=(50, 60),
@@ -86,7 +86,7 @@ def test_settings_that_hold_the_input_back_are_named() -> None:
 
 def short_epochs(steps: int) -> ProfileFacts:
     """Facts of a training whose epochs have so many steps, of which one was seen whole."""
-    execution = Execution(step=steps + 1, steps=steps, seconds=0.1)
+    execution = ProfiledExecution(step=steps + 1, steps=steps, seconds=0.1)
     return CACHED.model_copy(update={"executions": (execution,), "examples": steps * 1024, "steps_per_execution": 64})
 
 

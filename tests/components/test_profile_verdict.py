@@ -21,11 +21,11 @@ from headrace.components.profile.trace import read_trace
 from headrace.configs.checksums import checksum
 from headrace.configs.errors import GateError
 from headrace.configs.train import TrainConfig
-from headrace.trainer.callbacks.profile import Asked, Profile
-from headrace.trainer.checkpointing.checkpoints import Position
+from headrace.trainer.checkpointing.checkpoints import TrainingPosition
 from headrace.trainer.input.inputs import Inputs
-from headrace.trainer.profiling.callbacks import profiling
+from headrace.trainer.profiling.callback import Profile, profiling
 from headrace.trainer.profiling.facts import ProfileFacts
+from headrace.trainer.profiling.steps import ProfileRequest
 
 BATCH, WIDTH, STEPS = 512, 64, 48
 FEATURES = np.random.default_rng(0).normal(size=(BATCH * STEPS, WIDTH)).astype(np.float32)
@@ -85,7 +85,7 @@ def train_with_profile(
     model.compile("adam", "mse", steps_per_execution=together, jit_compile=False)
     folder.mkdir(exist_ok=True)
     inputs = Inputs(split, split, "", cache="memory" if size else "none", bytes_each=4 * (WIDTH + 1))
-    callbacks = profiling(train, inputs, together, folder, Position())
+    callbacks = profiling(train, inputs, together, folder, TrainingPosition())
     model.fit(dataset, epochs=2, callbacks=callbacks, verbose=0, shuffle=False)
     assert ProfileFacts.read(folder).train == train
     return Profiled(folder, diagnose(folder))
@@ -111,7 +111,7 @@ def profiled_by_the_clock(dataset: tf.data.Dataset, folder: Path) -> tuple[float
     model.compile("adam", "mse", jit_compile=False)
     step = tf.function(lambda features, label: model.train_step((features, label)), autograph=False)
     model.optimizer.build(model.trainable_variables)
-    profile = Profile(Asked((3, STEPS), 1, STEPS, 1), folder, lambda *_: None)
+    profile = Profile(ProfileRequest((3, STEPS), 1, STEPS, 1), folder, lambda *_: None)
     profile.set_model(model)
     profile.set_params({"steps": STEPS})
     profile.on_train_begin()

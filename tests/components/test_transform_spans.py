@@ -16,7 +16,7 @@ from tfx.proto import transform_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
 from headrace.components.transform.component import Executor
-from headrace.trainer.columns.statistics import QUANTILE_ERROR
+from headrace.trainer.columns.analyzers.numbers import QUANTILE_ERROR
 
 NIGHT = json_format.MessageToJson(transform_pb2.SplitsConfig(analyze=["train"], transform=["eval"]))
 """Materialises nothing of the train split, so that its files need not be readable."""

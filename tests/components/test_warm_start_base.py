@@ -7,7 +7,7 @@ import pytest
 
 from headrace.components.deploy.baseline import choose_base_model
 from headrace.components.deploy.registry import Entry, MadeFor, Registry
-from headrace.trainer.weights.origin import Origin
+from headrace.trainer.weights.sidecar import Origin
 
 DATA = MadeFor(label="l", columns={"a": "INT", "b": "INT"})
 

@@ -29,7 +29,7 @@ from command import wait_until
 from headrace.configs.beam import BeamConfig, OptionValue
 from headrace.pipeline.kubeflow.verify.driver import Json
 from headrace.pipeline.kubeflow.verify.launcher import Pod
-from headrace.trainer.service.roles import free_port
+from headrace.trainer.service.ports import free_port
 
 POM = Path(__file__).parent / "flink_job_server" / "pom.xml"
 SECONDS = 120

@@ -31,7 +31,7 @@ from typing import Any, Self
 import forks
 import yaml
 
-from headrace.trainer.service.roles import free_ports
+from headrace.trainer.service.ports import free_ports
 
 NAMESPACE = "kubeflow"
 GRACE_SECONDS, WAITING_SECONDS = 60.0, 3.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.trainer.service.roles import free_port
+from headrace.trainer.service.ports import free_port
 
 PASSWORD = "s3cret-of-the-test"
 

@@ -89,17 +89,17 @@ def story(new_folder: Callable[[str], Path]) -> Story:
 
 def test_run_after_a_kill_goes_on_from_the_last_checkpoint(story: Story) -> None:
     assert story.runs["killed"].code == -signal.SIGKILL
-    assert f"checkpoint: going on from {story.kept['killed'][-1]}" in story.log("stopped")
+    assert f"checkpoint: resuming from {story.kept['killed'][-1]}" in story.log("stopped")
 
 
 def test_stopped_run_writes_a_checkpoint_and_ends_as_an_interrupt_does(story: Story) -> None:
     done = story.runs["stopped"]
     assert (done.code, done.run.node("Trainer").status) == (130, "interrupted")
     last = story.kept["stopped"][-1]
-    assert f"It is kept in {last}; the next run of the same config, data and code goes on there" in story.log("stopped")
+    assert f"It is saved in {last}; " in story.log("stopped")
     assert story.log("stopped").splitlines()[-1].startswith("training was stopped by SIGTERM after batch ")
     assert "Traceback" not in story.log("stopped")
-    assert f"checkpoint: going on from {last}" in story.log("continued")
+    assert f"checkpoint: resuming from {last}" in story.log("continued")
 
 
 def test_continued_training_has_all_its_epochs_and_leaves_no_checkpoint(story: Story) -> None:

@@ -22,8 +22,8 @@ from headrace.configs.train import TrainConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.tensorboard.server import LOADER, link, profile_page, trainings
-from headrace.trainer.callbacks.scalars import Scalars
-from headrace.trainer.profiling.callbacks import profiling
+from headrace.trainer.callbacks.tensorboard import Scalars
+from headrace.trainer.profiling.callback import profiling
 
 if TYPE_CHECKING:
     from browsing import Watched

@@ -153,7 +153,7 @@ def test_killed_training_goes_on_in_a_new_pod_from_the_object_store(story: Story
         out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, out
     assert f"checkpoint: fetched {HOME}/checkpoints/{max(kept)}" in out
-    assert "checkpoint: going on from" in out
+    assert "checkpoint: resuming from" in out
     uninterrupted = story.cluster.path(story.again.tasks["trainer"].artifacts["model"]["uri"])
     ours, theirs = (weights(folder / "Format-Serving") for folder in (model_in(second, told), uninterrupted))
     assert ours.keys() == theirs.keys()

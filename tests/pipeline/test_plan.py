@@ -14,7 +14,7 @@ from headrace.configs.loader import load
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.plan import Node, plan
 from headrace.trainer.job import Job
-from headrace.trainer.weights.origin import piece_of_work
+from headrace.trainer.weights.sidecar import work_digest
 
 NODES = [
     "Spans", "ExampleGen", "StatisticsGen", "SchemaGen", "ExampleValidator", "DataGate", "Transform", "Trainer",
@@ -190,7 +190,7 @@ def test_how_checkpoints_are_kept_reaches_the_trainer_and_runs_nothing_again() -
     custom = json.loads(after["Trainer"].exec_properties["custom_config"])
     assert Job(custom, "").sections.train.checkpoint == CheckpointConfig(every_steps=7, keep=5)
     other = json.loads(before["Trainer"].exec_properties["custom_config"])
-    assert piece_of_work(custom, "/graph") == piece_of_work(other, "/graph")
+    assert work_digest(custom, "/graph") == work_digest(other, "/graph")
 
 
 def test_a_limit_on_waiting_for_input_is_judged_apart_so_that_the_verdict_stays() -> None:

@@ -130,7 +130,7 @@ def append(changed: Changed, tree: Tree, file: str, text: str) -> set[str]:
         ("trainer/columns/numeric.py", {PREPROCESSING, TRAINING}),
         ("trainer/columns/__init__.py", {PREPROCESSING, TRAINING}),
         ("trainer/models/dnn.py", {TRAINING}),
-        ("trainer/callbacks/best_weights.py", {TRAINING}),
+        ("trainer/callbacks/weights.py", {TRAINING}),
         ("configs/label.py", {GATE, PREPROCESSING, TRAINING}),
         ("pipeline/report/page.py", set()),
         ("mine/units.py", {MINE}),

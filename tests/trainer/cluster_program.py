@@ -22,21 +22,21 @@ import headrace.trainer.fitting
 import headrace.trainer.run
 from headrace.configs.errors import TrainingError
 from headrace.trainer.callbacks import checkpoint
-from headrace.trainer.devices.strategy import choose, look, opened
+from headrace.trainer.devices.strategy import choose_strategy, detect_hardware, set_up
 from headrace.trainer.job import Job
-from headrace.trainer.service import loopback
+from headrace.trainer.service import ports
 
-CHOICE = choose(
+CHOICE = choose_strategy(
     Job.from_json(json.dumps(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))[0]["job"])).sections.train,
-    look(),
+    detect_hardware(),
 )
-STRATEGY = opened(CHOICE)  # one for all jobs: a process can set up a single one
+STRATEGY = set_up(CHOICE)  # one for all jobs: a process can set up a single one
 
 
 def reached(port: int) -> list[str]:
     """Addresses of this machine other than the loopback at which this worker's server answers."""
     found = []
-    for address in loopback._addresses():
+    for address in ports._addresses():
         with contextlib.suppress(OSError), socket.create_connection((address, port), 0.3):
             found.append(address)
     return found
@@ -44,7 +44,7 @@ def reached(port: int) -> list[str]:
 
 assert CHOICE.hardware.cluster
 REACHED = reached(CHOICE.hardware.cluster.local_port)
-headrace.trainer.run.opened = lambda _: STRATEGY  # type: ignore[attr-defined, assignment]
+headrace.trainer.run.set_up = lambda _: STRATEGY  # type: ignore[attr-defined, assignment]
 
 
 class Ending(checkpoint.Checkpoint):

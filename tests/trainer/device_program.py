@@ -13,15 +13,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from headrace.trainer.input.pipeline import InputPipeline, Split
-from headrace.trainer.input.reading import Reading
+from headrace.trainer.input.pipeline import InputPipeline, InputSplit
+from headrace.trainer.input.reading import ReadOptions
 
 SPEC = {"numbers": tf.io.FixedLenFeature([2], tf.float32), "label": tf.io.FixedLenFeature([], tf.float32)}
 BATCH, EPOCHS, TOGETHER = 32, 2, 3
 OTHER = "CPU:1"
 
 
-def split(file: str, device: str | None) -> Split:
+def split(file: str, device: str | None) -> InputSplit:
     """The examples of the file."""
     pipeline = InputPipeline(
         feature_spec=SPEC,
@@ -29,7 +29,7 @@ def split(file: str, device: str | None) -> Split:
         batch_size=BATCH,
         cache="memory",
         shuffle=1000,
-        reading=Reading(device=device),
+        reading=ReadOptions(device=device),
     )
     return pipeline.open("train", [file])
 

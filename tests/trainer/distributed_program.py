@@ -15,9 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from headrace.trainer.devices.loop import Loop
-from headrace.trainer.devices.precision import computing_in
-from headrace.trainer.gradients import add_up_repeats
+from headrace.trainer.devices.loop import DistributedLoop
+from headrace.trainer.model import precision_policy
+from headrace.trainer.optimizers import sum_repeated_rows
 
 ROWS, EVAL, BATCH, EPOCHS = 183, 32, 30, 2
 """Last batches of 3 and 2 examples: fewer than there are devices."""
@@ -67,7 +67,7 @@ def build(settings: dict[str, Any]) -> keras.Model:
     }
     if not settings.get("whole"):
         inputs["tags"] = keras.Input([None], dtype="int64", ragged=True, name="tags")
-    with computing_in(settings.get("precision", "float32")):
+    with precision_policy(settings.get("precision", "float32")):
         parts = [inputs["numbers"], keras.layers.Embedding(7, 4)(inputs["category"])]
         parts += [Counts()(inputs["tags"])] if "tags" in inputs else []
         x = keras.layers.Concatenate()(parts)
@@ -81,7 +81,7 @@ def build(settings: dict[str, Any]) -> keras.Model:
         steps_per_execution=settings.get("together", 1),
         jit_compile=False,
     )
-    add_up_repeats(model.optimizer)
+    sum_repeated_rows(model.optimizer)
     model.optimizer.build(model.trainable_variables)
     return model
 
@@ -115,7 +115,7 @@ def compared(settings: dict[str, Any], strategy: tf.distribute.Strategy) -> dict
     with strategy.scope():
         model, other = build(settings), Logs()
         before = model.get_weights()
-        loop = Loop(model, strategy, settings.get("together", 1), whole=BATCH if whole else None)
+        loop = DistributedLoop(model, strategy, settings.get("together", 1), fixed_batch=BATCH if whole else None)
         loop.fit(train, **given, callbacks=[other])
         weights = model.get_weights()
     return {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dying import changes, deaths, full_disks
 
-from headrace.trainer.checkpointing.checkpoints import Checkpoints, Position
+from headrace.trainer.checkpointing.checkpoints import Checkpoints, TrainingPosition
 
 
 def weights(number: int) -> np.ndarray:
@@ -17,7 +17,7 @@ def weights(number: int) -> np.ndarray:
 
 
 def write(checkpoints: Checkpoints, number: int) -> None:
-    checkpoints.write(Position(batches=number), {"model": [weights(number)], "note": number})
+    checkpoints.write(TrainingPosition(batches=number), {"model": [weights(number)], "note": number})
 
 
 def latest(checkpoints: Checkpoints) -> int:

@@ -18,14 +18,12 @@ import keras
 import numpy as np
 import pytest
 
-from headrace.trainer.callbacks.averages import Averages
-from headrace.trainer.callbacks.checkpoint import Writer
-from headrace.trainer.checkpointing.checkpoints import OTHERS, Checkpoints, Position
-from headrace.trainer.checkpointing.work import checkpoints
-from headrace.trainer.fitting import epochs_of
+from headrace.trainer.callbacks.weights import Averages
+from headrace.trainer.checkpointing.checkpoints import OTHERS, Checkpoints, CheckpointWriter, TrainingPosition
+from headrace.trainer.fitting import epoch_dataset
 from headrace.trainer.input.inputs import open_inputs
-from headrace.trainer.job import Job
-from headrace.trainer.run import build_model
+from headrace.trainer.job import Job, checkpoints
+from headrace.trainer.model import build_model
 
 Prepare = Callable[[str], Any]
 ROOT = Path(__file__).parents[2]
@@ -97,7 +95,7 @@ def test_training_killed_at_random_batches_comes_to_the_same_weights(
         assert killed.returncode == -signal.SIGKILL, killed.stderr
     last = start(job(data, tmp_path, "last"))
     assert last.returncode == 0, last.stderr
-    assert "checkpoint: going on from" in last.stdout
+    assert "checkpoint: resuming from" in last.stdout
     assert_same(outcome(data, tmp_path, "last"), whole)
     assert not list((tmp_path / "checkpoints").glob("*/*"))  # it is done
 
@@ -121,7 +119,7 @@ def test_training_stopped_by_sigterm_goes_on_where_it_stopped(
     assert "TrainingStoppedError: training was stopped by SIGTERM " + said in stopped.stderr
     assert not (tmp_path / "stopped" / "Format-Serving").exists()
     last = start(job(data, tmp_path, "last", **settings))
-    assert "checkpoint: going on from" in last.stdout, last.stderr
+    assert "checkpoint: resuming from" in last.stdout, last.stderr
     assert_same(outcome(data, tmp_path, "last"), outcome(data, tmp_path / "undisturbed", "whole"))
 
 
@@ -131,10 +129,12 @@ def test_training_that_goes_on_has_one_iterator_for_all_epochs_too(prepared: Pre
     sections = data.sections(epochs=4, input={"cache": "memory"})
     patterns = [data.patterns["train"]], [data.patterns["eval"]]
     split = open_inputs(*patterns, data.output, sections, start=STEPS + step).train
-    dataset, steps = epochs_of(split, sections.train, together=2)
+    dataset, steps = epoch_dataset(split, sections.train, steps_per_execution=2)
     assert steps == STEPS
     labels = [label.numpy().tolist() for _, label in dataset.take(2 * STEPS)]
-    undisturbed = epochs_of(open_inputs(*patterns, data.output, sections).train, sections.train, together=2)[0]
+    undisturbed = epoch_dataset(
+        open_inputs(*patterns, data.output, sections).train, sections.train, steps_per_execution=2
+    )[0]
     assert labels == [label.numpy().tolist() for _, label in undisturbed.skip(STEPS + step).take(2 * STEPS)]
 
 
@@ -145,11 +145,11 @@ def test_checkpoint_holds_what_was_put_in_and_only_the_latest_stay(tmp_path: Pat
         arrays = [np.full((2, 3), number, np.float32), np.array(number, np.int64)]
         half = np.arange(3).astype("bfloat16")
         tree = {"weights": arrays, "half": half, "lowest": float("inf"), "deep": {"a": [1, "x"]}}
-        kept.write(Position(epoch=number, step=2, batches=10 * number), tree)
+        kept.write(TrainingPosition(epoch=number, step=2, batches=10 * number), tree)
     assert len(kept.files()) == 2
     saved = kept.latest()
     assert saved is not None
-    assert saved.position == Position(epoch=4, step=2, batches=40)
+    assert saved.position == TrainingPosition(epoch=4, step=2, batches=40)
     np.testing.assert_array_equal(saved.tree["weights"][0], np.full((2, 3), 4, np.float32))
     assert (saved.tree["weights"][1], saved.tree["lowest"], saved.tree["deep"]) == (4, float("inf"), {"a": [1, "x"]})
     np.testing.assert_array_equal(saved.tree["half"].astype(np.float32), [0, 1, 2])
@@ -157,18 +157,18 @@ def test_checkpoint_holds_what_was_put_in_and_only_the_latest_stay(tmp_path: Pat
 
 def test_numbers_of_numpy_are_kept_as_numbers(tmp_path: Path) -> None:
     kept = Checkpoints(tmp_path / "work")
-    kept.write(Position(), {"place": np.int64(7), "rest": [np.float32(0.5), None]})
+    kept.write(TrainingPosition(), {"place": np.int64(7), "rest": [np.float32(0.5), None]})
     saved = kept.latest()
     assert saved is not None
     assert saved.tree == {"place": 7, "rest": [0.5, None]}
 
 
 def test_what_ends_the_writing_is_raised_by_the_next_write(tmp_path: Path) -> None:
-    writer = Writer(Checkpoints(tmp_path))
-    writer.write(Position(), {"model": [], "what": object()})
+    writer = CheckpointWriter(Checkpoints(tmp_path))
+    writer.write(TrainingPosition(), {"model": [], "what": object()})
     with pytest.raises(TypeError, match="object"):
-        writer.write(Position(), {"model": []})
-    writer.write(Position(), {"model": []})
+        writer.write(TrainingPosition(), {"model": []})
+    writer.write(TrainingPosition(), {"model": []})
     writer.close()
     assert writer.last() is not None
 
@@ -176,7 +176,7 @@ def test_what_ends_the_writing_is_raised_by_the_next_write(tmp_path: Path) -> No
 def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kept = Checkpoints(tmp_path)
     for number in (1, 2):
-        kept.write(Position(batches=number), {"weights": [np.zeros(1000)]})
+        kept.write(TrainingPosition(batches=number), {"weights": [np.zeros(1000)]})
     newest = kept.files()[0]
     newest.write_bytes(newest.read_bytes()[:-500])
     saved = kept.latest()
@@ -191,22 +191,22 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, capsys: 
 def test_checkpoint_with_a_spoilt_optimizer_gives_way_to_good_ones(tmp_path: Path, keep: int) -> None:
     """Whoever wrote it: nothing good ever follows from it. Training then begins anew, and its first one stays."""
     kept, good = Checkpoints(tmp_path, keep), {"model": [np.zeros(3)], "optimizer": [np.array(np.inf), np.ones(3)]}
-    kept.write(Position(batches=8), good | {"optimizer": [np.array([1, np.inf])]})
-    kept.write(Position(batches=9), good | {"optimizer": [np.array([1, np.nan]).astype("bfloat16")]})
+    kept.write(TrainingPosition(batches=8), good | {"optimizer": [np.array([1, np.inf])]})
+    kept.write(TrainingPosition(batches=9), good | {"optimizer": [np.array([1, np.nan]).astype("bfloat16")]})
     assert kept.latest() is None
-    kept.write(Position(batches=3), good)
+    kept.write(TrainingPosition(batches=3), good)
     saved = kept.latest()
     assert saved is not None
     assert (saved.position.batches, kept.files()) == (3, [saved.file])
 
 
 def test_spoilt_state_is_not_written(tmp_path: Path) -> None:
-    writer = Writer(Checkpoints(tmp_path))
+    writer = CheckpointWriter(Checkpoints(tmp_path))
     for number, value in enumerate([1, np.inf], 1):
-        writer.write(Position(batches=number), {"model": [], "optimizer": [np.array([value])]})
+        writer.write(TrainingPosition(batches=number), {"model": [], "optimizer": [np.array([value])]})
     writer.close()
-    assert [file.name for file in Checkpoints(tmp_path).files()] == [Position(batches=1).file]
-    assert writer.last() == tmp_path / Position(batches=1).file
+    assert [file.name for file in Checkpoints(tmp_path).files()] == [TrainingPosition(batches=1).file]
+    assert writer.last() == tmp_path / TrainingPosition(batches=1).file
 
 
 def test_other_work_finds_no_checkpoint(prepared: Prepare, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from test_training_errors import changed, put
 from headrace.trainer.job import Job
 from headrace.trainer.run import run_fn
 from headrace.trainer.service.local import LocalService
-from headrace.trainer.service.roles import free_ports
+from headrace.trainer.service.ports import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +114,7 @@ def alone(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_sigterm_to_any_worker_keeps_the_training_and_ends_all(trained: Cluster) -> None:
     chief, other = (told[0] for told in trained.before.told)
     assert chief["kind"] == other["kind"] == "TrainingStoppedError"
-    assert "stopped by SIGTERM after batch 12, in epoch 1. It is kept in " in chief["error"]
+    assert "stopped by SIGTERM after batch 12, in epoch 1. It is saved in " in chief["error"]
     assert "after batch 12, in epoch 1. The chief keeps it" in other["error"]
     assert all("batch-000000000012" in log for log in trained.before.logs)  # the next went on from there
 
@@ -128,7 +128,7 @@ def test_kill_of_a_worker_ends_the_others_with_an_error(trained: Cluster) -> Non
 def test_cluster_that_was_killed_comes_to_the_weights_of_one_device(trained: Cluster, alone: Path) -> None:
     assert trained.after.codes == [0, 0], trained.after.logs[0]
     assert all(one["reached"] == [] for told in trained.after.told for one in told if "done" in one)
-    assert all("checkpoint: going on from" in log for log in trained.after.logs)
+    assert all("checkpoint: resuming from" in log for log in trained.after.logs)
     compare(alone, trained.folder / "resumed")
 
 

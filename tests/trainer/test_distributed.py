@@ -22,7 +22,7 @@ from headrace.trainer.devices.machine import VIRTUAL
 from headrace.trainer.fitting import WEIGHTS
 from headrace.trainer.job import Job
 from headrace.trainer.run import run_fn
-from headrace.trainer.service.roles import free_ports
+from headrace.trainer.service.ports import free_ports
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.trainer.export import Signatures
-from headrace.trainer.run import build_model, raw_columns, run_fn
-from headrace.trainer.signature_names import signature_names
+from headrace.trainer.export import RawColumns, Signatures, signature_names
+from headrace.trainer.model import build_model
+from headrace.trainer.run import run_fn
 
 MISSING: dict[type, Any] = {str: "", float: float("nan"), int: np.iinfo(np.int64).min}
 TYPES: dict[str, type] = {"color": str, "amount": float, "pickup area": int}
@@ -208,7 +208,7 @@ def test_several_labels_are_refused_where_the_label_is_read(exported: Callable[[
 def test_where_training_was_told_to_take_the_first_serving_does_too(exported: Callable[[str], Exported]) -> None:
     one = exported("binary")
     sections = one.data.sections().model_copy(update={"several_values": "first"})
-    signatures = Signatures(one.model, one.data.output, raw_columns(sections))
+    signatures = Signatures(one.model, one.data.output, RawColumns.of(sections))
     bad = with_values(one.data.serialized["eval"][0], "amount", [one.data.rows["eval"][0]["amount"][0], 2.5])
     found = signatures.predict_examples(tf.constant([bad]))["predictions"]
     np.testing.assert_allclose(found, one.expected()[:1], rtol=1e-5, atol=1e-6)

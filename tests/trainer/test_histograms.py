@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.trainer.callbacks.histograms import BUCKETS, MOST, histogram
-from headrace.trainer.callbacks.scalars import Scalars
+from headrace.trainer.callbacks.tensorboard import BUCKETS, MAX_VALUES, Scalars, histogram
 
 
 def written(folder: Path) -> dict[tuple[str, int], np.ndarray]:
@@ -50,5 +49,5 @@ def test_what_is_not_finite_is_left_out_and_equal_values_are_one_bucket() -> Non
 
 
 def test_of_a_large_weight_a_share_is_counted() -> None:
-    values = np.arange(2 * MOST + 5, dtype=np.float32)
-    assert MOST / 2 < histogram(values)[:, 2].sum() <= MOST
+    values = np.arange(2 * MAX_VALUES + 5, dtype=np.float32)
+    assert MAX_VALUES / 2 < histogram(values)[:, 2].sum() <= MAX_VALUES

@@ -23,9 +23,10 @@ from headrace.components.transform.component import Executor
 from headrace.components.transform.shards import BATCH_BYTES, _short_message, read_records
 from headrace.configs.errors import TrainingError
 from headrace.trainer import columns
-from headrace.trainer.columns.stored import from_stored, loader
+from headrace.trainer.columns.image import stored_image_loader, with_stored_images
+from headrace.trainer.model import build_model
 from headrace.trainer.models.backbone import Backbone
-from headrace.trainer.run import build_model, run_fn
+from headrace.trainer.run import run_fn
 from headrace.trainer.sections import TrainerSections
 
 pytestmark = pytest.mark.slow
@@ -48,7 +49,7 @@ class Done(NamedTuple):
 
     def pixels(self, name: str) -> np.ndarray:
         """A feature as training sees it."""
-        read = loader(columns.build(self.sections.features))
+        read = stored_image_loader(columns.build(self.sections.features))
         assert read is not None
         return np.asarray(read({one: tf.constant(values) for one, values in self.stored.items()})[name])
 
@@ -199,7 +200,7 @@ def test_the_kept_bytes_are_as_many_as_the_pixels(done: Done) -> None:
 
 def test_no_example_gives_no_image(done: Done) -> None:
     assert done.signature("serving_default")(examples=tf.zeros([0], tf.string))["predictions"].shape == (0, 1)
-    empty = from_stored(done.model, columns.build(done.sections.features))
+    empty = with_stored_images(done.model, columns.build(done.sections.features))
     assert empty({name: tf.zeros([0], tf.string) for name in FEATURES}).shape == (0, 1)
 
 
@@ -245,7 +246,7 @@ def test_v1_loader_as_in_cpp_predicts_the_same(done: Done) -> None:
     np.testing.assert_allclose(served, done.predicted(), rtol=1e-5, atol=1e-6)
 
 
-NO_IMAGE = "features.small: data column 'picture' holds something that is no JPEG or PNG image"
+NO_IMAGE = "features.small: data column 'picture' holds something that is not a JPEG or PNG image"
 
 
 def test_a_run_over_something_else_than_an_image_tells_the_feature(tmp_path: Path) -> None:
@@ -256,7 +257,7 @@ def test_a_run_over_something_else_than_an_image_tells_the_feature(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("picture", "message"),
-    [(b"hello", r"^features\.\w+: data column 'picture' holds something that is no JPEG or PNG image$"),
+    [(b"hello", r"^features\.\w+: data column 'picture' holds something that is not a JPEG or PNG image$"),
      (b"\x89PNG\r\n\x1a\n", r"^an example cannot be transformed: [^\n]*Invalid PNG[^\n]*$")],
     ids=["no image", "cut off"],
 )  # fmt: skip

@@ -10,12 +10,12 @@ import tensorflow as tf
 
 from headrace.configs.errors import TrainingError
 from headrace.configs.input import InputConfig
-from headrace.trainer.input.buckets import Buckets, choose_buckets, padding
-from headrace.trainer.input.choices import Found, Trial, find
+from headrace.trainer.input.buckets import LengthBuckets, choose_buckets, padding_share
 from headrace.trainer.input.disk_cache import DiskCache
 from headrace.trainer.input.packing import Packing
-from headrace.trainer.input.pipeline import InputPipeline, Split
-from headrace.trainer.input.reading import Reading
+from headrace.trainer.input.pipeline import InputPipeline, InputSplit
+from headrace.trainer.input.reading import ReadOptions
+from headrace.trainer.input.tune import InputTrial, InputTuning, find_fastest
 
 SPEC = {"words": tf.io.RaggedFeature(tf.int64, "words"), "label": tf.io.FixedLenFeature([], tf.float32)}
 LENGTHS = (np.random.default_rng(0).pareto(1.2, 1100) * 8).astype(int) % 300
@@ -61,7 +61,7 @@ def test_batches_by_length_hold_every_example_once_with_little_padding(tmp_path:
         InputPipeline(
             feature_spec=SPEC, label_key="label", batch_size=32, cache=cache, shuffle=600, buckets=buckets
         ).open("train", files)
-        for buckets in (None, Buckets())
+        for buckets in (None, LengthBuckets())
     )
     before = batches(plain.dataset)
     first, second = batches(bucketed.dataset), batches(bucketed.dataset)
@@ -76,7 +76,7 @@ def test_batches_by_length_hold_every_example_once_with_little_padding(tmp_path:
 
 def test_batches_of_given_buckets_cross_a_boundary_only_at_their_seams() -> None:
     lengths = tf.constant(np.random.default_rng(1).integers(1, 100, 12_800), tf.int64)
-    order = Buckets((20, 50)).order(lengths, 32, tf.constant([0, 0], tf.int64))
+    order = LengthBuckets((20, 50)).order(lengths, 32, tf.constant([0, 0], tf.int64))
     assert sorted(order.numpy()) == list(range(12_800))
     keys = np.digitize(lengths.numpy()[order.numpy()], [20, 50], right=True).reshape(-1, 32)
     assert sum(len(set(batch)) > 1 for batch in keys) <= 14  # two in each of seven pools, of 400
@@ -90,7 +90,7 @@ def test_endless_batches_by_length_begin_anew_with_each_epoch(tmp_path: Path) ->
         cache="memory",
         shuffle=600,
         steps_per_epoch=10,
-        buckets=Buckets(),
+        buckets=LengthBuckets(),
     ).open("train", write(tmp_path))
     read = batches(split.dataset.take(34 * 3))
     assert {len(batch) for batch in read} == {32}
@@ -100,14 +100,14 @@ def test_endless_batches_by_length_begin_anew_with_each_epoch(tmp_path: Path) ->
 
 
 def test_auto_sorts_long_examples_by_length_where_much_would_be_padding() -> None:
-    assert choose_buckets("auto", LENGTHS, 32)[0] == Buckets()
+    assert choose_buckets("auto", LENGTHS, 32)[0] == LengthBuckets()
     assert "would be padding" in choose_buckets("auto", LENGTHS, 32)[1]
     assert choose_buckets("auto", np.full(100, 50), 32) == (None, "")
     assert choose_buckets("auto", LENGTHS // 20, 32)[0] is None  # a few tags, no sequence
     assert choose_buckets("auto", None, 32)[0] is None
     assert choose_buckets(None, LENGTHS, 32)[0] is None
-    assert choose_buckets((10, 20), LENGTHS, 32)[0] == Buckets((10, 20))
-    assert padding(np.array([1, 3]), 2) == pytest.approx(1 - 4 / 6)
+    assert choose_buckets((10, 20), LENGTHS, 32)[0] == LengthBuckets((10, 20))
+    assert padding_share(np.array([1, 3]), 2) == pytest.approx(1 - 4 / 6)
 
 
 def damage(file: str, how: str) -> None:
@@ -140,7 +140,7 @@ def test_the_disk_cache_goes_with_its_dataset_and_leaves_nothing(
 ) -> None:
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
-    split: Split | None = InputPipeline(
+    split: InputSplit | None = InputPipeline(
         feature_spec=SPEC, label_key="label", batch_size=32, cache="disk", shuffle=600
     ).open("train", write(tmp_path))
     assert split is not None
@@ -167,15 +167,17 @@ def test_a_disk_cache_that_fails_half_way_is_removed_and_never_read(
 @pytest.mark.parametrize(
     "reading",
     [
-        Reading(threads=3, prefetch=0),
-        Reading(threads=1, prefetch=4, read_batch=7, open_files=1),
-        Reading(deterministic=False),
-        Reading(device="CPU:0", prefetch=2),
+        ReadOptions(threads=3, prefetch=0),
+        ReadOptions(threads=1, prefetch=4, read_batch=7, open_files=1),
+        ReadOptions(deterministic=False),
+        ReadOptions(device="CPU:0", prefetch=2),
     ],
     ids=repr,
 )
 @pytest.mark.parametrize("cache", ["memory", "none"])
-def test_how_the_machine_is_used_changes_nothing_in_what_is_read(tmp_path: Path, reading: Reading, cache: Any) -> None:
+def test_how_the_machine_is_used_changes_nothing_in_what_is_read(
+    tmp_path: Path, reading: ReadOptions, cache: Any
+) -> None:
     spec = {"label": SPEC["label"]}
     split = InputPipeline(
         feature_spec=spec, label_key="label", batch_size=32, cache=cache, shuffle=600, reading=reading
@@ -186,9 +188,9 @@ def test_how_the_machine_is_used_changes_nothing_in_what_is_read(tmp_path: Path,
 
 def test_settings_of_the_config_reach_the_dataset() -> None:
     given = InputConfig(threads=3, prefetch=5, deterministic=False, read_batch=9, open_files=2)
-    assert Reading.of(given) == Reading(9, 2, False, 3, 5)
-    assert Reading.of(InputConfig()) == Reading()
-    finished = Reading.of(given).finished(tf.data.Dataset.range(3))
+    assert ReadOptions.of(given) == ReadOptions(9, 2, False, 3, 5)
+    assert ReadOptions.of(InputConfig()) == ReadOptions()
+    finished = ReadOptions.of(given).finished(tf.data.Dataset.range(3))
     assert finished.options().threading.private_threadpool_size == 3
     assert finished.options().deterministic is False
 
@@ -200,11 +202,11 @@ class Paced:
         self.slow = slow
         self.opened: list[InputConfig] = []
 
-    def __call__(self, config: InputConfig) -> Split:
+    def __call__(self, config: InputConfig) -> InputSplit:
         self.opened.append(config)
         pause = 0.002 if any(getattr(config, name) == value for name, value in self.slow.items()) else 0.0
         dataset = tf.data.Dataset.range(10**9).map(lambda n: (n, self.wait(n, pause)))
-        return Split(dataset, dataset, None, None, lambda: 0)
+        return InputSplit(dataset, dataset, None, None, lambda: 0)
 
     @staticmethod
     def wait(number: tf.Tensor, pause: float) -> tf.Tensor:
@@ -219,18 +221,18 @@ class Paced:
 
 def test_the_search_keeps_what_is_clearly_faster_and_leaves_the_rest() -> None:
     split = Paced({"cache": "none"})
-    found = find(InputConfig(cache="none"), split, examples=1000, epochs=1000, seconds=6, excluded={"memory"})
-    assert isinstance(found, Found)
+    found = find_fastest(InputConfig(cache="none"), split, examples=1000, epochs=1000, seconds=6, excluded={"memory"})
+    assert isinstance(found, InputTuning)
     assert found.best.config.cache == "disk"
     assert found.changes["cache"] == "disk"
     assert "memory" not in {config.cache for config in split.opened}
     assert found.trials[0].setting == "as it is"
-    assert all(isinstance(trial, Trial) and trial.examples_per_second > 0 for trial in found.trials)
+    assert all(isinstance(trial, InputTrial) and trial.examples_per_second > 0 for trial in found.trials)
 
 
 def test_the_search_ends_in_about_the_time_given() -> None:
     import time
 
     start = time.monotonic()
-    find(InputConfig(cache="memory"), Paced({}), examples=1000, epochs=1, seconds=2)
+    find_fastest(InputConfig(cache="memory"), Paced({}), examples=1000, epochs=1, seconds=2)
     assert time.monotonic() - start < 60  # 2 s, on a machine that has nothing else to do

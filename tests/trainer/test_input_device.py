@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.trainer.devices.strategy import Choice
+from headrace.trainer.devices.strategy import StrategyChoice
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -39,5 +39,5 @@ def test_batches_brought_to_another_device_train_the_same_weights(tmp_path: Path
 
 
 def test_one_gpu_alone_wants_its_batches_ahead() -> None:
-    assert Choice("one_gpu", "").device == "GPU:0"
-    assert {Choice(strategy, "").device for strategy in ("cpu", "mirrored", "multi_worker", "tpu")} == {None}
+    assert StrategyChoice("one_gpu", "").device == "GPU:0"
+    assert {StrategyChoice(strategy, "").device for strategy in ("cpu", "mirrored", "multi_worker", "tpu")} == {None}

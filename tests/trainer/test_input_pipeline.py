@@ -9,7 +9,15 @@ import pytest
 import tensorflow as tf
 
 from headrace.configs.errors import TrainingError
-from headrace.trainer.input.memory import KEPT, Room, Sample, choose_cache, estimate_examples, free_memory, in_words
+from headrace.trainer.input.memory import (
+    CACHE_WORDS,
+    ExampleSample,
+    FreeSpace,
+    choose_cache,
+    estimate_examples,
+    format_bytes,
+    free_memory,
+)
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline
 
@@ -217,24 +225,24 @@ def test_packing_gives_back_every_column(shards: list[str]) -> None:
     assert set(unpacked) == set(SPEC)
     for name, column in columns.items():
         np.testing.assert_array_equal(unpacked[name], column)
-    assert Sample.of(shards, packing).bytes_each == 8 + 4 + 2 * 4 + 24 + 4
+    assert ExampleSample.of(shards, packing).bytes_each == 8 + 4 + 2 * 4 + 24 + 4
 
 
 @pytest.mark.parametrize(("memory", "disk", "where"), [(4, 0, "memory"), (3.9, 2, "disk"), (3.9, 1.9, "none")], ids=str)
 def test_cache_auto_goes_by_what_is_free(shards: list[str], memory: float, disk: float, where: str) -> None:
     size = TOTAL * 100
-    room = Room(100, int(memory * size), int(disk * size))
+    room = FreeSpace(100, int(memory * size), int(disk * size))
     cache = choose_cache("auto", shards, room)
-    assert cache.where == where
-    assert f"about {in_words(size)} ({TOTAL:,} times 100 bytes)" in cache.why
-    assert in_words(room.memory if where == "memory" else room.disk) in cache.why
-    assert cache.why.endswith(KEPT[cache.where])
+    assert cache.kind == where
+    assert f"about {format_bytes(size)} ({TOTAL:,} times 100 bytes)" in cache.why
+    assert format_bytes(room.memory if where == "memory" else room.disk) in cache.why
+    assert cache.why.endswith(CACHE_WORDS[cache.kind])
 
 
 @pytest.mark.parametrize("choice", ["memory", "disk", "none"])
 def test_cache_by_choice_does_not_look_at_the_files(choice: Any) -> None:
-    cache = choose_cache(choice, ["/nowhere"], Room(1, 1, 1))
-    assert cache.where == choice
+    cache = choose_cache(choice, ["/nowhere"], FreeSpace(1, 1, 1))
+    assert cache.kind == choice
     assert f"`train.input.cache: {choice}`" in cache.why
 
 

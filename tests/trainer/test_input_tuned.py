@@ -10,15 +10,14 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.errors import TrainingError
 from headrace.configs.loader import load
 from headrace.pipeline.verbs.training_input import write
-from headrace.trainer.input.choices import Found
-from headrace.trainer.input.inputs import Examples, Plan
-from headrace.trainer.input.tuned import measure
+from headrace.trainer.input.inputs import InputPlan, TransformedExamples
+from headrace.trainer.input.tune import InputTuning, measure
 from headrace.trainer.sections import TrainerSections
 
 TAXI = Path(__file__).resolve().parents[2] / "configs" / "taxi.yaml"
 
 
-def measured(data: Any, **settings: Any) -> Found:
+def measured(data: Any, **settings: Any) -> InputTuning:
     """What the trials on the data's examples find, with these settings of `train.input`."""
     graph = Path(data.output.transform_savedmodel_dir).parent
     examples = Path(data.patterns["train"]).parents[1]
@@ -52,12 +51,12 @@ def test_pipeline_that_is_measured_is_the_trainers(prepared: Any, tmp_path: Path
     sections = TrainerSections.from_json(
         json.dumps({**json.loads(plain.to_json()), "features": {"photo": image}, "model": {"kind": "image"}})
     )
-    examples = Examples.of(data.output, [data.patterns["train"]], [data.patterns["eval"]])
-    plan = Plan.of(examples, sections)
+    examples = TransformedExamples.of(data.output, [data.patterns["train"]], [data.patterns["eval"]])
+    plan = InputPlan.of(examples, sections)
     assert plan.training.load is not None
     assert plan.training.source is not None
     assert (plan.training.reading.threads, plan.training.shuffle, plan.training.cache) == (2, 5, "none")
-    assert Plan.of(examples, plain).training.load is None
+    assert InputPlan.of(examples, plain).training.load is None
 
 
 def test_what_is_faster_is_written_beside_the_comments(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ragged_lists import lists_of
 
-from headrace.trainer.input.memory import Sample
+from headrace.trainer.input.memory import ExampleSample
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline
-from headrace.trainer.input.shuffle import exact
+from headrace.trainer.input.shuffle import exact_batches
 
 SPEC = {
     "id": tf.io.FixedLenFeature([], tf.int64),
@@ -111,9 +111,9 @@ def test_rows_taken_cut_and_joined_are_those_of_the_lists(rows: list[Row], cut: 
     order = np.random.default_rng(seed).integers(0, len(rows), 2 * len(rows))
     taken = packing.unpack(packing.take(packed, tf.constant(order)))
     assert check(taken, taken.pop("label"), rows) == order.tolist()
-    halves = [packing.cut(packed, 0, border), packing.cut(packed, border, len(rows))]
+    halves = [packing.slice_rows(packed, 0, border), packing.slice_rows(packed, border, len(rows))]
     assert [int(packing.rows(half)) for half in halves] == [border, len(rows) - border]
-    joined = packing.unpack(packing.joined([*halves[::-1], packing.none()]))
+    joined = packing.unpack(packing.concat([*halves[::-1], packing.empty()]))
     expected = [*range(border, len(rows)), *range(border)]
     assert check(joined, joined.pop("label"), rows) == expected
 
@@ -156,7 +156,7 @@ def test_batches_of_columns_that_vary_only_are_counted_and_cut_right() -> None:
     rows = random_rows(50)
     files = write(Path(tempfile.mkdtemp()), rows, 1)
     read = tf.data.TFRecordDataset(files, "GZIP").batch(9).map(packing.parse)
-    batches = [packing.unpack(packed)["words"] for packed in exact(read, packing, 16)]
+    batches = [packing.unpack(packed)["words"] for packed in exact_batches(read, packing, 16)]
     assert [int(batch.dense_shape[0]) for batch in batches] == [16, 16, 16, 2]
     words = [lists_of(tf.RaggedTensor.from_sparse(batch)) for batch in batches]
     assert [word for batch in words for word in batch] == [row["words"] for row in rows]
@@ -172,4 +172,4 @@ def test_lengths_are_of_the_column_with_most_values_and_size_counts_them(tmp_pat
     assert Packing({"id": SPEC["id"]}).lengths((tf.zeros([2, 1]),)) is None
     only = Packing({"words": SPEC["words"]})
     count = sum(len(row["words"]) for row in rows)
-    assert Sample.of(write(tmp_path, rows, 1), only).bytes_each == -(-(8 * 41 + 24 * count) // 40)
+    assert ExampleSample.of(write(tmp_path, rows, 1), only).bytes_each == -(-(8 * 41 + 24 * count) // 40)

@@ -10,7 +10,7 @@ import tensorflow as tf
 from headrace.configs.errors import TrainingError
 from headrace.configs.label import LabelConfig
 from headrace.trainer.columns import MISSING_INTEGER, Batch
-from headrace.trainer.label import transform_label
+from headrace.trainer.preprocessing import transform_label
 
 WHOLE = tf.constant([[1], [0], [2], [-1], [MISSING_INTEGER]], tf.int64)
 FRACTION = tf.constant([1.0, 0.0, 2.0, 0.5, math.nan])

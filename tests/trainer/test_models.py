@@ -16,7 +16,7 @@ from headrace.configs.label import LabelConfig
 from headrace.configs.models import OWN, OwnModel
 from headrace.configs.train import TrainConfig
 from headrace.trainer import columns, models
-from headrace.trainer.objective import compile_model
+from headrace.trainer.model import compile_model
 from headrace.trainer.sections import TrainerSections
 
 FEATURES = {
@@ -180,7 +180,7 @@ def test_own_builder_is_called_with_features_label_and_options(hooks: str) -> No
     [
         ("wrong_width", r"output has shape \(None, 7\); a binary label needs one output of shape \(None, 1\)"),
         ("nothing", "returned NoneType, not a keras.Model"),
-        ("value", "is no function"),
+        ("value", "is not a function"),
         ("absent", "has no callable 'absent'"),
     ],
 )

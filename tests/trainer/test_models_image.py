@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from headrace.configs.errors import TrainingError
 from headrace.trainer import columns, models
-from headrace.trainer.columns.stored import from_stored
+from headrace.trainer.columns.image import with_stored_images
 from headrace.trainer.models.backbone import Backbone
 from headrace.trainer.models.image import Augmented
 from headrace.trainer.sections import TrainerSections
@@ -140,7 +140,7 @@ def test_without_augment_there_is_no_layer_for_it() -> None:
 def test_keras_finds_nothing_to_warn_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        from_stored(build(augment={"flip": "both", "rotate": 20}), columns.build(sections().features))
+        with_stored_images(build(augment={"flip": "both", "rotate": 20}), columns.build(sections().features))
 
 
 def test_without_an_image_it_is_refused() -> None:
@@ -218,7 +218,7 @@ def test_weights_are_saved_and_the_export_needs_nothing_else(hub: str, fine_tune
     again = build(backbone=settings, augment={"flip": "both"})
     again.load_weights(tmp_path / "model.weights.h5")
     np.testing.assert_allclose(predicted(again), predicted(model), rtol=1e-6)
-    stored = from_stored(model, columns.build(sections().features))
+    stored = with_stored_images(model, columns.build(sections().features))
     archive = keras.export.ExportArchive()
     archive.track(stored)
     serve = tf.function(lambda image: {"predictions": stored({"image": image}, training=False)}, autograph=False)
@@ -283,7 +283,7 @@ def test_a_folder_without_a_saved_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"there is no SavedModel in nowhere: no file saved_model.pb \(looked for"):
         Backbone("nowhere")
     (tmp_path / "saved_model.pb").write_bytes(b"no such thing")
-    with pytest.raises(TrainingError, match="is no SavedModel"):
+    with pytest.raises(TrainingError, match="is not a SavedModel"):
         Backbone(str(tmp_path))
 
 

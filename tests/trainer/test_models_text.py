@@ -13,11 +13,10 @@ from headrace.configs.features import TextFeature
 from headrace.configs.train import TrainConfig
 from headrace.trainer import columns, models
 from headrace.trainer.columns import ModelInputs, TextColumn
-from headrace.trainer.devices.precision import computing_in
 from headrace.trainer.generation import Generator
-from headrace.trainer.label import with_vocabulary
+from headrace.trainer.model import compile_model, precision_policy
 from headrace.trainer.models.text import NextWord
-from headrace.trainer.objective import compile_model
+from headrace.trainer.preprocessing import with_vocabulary
 from headrace.trainer.sections import TrainerSections
 
 VALUES = list("abcdefgh")
@@ -133,7 +132,7 @@ def test_model_learns_a_label_from_a_word_and_another_feature() -> None:
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 def test_padded_texts_train_in_mixed_precision_compiled_by_xla(precision: Any) -> None:
     text = {**TEXT, "max_tokens": 6, "padded": True, "keep": "last"}
-    with computing_in(precision):
+    with precision_policy(precision):
         model = built(NEXT, {**FEATURES, "said": text}, encoder="attention")
     features = batch(ROWS)
     features["said"] = features["said"].to_tensor(-1, shape=[5, 6])

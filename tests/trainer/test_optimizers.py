@@ -14,9 +14,8 @@ from pydantic import TypeAdapter
 from headrace.configs.errors import TrainingError
 from headrace.configs.schedules import Schedule
 from headrace.configs.train import TrainConfig
-from headrace.trainer.optimizers import left_over, optimizer
+from headrace.trainer.optimizers import LearningRate, learning_rate, leftover_batches, optimizer
 from headrace.trainer.run import run_fn
-from headrace.trainer.schedules import LearningRate, learning_rate
 
 FORMULAS: list[tuple[dict[str, Any], Callable[[int], float]]] = [
     ({"schedule": "constant", "initial": 0.3}, lambda _: 0.3),
@@ -84,7 +83,7 @@ def test_fall_without_decay_steps_lasts_for_the_rest_of_the_training(kind: str) 
 
 
 def test_fall_without_decay_steps_is_refused_where_the_length_is_unknown_or_the_warm_up_takes_all() -> None:
-    with pytest.raises(TrainingError, match=r"Give `decay_steps`, or `train.steps_per_epoch`"):
+    with pytest.raises(TrainingError, match=r"Set `decay_steps` or `train.steps_per_epoch`"):
         schedule({"schedule": "cosine", "initial": 1.0})
     with pytest.raises(TrainingError, match=r"has 30 optimizer steps, and the warm-up takes 30 of them"):
         schedule({"schedule": "cosine", "initial": 1.0, "warmup_steps": 30}, batches=30)
@@ -224,7 +223,7 @@ def test_accumulation_over_more_batches_than_there_are_is_refused_before_trainin
     settings = train(gradient_accumulation=50, learning_rate={"schedule": "cosine", "initial": 0.1})
     with pytest.raises(TrainingError, match=r"gradient_accumulation: 50 batches make one step .* has 6, so nothing is"):
         optimizer(settings, batches=6)
-    assert left_over(train(gradient_accumulation=3), 6) == ()
+    assert leftover_batches(train(gradient_accumulation=3), 6) == ()
 
 
 def test_training_without_a_step_of_the_optimizer_fails(prepared: Callable[[str], Any], tmp_path: Path) -> None:

@@ -16,16 +16,14 @@ import tensorflow as tf
 from headrace.configs.errors import TrainingError
 from headrace.configs.train import TrainConfig
 from headrace.trainer.callbacks.jit import JitChoice
-from headrace.trainer.checkpointing.checkpoints import Position
+from headrace.trainer.checkpointing.checkpoints import TrainingPosition
 from headrace.trainer.columns.layers import MultiHots, PooledEmbeddings
-from headrace.trainer.devices.out_of_memory import out_of_memory_told
-from headrace.trainer.devices.precision import check_float32, computing_in
-from headrace.trainer.devices.xla import reason, xla_told
-from headrace.trainer.gradients import add_up_repeats
+from headrace.trainer.devices.errors import explain_out_of_memory, explain_xla_errors, xla_failure
 from headrace.trainer.input.inputs import open_inputs
+from headrace.trainer.model import build_model, check_float32, compile_model, precision_policy
 from headrace.trainer.models.text import RunningMean
-from headrace.trainer.objective import compile_model
-from headrace.trainer.run import build_model, run_fn
+from headrace.trainer.optimizers import sum_repeated_rows
+from headrace.trainer.run import run_fn
 
 Prepare = Callable[[str], Any]
 
@@ -47,7 +45,7 @@ def test_means_and_shares_of_many_words_lose_nothing_but_the_last_rounding(preci
     """Added up one by one in bfloat16, ones come no further than 256."""
     words = np.random.default_rng(0).normal(0.05, 0.1, (2, 3000, 4)).astype(np.float32)
     ids = tf.ragged.constant([[0] * 900 + [1] * 100, [1] * 3], dtype=tf.int64)
-    with computing_in(precision):
+    with precision_policy(precision):
         means, shares = RunningMean()(words), MultiHots((2,), "mean")([ids])
         counts, pooled = MultiHots((2,), "sum")([ids]), PooledEmbeddings((2,), 4, "mean")
         found = pooled([ids])
@@ -96,7 +94,7 @@ def test_other_precisions_do_not_scale_the_loss(prepared: Prepare, precision: st
 
 
 def test_a_model_of_the_users_that_predicts_half_precision_is_refused() -> None:
-    with computing_in("mixed_bfloat16"):
+    with precision_policy("mixed_bfloat16"):
         inputs = keras.Input([2])
         model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
     with pytest.raises(TrainingError, match=r'mine\.build returned a model that predicts bfloat16.*dtype="float32"'):
@@ -154,22 +152,22 @@ def test_a_short_training_is_not_measured(prepared: Prepare) -> None:
     assert jit.words.startswith("off: the rest of the training takes about")
     never = choice(data, ticking(0.001, 1.0))
     trained(data, never)
-    assert never.words == "off: the training is short, and measuring pays from 60 s"
+    assert never.words == "off: the training is short, and measuring is worthwhile from 60 s"
 
 
 def test_a_training_that_goes_on_looks_at_what_is_left_of_it() -> None:
     """Six of the last epoch's ten steps are passed over, of 2 s each, and four are made."""
     jit = JitChoice(
-        tf.data.Dataset.range(1), 1, None, 10, ticking(2.0, 1.0), begin=Position(epoch=9, step=6, batches=96)
+        tf.data.Dataset.range(1), 1, None, 10, ticking(2.0, 1.0), begin=TrainingPosition(epoch=9, step=6, batches=96)
     )
     jit.on_epoch_begin(9)
     for batch in range(10):
         jit.on_train_batch_end(batch)
-    assert jit.words == "off: the rest of the training takes about 0 s, and measuring pays from 60 s"
+    assert jit.words == "off: the rest of the training takes about 0 s, and measuring is worthwhile from 60 s"
 
 
 def test_executions_that_are_passed_over_do_not_count_as_fast_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    jit = JitChoice(tf.data.Dataset.range(1), 2, 200, 1, ticking(2.0, 1.0), begin=Position(step=60, batches=60))
+    jit = JitChoice(tf.data.Dataset.range(1), 2, 200, 1, ticking(2.0, 1.0), begin=TrainingPosition(step=60, batches=60))
     measured: list[int] = []
     monkeypatch.setattr(jit, "_choose", lambda: measured.append(jit._done))
     jit.on_epoch_begin(0)
@@ -192,7 +190,7 @@ def test_what_xla_cannot_compile_is_told_where_it_is_asked_for() -> None:
     told = (
         r"train\.jit: on: XLA cannot compile this model's steps \(it has no RaggedTensorToTensor\)\. Set it to `auto`"
     )
-    with pytest.raises(TrainingError, match=told), xla_told(TrainConfig(jit="on")):
+    with pytest.raises(TrainingError, match=told), explain_xla_errors(TrainConfig(jit="on")):
         model.fit(batches, verbose=0)
 
 
@@ -219,7 +217,7 @@ def test_what_xla_cannot_compile_is_told_where_it_was_tried() -> None:
     ],
 )
 def test_reason_of_xla_is_what_says_more_than_where(said: str, told: str) -> None:
-    assert reason(ValueError(said)) == told
+    assert xla_failure(ValueError(said)) == told
 
 
 def test_xla_is_used_where_it_is_asked_for(prepared: Prepare, tmp_path: Path) -> None:
@@ -231,7 +229,7 @@ def test_xla_is_used_where_it_is_asked_for(prepared: Prepare, tmp_path: Path) ->
 def test_rows_of_a_table_that_come_up_twice_are_added_before_they_are_squared() -> None:
     table = keras.Variable(np.zeros((3, 2), np.float32))
     optimizer = keras.optimizers.Adagrad(1.0, initial_accumulator_value=0.0)
-    add_up_repeats(optimizer)
+    sum_repeated_rows(optimizer)
     optimizer.build([table])
     rows = tf.IndexedSlices(tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([1, 1]), tf.constant([3, 2]))
     optimizer.apply([rows], [table])
@@ -262,16 +260,16 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="there i
 def test_a_device_out_of_memory_is_told_with_what_to_change() -> None:
     train = TrainConfig(batch_size=2048)
     with (
-        pytest.raises(TrainingError, match=r"memory of CPU:0 did not suffice at a float tensor") as caught,
-        out_of_memory_told(train),
+        pytest.raises(TrainingError, match=r"memory of CPU:0 .* float tensor") as caught,
+        explain_out_of_memory(train),
         room_for(256 << 20),
     ):
         tf.zeros([2048, 1 << 17])  # 1 GiB
     said = str(caught.value)
-    assert "Lower `train.batch_size` 2,048, say to 1,024, with `train.gradient_accumulation: 2`" in said
+    assert "Lower `train.batch_size` 2,048, for example to 1,024, with `train.gradient_accumulation: 2`" in said
     assert "`train.precision: mixed_bfloat16`" in said
     assert said.endswith("; or make the model smaller (its layers, the embeddings of features with many categories)")
-    with out_of_memory_told(train):
+    with explain_out_of_memory(train):
         assert tf.zeros([2048, 1 << 10]).shape == (2048, 1 << 10)  # the limit is gone
 
 
@@ -279,9 +277,9 @@ def test_a_device_out_of_memory_is_told_with_what_to_change() -> None:
 def test_weights_that_no_memory_holds_are_not_blamed_on_the_batch() -> None:
     with (
         pytest.raises(TrainingError) as caught,
-        out_of_memory_told(TrainConfig(batch_size=64)),
+        explain_out_of_memory(TrainConfig(batch_size=64)),
         room_for(256 << 20),
     ):
         tf.zeros([1 << 14, 1 << 14])  # 1 GiB
     assert "of shape [16384,16384]. Make the model smaller (its layers, the embeddings of" in str(caught.value)
-    assert "; or, if that is none of its weights: lower `train.batch_size` 64" in str(caught.value)
+    assert "is not one of its weights: lower `train.batch_size` 64" in str(caught.value)

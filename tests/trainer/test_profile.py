@@ -15,8 +15,8 @@ from headrace.components.profile.component import diagnose
 from headrace.configs.config import PipelineConfig
 from headrace.configs.profile import ProfileConfig
 from headrace.trainer.callbacks.checkpoint import Checkpoint
-from headrace.trainer.callbacks.profile import window
 from headrace.trainer.profiling.facts import SESSIONS, ProfileFacts
+from headrace.trainer.profiling.steps import profile_window
 from headrace.trainer.run import run_fn
 from headrace.trainer.sections import TrainerSections
 
@@ -42,7 +42,7 @@ EPOCH = 32
 def test_the_steps_asked_for_become_steps_that_there_are(
     asked: tuple[int, int], together: int, epoch: int | None, epochs: int, chosen: tuple[int, int]
 ) -> None:
-    found = window(asked, together, epoch, epochs)
+    found = profile_window(asked, together, epoch, epochs)
     assert (found.first, found.last) == chosen
     assert bool(found.note) == (chosen != asked or together == epoch)
 
@@ -61,7 +61,7 @@ def test_the_steps_asked_for_become_steps_that_there_are(
 def test_steps_are_counted_from_the_beginning_where_training_goes_on(
     asked: tuple[int, int], epoch: int | None, chosen: tuple[int, int]
 ) -> None:
-    found = window(asked, 16, epoch, 2, 110)
+    found = profile_window(asked, 16, epoch, 2, 110)
     assert (found.first, found.last) == chosen
     assert bool(found.note) == (chosen != asked)
 
@@ -102,7 +102,7 @@ def resumable(prepared: Callable[[str], Any], folder: Path, steps: list[int]) ->
     [
         ([5, 8], [5, 7], ""),  # before it was killed
         ([70, 73], [69, 71, 73], ""),
-        ([10, 12], [49, 51], "training went on behind step 40, so later ones were profiled and not 10 to 12"),
+        ([10, 12], [49, 51], "training resumed after step 40, so later steps were profiled and not 10 to 12"),
     ],
 )
 def test_training_that_goes_on_has_a_profile_of_steps_that_were_made(  # noqa: PLR0917
@@ -124,7 +124,7 @@ def test_training_that_goes_on_has_a_profile_of_steps_that_were_made(  # noqa: P
 @pytest.mark.parametrize(
     ("asked", "profiled"),
     [
-        ([5, 10], (EPOCH + 1, "the first execution was left out: in it Keras builds the graph")),
+        ([5, 10], (EPOCH + 1, "the first execution was left out, because Keras builds the graph in it")),
         (
             [5000, 5010],
             (2 * EPOCH + 1, "training has only 96 steps, so late ones were profiled and not 5,000 to 5,010"),

@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from headrace.configs.errors import TrainingError
 from headrace.trainer.input.inputs import open_inputs
-from headrace.trainer.run import build_model, run_fn
+from headrace.trainer.model import build_model
+from headrace.trainer.run import run_fn
 
 Prepare = Callable[[str], Any]
 
@@ -176,7 +177,7 @@ def test_batch_larger_than_the_split_of_an_endless_training_has_examples_several
     data = prepared("binary")
     sections = data.sections(batch_size=4096, steps_per_epoch=2)
     inputs = open_inputs([data.patterns["train"]], [data.patterns["eval"]], data.output, sections)
-    assert inputs.remarks[0].endswith("2,000 examples of the train split: a batch has some of them several times")
+    assert inputs.remarks[0].endswith("2,000 examples of the train split: a batch contains some of them repeatedly")
 
 
 def test_loss_that_is_no_number_stops_with_epoch_and_steps(prepared: Prepare, tmp_path: Path) -> None:

@@ -22,16 +22,15 @@ from numbered_shards import SPEC, ids, pipeline, write_shards
 from headrace.configs.errors import RunError, TrainingError
 from headrace.configs.service import ServiceConfig
 from headrace.configs.train import TrainConfig
-from headrace.trainer.input.memory import Cache
+from headrace.trainer.input.memory import CacheChoice
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline
-from headrace.trainer.input.sources import Sources
+from headrace.trainer.input.sources import ExampleSources
 from headrace.trainer.service.client import Service
 from headrace.trainer.service.endless import endless
 from headrace.trainer.service.local import LocalService
-from headrace.trainer.service.loopback import check
-from headrace.trainer.service.probe import wait_for_workers, workers
-from headrace.trainer.service.roles import free_port
+from headrace.trainer.service.ports import check_loopback, free_port
+from headrace.trainer.service.probe import registered_workers, wait_for_workers
 
 COMMAND = str(Path(sys.executable).with_name("headrace"))
 FILES, EACH = 60, 1100
@@ -62,7 +61,7 @@ def test_epoch_gives_each_example_once_and_another_order_each_time(shards: list[
     assert sorted(first) == sorted(second) == list(range(TOTAL))
     assert first != second
     assert split.seen() == 2 * TOTAL
-    assert service.tally.words() == ""
+    assert service.statistics.words() == ""
 
 
 @pytest.mark.slow
@@ -92,15 +91,15 @@ def test_kill_in_the_middle_of_an_epoch_loses_no_example_and_repeats_none(
             for victim in victims:
                 os.kill(running.pids[victim], signal.SIGKILL)
         if number > BATCHES // 4:
-            running.mend(lambda _: None)
+            running.restart_dead(lambda _: None)
         time.sleep(0.02)  # so that the epoch outlasts the new start
     assert len(seen) == TOTAL
     assert sorted(seen) == list(range(TOTAL))
     if victims == ["dispatcher"]:  # its journal alone makes up for it
-        assert service.tally.words() == ""
+        assert service.statistics.words() == ""
     else:  # batches of the files that were read again had come before, and were dropped
-        assert 0 < service.tally.read_again < FILES
-        assert service.tally.repeats <= BATCHES_EACH * service.tally.read_again
+        assert 0 < service.statistics.read_again < FILES
+        assert service.statistics.repeats <= BATCHES_EACH * service.statistics.read_again
     running.wait_until_ready(PATIENCE)
 
 
@@ -111,8 +110,8 @@ def test_unsharded_workers_each_read_everything(shards: list[str], running: Loca
     train = TrainConfig.model_validate(
         {"batch_size": 500, "steps_per_epoch": 100, "input": {"shuffle": 2000, "service": settings}}
     )
-    sources = Sources.of(train, Path())
-    assert sources.cache(Cache("memory", "")).where == "none"
+    sources = ExampleSources.of(train, Path())
+    assert sources.cache(CacheChoice("memory", "")).kind == "none"
     assert sources.start(7) == 0  # what goes on draws anew: there is no place to go back to
     split = pipeline(source=sources.stream, shuffle=sources.shuffle, batch_size=500, steps_per_epoch=100).open(
         "train", shards
@@ -127,7 +126,7 @@ def test_unsharded_workers_each_read_everything(shards: list[str], running: Loca
 def test_workers_read_as_many_records_at_a_time_as_the_config_says(shards: list[str], running: LocalService) -> None:
     settings = {"read_batch": 300, "open_files": 2, "service": running.address}
     train = TrainConfig.model_validate({"input": settings})
-    packing, sources = Packing(SPEC), Sources.of(train, Path())
+    packing, sources = Packing(SPEC), ExampleSources.of(train, Path())
     assert sources.service is not None
     assert (sources.service.reading.read_batch, sources.service.reading.open_files) == (300, 2)
     stream = sources.stream("train", shards[:1], packing, lambda _: pytest.fail("read here"))
@@ -181,7 +180,7 @@ def test_process_that_dies_soon_after_each_start_is_given_up_and_one_that_has_li
     with LocalService(0, 1, tmp_path, clock=lambda: now[0]) as service:
 
         def mended() -> int:
-            service.mend(lambda _: None)
+            service.restart_dead(lambda _: None)
             return service.pids["worker-1"]
 
         def dies(after: float) -> None:
@@ -218,14 +217,17 @@ def own_addresses() -> list[str]:
 
 def answers(host: str, port: int) -> bool:
     try:
-        return bool(workers(f"{host}:{port}", 3.0))
+        return bool(registered_workers(f"{host}:{port}", 3.0))
     except grpc.RpcError:
         return False
 
 
 def ports_of(service: LocalService) -> list[int]:
     """Of the dispatcher and its workers."""
-    return [service.port, *(int(worker.rpartition(":")[2]) for worker in workers(f"localhost:{service.port}", 10.0))]
+    return [
+        service.port,
+        *(int(worker.rpartition(":")[2]) for worker in registered_workers(f"localhost:{service.port}", 10.0)),
+    ]
 
 
 @pytest.mark.slow
@@ -255,7 +257,7 @@ def test_service_that_is_told_to_listen_everywhere_does_and_warns_of_it(tmp_path
             assert service.stdout is not None
             port = int(service.stdout.readline().strip().rpartition(":")[2])
             assert all(answers(host, port) for host in own_addresses())
-            assert re.search("warning: .*every interface.*read, change and delete", errors.read_text(encoding="utf-8"))
+            assert re.search("warning: .*all interfaces.*read, change and delete", errors.read_text(encoding="utf-8"))
         finally:
             service.send_signal(signal.SIGTERM)
 
@@ -275,7 +277,7 @@ def test_system_that_cannot_keep_a_port_to_the_loopback_is_told_with_the_way_out
         other.listen()
         own_addresses()
         with pytest.raises(RunError, match=rf"port {port} answers at .*--listen 0\.0\.0\.0"):
-            check(port)
+            check_loopback(port)
 
 
 def test_taken_port_is_told(tmp_path: Path) -> None:

@@ -16,14 +16,14 @@ from numbered_shards import SPEC, example, pipeline, write_shards
 
 from headrace.configs.service import ServiceConfig
 from headrace.configs.train import TrainConfig
-from headrace.trainer.input.buckets import Buckets, choose_buckets
+from headrace.trainer.input.buckets import LengthBuckets, choose_buckets
 from headrace.trainer.input.packing import Packing
-from headrace.trainer.input.sources import Sources
-from headrace.trainer.input.worker import Worker
-from headrace.trainer.service.arrivals import StalledError, arrivals
+from headrace.trainer.input.reading import ClusterWorker
+from headrace.trainer.input.sources import ExampleSources
 from headrace.trainer.service.client import Service
+from headrace.trainer.service.delivery import StalledError, elements_with_timeout
+from headrace.trainer.service.endless import coordinated_rounds
 from headrace.trainer.service.local import LocalService
-from headrace.trainer.service.rounds import in_rounds
 
 BATCH, TRAINERS = 20, 2
 ROUND = BATCH * TRAINERS
@@ -37,14 +37,14 @@ def lengths(features: dict[str, tf.RaggedTensor]) -> list[int]:
 
 @pytest.mark.parametrize("boundaries", [(1,), ()], ids=["two buckets", "one for each length"])
 def test_rounds_are_of_one_bucket_and_pass_on_every_example_once(boundaries: tuple[int, ...]) -> None:
-    packing, buckets = Packing(SPEC), Buckets(boundaries)
+    packing, buckets = Packing(SPEC), LengthBuckets(boundaries)
     numbers = np.random.default_rng(0).permutation(TOTAL)
     chunks = [packing.parse(tf.constant([example(n) for n in part])) for part in np.array_split(numbers, 17)]
-    signature = tuple(tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in packing.none())
+    signature = tuple(tf.TensorSpec([None, *part.shape[1:]], part.dtype) for part in packing.empty())
     stream = tf.data.Dataset.from_generator(lambda: iter(chunks), output_signature=signature)
     seen: list[int] = []
     longest = []
-    for packed in in_rounds(stream, packing, buckets, BATCH, TRAINERS):
+    for packed in coordinated_rounds(stream, packing, buckets, BATCH, TRAINERS):
         columns = packing.unpack(packed)
         seen += columns["id"].numpy().tolist()
         for keys in np.reshape(buckets.keys(tf.constant(lengths(columns), tf.int64)), [-1, ROUND]):
@@ -68,7 +68,9 @@ def test_two_trainers_get_equal_lengths_in_each_round_and_every_example(tmp_path
 
     def read(number: int) -> None:
         buckets, _ = choose_buckets(train.input.length_buckets, some, train.batch_size)
-        sources = Sources.of(train, Path(), Worker(number, TRAINERS, str(tmp_path))).bucketed(buckets, some)
+        sources = ExampleSources.of(train, Path(), ClusterWorker(number, TRAINERS, str(tmp_path))).bucketed(
+            buckets, some
+        )
         split = pipeline(
             source=sources.stream, shuffle=sources.shuffle, batch_size=sources.batch_size, steps_per_epoch=steps
         ).open("train", files)
@@ -89,7 +91,7 @@ def test_two_trainers_get_equal_lengths_in_each_round_and_every_example(tmp_path
 @pytest.mark.slow
 def test_trainer_that_reads_ahead_ends_though_the_others_have_ended_before_it(running: LocalService) -> None:
     settings = ServiceConfig(address=running.address, sharding="off", coordinated=True)
-    service = Service(settings, Worker(0, TRAINERS, "of two, the other of which reads nothing"))
+    service = Service(settings, ClusterWorker(0, TRAINERS, "of two, the other of which reads nothing"))
     numbers = tf.data.Dataset.range(100).batch(10).map(lambda batch: (batch,))
     first = numbers.take(1)
     iterators = [iter(first.concatenate(service.endless(numbers.repeat())).prefetch(2))]
@@ -103,11 +105,11 @@ def test_trainer_that_reads_ahead_ends_though_the_others_have_ended_before_it(ru
 
 def test_a_few_buckets_stand_for_each_length_where_none_are_given() -> None:
     many = np.random.default_rng(0).integers(1, 100, 5000)
-    few = Buckets().few(many)
+    few = LengthBuckets().with_boundaries(many)
     keys = few.keys(tf.constant(many)).numpy()
     assert np.bincount(keys).min() > 0.8 * len(many) / 8
-    assert Buckets((3,)).few(many) == Buckets((3,))
-    assert Buckets().few(np.array([5, 5, 5])).boundaries == (5,)
+    assert LengthBuckets((3,)).with_boundaries(many) == LengthBuckets((3,))
+    assert LengthBuckets().with_boundaries(np.array([5, 5, 5])).boundaries == (5,)
 
 
 def test_reader_waits_on_for_what_is_late_and_gives_up_where_it_is_told_to() -> None:
@@ -126,10 +128,10 @@ def test_reader_waits_on_for_what_is_late_and_gives_up_where_it_is_told_to() -> 
         return times < 50
 
     dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))
-    assert [int(number) for number in arrivals(dataset, 0.2, wait_on) if number is not None] == [1, 2]
+    assert [int(number) for number in elements_with_timeout(dataset, 0.2, wait_on) if number is not None] == [1, 2]
     assert 3 in asked
     late.clear()
-    reading = arrivals(dataset, 0.2)
+    reading = elements_with_timeout(dataset, 0.2)
     with pytest.raises(StalledError, match=r"no batch for 0\.2 s"):
         list(reading)
     late.set()

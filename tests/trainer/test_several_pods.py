@@ -230,7 +230,7 @@ def trained(kubeflow: Kubeflow, tmp_path_factory: pytest.TempPathFactory) -> Tra
 
     def kill(one: jobsets.JobSet) -> None:
         if one.status["restarts"] == 0:
-            at(one.pods[0], "checkpoint: going on from", lambda: one.pods[1].end(signal.SIGKILL))
+            at(one.pods[0], "checkpoint: resuming from", lambda: one.pods[1].end(signal.SIGKILL))
 
     cluster.on_pods = kill
     try:
@@ -254,7 +254,7 @@ def test_cancel_ends_all_pods_and_keeps_a_checkpoint_in_the_store(trained: Train
     assert trained.left
     assert all(name.startswith("checkpoints/") for name in trained.left)
     chief = kubeflow.cluster.made[0].pods[0]
-    stopped = r"training was stopped by SIGTERM after batch \d+, in epoch \d\. It is kept in "
+    stopped = r"training was stopped by SIGTERM after batch \d+, in epoch \d\. It is saved in "
     assert re.search(stopped, chief.text)
     assert re.search(stopped, trained.canceled.log)  # the task waits for the chief's last words
     assert chief.process.returncode == 143
@@ -270,7 +270,7 @@ def test_pods_that_were_canceled_and_lost_one_come_to_the_weights_of_one_device(
 def test_chiefs_lines_and_the_lost_worker_are_in_the_tasks_log(trained: Trained) -> None:
     log = trained.resumed.log
     assert log.count("strategy: multi_worker over 2 workers") == 2
-    assert log.count("checkpoint: going on from") == 2
+    assert log.count("checkpoint: resuming from") == 2
     assert "distributed training: a worker was lost" in log
     assert "epoch 3/3: loss " in log
     assert "Traceback" not in log.partition("a worker was lost")[2]
@@ -304,7 +304,7 @@ def test_error_that_every_try_would_meet_ends_the_task_with_its_words(kubeflow: 
     chosen = config(tmp_path, workers=4, input={"own_shards": True}, steps_per_epoch=20)
     ended = kubeflow.run("refused", chosen, "refused-pod")
     assert ended.code == 1
-    assert "Trainer failed: 4 workers are to share the 3 files of the train split. Set `data.shards` to 4" in ended.log
+    assert "Trainer failed: 4 workers cannot share the 3 files of the train split. Set `data.shards` to 4" in ended.log
     assert kubeflow.cluster.made[-1].status["restarts"] == 0
     assert not kubeflow.left()
 

@@ -20,7 +20,8 @@ from tfx.types import artifact_utils, standard_artifacts
 from headrace.components.transform.component import Executor
 from headrace.configs.errors import TrainingError
 from headrace.trainer import columns
-from headrace.trainer.run import build_model, run_fn
+from headrace.trainer.model import build_model
+from headrace.trainer.run import run_fn
 from headrace.trainer.sections import TrainerSections
 
 SCHEMA = """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import tensorflow as tf
 
-from headrace.trainer.input.shuffle import by_seed
+from headrace.trainer.input.shuffle import shuffle_by_seed
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_the_order_follows_the_seed_whatever_the_global_one_is(seed: int, global
     """TensorFlow's own `shuffle` fails with a tensor for a seed where the global one is 0, as `train.seed` is."""
     tf.random.set_seed(seed)
     seeds = tf.data.Dataset.from_tensor_slices(tf.constant([3, 3, 4], tf.int64))
-    orders = seeds.flat_map(lambda one: by_seed(tf.data.Dataset.range(20), 20, one)).batch(20)
+    orders = seeds.flat_map(lambda one: shuffle_by_seed(tf.data.Dataset.range(20), 20, one)).batch(20)
     first, again, other = (order.tolist() for order in orders.as_numpy_iterator())
     assert first == again
     assert first != other

@@ -11,11 +11,11 @@ import pytest
 from numbered_shards import ids, pipeline, write_shards
 
 from headrace.configs.errors import TrainingError
-from headrace.trainer.input.memory import Cache, choose_cache
+from headrace.trainer.input.memory import CacheChoice, choose_cache
 from headrace.trainer.input.packing import Packing
-from headrace.trainer.input.pipeline import Split, Stream
-from headrace.trainer.input.snapshot import ABANDONED, KEPT, Snapshots
-from headrace.trainer.input.sources import Sources
+from headrace.trainer.input.pipeline import InputSplit, Stream
+from headrace.trainer.input.snapshot import KEEP, ORPHANED_AFTER, Snapshots
+from headrace.trainer.input.sources import ExampleSources
 
 SIZES = [1500, 700, 1]
 TOTAL = sum(SIZES)
@@ -34,7 +34,7 @@ def shards(tmp_path: Path) -> list[str]:
     return write_shards(tmp_path / "shards", SIZES)
 
 
-def opened(folder: Path, graph: Path, shards: list[str], **settings: object) -> tuple[Split, str]:
+def opened(folder: Path, graph: Path, shards: list[str], **settings: object) -> tuple[InputSplit, str]:
     """The split, and what the snapshots say."""
     snapshots = Snapshots(folder, graph)
 
@@ -77,9 +77,9 @@ def test_second_run_reads_back_the_same_examples(tmp_path: Path, graph: Path, sh
     ],
 )
 def test_what_is_said_of_the_cache_fits_the_snapshot(tmp_path: Path, graph: Path, choice: Any, said: str) -> None:
-    sources = Sources(snapshots=Snapshots(tmp_path, graph))
-    assert sources.cache(choose_cache(choice, [])) == Cache("none", said)
-    assert Sources().cache(choose_cache(choice, [])) == choose_cache(choice, [])
+    sources = ExampleSources(snapshots=Snapshots(tmp_path, graph))
+    assert sources.cache(choose_cache(choice, [])) == CacheChoice("none", said)
+    assert ExampleSources().cache(choose_cache(choice, [])) == choose_cache(choice, [])
 
 
 def test_change_upstream_writes_anew_and_says_what_changed(tmp_path: Path, graph: Path, shards: list[str]) -> None:
@@ -110,11 +110,11 @@ def test_old_snapshots_and_abandoned_ones_are_removed(tmp_path: Path, graph: Pat
     place = tmp_path / "kept"
     for name in ("left", "fresh"):
         (place / f".writing-{name}").mkdir(parents=True)
-    os.utime(place / ".writing-left", (time.time() - ABANDONED - 60,) * 2)
-    for content in range(KEPT + 2):
+    os.utime(place / ".writing-left", (time.time() - ORPHANED_AFTER - 60,) * 2)
+    for content in range(KEEP + 2):
         (graph / "transform_fn" / "saved_model.pb").write_bytes(b"%d" % content)
         opened(place, graph, shards)
-    assert len(list(place.glob("train-*"))) == KEPT
+    assert len(list(place.glob("train-*"))) == KEEP
     assert [path.name for path in place.glob(".writing-*")] == [".writing-fresh"]
     assert opened(place, graph, shards)[1] == "train read back"
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.configs.train import TrainConfig
-from headrace.trainer.checkpointing.checkpoints import Position, Saved
-from headrace.trainer.fitting import MORE_CALLS, STEPS_PER_EXECUTION, Training, steps_per_execution
+from headrace.trainer.checkpointing.checkpoints import SavedCheckpoint, TrainingPosition
+from headrace.trainer.fitting import MAX_ADDITIONAL_CALLS, STEPS_PER_EXECUTION, Training, choose_steps_per_execution
 from headrace.trainer.input.inputs import Inputs
-from headrace.trainer.input.pipeline import Split
+from headrace.trainer.input.pipeline import InputSplit
 from headrace.trainer.sections import TrainerSections
 
 AUTO = TrainConfig()
@@ -27,30 +27,30 @@ def divides_best(number: int, steps: int) -> bool:
 
 @given(STEPS)
 def test_one_iterator_serves_all_epochs_unless_that_takes_many_more_calls(steps: int) -> None:
-    number, why = steps_per_execution(AUTO, steps, one_iterator=True)
+    number, why = choose_steps_per_execution(AUTO, steps, one_iterator=True)
     few = math.ceil(steps / STEPS_PER_EXECUTION)
     assert 1 <= number <= min(steps, STEPS_PER_EXECUTION)
-    assert math.ceil(steps / number) <= few + MORE_CALLS
+    assert math.ceil(steps / number) <= few + MAX_ADDITIONAL_CALLS
     best = next(size for size in range(STEPS_PER_EXECUTION, 0, -1) if steps % size == 0)
-    assert number == (best if steps // best <= few + MORE_CALLS else STEPS_PER_EXECUTION)
+    assert number == (best if steps // best <= few + MAX_ADDITIONAL_CALLS else STEPS_PER_EXECUTION)
     assert f"{steps:,}" in why
 
 
 @given(STEPS)
 def test_with_an_iterator_for_each_epoch_calls_are_as_few_as_they_can_be(steps: int) -> None:
-    assert steps_per_execution(AUTO, steps, one_iterator=False).steps == min(steps, STEPS_PER_EXECUTION)
+    assert choose_steps_per_execution(AUTO, steps, one_iterator=False).steps == min(steps, STEPS_PER_EXECUTION)
 
 
 @given(st.integers(1, 100_000), STEPS | st.none(), st.booleans())
 def test_a_given_number_of_steps_is_divided(steps_per_epoch: int, steps: int | None, one_iterator: bool) -> None:
     train = TrainConfig(steps_per_epoch=steps_per_epoch)
-    assert divides_best(steps_per_execution(train, steps, one_iterator=one_iterator).steps, steps_per_epoch)
+    assert divides_best(choose_steps_per_execution(train, steps, one_iterator=one_iterator).steps, steps_per_epoch)
 
 
 @given(st.integers(1, 1000), STEPS | st.none(), st.booleans())
 def test_the_configs_number_stands(number: int, steps: int | None, one_iterator: bool) -> None:
     train = TrainConfig(steps_per_execution=number)
-    assert steps_per_execution(train, steps, one_iterator=one_iterator).steps == number
+    assert choose_steps_per_execution(train, steps, one_iterator=one_iterator).steps == number
 
 
 @pytest.mark.parametrize(
@@ -59,23 +59,23 @@ def test_the_configs_number_stands(number: int, steps: int | None, one_iterator:
         (47, 47, "64 at most, of 47 in an epoch"),
         (69, 23, "the largest number up to 64 that divides the 69 of an epoch, so one iterator serves all epochs"),
         (1000, 50, "the largest number up to 64 that divides the 1,000 of an epoch, so one iterator serves all epochs"),
-        (67, 64, "64 at most, of 67 in an epoch; the numbers that divide them are too small"),
-        (1172, 64, "64 at most, of 1,172 in an epoch; the numbers that divide them are too small"),
-        (None, 64, "64 at most"),
+        (67, 64, "at most 64, of 67 in an epoch, whose divisors are too small"),
+        (1172, 64, "at most 64, of 1,172 in an epoch, whose divisors are too small"),
+        (None, 64, "at most 64"),
     ],
 )
 def test_the_choice_says_why(steps: int | None, expected: int, why: str) -> None:
-    assert steps_per_execution(AUTO, steps, one_iterator=True) == (expected, why)
+    assert choose_steps_per_execution(AUTO, steps, one_iterator=True) == (expected, why)
 
 
 @pytest.mark.parametrize(("kept", "said"), [(23, "23: the largest number up to 64"), (16, "16: as before")])
 def test_training_that_goes_on_keeps_its_number(kept: int, said: str) -> None:
     dataset = tf.data.Dataset.range(69)
-    split = Split(dataset, dataset, 69, 69, lambda: 69, lambda: dataset)
+    split = InputSplit(dataset, dataset, 69, 69, lambda: 69, lambda: dataset)
     label = {"key": "bought", "kind": "binary"}
     sections = TrainerSections.model_validate({"label": label, "features": {"amount": {"column": "numeric"}}})
     inputs = Inputs(split, split, "in memory")
-    going_on = Training(sections, inputs, saved=Saved(Path("kept"), Position(), {"together": kept}))
-    assert going_on.together == kept
+    going_on = Training(sections, inputs, saved=SavedCheckpoint(Path("kept"), TrainingPosition(), {"together": kept}))
+    assert going_on.steps_per_execution == kept
     assert going_on.chosen["steps_per_execution"].startswith(said)
-    assert Training(sections, inputs).together == 23
+    assert Training(sections, inputs).steps_per_execution == 23

@@ -9,11 +9,11 @@ import pytest
 from headrace.configs.device_rules import executions_divide_an_epoch, strategy_can_do_the_rest
 from headrace.configs.errors import TrainingError
 from headrace.configs.train import TrainConfig
-from headrace.trainer.devices.machine import Cluster, Hardware, unmet
-from headrace.trainer.devices.strategy import Choice, choose, look
+from headrace.trainer.devices.machine import Hardware, TfConfig, unmet_requirements
+from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, detect_hardware
 from headrace.trainer.job import Job
 
-CLUSTER = Cluster(3, "worker 0", chief=True)
+CLUSTER = TfConfig(3, "worker 0", chief=True)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ CLUSTER = Cluster(3, "worker 0", chief=True)
     ],
 )  # fmt: skip
 def test_auto_takes_the_tpu_then_the_cluster_then_the_gpus(hardware: Hardware, strategy: str, words: str) -> None:
-    choice = choose(TrainConfig(), hardware)
+    choice = choose_strategy(TrainConfig(), hardware)
     assert (choice.strategy, choice.words) == (strategy, words)
     assert choice.distributed == (strategy in {"mirrored", "multi_worker", "tpu"})
 
@@ -37,17 +37,19 @@ def test_auto_takes_the_tpu_then_the_cluster_then_the_gpus(hardware: Hardware, s
 @pytest.mark.parametrize("strategy", ["one_gpu", "mirrored", "multi_worker", "tpu"])
 def test_a_strategy_without_its_devices_is_refused_with_what_to_use_instead(strategy: Any) -> None:
     with pytest.raises(TrainingError, match=f"train.strategy: {strategy} (finds no|needs TF_CONFIG).*(cpu|local)"):
-        choose(TrainConfig(strategy=strategy), Hardware())
+        choose_strategy(TrainConfig(strategy=strategy), Hardware())
 
 
 def test_a_strategy_that_was_asked_for_wins_over_what_is_there() -> None:
-    assert choose(TrainConfig(strategy="cpu"), Hardware("local", 8)).words == "cpu: `train.strategy: cpu` says so"
+    assert (
+        choose_strategy(TrainConfig(strategy="cpu"), Hardware("local", 8)).words == "cpu: `train.strategy: cpu` says so"
+    )
 
 
 def test_what_auto_finds_is_refused_with_settings_that_it_cannot_go_with() -> None:
     with pytest.raises(TrainingError, match=r"^train\.jit: XLA is for a single device.*mirrored: they are in"):
-        choose(TrainConfig(jit="on"), Hardware(gpus=2))
-    assert choose(TrainConfig(jit="on"), Hardware(gpus=1)).strategy == "one_gpu"
+        choose_strategy(TrainConfig(jit="on"), Hardware(gpus=2))
+    assert choose_strategy(TrainConfig(jit="on"), Hardware(gpus=1)).strategy == "one_gpu"
 
 
 @pytest.mark.parametrize(
@@ -90,18 +92,27 @@ def tf_config(cluster: dict[str, list[str]], kind: str, index: int) -> dict[str,
     [
         ({}, None),
         (tf_config({"worker": ["a:1"]}, "worker", 0), None),
-        (tf_config({"worker": ["a:1", "b:1"]}, "worker", 0), Cluster(2, "worker 0", True)),
-        (tf_config({"worker": ["a:1", "b:1"]}, "worker", 1), Cluster(2, "worker 1", False, 1)),
-        (tf_config({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "worker", 0), Cluster(3, "worker 0", False, 1)),
-        (tf_config({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "chief", 0), Cluster(3, "chief 0", True)),
-        (tf_config({"worker": ["localhost:1", "127.0.0.1:2"]}, "worker", 1), Cluster(2, "worker 1", False, 1, 2)),
-        (tf_config({"worker": ["[::1]:1", "127.9.8.7:2"]}, "worker", 0), Cluster(2, "worker 0", True, 0, 1)),
-        (tf_config({"worker": ["localhost:1", "b:2"]}, "worker", 0), Cluster(2, "worker 0", True)),
-        (tf_config({"worker": ["localhost.example:1", "localhost:2"]}, "worker", 0), Cluster(2, "worker 0", True)),
+        (tf_config({"worker": ["a:1", "b:1"]}, "worker", 0), TfConfig(2, "worker 0", True)),
+        (tf_config({"worker": ["a:1", "b:1"]}, "worker", 1), TfConfig(2, "worker 1", False, 1)),
+        (
+            tf_config({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "worker", 0),
+            TfConfig(3, "worker 0", False, 1),
+        ),
+        (tf_config({"chief": ["c:1"], "worker": ["a:1", "b:1"]}, "chief", 0), TfConfig(3, "chief 0", True)),
+        (
+            tf_config({"worker": ["localhost:1", "127.0.0.1:2"]}, "worker", 1),
+            TfConfig(2, "worker 1", False, 1, 2),
+        ),
+        (tf_config({"worker": ["[::1]:1", "127.9.8.7:2"]}, "worker", 0), TfConfig(2, "worker 0", True, 0, 1)),
+        (tf_config({"worker": ["localhost:1", "b:2"]}, "worker", 0), TfConfig(2, "worker 0", True)),
+        (
+            tf_config({"worker": ["localhost.example:1", "localhost:2"]}, "worker", 0),
+            TfConfig(2, "worker 0", True),
+        ),
     ],
 )
-def test_one_worker_of_a_cluster_is_its_chief(environment: dict[str, str], expected: Cluster | None) -> None:
-    assert look(environment).cluster == expected
+def test_one_worker_of_a_cluster_is_its_chief(environment: dict[str, str], expected: TfConfig | None) -> None:
+    assert detect_hardware(environment).cluster == expected
 
 
 @pytest.mark.parametrize(
@@ -116,20 +127,20 @@ def test_one_worker_of_a_cluster_is_its_chief(environment: dict[str, str], expec
 )
 def test_an_environment_that_makes_no_sense_is_told(environment: dict[str, str], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
-        look(environment)
+        detect_hardware(environment)
 
 
 def test_a_tpu_is_named_by_the_environment() -> None:
-    assert look({"TPU_NAME": "local"}).tpu == "local"
-    assert look({"TPU_CONFIG": '{"tpu_node_name": "ours", "zone": "z"}'}).tpu == "ours"
-    assert look({}).tpu is None
+    assert detect_hardware({"TPU_NAME": "local"}).tpu == "local"
+    assert detect_hardware({"TPU_CONFIG": '{"tpu_node_name": "ours", "zone": "z"}'}).tpu == "ours"
+    assert detect_hardware({}).tpu is None
 
 
 def test_workers_that_are_not_the_chief_write_elsewhere() -> None:
-    other = Hardware(cluster=Cluster(2, "worker 1", chief=False))
-    assert not Choice("multi_worker", "", other).writes
-    assert Choice("multi_worker", "", Hardware(cluster=CLUSTER)).writes
-    assert Choice("cpu", "", other).writes
+    other = Hardware(cluster=TfConfig(2, "worker 1", chief=False))
+    assert not StrategyChoice("multi_worker", "", other).writes
+    assert StrategyChoice("multi_worker", "", Hardware(cluster=CLUSTER)).writes
+    assert StrategyChoice("cpu", "", other).writes
 
 
 def test_a_job_comes_back_from_text_as_it_was() -> None:
@@ -163,6 +174,6 @@ def test_what_a_machine_lacks_is_known_before_tensorflow_looks(  # noqa: PLR0917
 ) -> None:
     for name in devices:
         (tmp_path / name).touch()
-    found = list(unmet(TrainConfig.model_validate(settings), environment, tmp_path))
+    found = list(unmet_requirements(TrainConfig.model_validate(settings), environment, tmp_path))
     assert [".".join(map(str, place)) for place, _ in found] == ([where] if where else [])
     assert all(what in told for _, told in found)

@@ -21,8 +21,8 @@ from headrace.configs.tune import TuneConfig
 from headrace.trainer import run
 from headrace.trainer.job import Job
 from headrace.trainer.profiling.facts import ProfileFacts
-from headrace.trainer.tuning.retracing import retracing_untold
 from headrace.trainer.tuning.trials import Search
+from headrace.trainer.tuning.tuner import without_retracing_warnings
 
 Prepare = Callable[[str], Any]
 RATES = {"train.learning_rate": {"choices": [0.00001, 0.02]}, "model.hidden": {"choices": [[4], [16, 8]]}}
@@ -90,7 +90,7 @@ def test_a_search_is_not_advised_against_tracing_each_trials_graph(caplog: pytes
             tf.function(lambda x: x + 2)(tf.constant(1))
 
     with caplog.at_level(logging.WARNING, "tensorflow"):
-        with retracing_untold():
+        with without_retracing_warnings():
             trace()
         assert "retracing" not in caplog.text
         trace_too()
@@ -142,7 +142,7 @@ def test_search_that_is_killed_goes_on_amid_the_trial_and_comes_to_what_it_would
     found = trials(search(data, tmp_path / "again", **settings))
     said = capfd.readouterr().out
     assert said.count("; trained before the search was interrupted") == where[0] - 1
-    assert said.count("checkpoint: going on from ") == 1
+    assert said.count("checkpoint: resuming from ") == 1
     assert f"{place} of its batches done" in said
     assert [(trial.values, trial.epochs) for trial in found.trials] == [
         (trial.values, trial.epochs) for trial in alone.trials
@@ -159,7 +159,7 @@ def test_trial_without_a_number_fails_and_the_others_count(prepared: Prepare, tm
     found = trials(search(prepared("regression"), tmp_path, max_trials=4, parameters=parameters))
     failed = [trial for trial in found.trials if trial.score is None]
     assert {trial.values["train.learning_rate"] for trial in failed} == {1e30}
-    assert all("nan" in trial.failure.lower() or "not a number" in trial.failure for trial in failed)
+    assert all("nan" in trial.failure.lower() or "not finite" in trial.failure for trial in failed)
     assert found.best is not None
     assert found.best.values["train.learning_rate"] == 0.02
 

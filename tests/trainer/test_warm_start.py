@@ -14,9 +14,8 @@ from headrace.trainer import columns, models
 from headrace.trainer.export import WEIGHTS
 from headrace.trainer.run import run_fn
 from headrace.trainer.sections import TrainerSections
-from headrace.trainer.weights.layout import Layout
-from headrace.trainer.weights.origin import Origin, piece_of_work
-from headrace.trainer.weights.warm_start import start_from
+from headrace.trainer.weights.sidecar import Origin, work_digest
+from headrace.trainer.weights.warm_start import WeightLayout, start_from
 
 Prepare = Callable[[str], Any]
 HOUR = {"column": "identity", "num_buckets": 5}
@@ -27,7 +26,7 @@ FEATURES: dict[str, dict[str, Any]] = {
 }
 
 
-def made(features: dict[str, Any], hidden: tuple[int, ...] = (6,), seed: int = 1) -> tuple[keras.Model, Layout]:
+def made(features: dict[str, Any], hidden: tuple[int, ...] = (6,), seed: int = 1) -> tuple[keras.Model, WeightLayout]:
     sections = TrainerSections.from_json(
         json.dumps({"label": {"key": "l", "kind": "binary"}, "features": features, "model": {"hidden": hidden}})
     )
@@ -36,10 +35,10 @@ def made(features: dict[str, Any], hidden: tuple[int, ...] = (6,), seed: int = 1
     model = models.build(inputs, sections.label, sections.model)
     rng = np.random.default_rng(seed)
     model.set_weights([rng.normal(size=weight.shape) for weight in model.get_weights()])
-    return model, Layout.of(model, sections, None)
+    return model, WeightLayout.of(model, sections, None)
 
 
-def kept(folder: Path, model: keras.Model, layout: Layout) -> str:
+def kept(folder: Path, model: keras.Model, layout: WeightLayout) -> str:
     (folder / WEIGHTS).parent.mkdir(parents=True)
     model.save_weights(folder / WEIGHTS)
     layout.write(folder)
@@ -114,7 +113,7 @@ def test_model_of_which_nothing_fits_is_refused_and_one_that_is_not_there_is_sai
         start_from(after, new, kept(tmp_path / "base", before, layout))
     assert start_from(after, new, str(tmp_path / "none")).endswith("new weights")
     (tmp_path / "base" / "assets.extra" / "layout.json").unlink()
-    assert "does not say what its weights mean" in start_from(after, new, str(tmp_path / "base"))
+    assert "does not describe what its weights mean" in start_from(after, new, str(tmp_path / "base"))
 
 
 def test_run_begins_where_the_base_model_ended_and_says_so(prepared: Prepare, tmp_path: Path) -> None:
@@ -129,4 +128,4 @@ def test_run_begins_where_the_base_model_ended_and_says_so(prepared: Prepare, tm
     assert records[1]["epochs"][0]["metrics"]["val_loss"] == pytest.approx(best, abs=1e-3)
     assert records[1]["chosen"]["warm_start"].startswith(f"from {first}: took ")
     origin = Origin.read(second / "Format-Serving")
-    assert origin == Origin(piece_of_work(fn_args.custom_config, fn_args.transform_output), str(first))
+    assert origin == Origin(work_digest(fn_args.custom_config, fn_args.transform_output), str(first))

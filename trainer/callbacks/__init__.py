@@ -1,1 +1,1 @@
-"""Keras callbacks, one file for each."""
+"""Keras callbacks."""

@@ -1,4 +1,4 @@
-"""`train.jit: auto`: whether XLA makes this model's steps faster, found out on the way."""
+"""`train.jit: auto`: measures during training whether XLA makes this model's steps faster."""
 
 from __future__ import annotations
 
@@ -10,59 +10,65 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from headrace.trainer.checkpointing.checkpoints import Position
-from headrace.trainer.devices.xla import reason
+from headrace.trainer.checkpointing.checkpoints import TrainingPosition
+from headrace.trainer.devices.errors import xla_failure
 
-LOOK_AFTER = 5.0
+ESTIMATE_AFTER = 5.0
 """Seconds of training before its length is estimated."""
-PAYS_FROM = 60.0
-"""Seconds that the rest of the training has to take: compiling takes some, and gains at most a part of the rest."""
+WORTHWHILE_FROM = 60.0
+"""Minimum number of seconds left in the training: compiling takes some, and gains only a fraction of the rest."""
 MEASURE = 1.0
-"""Seconds of steps that are measured of each way, at most; at least one execution."""
+"""Maximum number of seconds of steps to measure with and without XLA; at least one execution."""
 EXECUTIONS = 5
-"""Executions that are measured of each way, at most."""
+"""Maximum number of executions to measure with and without XLA."""
 
 
 class JitChoice(keras.callbacks.Callback):
-    """Measures a few steps with XLA and without, and goes on with the faster; `words` says what came of it.
+    """Measures a few steps with XLA and without, and continues with the faster; `words` describes the result.
 
-    Training begins without XLA. A training that is over soon is never measured, so it pays nothing. What is measured
-    are steps on one batch, again and again; afterwards weights, optimizer, metrics and random states are what they were
-    before, so that training goes on as if nothing had happened.
-
-    batches: an iterator's worth of training batches, whose first is measured with; steps: in the whole training, None
-    where that is not known before the second epoch; clock: seconds; begin: where training goes on: Keras counts the
-    executions that are passed over there too.
+    Training starts without XLA. A short training is never measured, so it costs nothing. The measured steps use the
+    same batch repeatedly; afterwards weights, optimizer, metrics and random states are restored, so that training
+    continues as if nothing had happened.
     """
 
     def __init__(  # noqa: PLR0913
         self,
         batches: tf.data.Dataset,
-        together: int,
+        steps_per_execution: int,
         steps: int | None,
         epochs: int,
         clock: Callable[[], float] = time.perf_counter,
         *,
-        begin: Position | None = None,
+        begin: TrainingPosition | None = None,
     ) -> None:
+        """
+        Args:
+            batches: Training batches, the first of which is used to measure.
+            steps_per_execution: Steps that run as one graph.
+            steps: Steps in the whole training, None if that is not known before the second epoch.
+            epochs: Epochs of the training.
+            clock: Seconds.
+            begin: Where training resumes: Keras also counts the executions that are skipped there.
+        """
         super().__init__()
         self.words = ""
-        self._batches, self._together, self._steps, self._epochs, self._clock = batches, together, steps, epochs, clock
+        self._batches, self._execution, self._clock = batches, steps_per_execution, clock
+        self._steps, self._epochs = steps, epochs
         self._started: float | None = None
-        self._begin = begin or Position()
+        self._begin = begin or TrainingPosition()
         self._done, self._before, self._epoch = self._begin.batches, 0, 0
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
-        """Any but the first knows how long those before were."""
+        """Count the steps of earlier epochs."""
         self._epoch = epoch
         self._before = self._begin.batches - self._begin.step if epoch == self._begin.epoch else self._done
         if self._steps is None and epoch:
             self._steps = self._before * self._epochs // epoch
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
-        """Look at the clock, and measure if it is time for it."""
-        if self._epoch == self._begin.epoch and batch + 1 - self._together < self._begin.step:
-            return  # made before
+        """Check the time, and measure if it is worthwhile."""
+        if self._epoch == self._begin.epoch and batch + 1 - self._execution < self._begin.step:
+            return  # a skipped execution
         self._done = self._before + batch + 1
         if self.words:
             return
@@ -70,20 +76,22 @@ class JitChoice(keras.callbacks.Callback):
             self._started, self._first = self._clock(), self._done
             return
         seconds = self._clock() - self._started
-        if seconds < LOOK_AFTER or self._steps is None:
+        if seconds < ESTIMATE_AFTER or self._steps is None:
             return
         rest = max(self._steps - self._done, 0) * seconds / (self._done - self._first)
-        if rest < PAYS_FROM:
+        if rest < WORTHWHILE_FROM:
             self.words = (
-                f"off: the rest of the training takes about {rest:.0f} s, and measuring pays from {PAYS_FROM:.0f} s"
+                f"off: the rest of the training takes about {rest:.0f} s, and measuring is worthwhile from"
+                f" {WORTHWHILE_FROM:.0f} s"
             )
         else:
             self._choose()
         print(f"jit: {self.words}", flush=True)
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
-        """Say why nothing was measured, where nothing was."""
-        self.words = self.words or f"off: the training is short, and measuring pays from {PAYS_FROM:.0f} s"
+        """Explain why nothing was measured."""
+        short = f"off: the training is short, and measuring is worthwhile from {WORTHWHILE_FROM:.0f} s"
+        self.words = self.words or short
 
     def _choose(self) -> None:
         began, model = self._clock(), self.model
@@ -95,7 +103,7 @@ class JitChoice(keras.callbacks.Callback):
                 model.make_train_function(force=True)
                 compiled = self._measured(model.train_function)
             except (tf.errors.OpError, ValueError, TypeError, NotImplementedError) as error:
-                compiled, why = None, reason(error)
+                compiled, why = None, xla_failure(error)
         if compiled is None or compiled >= without or not model.jit_compile:
             model.jit_compile, model.train_function = False, plain
         took = f"measured in {self._clock() - began:.1f} s"
@@ -106,19 +114,19 @@ class JitChoice(keras.callbacks.Callback):
             self.words = f"{faster}: a step takes {compiled:.2g} ms with XLA and {without:.2g} ms without; {took}"
 
     def _measured(self, function: Callable[[Any], Any]) -> float:
-        """Milliseconds of a step, the first execution left out."""
+        """Milliseconds per step, without the first execution."""
         batches = iter(self._batches.take(1).cache().repeat())
         _wait(function(batches))
         began, made = self._clock(), 0
         while made < EXECUTIONS and (not made or self._clock() - began < MEASURE):
             _wait(function(batches))
             made += 1
-        return 1000 * (self._clock() - began) / (made * self._together)
+        return 1000 * (self._clock() - began) / (made * self._execution)
 
 
 @contextmanager
 def unchanged(model: keras.Model) -> Iterator[None]:
-    """Give back all that steps change: weights, random states, metrics, and what the optimizer keeps."""
+    """Restore everything that steps change: weights, random states, metrics and the optimizer's variables."""
     variables = [*model.variables, *model.metrics_variables, *model.optimizer.variables]
     values = [keras.ops.convert_to_numpy(variable) for variable in variables]
     try:
@@ -129,6 +137,6 @@ def unchanged(model: keras.Model) -> Iterator[None]:
 
 
 def _wait(logs: Mapping[str, Any]) -> None:
-    """Until the device has done it."""
+    """Wait until the device has finished."""
     for value in logs.values():
         float(value)

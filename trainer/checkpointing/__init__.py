@@ -1,1 +1,1 @@
-"""Checkpoints: what a training that was stopped goes on from."""
+"""Checkpoints: from which an interrupted training resumes."""

@@ -1,80 +1,85 @@
-"""Checkpoints as files: what is kept of one piece of work, the latest few, each whole or not there.
+"""Checkpoint files: the latest few of one training, each of them complete or absent.
 
     checkpoints = Checkpoints(folder, keep=2)
-    checkpoints.write(Position(epoch=1, step=40, batches=140), {"weights": [array, ...], "note": "any JSON"})
-    checkpoints.latest()          # the same again, also in another process
+    checkpoints.write(TrainingPosition(epoch=1, step=40, batches=140), {"weights": [array, ...], "note": "any JSON"})
+    checkpoints.latest()          # the same, in another process as well
 
-A file is NumPy's .npz: the arrays of the tree, and the rest of it as JSON. It is written under another name, brought to
-the disk, and then renamed, so that a process that is killed at any moment leaves the files of before.
+A file is NumPy's .npz: the arrays of the tree, and the rest of it as JSON. It is written under another name, flushed to
+disk, and then renamed, so that a process that is killed at any moment leaves the previous files.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import threading
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import numpy as np
 
 from headrace.configs.durable import replacing
-from headrace.trainer.checkpointing.finite import finite
+from headrace.configs.errors import TrainingError
 
+Tree = dict[str, Any]
+"""Names to JSON values, NumPy arrays, and lists and mappings of them."""
 _ARRAY, _TYPE = "\u0000array", "type"
 _TREE = "tree"
 PATTERN = "batch-*.npz"
-"""Names of files that are whole; in the order of names they follow each other."""
+"""Names of complete files; sorted by name, they are in order."""
 OTHERS = 2
-"""How many other pieces of work, the last ones used, are kept beside the one that is done now."""
+"""Number of other trainings whose checkpoints are kept alongside: the most recently used."""
 
 
 @dataclass(frozen=True)
-class Position:
-    """How far a training has come."""
+class TrainingPosition:
+    """How far a training has progressed."""
 
     epoch: int = 0
-    """The epoch it is in, from 0."""
+    """The current epoch, from 0."""
     step: int = 0
-    """Batches of that epoch that are trained on."""
+    """Batches of that epoch that were trained on."""
     batches: int = 0
-    """Batches that are trained on, of all epochs."""
+    """Batches that were trained on in all epochs."""
     examples: int = 0
-    """Examples in them."""
+    """Examples in those batches."""
     earlier: int = 0
-    """Examples in those of the epochs before."""
+    """Examples in the batches of earlier epochs."""
     evaluating: bool = False
-    """Whether that epoch's batches are all done, and its evaluation is not."""
+    """Whether that epoch's training is finished and its evaluation is not."""
 
     @property
     def file(self) -> str:
-        """The name of the file that keeps it."""
+        """The name of the checkpoint file."""
         return f"batch-{self.batches:012}-{int(not self.evaluating)}{self.epoch:06}.npz"
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedCheckpoint:
     """A checkpoint that was read."""
 
     file: Path
-    position: Position
-    tree: dict[str, Any]
+    position: TrainingPosition
+    tree: Tree
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Those of one piece of work."""
+    """The checkpoints of one training."""
 
     folder: Path
-    """Of this piece of work alone; its neighbours are those of others."""
+    """A folder for this training only; its siblings belong to other trainings."""
     keep: int = 2
-    """How many of the latest stay."""
+    """How many of the latest to keep."""
 
-    def write(self, position: Position, tree: Mapping[str, Any]) -> Path:
-        """Add one, and remove what is older than the latest `keep`; also later ones, which training did not go on from
-        because they were of no use.
+    def write(self, position: TrainingPosition, tree: Mapping[str, Any]) -> Path:
+        """Add a checkpoint, and remove all but the latest `keep`.
+
+        Later ones are removed as well: training did not resume from them because they were unusable.
         """
         arrays: dict[str, np.ndarray] = {}
         text = json.dumps({"position": asdict(position), "tree": _without_arrays(tree, arrays)})
@@ -88,42 +93,123 @@ class Checkpoints:
         return file
 
     def files(self) -> list[Path]:
-        """The latest first."""
+        """The files, latest first."""
         return sorted(self.folder.glob(PATTERN), reverse=True)
 
-    def latest(self) -> Saved | None:
-        """The latest that can be read, and gone on from; None if there is none."""
+    def latest(self) -> SavedCheckpoint | None:
+        """The latest checkpoint that is readable and finite; None if there is none."""
         for file in self.files():
             try:
                 saved = _read(file)
             except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-                print(f"checkpoint: {file} cannot be read ({error}); an older one is tried", flush=True)
+                print(f"checkpoint: {file} cannot be read ({error}); trying an older one", flush=True)
                 continue
-            if finite(saved.tree):
+            if is_finite(saved.tree):
                 return saved
-            print(f"checkpoint: {file} holds numbers that are not finite; an older one is tried", flush=True)
+            print(f"checkpoint: {file} contains non-finite numbers; trying an older one", flush=True)
         return None
 
     def clear(self) -> None:
-        """Remove them all: the work is done."""
+        """Remove all checkpoints, once the training is finished."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def clear_others(self) -> None:
-        """Remove those of other pieces of work, but for the last ones used."""
+        """Remove the checkpoints of other trainings, except the most recently used."""
         if self.folder.parent.is_dir():
             others = [path for path in self.folder.parent.iterdir() if path.is_dir() and path != self.folder]
             for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[OTHERS:]:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _read(file: Path) -> Saved:
+class CheckpointWriter:
+    """A thread that writes one checkpoint at a time."""
+
+    def __init__(self, checkpoints: Checkpoints, last: Path | None = None) -> None:
+        """last: the checkpoint that training resumes from."""
+        self._checkpoints, self._last = checkpoints, last
+        self._queue: Queue[tuple[TrainingPosition, Tree] | None] = Queue(maxsize=1)
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+
+    def write(self, position: TrainingPosition, tree: Tree) -> None:
+        """Start writing once the previous checkpoint is written. Raises TrainingError if that failed."""
+        self.wait()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="checkpoints", daemon=True)
+            self._thread.start()
+        self._queue.put((position, tree))
+
+    def wait(self) -> None:
+        """Wait until everything is written. Raises TrainingError if that failed."""
+        self._queue.join()
+        error, self._error = self._error, None
+        if isinstance(error, OSError):
+            raise TrainingError(
+                f"the checkpoint in {self._checkpoints.folder} could not be written: {error}. Free disk space or fix"
+                " the permissions there, or set `train.checkpoint.every_steps: null`"
+            ) from error
+        if error is not None:
+            raise error
+
+    def last(self) -> Path | None:
+        """The latest checkpoint that was written or resumed from."""
+        self.wait()
+        return self._last
+
+    def last_saved(self) -> SavedCheckpoint | None:
+        """Read the latest checkpoint."""
+        self.wait()
+        return self._checkpoints.latest()
+
+    def close(self) -> None:
+        """Wait until everything is written, and end the thread."""
+        if self._thread is not None:
+            self._queue.join()
+            self._queue.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                position, tree = work
+                if is_finite(tree):
+                    self._last = self._checkpoints.write(position, tree)
+            except Exception as error:
+                self._error = error
+            finally:
+                self._queue.task_done()
+        self._queue.task_done()
+
+
+def is_finite(tree: Mapping[str, Any]) -> bool:
+    """Whether the weights and the optimizer's variables in a captured state are finite.
+
+    A non-finite number spoils all steps that follow.
+    """
+    return all_finite(tree.get("model", [])) and optimizer_is_finite(tree.get("optimizer", []))
+
+
+def optimizer_is_finite(values: Iterable[np.ndarray]) -> bool:
+    """Whether the optimizer's variables are finite, except scalars: the lowest loss so far starts at infinity."""
+    return all_finite(value for value in values if value.ndim)
+
+
+def all_finite(values: Iterable[np.ndarray]) -> bool:
+    """Whether no number is NaN or infinite."""
+    floats = (value for value in values if value.dtype.kind in "fV")  # V: bfloat16, which NumPy does not know
+    return all(bool(np.isfinite(value.astype(np.float32)).all()) for value in floats)
+
+
+def _read(file: Path) -> SavedCheckpoint:
     with np.load(file, allow_pickle=False) as arrays:
-        told = json.loads(arrays[_TREE].tobytes())
-        return Saved(file, Position(**told["position"]), _with_arrays(told["tree"], arrays))
+        content = json.loads(arrays[_TREE].tobytes())
+        position = TrainingPosition(**content["position"])
+        return SavedCheckpoint(file, position, _with_arrays(content["tree"], arrays))
 
 
 def _without_arrays(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """The tree as JSON holds it, with the names of its arrays in their place."""
+    """Replace the arrays of a tree by their names, so that the rest is JSON."""
     if isinstance(tree, Mapping):
         return {name: _without_arrays(value, arrays) for name, value in tree.items()}
     if isinstance(tree, list | tuple):
@@ -131,9 +217,9 @@ def _without_arrays(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(tree, np.ndarray):
         name = f"array_{len(arrays)}"
         plain = tree.dtype.kind in "biufc"
-        arrays[name] = tree if plain else tree.view(f"u{tree.dtype.itemsize}")  # bfloat16, which NumPy does not know
+        arrays[name] = tree if plain else tree.view(f"u{tree.dtype.itemsize}")  # bfloat16, which NumPy cannot store
         return {_ARRAY: name, _TYPE: None if plain else tree.dtype.name}
-    return tree.item() if isinstance(tree, np.generic) else tree  # Keras counts in NumPy's numbers here and there
+    return tree.item() if isinstance(tree, np.generic) else tree  # Keras uses NumPy scalars in some places
 
 
 def _with_arrays(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:

@@ -1,7 +1,7 @@
-"""All that a training goes on from, beside its place in the data: as arrays and JSON, and back.
+"""The state of a training besides its position in the data: captured as arrays and JSON, and restored.
 
-tree = captured(model)
-restored(model, tree)      # the same model in another process trains on as this one would have
+tree = capture(model)
+restore(model, tree)       # the same model in another process continues as this one would have
 """
 
 from __future__ import annotations
@@ -12,70 +12,73 @@ from typing import Any, Protocol, runtime_checkable
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from headrace.configs.errors import TrainingError
-from headrace.trainer.private_api import global_seeds, made_seeds
+from headrace.trainer import private_api
+from headrace.trainer.checkpointing.checkpoints import TrainingPosition, Tree
+from headrace.trainer.private_api import ensure_global_seeds, global_seeds
 
-Tree = dict[str, Any]
-"""Names to JSON values, NumPy arrays, and lists and mappings of them."""
 _EARLY_STOPPING = ("wait", "best", "stopped_epoch", "best_epoch")
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A callback that knows something of the training so far."""
+    """A callback with state that a checkpoint saves."""
 
     def state(self) -> Tree | None:
-        """What it knows; None if that is nothing."""
+        """Return the state; None if there is none."""
 
     def restore(self, state: Tree) -> None:
-        """Know that, after `on_train_begin`."""
+        """Restore the state, after `on_train_begin`."""
 
 
-def captured(model: keras.Model) -> Tree:
-    """Weights and the layers' random states, the optimizer, the metrics of the epoch so far, and Python's, NumPy's and
-    Keras' own random states: copies, so that training may go on.
+def capture(model: keras.Model) -> Tree:
+    """Copy weights, random states of layers, the optimizer, the epoch's metrics, and the global random states.
+
+    The latter are those of Python, NumPy and Keras. Training may continue afterwards.
     """
     return {
-        "model": copies(model.variables),
-        "optimizer": copies(model.optimizer.variables),
-        "metrics": copies(model.metrics_variables),
-        "random": _random(),
+        "model": values_of(model.variables),
+        "optimizer": values_of(model.optimizer.variables),
+        "metrics": values_of(model.metrics_variables),
+        "random": _random_states(),
     }
 
 
-def restored(model: keras.Model, tree: Tree) -> None:
-    """Give a compiled and built model what `captured` took, but for the metrics. Raises TrainingError if it is of
-    another model.
+def restore(model: keras.Model, tree: Tree) -> None:
+    """Restore the captured state of a compiled and built model, except for the metrics.
+
+    Raises TrainingError if it is the state of another model.
     """
     assign(model.variables, tree["model"])
     assign(model.optimizer.variables, tree["optimizer"])
-    _restore_random(tree["random"])
+    _restore_random_states(tree["random"])
 
 
-def copies(variables: Iterable[Any]) -> list[np.ndarray]:
-    """The values of variables. TensorFlow's own method copies once, Keras' three times."""
+def values_of(variables: Iterable[Any]) -> list[np.ndarray]:
+    """Copy the values of variables. TensorFlow's own method copies once, Keras' three times."""
     return [np.asarray(getattr(variable, "value", variable).numpy()) for variable in variables]
 
 
 def assign(variables: Sequence[Any], values: Sequence[np.ndarray]) -> None:
-    """The opposite. Raises TrainingError where shapes differ, which they do in no checkpoint of the same work."""
+    """Set the values of variables. Raises TrainingError if the shapes differ."""
     if [tuple(variable.shape) for variable in variables] != [value.shape for value in values]:
         raise TrainingError(
-            "the checkpoint is of another model: the shapes of its weights differ. Is the model that your own code"
-            " builds the same each time? Remove the pipeline's folder `checkpoints` to train anew"
+            "the checkpoint belongs to another model: the shapes of its weights differ. Does your own code build the"
+            " same model each time? Remove the pipeline's folder `checkpoints` to train from scratch"
         )
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
 
 
-def of_callbacks(callbacks: Iterable[keras.callbacks.Callback]) -> Tree:
-    """What the callbacks know, by the names of their classes."""
-    return {type(one).__name__: state for one in callbacks if (state := _state(one)) is not None}
+def callback_states(callbacks: Iterable[keras.callbacks.Callback]) -> Tree:
+    """Return the states of callbacks by the names of their classes."""
+    return {type(one).__name__: state for one in callbacks if (state := _callback_state(one)) is not None}
 
 
 def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], tree: Tree) -> None:
-    """Give it back to callbacks of the same classes."""
+    """Restore the states of callbacks of the same classes."""
     for one in callbacks:
         state = tree.get(type(one).__name__)
         if state is not None and isinstance(one, Resumable):
@@ -84,26 +87,59 @@ def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], tree: Tree)
             vars(one).update(state)
 
 
-def _state(callback: keras.callbacks.Callback) -> Tree | None:
+def _callback_state(callback: keras.callbacks.Callback) -> Tree | None:
     if isinstance(callback, keras.callbacks.EarlyStopping):
         known = {name: getattr(callback, name) for name in _EARLY_STOPPING}
         return {name: value if value is None else float(value) for name, value in known.items()}
     return callback.state() if isinstance(callback, Resumable) else None
 
 
-def _random() -> Tree:
+def _random_states() -> Tree:
     seeds = global_seeds()
     name, keys, *rest = np.random.get_state(legacy=True)  # what keras.utils.set_random_seed sets
     return {
         "python": list(random.getstate()),
         "numpy": [name, np.asarray(keys), *rest],
-        "keras": None if seeds is None else copies([seeds.state])[0],
+        "keras": None if seeds is None else values_of([seeds.state])[0],
     }
 
 
-def _restore_random(tree: Tree) -> None:
+def _restore_random_states(tree: Tree) -> None:
     version, numbers, last = tree["python"]
     random.setstate((version, tuple(numbers), last))
     np.random.set_state(tuple(tree["numpy"]))
     if tree["keras"] is not None:
-        made_seeds().state.assign(tree["keras"])
+        ensure_global_seeds().state.assign(tree["keras"])
+
+
+def skip_executions(model: keras.Model, position: TrainingPosition) -> None:
+    """Make the first executions of `fit` do nothing: those of the batches before the position.
+
+    The counts of `fit`, and what callbacks see, are then those of a training without interruption. The data must start
+    after these batches.
+    """
+    model.make_train_function()
+    real = model.train_function
+    left = -(-position.step // model.steps_per_execution)
+
+    def function(iterator: Any) -> Any:  # noqa: ARG001
+        nonlocal left
+        if not left:  # the epoch was finished, and Keras asks for one more batch to find out
+            raise StopIteration
+        left -= 1
+        if not left and not position.evaluating:
+            model.train_function = real
+        return model.get_metrics_result()
+
+    function.real = real  # type: ignore[attr-defined]
+    model.train_function = function
+
+
+def stop_skipping(model: keras.Model) -> None:
+    """Restore the real training function, if the end of the epoch came before that of the skipped executions."""
+    model.train_function = getattr(model.train_function, "real", model.train_function)
+
+
+def build_metrics(model: keras.Model, batches: tf.data.Dataset) -> None:
+    """Create the variables of the metrics, which Keras does in the first step, too late to restore them."""
+    private_api.build(model, next(iter(batches.take(1))))

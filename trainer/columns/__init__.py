@@ -1,4 +1,4 @@
-"""Feature columns: one file for each kind, both halves in it: what Transform computes, how the Keras model takes it."""
+"""Feature columns, one file per kind: the computation in the Transform graph and the input of the Keras model."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ from headrace.configs.features import (
     VocabularyFeature,
 )
 from headrace.configs.image import ImageFeature
-from headrace.trainer.columns.base import PADDING, CategoryColumn, Column, NumberColumn
-from headrace.trainer.columns.batch import MISSING_INTEGER, Batch, Raw
+from headrace.trainer.columns.base import PADDING, Batch, CategoryColumn, Column, NumberColumn, VocabularySize
 from headrace.trainer.columns.bucketized import BucketizedColumn
 from headrace.trainer.columns.crossed import CrossedColumn
 from headrace.trainer.columns.custom import custom_column
 from headrace.trainer.columns.hashed import HashedColumn
 from headrace.trainer.columns.identity import IdentityColumn
 from headrace.trainer.columns.image import ImageColumn
-from headrace.trainer.columns.inputs import ModelInputs
-from headrace.trainer.columns.lookup import VocabularySize, vocabulary_size
+from headrace.trainer.columns.model_inputs import ModelInputs
 from headrace.trainer.columns.numeric import NumericColumn
+from headrace.trainer.columns.raw import MISSING_INTEGER, RawColumn
 from headrace.trainer.columns.text import TextColumn
-from headrace.trainer.columns.vocabulary import VocabularyColumn
+from headrace.trainer.columns.vocabulary import VocabularyColumn, vocabulary_size
 
 __all__ = [
     "MISSING_INTEGER",
@@ -40,7 +39,7 @@ __all__ = [
     "ImageColumn",
     "ModelInputs",
     "NumberColumn",
-    "Raw",
+    "RawColumn",
     "TextColumn",
     "VocabularySize",
     "build",
@@ -58,9 +57,9 @@ KINDS: dict[type, Callable[[str, Any], Column]] = {
     TextFeature: TextColumn,
     VocabularyFeature: VocabularyColumn,
 }
-"""Which class makes which `column:` kind."""
+"""The class for each `column:` kind."""
 
 
 def build(features: Mapping[str, Feature]) -> dict[str, Column]:
-    """The columns of the config's features, by name, in the config's order."""
+    """Return the columns of the config's features by name, in the config's order."""
     return {name: KINDS[type(feature)](name, feature) for name, feature in features.items()}

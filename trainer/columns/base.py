@@ -1,4 +1,4 @@
-"""What every kind of feature column is: one half in the Transform graph, the other in the Keras model."""
+"""Base classes of feature columns, and the batch of raw examples that their Transform half computes from."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import abc
 import contextlib
 import math
 import warnings
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import keras
 import tensorflow as tf
@@ -15,35 +16,71 @@ import tensorflow as tf
 from headrace.configs.errors import TrainingError
 from headrace.configs.features import CategoricalFeature, CustomFeature, Embedding, NumericFeature
 from headrace.configs.image import ImageFeature
-from headrace.trainer.columns.batch import Batch, Categories, Raw, Wish
-from headrace.trainer.columns.lookup import VocabularySize
+from headrace.trainer.columns.analyzers.numbers import Statistic, analyze
+from headrace.trainer.columns.analyzers.texts import VocabularyAnalyzer, learn_vocabularies
+from headrace.trainer.columns.raw import MultivaluedRawColumn, RawColumn, RawTensor, split_values
 
 FeatureT = TypeVar("FeatureT", bound=CategoricalFeature | NumericFeature | CustomFeature | ImageFeature)
 CategoricalT = TypeVar("CategoricalT", bound=CategoricalFeature | CustomFeature)
 
+Analyzer = Statistic | VocabularyAnalyzer
+"""What a column needs to know about the whole train split."""
+
+VocabularySize = Callable[[str], int]
+"""Number of entries of the learned vocabulary of that name: `TFTransformOutput.vocabulary_size_by_name`."""
+
 PADDING = -1
-"""No category: what fills up the rows where a feature with several values in an example is a dense tensor."""
+"""Not a category: pads the rows of a multivalued feature that is a dense tensor."""
+
+
+class Categories(NamedTuple):
+    """The categories of a feature, before missing values get a number.
+
+    For a multivalued feature the shapes are [values], example after example, in place of [batch].
+    """
+
+    ids: tf.Tensor
+    """int64 [batch]; undefined where unknown."""
+    known: tf.Tensor
+    """bool [batch]: False where the raw value is missing and has no substitute."""
+    missing: tf.Tensor | int
+    """The category for unknown values: the one after all others."""
+
+    def numbered(self) -> tf.Tensor:
+        """int64 [batch]: the categories, including the one for unknown values."""
+        return tf.where(self.known, self.ids, tf.cast(self.missing, tf.int64))
 
 
 @contextlib.contextmanager
-def inputs_named_apart() -> Iterator[None]:
-    """While it lasts, Keras does not warn of models whose inputs are named otherwise than the features: on purpose."""
+def prefix_errors(feature: str) -> Iterator[None]:
+    """Prefix the message of a TrainingError raised inside with the feature's name."""
+    try:
+        yield
+    except TrainingError as error:
+        if str(error).startswith("features."):
+            raise
+        raise TrainingError(f"features.{feature}: {error}") from error
+
+
+@contextlib.contextmanager
+def ignore_input_names_warning() -> Iterator[None]:
+    """Silence Keras' warning about models whose inputs are not named after the features, which is on purpose."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="When providing `inputs` as a dict")
         yield
 
 
 class Column(abc.ABC, Generic[FeatureT]):
-    """One feature. `transform` is its half in the Transform graph; the other methods are its half in the model."""
+    """One feature: `transform` is its half in the Transform graph, the other methods are its half in the model."""
 
     dtype: str
-    """Of the transformed tensor: float32 (a number) or int64 (a category)."""
-    several = False
-    """Whether an example has any number of values: the tensor is ragged, [batch, values], or where `width` says so
-    [batch, width], filled up with PADDING. Otherwise it is [batch].
+    """dtype of the transformed tensor: float32 (a number) or int64 (a category)."""
+    multivalued = False
+    """Whether an example has any number of values. The transformed tensor is then ragged, [batch, values], or if
+    `width` is set [batch, width], padded with PADDING; otherwise it is [batch].
     """
     width: int | None = None
-    """Values of each example where there are several and the tensor is dense."""
+    """Values per example of a multivalued feature whose tensor is dense."""
 
     def __init__(self, name: str, feature: FeatureT) -> None:
         self.name = name
@@ -51,93 +88,177 @@ class Column(abc.ABC, Generic[FeatureT]):
 
     @abc.abstractmethod
     def transform(self, batch: Batch) -> tf.Tensor | tf.RaggedTensor:
-        """The feature of a raw batch: [batch] of `dtype`, or all values where there are several."""
+        """Compute the feature: [batch] of `dtype`, or all values of a multivalued feature."""
 
-    def texts(self, batch: Batch) -> tf.Tensor:
-        """What a vocabulary that it wishes for is learned from: strings, "" where missing."""
+    def vocabulary_texts(self, batch: Batch) -> tf.Tensor:
+        """Strings from which this column's vocabulary is learned; "" where missing."""
         raise NotImplementedError
 
-    def wishes(self) -> list[Wish]:
-        """What it needs to know of the whole train split: `batch.answer` gives it."""
+    def analyzers(self) -> list[Analyzer]:
+        """What the column needs to know about the whole train split; `batch.result` returns it."""
         return []
 
     @abc.abstractmethod
     def num_categories(self, vocabulary_size: VocabularySize) -> int | None:
-        """How many categories there are, the missing value's among them; None for a number."""
+        """Number of categories, including the one for missing values; None for a number."""
 
     @property
     def input_name(self) -> str:
-        """The name of the model's input, told apart from any layer of a builder, where names must be unique and without
-        slashes; a feature may be called `deep` or `miles/h`.
+        """Name of the model's input, distinct from the layers of any builder.
+
+        Keras needs unique names without slashes, and a feature may be called `deep` or `miles/h`.
         """
         return f"{self.name.replace('/', '_slash_')}_input"
 
     def keras_input(self) -> keras.KerasTensor:
-        """The model's input: as the transformed tensor."""
-        if not self.several:
+        """The model's input, of the transformed tensor's shape and dtype."""
+        if not self.multivalued:
             return keras.Input(shape=(), name=self.input_name, dtype=self.dtype)
         return keras.Input(shape=(self.width,), name=self.input_name, dtype=self.dtype, ragged=self.width is None)
 
 
 class NumberColumn(Column[FeatureT]):
-    """A feature that is a number: the deep part takes it as it is, the wide part does not see it."""
+    """A number. The deep part of a model takes it unchanged, the wide part does not see it."""
 
     dtype = "float32"
 
     def num_categories(self, vocabulary_size: VocabularySize) -> None:  # noqa: ARG002
-        """None: it is a number."""
+        """None: a number has no categories."""
         return
 
 
 class CategoryColumn(Column[CategoricalT]):
-    """A feature that is a category, or several."""
+    """A category, or with `multivalued` any number of them."""
 
     dtype = "int64"
 
     def __init__(self, name: str, feature: CategoricalT) -> None:
         super().__init__(name, feature)
-        self.several = bool(getattr(feature, "multivalued", False))
+        self.multivalued = bool(getattr(feature, "multivalued", False))
 
     @property
     def key(self) -> str:
-        """The data column, where it is one."""
+        """The data column, for kinds that read a single one."""
         return getattr(self.feature, "key", None) or self.name
 
     @abc.abstractmethod
     def categories(self, batch: Batch) -> Categories:
-        """The category of each example (or value), before the missing value's."""
+        """The category of each example (or value), before missing values get theirs."""
 
-    def raw(self, batch: Batch) -> Raw:
-        """The data column: the first value of each example, or all where several count."""
-        return batch.values(self) if self.several else batch.raw(self.key)
+    def raw(self, batch: Batch) -> RawColumn:
+        """The data column: the first value of each example, or all of them if multivalued."""
+        return batch.values(self) if self.multivalued else batch.raw(self.key)
 
-    def usable(self, raw: Raw) -> tf.Tensor:
-        """Which of several values are not left out beside others: bool, as `raw.values`."""
+    def is_valid(self, raw: RawColumn) -> tf.Tensor:
+        """bool, as `raw.values`: which values of a multivalued feature to use if an example has others as well."""
         return raw.present
 
     def transform(self, batch: Batch) -> tf.Tensor | tf.RaggedTensor:
-        """The category of each example, or the categories."""
+        """The category of each example, or all of its categories."""
         numbered = batch.categories(self).numbered()
-        if not self.several:
+        if not self.multivalued:
             return numbered
         return tf.RaggedTensor.from_row_lengths(numbered, batch.values(self).lengths)
 
-    def one_each(self, batch: Batch) -> Categories:
-        """The one category of each example. Raises TrainingError where there may be several."""
-        if self.several:
+    def single_categories(self, batch: Batch) -> Categories:
+        """The one category of each example. Raises TrainingError for a multivalued feature."""
+        if self.multivalued:
             raise TrainingError(
-                f"features.{self.name} may have several values in an example, and a cross takes one of each key. Cross"
-                " a feature of the same column without `multivalued`, which takes the first"
+                f"features.{self.name} may have several values per example, and a cross takes one value of each key."
+                " Cross a feature of the same column without `multivalued`, which takes the first value"
             )
         return batch.categories(self)
 
     @abc.abstractmethod
     def num_categories(self, vocabulary_size: VocabularySize) -> int:
-        """How many categories there are, the missing value's among them."""
+        """Number of categories, including the one for missing values."""
 
     def embedding_width(self, num_categories: int, default: Embedding) -> int | None:
-        """Width of the embedding; None for one-hot. `default` is `model.embedding`."""
+        """Width of the embedding; None for one-hot codes. `default` is `model.embedding`."""
         embedding = self.feature.embedding if self.feature.embedding is not None else default
         if embedding == "one_hot":
             return None
         return math.ceil(num_categories**0.25) if embedding == "auto" else int(embedding)
+
+
+class TokenizedColumn(Protocol):
+    """A column that reads the words of texts: `headrace.trainer.columns.text.TextColumn`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    def words(self, tensor: RawTensor) -> tf.RaggedTensor: ...
+
+
+class Batch:
+    """One batch of raw examples: each data column is made dense once, each feature is computed once."""
+
+    def __init__(
+        self, tensors: Mapping[str, RawTensor], columns: Mapping[str, Column], *, by_span: bool = False
+    ) -> None:
+        """
+        Args:
+            tensors: Raw data columns, as Transform passes them.
+            columns: The features by name.
+            by_span: Whether TFT may cache what it computes for each span of the train split.
+        """
+        self.tensors = tensors
+        self.columns = columns
+        self._by_span = by_span
+        self._raw: dict[str, RawColumn] = {}
+        self._values: dict[str, MultivaluedRawColumn] = {}
+        self._words: dict[str, tf.RaggedTensor] = {}
+        self._categories: dict[str, Categories] = {}
+
+    def raw(self, name: str) -> RawColumn:
+        """Return the first value of each example of a data column."""
+        if name not in self._raw:
+            self._raw[name] = RawColumn(name, self.tensor(name))
+        return self._raw[name]
+
+    def values(self, column: CategoryColumn) -> MultivaluedRawColumn:
+        """Return all values of the data column that a feature reads."""
+        if column.name not in self._values:
+            separator = getattr(column.feature, "separator", None)
+            values = split_values(self.tensor(column.key), separator)
+            self._values[column.name] = MultivaluedRawColumn(column.key, values, column.is_valid)
+        return self._values[column.name]
+
+    def words(self, column: TokenizedColumn) -> tf.RaggedTensor:
+        """Return the words of a text feature: string [batch, words]."""
+        if column.name not in self._words:
+            self._words[column.name] = column.words(self.tensor(column.key))
+        return self._words[column.name]
+
+    def tensor(self, name: str) -> RawTensor:
+        """Return the data column as Transform passes it. Raises TrainingError if the examples do not have it."""
+        if name not in self.tensors:
+            raise TrainingError(
+                f"no data column {name!r} in the examples, which have {', '.join(sorted(self.tensors))}"
+            )
+        return self.tensors[name]
+
+    def categories(self, column: CategoryColumn) -> Categories:
+        """Return the categories of a feature."""
+        if column.name not in self._categories:
+            self._categories[column.name] = column.categories(self)
+        return self._categories[column.name]
+
+    def result(self, analyzer: Analyzer) -> tf.Tensor:
+        """Return the result of one of the `analyzers` of a column."""
+        return self._results[analyzer]
+
+    @cached_property
+    def _results(self) -> dict[Analyzer, tf.Tensor]:
+        """The results of all columns' analyzers, computed together because Transform spends its time per analyzer."""
+        numbers: dict[Statistic, tf.Tensor] = {}
+        texts: dict[VocabularyAnalyzer, tf.Tensor] = {}
+        for column in self.columns.values():
+            with prefix_errors(column.name):
+                for analyzer in column.analyzers():
+                    if isinstance(analyzer, VocabularyAnalyzer):
+                        texts[analyzer] = column.vocabulary_texts(self)
+                    else:
+                        numbers[analyzer] = self.raw(analyzer.key).numbers
+        return {**analyze(numbers, by_span=self._by_span), **learn_vocabularies(texts, by_span=self._by_span)}

@@ -1,4 +1,4 @@
-"""`column: bucketized`: the bucket that a number falls in."""
+"""`column: bucketized`: the bucket that a number falls into."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ import numpy as np
 import tensorflow as tf
 
 from headrace.configs.features import BucketizedFeature
-from headrace.trainer.columns.base import CategoryColumn
-from headrace.trainer.columns.batch import Batch, Categories, Raw, Wish
-from headrace.trainer.columns.lookup import VocabularySize
-from headrace.trainer.columns.statistics import Quantiles
+from headrace.trainer.columns.analyzers.numbers import Quantiles
+from headrace.trainer.columns.base import Analyzer, Batch, Categories, CategoryColumn, VocabularySize
+from headrace.trainer.columns.raw import RawColumn
 
 
 class BucketizedColumn(CategoryColumn[BucketizedFeature]):
     """Bucket i holds boundaries[i-1] <= x < boundaries[i].
 
-    A number on a boundary is in the bucket above, also where the data column is float32 and the boundary has no exact
-    float32: 41.8 in the data is 41.8 in the config.
+    A number on a boundary falls into the bucket above, even where the data column is float32 and the boundary has no
+    exact float32: 41.8 in the data equals 41.8 in the config.
     """
 
-    def wishes(self) -> list[Wish]:
-        """The quantiles, where no boundaries are given."""
+    def analyzers(self) -> list[Analyzer]:
+        """The quantiles, unless the config gives boundaries."""
         return [Quantiles(self.key, self.feature.buckets)] if self.feature.buckets is not None else []
 
     def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
-        """The buckets, and one for the missing value if nothing stands in for it."""
+        """The buckets, and one category for missing values unless the config gives a substitute."""
         return self.num_known + (self.feature.missing is None)
 
     @property
@@ -33,22 +32,22 @@ class BucketizedColumn(CategoryColumn[BucketizedFeature]):
         return self.feature.buckets or len(self.feature.boundaries or ()) + 1
 
     def categories(self, batch: Batch) -> Categories:
-        """The buckets."""
+        """The bucket of each example."""
         raw = batch.raw(self.key)
         numbers, missing = raw.numbers, tf.math.is_nan(raw.numbers)
         if self.feature.missing is not None:
             numbers, missing = tf.where(missing, _as_data(self.feature.missing, raw), numbers), tf.zeros_like(missing)
-        # the op under tf.searchsorted(side="right"), which puts ten others around it
+        # UpperBound is what tf.searchsorted(side="right") wraps in ten further operations.
         boundaries = self._boundaries(batch, raw)
         ids = tf.raw_ops.UpperBound(sorted_inputs=[boundaries], values=[numbers], out_type=tf.int64)
         return Categories(tf.squeeze(ids, 0), tf.logical_not(missing), self.num_known)
 
-    def _boundaries(self, batch: Batch, raw: Raw) -> tf.Tensor:
+    def _boundaries(self, batch: Batch, raw: RawColumn) -> tf.Tensor:
         if self.feature.boundaries is not None:
             return _as_data(self.feature.boundaries, raw)
-        return batch.answer(*self.wishes())
+        return batch.result(*self.analyzers())
 
 
-def _as_data(numbers: float | tuple[float, ...], raw: Raw) -> tf.Tensor:
-    """float64 of the same rounding as the data column's."""
+def _as_data(numbers: float | tuple[float, ...], raw: RawColumn) -> tf.Tensor:
+    """float64, rounded as the data column's values are."""
     return tf.constant(np.asarray(numbers, np.float64 if raw.is_integer else np.float32), tf.float64)

@@ -6,9 +6,7 @@ import tensorflow as tf
 
 from headrace.configs.errors import TrainingError
 from headrace.configs.features import CustomFeature
-from headrace.trainer.columns.base import CategoryColumn, NumberColumn
-from headrace.trainer.columns.batch import Batch, Categories
-from headrace.trainer.columns.lookup import VocabularySize
+from headrace.trainer.columns.base import Batch, Categories, CategoryColumn, NumberColumn, VocabularySize
 from headrace.trainer.hooks import resolve
 
 
@@ -16,7 +14,7 @@ class CustomNumber(NumberColumn[CustomFeature]):
     """A function's floating-point result."""
 
     def transform(self, batch: Batch) -> tf.Tensor:
-        """The result as float32."""
+        """The result as float32 [batch]."""
         result = _call(self.name, self.feature, batch)
         if not result.dtype.is_floating:
             raise TrainingError(
@@ -27,14 +25,14 @@ class CustomNumber(NumberColumn[CustomFeature]):
 
 
 class CustomCategory(CategoryColumn[CustomFeature]):
-    """A function's integer result; the function itself gives a missing value a category."""
+    """A function's integer result. The function itself decides on the category of a missing value."""
 
     def num_categories(self, vocabulary_size: VocabularySize | None = None) -> int:  # noqa: ARG002
-        """As the config says."""
+        """Taken from the config."""
         return self.feature.num_categories or 0
 
     def categories(self, batch: Batch) -> Categories:
-        """The result as int64; a category that there is not fails Transform, or the request."""
+        """The result as int64. A category out of range fails Transform, or the request."""
         result = _call(self.name, self.feature, batch)
         if not result.dtype.is_integer:
             raise TrainingError(
@@ -54,7 +52,7 @@ class CustomCategory(CategoryColumn[CustomFeature]):
 
 
 def custom_column(name: str, feature: CustomFeature) -> CustomNumber | CustomCategory:
-    """A number, or a category where `num_categories` is set."""
+    """Return a number column, or a category column if `num_categories` is set."""
     return CustomNumber(name, feature) if feature.num_categories is None else CustomCategory(name, feature)
 
 

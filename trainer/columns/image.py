@@ -1,7 +1,15 @@
-"""`column: image`: an image, decoded and resized."""
+"""`column: image`: an image, decoded and resized.
+
+Transform stores the pixels as bytes, since a tf.Example has no shorter form for them. The input pipeline and the
+exported model convert them to the tensor that the model takes:
+
+convert = stored_image_loader(columns)      # stored features → features as the model takes them
+model = with_stored_images(model, columns)  # the same model, on stored features
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -9,20 +17,18 @@ import tensorflow as tf
 
 from headrace.configs.errors import TrainingError
 from headrace.configs.image import ImageFeature
-from headrace.trainer.columns.base import Column
-from headrace.trainer.columns.batch import Batch
-from headrace.trainer.columns.lookup import VocabularySize
+from headrace.trainer.columns.base import Batch, Column, VocabularySize, ignore_input_names_warning
 
+StoredFeatures = dict[str, Any]
+"""Tensors by the names of the features."""
 GREY = (0.2989, 0.587, 0.114)
-"""How much of red, green and blue is in grey."""
-STARTS = (b"\xff\xd8\xff", b"\x89PN", b"GIF", b"RIF")
+"""The weights of red, green and blue in grey (ITU-R BT.601)."""
+SIGNATURES = (b"\xff\xd8\xff", b"\x89PN", b"GIF", b"RIF")
 """The first bytes of a JPEG, PNG, GIF and WebP file."""
 
 
 class ImageColumn(Column[ImageFeature]):
-    """The pixels of the resized image, row by row, as bytes: one or four for each, as `stored` says. A tf.Example has
-    no shorter form for them, and `load` makes a tensor of them at the cost of a copy.
-    """
+    """The pixels of the resized image, row by row, as bytes: one or four per value, depending on `stored`."""
 
     dtype = "string"
 
@@ -37,19 +43,19 @@ class ImageColumn(Column[ImageFeature]):
         return (self.feature.height, self.feature.width, self.feature.channels)
 
     def num_categories(self, vocabulary_size: VocabularySize) -> None:  # noqa: ARG002
-        """None: it is no category."""
+        """None: an image is not a category."""
         return
 
     def transform(self, batch: Batch) -> tf.Tensor:
-        """The bytes of the pixels: string [batch]."""
+        """The pixels as bytes: string [batch]."""
         raw = batch.raw(self.key)
         if not raw.is_text:
             raise TrainingError(f"data column {self.key!r} holds numbers, and an image is bytes")
         sizes = [batch.raw(key) for key in self.feature.size_keys or ()]
         for size in sizes:
             if not size.is_integer:
-                raise TrainingError(f"data column {size.name!r}, one of `size_keys`, holds no integers")
-        pixels = self._given if sizes else self._decoded
+                raise TrainingError(f"data column {size.name!r}, one of `size_keys`, does not hold integers")
+        pixels = self._reshaped if sizes else self._decoded
 
         def one(present: tf.Tensor, content: tf.Tensor, *size: tf.Tensor) -> tf.Tensor:
             return _bytes(tf.cond(present, lambda: self._resized(pixels(content, *size)), self._missing))
@@ -68,19 +74,19 @@ class ImageColumn(Column[ImageFeature]):
         return keras.layers.Rescaling(1 / 255, dtype="float32", name=f"{self.input_name}_scaled")(image)
 
     def loader(self) -> PixelsFromBytes:
-        """The layer from the bytes to the model's input."""
+        """The layer that converts stored bytes to the model's input."""
         return PixelsFromBytes(self.shape, self.feature.stored, name=f"{self.input_name}_pixels")
 
     def _decoded(self, content: tf.Tensor) -> tf.Tensor:
         """uint8 [height, width, channels] of an image file."""
-        known = tf.reduce_any(tf.equal(tf.strings.substr(content, 0, 3), tf.constant(STARTS)))
+        known = tf.reduce_any(tf.equal(tf.strings.substr(content, 0, 3), tf.constant(SIGNATURES)))
         known |= tf.equal(tf.strings.substr(content, 0, 2), b"BM")
-        message = f"features.{self.name}: data column {self.key!r} holds something that is no JPEG or PNG image"
+        message = f"features.{self.name}: data column {self.key!r} holds something that is not a JPEG or PNG image"
         with tf.control_dependencies([tf.debugging.assert_equal(known, True, message)]):
             content = tf.identity(content)
         return tf.ensure_shape(tf.io.decode_image(content, expand_animations=False), [None, None, None])
 
-    def _given(self, content: tf.Tensor, *size: tf.Tensor) -> tf.Tensor:
+    def _reshaped(self, content: tf.Tensor, *size: tf.Tensor) -> tf.Tensor:
         """uint8 [height, width, channels] of raw bytes."""
         message = (
             f"features.{self.name}: the bytes in data column {self.key!r} are not as many as"
@@ -91,7 +97,7 @@ class ImageColumn(Column[ImageFeature]):
             return tf.reshape(tf.io.decode_raw(content, tf.uint8), tf.stack(size))
 
     def _resized(self, pixels: tf.Tensor) -> tf.Tensor:
-        """The image that is kept, of uint8 [any height, any width, 1 to 4]."""
+        """Resize an image, uint8 [any height, any width, 1 to 4], to the shape that is stored."""
         height, width, channels = self.shape
         image = _with_channels(tf.cast(pixels, tf.float32), channels)
         if self.feature.fit == "pad":
@@ -111,7 +117,7 @@ class ImageColumn(Column[ImageFeature]):
 
 @keras.saving.register_keras_serializable("headrace")
 class PixelsFromBytes(keras.layers.Layer):
-    """string [batch], the bytes of an image's pixels each → [batch, height, width, channels] of uint8 or float32."""
+    """Images from the bytes of their pixels: string [batch] → [batch, height, width, channels] of uint8 or float32."""
 
     def __init__(self, shape: tuple[int, int, int], stored: str, **settings: Any) -> None:
         super().__init__(dtype=stored, autocast=False, **settings)
@@ -119,7 +125,6 @@ class PixelsFromBytes(keras.layers.Layer):
         self.stored = stored
 
     def get_config(self) -> dict[str, Any]:
-        """What the layer is rebuilt from."""
         settings = {name: value for name, value in super().get_config().items() if name != "dtype"}
         return {**settings, "shape": self.shape, "stored": self.stored}
 
@@ -130,18 +135,42 @@ class PixelsFromBytes(keras.layers.Layer):
         return tf.reshape(flat, (-1, *self.shape))
 
     def compute_output_spec(self, content: keras.KerasTensor) -> keras.KerasTensor:  # noqa: ARG002
-        """Images of the shape."""
+        """Images of the configured shape."""
         return keras.KerasTensor((None, *self.shape), self.stored)
 
 
+def stored_image_loader(columns: Mapping[str, Column]) -> Callable[[StoredFeatures], StoredFeatures] | None:
+    """Return the input pipeline's conversion from stored features to the model's; None if there are no images."""
+    layers = _loaders(columns)
+    if not layers:
+        return None
+    return lambda features: {**features, **{name: layer.call(features[name]) for name, layer in layers.items()}}
+
+
+def with_stored_images(model: keras.Model, columns: Mapping[str, Column]) -> keras.Model:
+    """Prepend that conversion to a model, for the export; a model without images is returned unchanged."""
+    layers = _loaders(columns)
+    if not layers:
+        return model
+    inputs = {name: x for name, x in model.input.items() if name not in layers}
+    stored = {name: keras.Input(shape=(), name=columns[name].input_name, dtype=tf.string) for name in layers}
+    loaded = {name: layer(stored[name]) for name, layer in layers.items()}
+    with ignore_input_names_warning():
+        return keras.Model({**inputs, **stored}, model({**inputs, **loaded}), name=f"{model.name}_of_stored")
+
+
+def _loaders(columns: Mapping[str, Column]) -> dict[str, keras.layers.Layer]:
+    return {name: column.loader() for name, column in columns.items() if isinstance(column, ImageColumn)}
+
+
 def _bytes(pixels: tf.Tensor) -> tf.Tensor:
-    """The values of a tensor as they lie in memory, which serialize_tensor puts behind a header."""
+    """The values of a tensor as in memory, which serialize_tensor writes after a header."""
     length = pixels.shape.num_elements() * pixels.dtype.size
     return tf.strings.substr(tf.io.serialize_tensor(pixels), -length, length)
 
 
 def _with_channels(image: tf.Tensor, channels: int) -> tf.Tensor:
-    """Grey, or red, green and blue, of grey or colors, with alpha or without."""
+    """Grey, or red, green and blue, from grey or color images with or without alpha."""
     colored = tf.shape(image)[2] >= 3
     if channels == 1:
         grey = tf.constant(GREY)
@@ -154,7 +183,7 @@ def _with_channels(image: tf.Tensor, channels: int) -> tf.Tensor:
 
 
 def _padded(image: tf.Tensor, height: int, width: int) -> tf.Tensor:
-    """All of the image in the middle, black beside it; tf.image.resize_with_pad puts it up to a pixel out of place."""
+    """Center the whole image on black. tf.image.resize_with_pad places it up to a pixel off."""
     size = tf.cast(tf.shape(image)[:2], tf.float32)
     shrink = tf.reduce_max(size / (height, width))
     inside = tf.maximum(tf.cast(tf.round(size / shrink), tf.int32), 1)
@@ -164,7 +193,7 @@ def _padded(image: tf.Tensor, height: int, width: int) -> tf.Tensor:
 
 
 def _middle(image: tf.Tensor, height: int, width: int) -> tf.Tensor:
-    """The largest piece from the middle of the shape that is wanted."""
+    """The largest centered crop of the target aspect ratio."""
     size = tf.shape(image)
     high, wide = size[0], size[1]
     high, wide = tf.minimum(high, wide * height // width), tf.minimum(wide, high * width // height)

@@ -1,37 +1,36 @@
-"""`column: numeric`: a number, scaled."""
+"""`column: numeric`: a scaled number."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
 from headrace.configs.features import NumericFeature
-from headrace.trainer.columns.base import NumberColumn
-from headrace.trainer.columns.batch import Batch, Wish
-from headrace.trainer.columns.statistics import Moments
+from headrace.trainer.columns.analyzers.numbers import Moments
+from headrace.trainer.columns.base import Analyzer, Batch, NumberColumn
 
 
 class NumericColumn(NumberColumn[NumericFeature]):
-    """The number, missing values filled, scaled: computed in float64, so that large integers keep their digits."""
+    """The number with missing values filled, scaled in float64 so that large integers keep their digits."""
 
     @property
     def key(self) -> str:
         """The data column."""
         return self.feature.key or self.name
 
-    def wishes(self) -> list[Wish]:
-        """The moments, where the scaling or the missing values need them."""
+    def analyzers(self) -> list[Analyzer]:
+        """The moments, if the scaling or the substitute for missing values needs them."""
         needed = self.feature.missing == "mean" or self.feature.normalize in ("z_score", "min_max")
         return [Moments(self.key)] if needed else []
 
     def transform(self, batch: Batch) -> tf.Tensor:
         """(x - mean) / deviation, (x - min) / (max - min), sign(x) log(1 + |x|), or x."""
         numbers = self.numbers(batch)
-        if not self.wishes():
+        if not self.analyzers():
             return tf.cast(self._scaled(self._filled(numbers, self.feature.missing)), tf.float32)
-        mean, deviation, least, greatest = tf.unstack(batch.answer(Moments(self.key)))
+        mean, deviation, least, greatest = tf.unstack(batch.result(Moments(self.key)))
         x = self._filled(numbers, mean if self.feature.missing == "mean" else self.feature.missing)
         if self.feature.normalize == "z_score":
-            # a column of equal values has a deviation of rounding errors, so its range decides
+            # The deviation of equal values is a rounding error, so the range decides whether there is a scale.
             x = tf.where(greatest > least, tf.math.divide_no_nan(x - mean, deviation), tf.zeros_like(x))
         elif self.feature.normalize == "min_max":
             x = tf.math.divide_no_nan(x - least, greatest - least)

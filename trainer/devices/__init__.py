@@ -1,1 +1,1 @@
-"""What a training runs on: strategies, precision, and the process of a distributed training."""
+"""The devices that a training runs on: strategies, distributed training, and errors of devices."""

@@ -1,11 +1,15 @@
-"""Distributed training in a process of its own, where strategies are set up before any TensorFlow operation.
+"""Training in other processes: a process for distributed training, or wherever a runner trains.
 
-    launch(job)                                    # in the Trainer: start it, wait, raise what it raised
-    python -m headrace.trainer.devices.launch JOB RESULT    # that process: the job as JSON; what went wrong, at its end
-    HEADRACE_JOB=FILE python -m headrace.trainer.devices.launch    # a further worker of a cluster: waits for the job
+    launch(job)                                    # in the Trainer: start the process, wait, raise what it raised
+    python -m headrace.trainer.devices.launch JOB RESULT    # that process: the job as JSON, and its error
+    HEADRACE_JOB=FILE python -m headrace.trainer.devices.launch    # another worker of a cluster: waits for the job
 
-What the process prints goes where the Trainer's own words go. It stays in the Trainer's process group, and ends itself
-when the Trainer is gone, however that ended: its standard input is a pipe that closes then.
+A process of its own is needed because strategies must be set up before any TensorFlow operation. Its output goes where
+the Trainer's goes. It stays in the Trainer's process group, and exits when the Trainer is gone, however that ended: its
+standard input is a pipe that closes then.
+
+    with training_by(remote):       # remote(job) trains, and leaves in the job's run directory what training leaves
+        run_fn(fn_args)             # then builds the model here, with the best weights, and exports it
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,15 +40,32 @@ if TYPE_CHECKING:
     from headrace.trainer.job import Job
 
 SHARED = "HEADRACE_JOB"
-"""Environment variable: a file on storage that all workers of a cluster share, through which the chief tells the others
-what to train."""
+"""Environment variable: a file on storage that all workers of a cluster share. The chief writes the job there."""
 SETTINGS = {"TF_USE_LEGACY_KERAS": "0", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
-"""What this project's commands set for TensorFlow, for a worker that is started without them."""
+"""The TensorFlow settings of this project's commands, for a worker that is started without them."""
 POLL_SECONDS = 0.2
+
+RemoteTraining = Callable[["Job"], None]
+_REMOTE: ContextVar[RemoteTraining | None] = ContextVar("launch", default=None)
+
+
+@contextlib.contextmanager
+def training_by(remote: RemoteTraining) -> Iterator[None]:
+    """Make `run_fn` train by calling `remote`, in this context."""
+    token = _REMOTE.set(remote)
+    try:
+        yield
+    finally:
+        _REMOTE.reset(token)
+
+
+def remote_training() -> RemoteTraining | None:
+    """Return the function that trains in place of this process; None if this process trains."""
+    return _REMOTE.get()
 
 
 def launch(job: Job) -> None:
-    """Train in a process of its own. Raises TrainingError as that process does, and where it ends in another way."""
+    """Train in a process of its own. Raises TrainingError as that process does, and if it ends in any other way."""
     with tempfile.TemporaryDirectory() as folder:
         request, result = Path(folder, "job.json"), Path(folder, "result.json")
         job = dataclasses.replace(job, training=uuid.uuid4().hex)
@@ -51,11 +73,11 @@ def launch(job: Job) -> None:
         with _published(job):
             code = _run([str(request), str(result)])
         if result.is_file():
-            told = json.loads(result.read_text(encoding="utf-8"))
-            stopped = told["kind"] == TrainingStoppedError.__name__
-            raise (TrainingStoppedError if stopped else TrainingError)(told["message"])
-    if code == -signal.SIGTERM:  # before it could heed that, or without a place for checkpoints
-        raise TrainingStoppedError("training was stopped by SIGTERM, and nothing new is kept of it")
+            failure = json.loads(result.read_text(encoding="utf-8"))
+            stopped = failure["kind"] == TrainingStoppedError.__name__
+            raise (TrainingStoppedError if stopped else TrainingError)(failure["message"])
+    if code == -signal.SIGTERM:  # before the process could handle it, or without a folder for checkpoints
+        raise TrainingStoppedError("training was stopped by SIGTERM, and no new checkpoint was saved")
     if code:
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"with exit status {code}"
         memory = ". The machine may have run out of memory: lower `train.batch_size`" if code == -signal.SIGKILL else ""
@@ -63,16 +85,16 @@ def launch(job: Job) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    """Run this module with the arguments, and hand SIGTERM on to it; its exit status."""
+    """Run this module with the arguments, forward SIGTERM to it, and return its exit status."""
     sys.stdout.flush()
     process = subprocess.Popen(  # noqa: S603 - our own module
         [sys.executable, "-P", "-m", "headrace.trainer.devices.launch", *arguments],
         stdin=subprocess.PIPE,
-        pass_fds=kept(),  # it outlives a Trainer that is killed by a moment, in which it may write a checkpoint
+        pass_fds=kept(),  # the process may outlive a killed Trainer by a moment, while it writes a checkpoint
         env={**SETTINGS, **os.environ, "PYTHONUNBUFFERED": "1"},
     )
     try:
-        with _handing_on_sigterm(process):
+        with _forwarding_sigterm(process):
             return process.wait()
     finally:
         process.kill()
@@ -82,8 +104,8 @@ def _run(arguments: list[str]) -> int:
 
 
 @contextlib.contextmanager
-def _handing_on_sigterm(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """A process that is asked to end asks the training first, which saves what it has."""
+def _forwarding_sigterm(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Forward SIGTERM to the training, which saves a checkpoint first."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -96,61 +118,62 @@ def _handing_on_sigterm(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _published(job: Job) -> Iterator[None]:
-    """Tell the other workers of a cluster, while this one trains."""
-    place = os.environ.get(SHARED)
-    if not place:
+    """Share the job with the other workers of a cluster while this one trains."""
+    file = os.environ.get(SHARED)
+    if not file:
         yield
         return
-    write_text(Path(place), job.to_json())
+    write_text(Path(file), job.to_json())
     try:
         yield
     finally:
-        Path(place).unlink(missing_ok=True)
+        Path(file).unlink(missing_ok=True)
 
 
 def main(arguments: list[str]) -> int:
-    """Train as the job says; the exit status."""
+    """Train as the job says, and return the exit status."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     if arguments:
-        _end_with_parent()
+        _exit_with_parent()
         text = Path(arguments[0]).read_text(encoding="utf-8")
     else:
-        text = _waited_for()
+        text = _wait_for_job()
     try:
         _train(text)
-    except Exception as error:  # told to the Trainer
-        told = str(error) if isinstance(error, HeadraceError) else _unexpected(error)
+    except Exception as error:  # passed on to the Trainer
+        message = str(error) if isinstance(error, HeadraceError) else _describe_unexpected(error)
         if not isinstance(error, HeadraceError):
             write_traceback(error)
         elif not arguments:
-            print(told, file=sys.stderr, flush=True)
+            print(message, file=sys.stderr, flush=True)
         if arguments:
-            Path(arguments[1]).write_text(json.dumps({"kind": type(error).__name__, "message": told}), encoding="utf-8")
+            result = {"kind": type(error).__name__, "message": message}
+            Path(arguments[1]).write_text(json.dumps(result), encoding="utf-8")
         return 1
     return 0
 
 
 def _train(text: str) -> None:
-    from headrace.trainer.devices.out_of_memory import out_of_memory_told
-    from headrace.trainer.devices.strategy import choose, look
+    from headrace.trainer.devices.errors import explain_out_of_memory
+    from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
     from headrace.trainer.job import Job
     from headrace.trainer.run import train
 
     job = Job.from_json(text)
-    choice = choose(job.sections.train, look())
-    with out_of_memory_told(job.sections.train):
+    choice = choose_strategy(job.sections.train, detect_hardware())
+    with explain_out_of_memory(job.sections.train):
         train(job, choice)
 
 
-def _unexpected(error: Exception) -> str:
-    said = without(f"{type(error).__name__}: {error}".strip())
+def _describe_unexpected(error: Exception) -> str:
+    message = without(f"{type(error).__name__}: {error}".strip())
     gone = " Is one of the workers gone?" if type(error).__name__ in ("UnavailableError", "AbortedError") else ""
-    return f"distributed training failed: {said}.{gone} The Trainer's log has the traceback"
+    return f"distributed training failed: {message}.{gone} The Trainer's log has the traceback"
 
 
-def _end_with_parent() -> None:
-    """End at once when the process that started this one is gone."""
+def _exit_with_parent() -> None:
+    """Exit at once when the process that started this one is gone."""
 
     def watch() -> None:
         while os.read(0, 1):
@@ -160,15 +183,15 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _waited_for() -> str:
-    """The job, as soon as the chief has published it."""
-    place = os.environ.get(SHARED)
-    if not place:
-        sys.exit(f"set the environment variable {SHARED} to the file that the chief writes its job into")
-    print(f"waiting for the chief's job at {place}", flush=True)
+def _wait_for_job() -> str:
+    """Return the job as soon as the chief has written it."""
+    file = os.environ.get(SHARED)
+    if not file:
+        sys.exit(f"set the environment variable {SHARED} to the file to which the chief writes its job")
+    print(f"waiting for the chief's job at {file}", flush=True)
     while True:
         with contextlib.suppress(FileNotFoundError):
-            return Path(place).read_text(encoding="utf-8")
+            return Path(file).read_text(encoding="utf-8")
         time.sleep(POLL_SECONDS)
 
 

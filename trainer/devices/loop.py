@@ -1,15 +1,15 @@
-"""A training loop over several devices: what Keras' `fit` does, where a tf.distribute.Strategy is at work.
+"""A training loop for several devices: what Keras' `fit` does, under a tf.distribute.Strategy.
 
-    loop = Loop(model, strategy, together=64)      # the model was built and compiled in the strategy's scope
+    loop = DistributedLoop(model, strategy, steps_per_execution=64)   # model built and compiled in the strategy's scope
     loop.fit(train, validation_data=evaluation, epochs=5, callbacks=[...])
 
-Keras' own `fit` fails under MultiWorkerMirroredStrategy, and clips, accumulates and looks for infinite values in each
-replica's gradients before they are added up. Here every replica takes its part of the same global batch, gradients are
-added up first, and the optimizer then sees what it would see on a single device: so do the weights, but for rounding.
+Keras' own `fit` fails under MultiWorkerMirroredStrategy, and clips, accumulates and checks each replica's gradients
+before they are summed. Here every replica takes its part of the same global batch, the gradients are summed first, and
+the optimizer sees what it would see on a single device. So the weights are the same, except for rounding.
 
-A part's loss counts by its number of examples, so batches need not be divisible by the number of replicas. Every worker
-of a cluster has to make the same global batches, in the same order; it moves its own part of them to its devices. Or
-each makes its own part of each, as large as those of the others.
+The loss of a part is weighted by its number of examples, so batches need not be divisible by the number of replicas.
+Every worker of a cluster must make the same global batches in the same order, and moves its own part of them to its
+devices. Or each worker makes its own part of each batch, all of the same size.
 """
 
 from __future__ import annotations
@@ -22,40 +22,46 @@ import keras
 import tensorflow as tf
 
 from headrace.configs.errors import TrainingError
-from headrace.trainer.checkpointing.checkpoints import Position
-from headrace.trainer.input.packing import plain
-from headrace.trainer.private_api import leave_gradients
+from headrace.trainer.checkpointing.checkpoints import TrainingPosition
+from headrace.trainer.input.packing import no_autograph
+from headrace.trainer.private_api import disable_gradient_reduction
 
 Batch = tuple[Any, ...]
 Logs = dict[str, float]
 
 
-class Loop:
-    """Callbacks, metrics, early stopping and logs are as in `keras.Model.fit`."""
+class DistributedLoop:
+    """The equivalent of `keras.Model.fit`, with the same callbacks, metrics, early stopping and logs."""
 
     def __init__(  # noqa: PLR0913
         self,
         model: keras.Model,
         strategy: tf.distribute.Strategy,
-        together: int = 1,
-        begin: Position | None = None,
-        whole: int | None = None,
+        steps_per_execution: int = 1,
+        begin: TrainingPosition | None = None,
+        fixed_batch: int | None = None,
         *,
         own_batches: bool = False,
     ) -> None:
-        """together: steps that run as one graph; begin: where a training goes on that was interrupted; whole: examples
-        of a batch where shapes must not change: smaller batches are then left out; own_batches: whether what a worker
-        of a cluster is given to train on is its own part of the batches.
         """
-        self.model, self.strategy, self.together, self.begin = model, strategy, together, begin or Position()
-        self.whole, self.own_batches = whole, own_batches
+        Args:
+            model: Compiled in the strategy's scope.
+            strategy: The devices.
+            steps_per_execution: Steps that run as one graph.
+            begin: Where an interrupted training resumes.
+            fixed_batch: Examples in a batch if shapes must not change; smaller batches are then left out.
+            own_batches: Whether the train batches of each worker of a cluster are its own part of the global batches.
+        """
+        self.model, self.strategy, self.steps_per_execution = model, strategy, steps_per_execution
+        self.begin = begin or TrainingPosition()
+        self.fixed_batch, self.own_batches = fixed_batch, own_batches
         self._replica = threading.local()
-        own = type(model).train_step is not keras.Model.train_step
-        _add_up_first(model.optimizer)
-        if own:
+        has_own_step = type(model).train_step is not keras.Model.train_step
+        _sum_gradients_first(model.optimizer)
+        if has_own_step:
             scale = model.optimizer.scale_loss
             model.optimizer.scale_loss = lambda loss: scale(loss * self._replica.share)
-        self._train = self._as_graph(self._own_step if own else self._train_step)
+        self._train = self._as_graph(self._own_step if has_own_step else self._train_step)
         self._evaluate = self._as_graph(self._eval_step)
 
     def fit(  # noqa: PLR0913 - the names of keras.Model.fit
@@ -70,80 +76,85 @@ class Loop:
     ) -> None:
         """Train until the last epoch, or until a callback sets `model.stop_training`.
 
-        dataset: global batches (features, label), of one epoch each time it is iterated, or endless with
-        `steps_per_epoch`.
+        dataset: global batches (features, label): one epoch per iteration, or endless with `steps_per_epoch`.
         """
         model, evaluation = self.model, self._parts(validation_data)
         parts = self._parts(dataset, own=self.own_batches)
-        called = keras.callbacks.CallbackList(
-            list(callbacks), add_history=True, model=model, epochs=epochs, steps=steps_per_epoch or _steps(dataset)
+        steps = steps_per_epoch or _steps(dataset)
+        callback = keras.callbacks.CallbackList(
+            list(callbacks), add_history=True, model=model, epochs=epochs, steps=steps
         )
         endless = iter(parts) if steps_per_epoch is not None else None
         logs: Logs = {}
         model.stop_training = False
-        called.on_train_begin()
+        callback.on_train_begin()
         for epoch in range(initial_epoch, epochs):
             model.reset_metrics()
-            called.on_epoch_begin(epoch)
+            callback.on_epoch_begin(epoch)
             done = self.begin.step if epoch == self.begin.epoch else 0
             steps = done if done and self.begin.evaluating else steps_per_epoch or self._known_steps(dataset)
-            logs = self._epoch(endless or iter(parts), steps, called, done)
-            logs |= self._evaluation(iter(evaluation), self._known_steps(validation_data), called)
-            called.on_epoch_end(epoch, logs)
+            logs = self._epoch(endless or iter(parts), steps, callback, done)
+            logs |= self._evaluation(iter(evaluation), self._known_steps(validation_data), callback)
+            callback.on_epoch_end(epoch, logs)
             if model.stop_training:
                 break
         model.optimizer.finalize_variable_values(model.trainable_variables)
-        called.on_train_end(logs)
+        callback.on_train_end(logs)
 
-    def _epoch(self, batches: Any, steps: int | None, called: keras.callbacks.CallbackList, done: int) -> Logs:
-        """The executions of an epoch that are left; the metrics at its end. steps: None where the data's end tells."""
+    def _epoch(self, batches: Any, steps: int | None, callback: keras.callbacks.CallbackList, done: int) -> Logs:
+        """Run the remaining executions of an epoch, and return the metrics at its end.
+
+        steps: None if the end of the data ends the epoch.
+        """
         logs = self._metrics() if done else {}
         while not self.model.stop_training and (steps is None or done < steps):
-            called.on_train_batch_begin(done)
+            callback.on_train_batch_begin(done)
             made = self._execution(self._train, batches, steps, done)
             if not made:
                 break
             logs = self._metrics()
-            called.on_train_batch_end(done + self.together - 1, logs)  # where a short one would have ended, as in Keras
+            # As in Keras, a shorter execution reports the step at which a full one would have ended.
+            callback.on_train_batch_end(done + self.steps_per_execution - 1, logs)
             done += made
         return logs
 
-    def _evaluation(self, batches: Any, steps: int | None, called: keras.callbacks.CallbackList) -> Logs:
+    def _evaluation(self, batches: Any, steps: int | None, callback: keras.callbacks.CallbackList) -> Logs:
         self.model.reset_metrics()
-        called.on_test_begin()
+        callback.on_test_begin()
         done, logs = 0, {}
         while steps is None or done < steps:
-            called.on_test_batch_begin(done)
+            callback.on_test_batch_begin(done)
             made = self._execution(self._evaluate, batches, steps, done)
             if not made:
                 break
             logs = self._metrics()
-            called.on_test_batch_end(done + self.together - 1, logs)
+            callback.on_test_batch_end(done + self.steps_per_execution - 1, logs)
             done += made
         if not logs:
             raise TrainingError(
-                f"the eval split has no batch of {self.whole} examples, as a TPU needs it. Lower `train.batch_size`"
+                f"the eval split has no batch of {self.fixed_batch} examples, which a TPU needs. Lower"
+                " `train.batch_size`"
             )
-        called.on_test_end(logs)
+        callback.on_test_end(logs)
         return {f"val_{name}": value for name, value in logs.items()}
 
     def _known_steps(self, dataset: tf.data.Dataset) -> int | None:
-        return None if self.whole is not None else _steps(dataset)
+        return None if self.fixed_batch is not None else _steps(dataset)
 
-    def _execution(self, several: Callable[..., tf.Tensor], batches: Any, steps: int | None, done: int) -> int:
-        """Make one execution; the number of its steps."""
-        wanted = self.together if steps is None else min(self.together, steps - done)
-        return int(several(batches, tf.constant(wanted)))
+    def _execution(self, execute: Callable[..., tf.Tensor], batches: Any, steps: int | None, done: int) -> int:
+        """Run one execution, and return its number of steps."""
+        wanted = self.steps_per_execution if steps is None else min(self.steps_per_execution, steps - done)
+        return int(execute(batches, tf.constant(wanted)))
 
     def _metrics(self) -> Logs:
         return {name: float(value) for name, value in self.model.get_metrics_result().items()}
 
     def _as_graph(self, step: Callable[..., None]) -> Callable[..., tf.Tensor]:
-        """As one graph: up to so many steps, fewer where the data ends; how many it made."""
+        """Return a graph that runs up to a number of steps, fewer at the data's end, and returns how many it ran."""
 
-        def several(batches: Any, most: tf.Tensor) -> tf.Tensor:
+        def execute(batches: Any, limit: tf.Tensor) -> tf.Tensor:
             made = tf.constant(0)
-            for _ in tf.range(most):
+            for _ in tf.range(limit):
                 parts = batches.get_next_as_optional()
                 if not parts.has_value():
                     break
@@ -151,11 +162,11 @@ class Loop:
                 made += 1
             return made
 
-        return tf.function(several, reduce_retracing=True)
+        return tf.function(execute, reduce_retracing=True)
 
-    @plain
+    @no_autograph
     def _train_step(self, features: Any, label: tf.Tensor, share: tf.Tensor, count: tf.Tensor) -> None:
-        """In each replica: the part's gradients, added up over all, and one step of the optimizer."""
+        """In each replica: compute the part's gradients, sum them over all replicas, and update the weights."""
         model, replicas = self.model, self.strategy.num_replicas_in_sync
         with tf.GradientTape() as tape:
             predictions = model(features, training=True)
@@ -165,13 +176,13 @@ class Loop:
         model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         self._count(features, label, predictions, loss * replicas, count)
 
-    @plain
+    @no_autograph
     def _own_step(self, features: Any, label: tf.Tensor, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002
-        """A model with a step of its own, whose loss gets the part's share where it asks the optimizer to scale it."""
-        self._replica.share = share  # replicas are traced in a thread each
+        """Run the model's own step. Its loss is multiplied by the part's share when the optimizer scales it."""
+        self._replica.share = share  # thread-local, because each replica is traced in a thread of its own
         self.model.train_step((features, label))
 
-    @plain
+    @no_autograph
     def _eval_step(self, features: Any, label: tf.Tensor, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002
         model = self.model
         if type(model).test_step is not keras.Model.test_step:
@@ -182,26 +193,26 @@ class Loop:
         self._count(features, label, predictions, loss * self.strategy.num_replicas_in_sync, count)
 
     def _count(self, features: Any, label: tf.Tensor, predictions: Any, loss: tf.Tensor, count: tf.Tensor) -> None:
-        """Tell the metrics; a part that only stands in for an empty one tells them nothing."""
+        """Update the metrics, but not for a part that only stands in for an empty one."""
         tracker = next(metric for metric in self.model.metrics if metric.name == "loss")
         tracker.update_state(loss, sample_weight=count)
         tf.cond(count > 0, lambda: _none(self.model.compute_metrics(features, label, predictions)), _none)
 
     def _parts(self, dataset: tf.data.Dataset, *, own: bool = False) -> Any:
-        """The batches, in a part for each replica; own: they are those of this worker's replicas alone."""
+        """Split the batches into a part per replica. own: whether they only belong to this worker's replicas."""
         replicas = self.strategy.num_replicas_in_sync
-        if self.whole is not None:
-            dataset = _of_one_shape(dataset, self.whole, replicas)
-        size = None if self.whole is None else self.whole // replicas
+        if self.fixed_batch is not None:
+            dataset = _of_fixed_size(dataset, self.fixed_batch, replicas)
+        size = None if self.fixed_batch is None else self.fixed_batch // replicas
 
         def of_this_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
             here = replicas // context.num_input_pipelines
             first, parts = (0, here) if own else (context.input_pipeline_id * here, replicas)
 
-            @plain
+            @no_autograph
             def split(*batch: Any) -> tf.data.Dataset:
                 numbers = tf.data.Dataset.range(first, first + here)
-                return numbers.map(plain(lambda number: _sized(part(batch, number, parts), size)))
+                return numbers.map(no_autograph(lambda number: _with_size(part(batch, number, parts), size)))
 
             return dataset.flat_map(split).prefetch(2 * here)
 
@@ -209,10 +220,18 @@ class Loop:
 
 
 def part(batch: Batch, number: tf.Tensor, parts: int) -> Batch:
-    """A part of a batch (features, label), the first being 0: features, label, share, count.
+    """Return a part of a batch (features, label) as features, label, share, count.
 
-    count: int32, its examples. share: what its mean loss, divided by the number of parts, is to be multiplied with for
-    the sum over the parts to be the mean over the batch. A part without examples borrows one, and has a share of 0.
+    A part without examples borrows one, and has a share of 0.
+
+    Args:
+        batch: Features and label.
+        number: The part, from 0.
+        parts: Number of parts.
+
+    Returns:
+        count is int32, the number of examples in the part. share is the factor for the part's mean loss divided by the
+        number of parts, such that the sum over the parts is the mean over the batch.
     """
     size = tf.shape(tf.nest.flatten(batch)[-1], out_type=tf.int64)[0]
     begin, end = number * size // parts, (number + 1) * size // parts
@@ -224,21 +243,21 @@ def part(batch: Batch, number: tf.Tensor, parts: int) -> Batch:
     return features, label, share, tf.cast(count, tf.int32)
 
 
-def _of_one_shape(dataset: tf.data.Dataset, size: int, replicas: int) -> tf.data.Dataset:
-    """The batches of the full size. Raises TrainingError where there can be none of one shape."""
+def _of_fixed_size(dataset: tf.data.Dataset, size: int, replicas: int) -> tf.data.Dataset:
+    """Keep the batches of the full size. Raises TrainingError if shapes cannot be fixed."""
     if size % replicas:
-        raise TrainingError(f"train.batch_size: {size} is not divisible by {replicas} cores, as a TPU needs it")
+        raise TrainingError(f"train.batch_size: {size} is not divisible by {replicas} cores, which a TPU needs")
     ragged = [name for name, spec in dataset.element_spec[0].items() if not isinstance(spec, tf.TensorSpec)]
     if ragged:
         raise TrainingError(
             f"train.strategy: tpu needs examples of one shape, and {', '.join(ragged)} may have several values. Use"
-            " another strategy, or leave these features out"
+            " another strategy, or remove these features"
         )
-    return dataset.filter(plain(lambda _, label: tf.equal(tf.shape(label)[0], size)))
+    return dataset.filter(no_autograph(lambda _, label: tf.equal(tf.shape(label)[0], size)))
 
 
-def _sized(batch: Batch, size: int | None) -> Batch:
-    """The part of a batch, whose number of examples is known beforehand."""
+def _with_size(batch: Batch, size: int | None) -> Batch:
+    """Set the static shape of a part, if its number of examples is fixed."""
     if size is None:
         return batch
     features, label, share, count = batch
@@ -257,25 +276,25 @@ def _slice(tensor: Any, begin: tf.Tensor, end: tf.Tensor) -> Any:
     return tensor[begin:end]
 
 
-def _add_up_first(optimizer: keras.optimizers.Optimizer) -> None:
-    """Make an optimizer add up the gradients of the replicas before it does anything else with them."""
+def _sum_gradients_first(optimizer: keras.optimizers.Optimizer) -> None:
+    """Make an optimizer sum the gradients of the replicas before it does anything else with them."""
     apply, inner = optimizer.apply, getattr(optimizer, "inner_optimizer", optimizer)
 
     def apply_sums(gradients: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
-        # Dense: the shape of sparse ones changes from step to step, which devices that add up in a loop do not take.
+        # Dense, because an all-reduce in a loop needs fixed shapes, and those of sparse gradients change at each step.
         known = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
         sums = iter(tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, known))
         apply([None if gradient is None else next(sums) for gradient in gradients], trainable_variables)
 
     optimizer.apply = apply_sums
-    leave_gradients(inner)
+    disable_gradient_reduction(inner)
 
 
 def _steps(dataset: tf.data.Dataset) -> int | None:
-    """Batches in an epoch; None where that is not known."""
+    """Number of batches in an epoch; None if that is not known."""
     steps = int(dataset.cardinality())
     return steps if steps >= 0 else None
 
 
 def _none(_: Mapping[str, Any] | None = None) -> None:
-    """A branch that gives nothing back."""
+    """A branch of tf.cond that returns nothing."""

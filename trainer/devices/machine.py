@@ -1,4 +1,4 @@
-"""What there is to train on, as far as the environment and the file system tell: without importing TensorFlow."""
+"""The devices of this machine, as far as the environment and the file system show, without importing TensorFlow."""
 
 from __future__ import annotations
 
@@ -16,82 +16,80 @@ from headrace.configs.train import TrainConfig
 from headrace.configs.tree import Where
 
 VIRTUAL = "HEADRACE_VIRTUAL_CPUS"
-"""Environment variable: so many devices are made of the CPU, to try a strategy over several without having them."""
+"""Environment variable: split the CPU into this many devices, to try a strategy for several devices without them."""
 TPU_NAMES = ("KUBE_GOOGLE_CLOUD_TPU_ENDPOINTS", "TPU_NAME", "TPU_CONFIG")
-"""Where TensorFlow's TPU resolver finds the name of a TPU, in its order; in the last it is one entry of JSON. Without
-one it would ask the network."""
+"""Where TensorFlow's TPU resolver looks for the name of a TPU, in this order; in the last, it is an entry of JSON.
+Without any of them it would query the network."""
 LOCAL_TPU = "local"
 """The name of a TPU in this machine."""
-
-
-GPUS = ("nvidia*", "nvhost*", "nvmap", "dxg", "kfd")
-"""In /dev on Linux, one of which there is where there is a GPU: of NVIDIA's driver, on its boards, under Windows, of
+GPU_DEVICES = ("nvidia*", "nvhost*", "nvmap", "dxg", "kfd")
+"""Files in /dev on Linux, one of which exists if there is a GPU: with NVIDIA's driver, on its boards, in WSL, with
 AMD's driver."""
 _LOOPBACK = re.compile(r"localhost|127(\.\d+){3}|\[::1\]")
 
 
 @dataclass(frozen=True)
-class Cluster:
-    """What TF_CONFIG says."""
+class TfConfig:
+    """The content of TF_CONFIG."""
 
     workers: int
     task: str
-    """This process: the kind and number of its task, such as `worker 1`."""
+    """The type and index of this process' task, such as `worker 1`."""
     chief: bool
-    """Whether this worker is the one that writes what the training leaves behind."""
+    """Whether this worker writes the results of the training."""
     number: int = 0
-    """Of this worker among all, the chief being 0."""
+    """The number of this worker, the chief being 0."""
     local_port: int = 0
-    """This worker's, where TF_CONFIG names no host but the loopback; else 0."""
+    """This worker's port if TF_CONFIG only names hosts of the loopback; otherwise 0."""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """What there is to train on."""
+    """The devices to train on."""
 
     tpu: str | None = None
     """The name of a TPU; `local` for one in this machine."""
     gpus: int = 0
     virtual: int = 0
-    """Devices made of the CPU."""
-    cluster: Cluster | None = None
-    """Of more than one worker."""
+    """Number of devices into which the CPU is split."""
+    cluster: TfConfig | None = None
+    """A cluster of more than one worker."""
 
 
-def told_by(environment: Mapping[str, str], gpus: int) -> Hardware:
-    """What the environment tells beside the GPUs. Raises TrainingError for a TF_CONFIG that makes no sense."""
+def hardware_from(environment: Mapping[str, str], gpus: int) -> Hardware:
+    """Add what the environment shows to the number of GPUs. Raises TrainingError for an invalid TF_CONFIG."""
     cluster = _cluster(environment.get("TF_CONFIG", ""))
     return Hardware(_tpu(environment), gpus, _virtual(environment), cluster)
 
 
-def unmet(
+def unmet_requirements(
     train: TrainConfig, environment: Mapping[str, str] = os.environ, devices: Path = Path("/dev")
 ) -> Iterator[tuple[Where, str]]:
-    """What keeps this machine from training as the config says, as far as is known before TensorFlow looks.
+    """Yield what prevents this machine from training as the config says, as far as it is known without TensorFlow.
 
-    Raises TrainingError for a TF_CONFIG that makes no sense.
+    Raises TrainingError for an invalid TF_CONFIG.
     """
-    none = without_gpu(environment, devices)
-    hardware = told_by(environment, 0 if none else 1)
+    no_gpu = without_gpu(environment, devices)
+    hardware = hardware_from(environment, 0 if no_gpu else 1)
     if train.strategy != "auto":
-        if what := lacking(train.strategy, hardware):
+        if what := missing_for(train.strategy, hardware):
             yield ("train", "strategy"), f"{train.strategy} {what}"
         return
-    strategy, why = found(hardware)
-    if none or strategy in ("tpu", "multi_worker"):  # else it depends on how many GPUs there are
+    strategy, why = best_strategy(hardware)
+    if no_gpu or strategy in ("tpu", "multi_worker"):  # otherwise it depends on the number of GPUs
         for where, what in unfit(strategy, train):
             yield where, f"{what}. The strategy is {strategy}: {why}"
 
 
 def without_gpu(environment: Mapping[str, str], devices: Path) -> bool:
-    """Whether there is no GPU for sure."""
+    """Whether there is certainly no GPU."""
     if environment.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
         return True
-    return sys.platform == "linux" and not any(path for name in GPUS for path in devices.glob(name))
+    return sys.platform == "linux" and not any(path for name in GPU_DEVICES for path in devices.glob(name))
 
 
-def found(hardware: Hardware) -> tuple[str, str]:
-    """The strategy that fits what there is. A cluster comes before the GPUs, since it uses those of every worker."""
+def best_strategy(hardware: Hardware) -> tuple[str, str]:
+    """Return the strategy for some hardware, and why. A cluster takes precedence, since it uses every worker's GPUs."""
     if hardware.tpu is not None:
         return "tpu", f"there is a TPU, {hardware.tpu}"
     if hardware.cluster is not None:
@@ -103,14 +101,14 @@ def found(hardware: Hardware) -> tuple[str, str]:
     return "cpu", "there is no TPU, no GPU and no TF_CONFIG of several workers"
 
 
-def lacking(strategy: str, hardware: Hardware) -> str:
-    """What the strategy needs and this machine does not have."""
+def missing_for(strategy: str, hardware: Hardware) -> str:
+    """Describe what the strategy needs and this machine lacks; empty if it lacks nothing."""
     if strategy == "tpu" and hardware.tpu is None:
         return f"finds no TPU: none of {', '.join(TPU_NAMES)} is set. On a TPU virtual machine, set TPU_NAME=local"
     if strategy == "one_gpu" and not hardware.gpus:
-        return "finds no GPU. Set `train.strategy: cpu` or `auto`, or see with `nvidia-smi` whether the driver works"
+        return "finds no GPU. Set `train.strategy: cpu` or `auto`, or check with `nvidia-smi` whether the driver works"
     if strategy == "mirrored" and not hardware.gpus and hardware.virtual < 2:
-        return f"finds no GPU. Set `train.strategy: cpu` or `auto`; to try it out without GPUs, set {VIRTUAL}=2"
+        return f"finds no GPU. Set `train.strategy: cpu` or `auto`; to try it without GPUs, set {VIRTUAL}=2"
     if strategy == "multi_worker" and hardware.cluster is None:
         return (
             "needs TF_CONFIG in the environment of each worker, with more than one in its `cluster` (see"
@@ -129,7 +127,7 @@ def _tpu(environment: Mapping[str, str]) -> str | None:
         return str(json.loads(environment[found])["tpu_node_name"])
     except (ValueError, TypeError, KeyError) as error:
         raise TrainingError(
-            "the environment variable TPU_CONFIG is no JSON with a `tpu_node_name`; name the TPU in TPU_NAME instead"
+            "the environment variable TPU_CONFIG is not JSON with a `tpu_node_name`; name the TPU in TPU_NAME instead"
         ) from error
 
 
@@ -140,7 +138,7 @@ def _virtual(environment: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _cluster(text: str) -> Cluster | None:
+def _cluster(text: str) -> TfConfig | None:
     """The cluster in TF_CONFIG; None without one, or with a single worker."""
     if not text:
         return None
@@ -159,10 +157,10 @@ def _cluster(text: str) -> Cluster | None:
     if task not in ("chief", "worker") or index not in range(len(jobs.get(task, []))):
         raise TrainingError(
             f"the environment variable TF_CONFIG says that this is {task} {index}, and its cluster has no such task:"
-            f" {', '.join(f'{len(tasks)} of {job}' for job, tasks in jobs.items())}. Give each worker its own number"
+            f" {', '.join(f'{len(tasks)} of {job}' for job, tasks in jobs.items())}. Give each worker its own index"
         )
     number = index + len(jobs.get("chief", [])) * (task == "worker")
-    return Cluster(workers, f"{task} {index}", number == 0, number, _local_port(jobs, task, index))
+    return TfConfig(workers, f"{task} {index}", number == 0, number, _local_port(jobs, task, index))
 
 
 def _local_port(jobs: Mapping[str, list[str]], task: str, index: int) -> int:

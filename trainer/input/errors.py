@@ -1,48 +1,108 @@
-"""What goes wrong while examples are read, told by the file that it is in."""
+"""Errors in examples that appear while they are read: damaged files, and labels that are not among the classes.
+
+The data gate stops such labels before the Trainer; with `data.on_anomaly: warn` it only reports them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import tensorflow as tf
 
 from headrace.configs.errors import TrainingError
-from headrace.trainer.input.packing import Packing
+from headrace.configs.label import LabelConfig
+from headrace.trainer.input.packing import Packing, no_autograph
 
-_NO_EXAMPLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)  # the second where its words quote the bytes
-READ_ERRORS = (tf.errors.DataLossError, tf.errors.NotFoundError, *_NO_EXAMPLE)
-"""What a damaged, foreign or vanished file raises, in a dataset and in the training step that reads from it."""
+_NOT_AN_EXAMPLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)  # the latter if the message quotes the bytes
+READ_ERRORS = (tf.errors.DataLossError, tf.errors.NotFoundError, *_NOT_AN_EXAMPLE)
+"""What a damaged, foreign or missing file raises, in a dataset and in the training step that reads from it."""
+_REBUILD = "`headrace run --fresh` rebuilds the transformed examples"
+_LABEL_OUT_OF_RANGE = "label out of range"
+"""Start of the assertion's message, from which `explain_label_errors` recognizes it."""
 
 
 @contextmanager
-def told_by_file(files: Sequence[str], packing: Packing) -> Iterator[None]:
-    """Raise TrainingError, with the name of the file, for what the examples in these files are to blame for."""
+def explain_file_errors(files: Sequence[str], packing: Packing) -> Iterator[None]:
+    """Raise TrainingError with the name of the file for errors that these files cause."""
     try:
         yield
     except READ_ERRORS as error:
         for file in files:
-            if found := _damage(file, packing):
-                raise TrainingError(found) from error
+            if damage := _find_damage(file, packing):
+                raise TrainingError(damage) from error
         raise
 
 
-def _damage(file: str, packing: Packing) -> str | None:
-    """What is wrong with the file, and what to do; None if it can be read to its end."""
+def _find_damage(file: str, packing: Packing) -> str | None:
+    """Describe what is wrong with the file and what to do; None if it can be read completely."""
     records = 0
     try:
         for record in tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else ""):
             records += 1
             packing.parse(record[tf.newaxis])
     except tf.errors.NotFoundError:
-        return f"{file} is gone: something removed it during the training. {_AGAIN}"
+        return f"{file} is gone: something removed it during the training. {_REBUILD}"
     except (tf.errors.DataLossError, tf.errors.OutOfRangeError):
-        return f"{file} is damaged: {records:,} records are sound, what follows is not. {_AGAIN}"
+        return f"{file} is damaged after {records:,} intact records. {_REBUILD}"
     except UnicodeDecodeError:
-        return f"{file}, record {records:,} is no tf.Example. {_AGAIN}"
+        return f"{file}, record {records:,} is not a tf.Example. {_REBUILD}"
     except tf.errors.InvalidArgumentError as error:
-        return f"{file}, record {records:,}: {error.message.split('[[')[0].strip()}. {_AGAIN}"
+        return f"{file}, record {records:,}: {error.message.split('[[')[0].strip()}. {_REBUILD}"
     return None
 
 
-_AGAIN = "`headrace run --fresh` makes the transformed examples anew"
+def label_check(label: LabelConfig) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return a stage of the input pipeline that passes labels through, and fails if one is not valid."""
+    if label.kind not in ("binary", "multiclass", "regression"):
+        return tf.identity
+
+    @no_autograph
+    def check(labels: tf.Tensor) -> tf.Tensor:
+        wrong = _is_invalid(label, labels)
+        data = [
+            _LABEL_OUT_OF_RANGE,
+            tf.math.count_nonzero(wrong),
+            tf.size(labels),
+            tf.boolean_mask(labels, wrong)[:1],
+        ]
+        with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(tf.reduce_any(wrong)), data)]):
+            return tf.identity(labels)
+
+    return check
+
+
+def _is_invalid(label: LabelConfig, labels: tf.Tensor) -> tf.Tensor:
+    """Bool [batch]: which labels are not valid."""
+    if label.kind == "regression":
+        return tf.logical_not(tf.math.is_finite(labels))
+    if label.kind == "binary":
+        return tf.logical_not(tf.logical_or(tf.equal(labels, 0), tf.equal(labels, 1)))
+    return tf.logical_or(labels < 0, labels >= label.num_classes)
+
+
+@contextmanager
+def explain_label_errors(label: LabelConfig) -> Iterator[None]:
+    """Turn the failure of a `label_check` into a TrainingError."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        found = re.search(rf"{_LABEL_OUT_OF_RANGE}\W*(\d+)\W*(\d+)[\s\[\]]*([-\w.]+)", str(error))
+        if found is None:
+            raise
+        raise TrainingError(_label_message(label, *found.groups())) from error
+
+
+def _label_message(label: LabelConfig, wrong: str, total: str, value: str) -> str:
+    if label.kind == "regression":
+        what = f"is missing or infinite in {wrong} of {total} examples read at once"
+    else:
+        classes = label.class_values
+        allowed = ", ".join(map(str, classes)) if len(classes) <= 8 else f"{len(classes):,} classes"
+        what = f"is missing or not one of its classes ({allowed}) in {wrong} of {total} examples read at once"
+        what += "" if value.startswith("-1") else f": class number {value}"
+    return (
+        f"label {label.key!r}: it {what}. Training does not use such examples: correct or remove them, or correct"
+        " `label:`; the report's section on the data names the values"
+    )

@@ -1,4 +1,4 @@
-"""What a training reads: the train and the eval split, opened as the config says."""
+"""The inputs of a training: the train and the eval split, opened as the config says."""
 
 from __future__ import annotations
 
@@ -14,106 +14,119 @@ import tensorflow_transform as tft
 from headrace.configs.errors import TrainingError
 from headrace.configs.train import TrainConfig
 from headrace.trainer import columns
-from headrace.trainer.columns.stored import loader
+from headrace.trainer.columns.image import stored_image_loader
 from headrace.trainer.input.buckets import choose_buckets
-from headrace.trainer.input.errors import told_by_file
-from headrace.trainer.input.memory import Cache, Room, Sample, Where, choose_cache, estimate_examples
+from headrace.trainer.input.errors import explain_file_errors, label_check
+from headrace.trainer.input.memory import (
+    CacheChoice,
+    CacheKind,
+    ExampleSample,
+    FreeSpace,
+    choose_cache,
+    estimate_examples,
+)
 from headrace.trainer.input.packing import Packing
-from headrace.trainer.input.pipeline import InputPipeline, Split
-from headrace.trainer.input.reading import Reading
-from headrace.trainer.input.sources import Sources
-from headrace.trainer.input.worker import ALONE, Worker
-from headrace.trainer.label_check import checked
+from headrace.trainer.input.pipeline import InputPipeline, InputSplit
+from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, ReadOptions
+from headrace.trainer.input.sources import ExampleSources
 from headrace.trainer.sections import TrainerSections
 
-LARGE = 1 << 20
-"""Bytes of a batch that is worth bringing to a device ahead of the step: tf.data takes 0.4 ms of a processor for each
-that it brings, ten times as long as to fetch it, and a small one is there sooner.
+PREFETCH_TO_DEVICE_BYTES = 1 << 20
+"""Batches of at least this size are copied to a device ahead of the step. For each batch that it copies, tf.data takes
+0.4 ms of a processor, ten times as long as to fetch it; a small batch arrives sooner without.
 """
 
 
 class Inputs(NamedTuple):
-    """Both splits, and how they are read, in words."""
+    """Both splits, and a description of how they are read."""
 
-    train: Split
-    eval: Split
+    train: InputSplit
+    eval: InputSplit
     words: str
+    """How they are read, for the log and the training record."""
     own_batches: bool = False
-    """Whether each worker of a cluster makes batches of its own of the train split, which together are one."""
-    cache: Where = "none"
-    """Where the parsed examples are kept."""
+    """Whether each worker of a cluster makes its own part of each batch of the train split."""
+    cache: CacheKind = "none"
+    """Where the parsed examples are cached."""
     bytes_each: int = 0
-    """Of a parsed example in memory, about."""
+    """Approximate size of a parsed example in memory."""
     remarks: tuple[str, ...] = ()
-    """What a user should see beside the words, which hold it too."""
+    """What a user should see at the end of the run; `words` contains it as well."""
 
 
-class Examples(NamedTuple):
-    """The transformed examples."""
+class TransformedExamples(NamedTuple):
+    """The transformed examples of both splits."""
 
     output: tft.TFTransformOutput
     train: list[str]
     """Files of the train split."""
     eval: list[str]
     """Files of the eval split."""
-    sample: Sample
-    """Of the train split."""
-
-    @classmethod
-    def of(cls, output: tft.TFTransformOutput, train_patterns: Sequence[str], eval_patterns: Sequence[str]) -> Examples:
-        """Raises TrainingError if a split has no files, or its first file is damaged."""
-        train, evaluation = _files(train_patterns, "train"), _files(eval_patterns, "eval")
-        packing = Packing(output.transformed_feature_spec())
-        with told_by_file(train, packing):
-            return cls(output, train, evaluation, Sample.of(train, packing))
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How examples are read as a config says, decided before they are."""
-
-    examples: Examples
-    training: InputPipeline
-    sources: Sources
-    cache: Cache
-    words: str
-    """Of what was decided, but for the sources."""
+    sample: ExampleSample
+    """A sample of the train split."""
 
     @classmethod
     def of(
-        cls, examples: Examples, sections: TrainerSections, device: str | None = None, worker: Worker = ALONE
-    ) -> Plan:
-        """device, worker: as in `open_inputs`."""
+        cls, output: tft.TFTransformOutput, train_patterns: Sequence[str], eval_patterns: Sequence[str]
+    ) -> TransformedExamples:
+        """Find the files. Raises TrainingError if a split has none, or its first file is damaged."""
+        train, evaluation = _files(train_patterns, "train"), _files(eval_patterns, "eval")
+        packing = Packing(output.transformed_feature_spec())
+        with explain_file_errors(train, packing):
+            return cls(output, train, evaluation, ExampleSample.of(train, packing))
+
+
+@dataclass(frozen=True)
+class InputPlan:
+    """How examples will be read, decided from the config before reading them."""
+
+    examples: TransformedExamples
+    training: InputPipeline
+    sources: ExampleSources
+    cache: CacheChoice
+    words: str
+    """The reasons for the decisions, except those about the sources."""
+
+    @classmethod
+    def of(
+        cls,
+        examples: TransformedExamples,
+        sections: TrainerSections,
+        device: str | None = None,
+        worker: ClusterWorker = SINGLE_WORKER,
+    ) -> InputPlan:
+        """Decide. device, worker: as in `open_inputs`."""
         train, output, sample = sections.train, examples.output, examples.sample
-        sources = Sources.of(train, Path(output.transform_savedmodel_dir).parent, worker)
-        room = Room.here(sample.bytes_each)
-        cache = sources.cache(choose_cache(train.input.cache, examples.train + examples.eval, room))
-        lengths = sample.lengths if train.input.shuffle else None  # in the order of the files, they are as they come
+        sources = ExampleSources.of(train, Path(output.transform_savedmodel_dir).parent, worker)
+        space = FreeSpace.here(sample.bytes_each)
+        cache = sources.cache(choose_cache(train.input.cache, examples.train + examples.eval, space))
+        lengths = sample.lengths if train.input.shuffle else None  # without a shuffle the order of the files is kept
         buckets, why = choose_buckets(train.input.length_buckets, lengths, train.batch_size)
         sources = sources.bucketed(buckets, lengths)
         batch_bytes = sample.bytes_each * train.batch_size
+        prefetch_device = device if batch_bytes >= PREFETCH_TO_DEVICE_BYTES else None
         training = InputPipeline(
             feature_spec=output.transformed_feature_spec(),
             label_key=sections.label.key,
             batch_size=sources.batch_size,
-            cache=cache.where,
+            cache=cache.kind,
             shuffle=sources.shuffle,
             seed=train.seed,
             steps_per_epoch=train.steps_per_epoch,
             buckets=buckets,
-            reading=Reading.of(train.input, device if batch_bytes >= LARGE else None, batch_bytes),
-            load=loader(columns.build(sections.features)),
+            reading=ReadOptions.of(train.input, prefetch_device, batch_bytes),
+            load=stored_image_loader(columns.build(sections.features)),
             source=sources.stream,
-            check=checked(sections.label),
+            check=label_check(sections.label),
         )
         return cls(examples, training, sources, cache, cache.why + why)
 
-    def open_train(self, start: int = 0) -> Split:
-        """The train split, behind so many batches."""
+    def open_train(self, start: int = 0) -> InputSplit:
+        """Open the train split after `start` batches."""
         return self.training.open("train", self.sources.files(self.examples.train), self.sources.start(start))
 
-    def open_eval(self, batch_size: int) -> Split:
-        """The eval split."""
+    def open_eval(self, batch_size: int) -> InputSplit:
+        """Open the eval split."""
         evaluation = dataclasses.replace(
             self.training, shuffle=0, steps_per_epoch=None, buckets=None, batch_size=batch_size
         )
@@ -128,20 +141,26 @@ def open_inputs(  # noqa: PLR0913
     *,
     start: int = 0,
     device: str | None = None,
-    worker: Worker = ALONE,
+    worker: ClusterWorker = SINGLE_WORKER,
 ) -> Inputs:
-    """Open the transformed examples. Raises TrainingError if a split is empty, or a file damaged.
+    """Open the transformed examples. Raises TrainingError if a split is empty or a file is damaged.
 
-    start: batches that were trained on before; device: to which large batches are brought ahead of the step, such as
-    `GPU:0`; worker: who reads, of a cluster.
+    Args:
+        train_patterns: Patterns of the files of the train split.
+        eval_patterns: Patterns of the files of the eval split.
+        transform_output: The transform graph.
+        sections: The config.
+        start: Batches that were trained on before.
+        device: Where to copy large batches ahead of the step, such as `GPU:0`.
+        worker: Which worker of a cluster reads.
     """
-    examples = Examples.of(transform_output, train_patterns, eval_patterns)
-    plan = Plan.of(examples, sections, device, worker)
+    examples = TransformedExamples.of(transform_output, train_patterns, eval_patterns)
+    plan = InputPlan.of(examples, sections, device, worker)
     train, evaluation = plan.open_train(start), plan.open_eval(sections.train.batch_size)
     own_batches, each = plan.sources.own_batches, examples.sample.bytes_each
-    remarks = _small(None if own_batches else train.size, examples.train, sections.train)
-    words = "; ".join([plan.words + plan.sources.told(), *remarks])
-    return Inputs(train, evaluation, words, own_batches, plan.cache.where, each, remarks)
+    remarks = _batch_size_remark(None if own_batches else train.size, examples.train, sections.train)
+    words = "; ".join([plan.words + plan.sources.describe(), *remarks])
+    return Inputs(train, evaluation, words, own_batches, plan.cache.kind, each, remarks)
 
 
 def _files(patterns: Sequence[str], split: str) -> list[str]:
@@ -151,12 +170,12 @@ def _files(patterns: Sequence[str], split: str) -> list[str]:
     return files
 
 
-def _small(size: int | None, files: Sequence[str], train: TrainConfig) -> tuple[str, ...]:
-    """A remark if one batch holds the whole train split; size: of it, where that is known."""
-    told = ""
+def _batch_size_remark(size: int | None, files: Sequence[str], train: TrainConfig) -> tuple[str, ...]:
+    """Return a remark if one batch holds the whole train split. size: of the split, None if it is not known."""
+    roughly = ""
     if size is None:
-        size, told = estimate_examples(files), "roughly "
+        size, roughly = estimate_examples(files), "roughly "
     if size >= train.batch_size:
         return ()
-    what = "an epoch is a single step" if train.steps_per_epoch is None else "a batch has some of them several times"
-    return (f"batch_size {train.batch_size:,} is more than the {told}{size:,} examples of the train split: {what}",)
+    what = "an epoch is a single step" if train.steps_per_epoch is None else "a batch contains some of them repeatedly"
+    return (f"batch_size {train.batch_size:,} is more than the {roughly}{size:,} examples of the train split: {what}",)

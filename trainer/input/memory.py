@@ -1,4 +1,4 @@
-"""Whether a split's parsed examples fit in memory or on disk, found out before they are read."""
+"""Whether the parsed examples of a split fit in memory or on disk, estimated before reading them."""
 
 from __future__ import annotations
 
@@ -16,80 +16,86 @@ import tensorflow as tf
 
 from headrace.trainer.input.packing import Packed, Packing
 
-PARSED = 4096
-"""Examples that are parsed to see how much memory one takes."""
-POINTER = 24
-"""Bytes that a string takes besides its own; those up to 22 are kept within them."""
-SAMPLE = 4 << 20
-"""Bytes of records that are looked at to estimate how many there are."""
+SAMPLE_EXAMPLES = 4096
+"""Examples that are parsed to measure how much memory one takes."""
+STRING_BYTES = 24
+"""Overhead in bytes of a string; one of up to 22 bytes is stored inside this."""
+SAMPLE_BYTES = 4 << 20
+"""Bytes of records that are read to estimate how many there are."""
 CHUNK = 1 << 16
-"""Bytes of a file that are looked at at a time."""
-SHARE = 4
-"""Parsed examples may take one part in so many of the free memory."""
+"""Bytes of a file that are read at a time."""
+MEMORY_SHARE = 4
+"""Parsed examples may take one part in this many of the free memory."""
 DISK_SHARE = 2
-"""And one in so many of what is free on disk."""
-Where = Literal["memory", "disk", "none"]
-KEPT: dict[Where, str] = {
+"""Parsed examples may take one part in this many of the free disk space."""
+CacheKind = Literal["memory", "disk", "none"]
+CACHE_WORDS: dict[CacheKind, str] = {
     "memory": "they stay in memory",
-    "disk": "they stay on disk while the training lasts",
+    "disk": "they stay on disk for the duration of the training",
     "none": "examples are read and parsed in every epoch",
 }
-IN_SNAPSHOT = {"while the training lasts": "in the snapshot", "read and parsed": "read from the snapshot"}
-"""What is said of them where a snapshot keeps them."""
+SNAPSHOT_WORDS = {"for the duration of the training": "in the snapshot", "read and parsed": "read from the snapshot"}
+"""Replacements in CACHE_WORDS if a snapshot stores the examples."""
 _CGROUP = Path("/sys/fs/cgroup")
 
 
-class Room(NamedTuple):
-    """What an example takes, and what there is to take, in bytes."""
+class FreeSpace(NamedTuple):
+    """The size of an example, and the free memory and disk space, in bytes."""
 
     each: int
     memory: int
     disk: int
 
     @classmethod
-    def here(cls, each: int) -> Room:
-        """On this machine, where temporary files go."""
+    def here(cls, each: int) -> FreeSpace:
+        """Measure this machine; the disk is that of temporary files."""
         return cls(each, free_memory(), shutil.disk_usage(tempfile.gettempdir()).free)
 
 
-class Cache(NamedTuple):
-    """Where the parsed examples are kept, and why, in words for the training record."""
+class CacheChoice(NamedTuple):
+    """Where the parsed examples are cached, and why, for the training record."""
 
-    where: Where
+    kind: CacheKind
     why: str
 
-    def by_snapshot(self) -> Cache:
-        """Where a snapshot keeps them on disk: what does not fit in memory is read back from it."""
-        if self.where == "memory":
+    def with_snapshot(self) -> CacheChoice:
+        """Use a snapshot in place of a disk cache: what does not fit in memory is read from the snapshot."""
+        if self.kind == "memory":
             return self
         why = self.why
-        for words, instead in IN_SNAPSHOT.items():
-            why = why.replace(words, instead)
-        return Cache("none", why)
+        for words, replacement in SNAPSHOT_WORDS.items():
+            why = why.replace(words, replacement)
+        return CacheChoice("none", why)
 
 
-def choose_cache(choice: Literal["auto"] | Where, files: Sequence[str], room: Room | None = None) -> Cache:
-    """Decide for `train.input.cache`.
+def choose_cache(
+    choice: Literal["auto"] | CacheKind, files: Sequence[str], space: FreeSpace | None = None
+) -> CacheChoice:
+    """Decide on the cache as `train.input.cache` says.
 
-    files: of all the splits that would be kept; room: what an example takes and what there is, for `auto` alone, which
-    needs to know.
+    Args:
+        choice: The setting.
+        files: The files of all splits that would be cached.
+        space: The size of an example and the free space, which only `auto` needs.
     """
-    if choice != "auto" or room is None:
-        where: Where = "none" if choice == "auto" else choice
-        return Cache(where, f"{KEPT[where].replace('they', 'parsed examples')}, as `train.input.cache: {choice}` says")
+    if choice != "auto" or space is None:
+        kind: CacheKind = "none" if choice == "auto" else choice
+        what = CACHE_WORDS[kind].replace("they", "parsed examples")
+        return CacheChoice(kind, f"{what}, as `train.input.cache: {choice}` says")
     examples = estimate_examples(files)
-    size = examples * room.each
-    told = f"about {in_words(size)} ({examples:,} times {room.each} bytes)"
-    if size * SHARE <= room.memory:
-        return Cache("memory", f"{told} fit in a quarter of {in_words(room.memory)} free: {KEPT['memory']}")
-    told = f"{told} take more than a quarter of {in_words(room.memory)} free"
-    if size * DISK_SHARE <= room.disk:
-        return Cache("disk", f"{told}, and fit in half of the {in_words(room.disk)} free on disk: {KEPT['disk']}")
-    return Cache("none", f"{told}, and more than half of the {in_words(room.disk)} free on disk: {KEPT['none']}")
+    size = examples * space.each
+    memory, disk = format_bytes(space.memory), format_bytes(space.disk)
+    words = f"about {format_bytes(size)} ({examples:,} times {space.each} bytes)"
+    if size * MEMORY_SHARE <= space.memory:
+        return CacheChoice("memory", f"{words} fit in a quarter of {memory} free: {CACHE_WORDS['memory']}")
+    words = f"{words} take more than a quarter of {memory} free"
+    if size * DISK_SHARE <= space.disk:
+        return CacheChoice("disk", f"{words}, and fit in half of the {disk} free on disk: {CACHE_WORDS['disk']}")
+    return CacheChoice("none", f"{words}, and more than half of the {disk} free on disk: {CACHE_WORDS['none']}")
 
 
 def estimate_examples(files: Sequence[str]) -> int:
-    """Number of records in the TFRecord files, from the first few megabytes: exact for small data."""
+    """Estimate the number of records in TFRecord files from the first few megabytes; exact for small data."""
     seen = compressed = 0
     sizes = [tf.io.gfile.stat(file).length for file in files]
     for file, size in zip(files, sizes, strict=True):
@@ -100,37 +106,37 @@ def estimate_examples(files: Sequence[str]) -> int:
     return round(seen * sum(sizes) / compressed) if compressed else 0
 
 
-class Sample(NamedTuple):
-    """What the first examples look like when they are parsed."""
+class ExampleSample(NamedTuple):
+    """Measurements of the first examples after parsing."""
 
     bytes_each: int
-    """Bytes of memory, rounded up."""
+    """Bytes of memory per example, rounded up."""
     lengths: np.ndarray | None
-    """Values in the column that has most, of each example; None if all are of fixed size."""
+    """Values of each example in the column that has most; None if all columns are of fixed size."""
 
     @classmethod
-    def of(cls, files: Sequence[str], packing: Packing) -> Sample:
-        """Of the first PARSED examples in the files."""
+    def of(cls, files: Sequence[str], packing: Packing) -> ExampleSample:
+        """Measure the first SAMPLE_EXAMPLES examples in the files."""
         batches = list(_first(files, packing))
         lengths = [one.numpy() for packed in batches if (one := packing.lengths(packed)) is not None]
         examples = sum(int(packing.rows(packed)) for packed in batches)
-        each = -(-sum(map(taken, batches)) // examples) if examples else 0
+        each = -(-sum(map(packed_bytes, batches)) // examples) if examples else 0
         return cls(each, np.concatenate(lengths) if lengths else None)
 
 
 def _first(files: Sequence[str], packing: Packing) -> Iterator[Packed]:
-    left = PARSED
+    left = SAMPLE_EXAMPLES
     for file in files:
         records = tf.data.TFRecordDataset(file, "GZIP" if file.endswith(".gz") else "").take(left)
-        for serialized in records.batch(PARSED):
+        for serialized in records.batch(SAMPLE_EXAMPLES):
             yield packing.parse(serialized)
             left -= len(serialized)
         if left <= 0:
             return
 
 
-def taken(packed: Packed) -> int:
-    """Bytes of memory that the examples take."""
+def packed_bytes(packed: Packed) -> int:
+    """Bytes of memory that packed examples take."""
     return sum(
         _string_bytes(part) if part.dtype == tf.string else part.dtype.size * int(tf.size(part)) for part in packed
     )
@@ -138,22 +144,22 @@ def taken(packed: Packed) -> int:
 
 def _string_bytes(strings: tf.Tensor) -> int:
     outside = tf.strings.length(strings)
-    return POINTER * int(tf.size(strings)) + int(tf.reduce_sum(tf.where(outside < POINTER - 1, 0, outside)))
+    return STRING_BYTES * int(tf.size(strings)) + int(tf.reduce_sum(tf.where(outside < STRING_BYTES - 1, 0, outside)))
 
 
 def _count_records(file: str) -> tuple[int, int]:
-    """Records in the first part of the file, and the bytes of the file that they take."""
+    """The number of records in the first part of the file, and the bytes of the file that they take."""
     unpack = _unpacker() if file.endswith(".gz") else bytes
     data, consumed = bytearray(), 0
     with tf.io.gfile.GFile(file, "rb") as raw:
-        while len(data) < SAMPLE and (chunk := raw.read(CHUNK)):
+        while len(data) < SAMPLE_BYTES and (chunk := raw.read(CHUNK)):
             data += unpack(chunk)
             consumed += len(chunk)
-    return _framed(bytes(data)), consumed
+    return _count_framed(bytes(data)), consumed
 
 
 def _unpacker() -> Callable[[bytes], bytes]:
-    """Unpacks a gzip file that comes in pieces; it may be made of several members, one behind the other."""
+    """Return a function that decompresses a gzip file in pieces; the file may consist of several members."""
     member = zlib.decompressobj(zlib.MAX_WBITS | 16)
 
     def unpack(piece: bytes) -> bytes:
@@ -169,8 +175,8 @@ def _unpacker() -> Callable[[bytes], bytes]:
     return unpack
 
 
-def _framed(data: bytes) -> int:
-    """Records in TFRecord framing: length (8 bytes), its checksum (4), the record, its checksum (4)."""
+def _count_framed(data: bytes) -> int:
+    """The number of records in TFRecord framing: length (8 bytes), its checksum (4), the record, its checksum (4)."""
     position = records = 0
     while position + 12 <= len(data):
         position += 16 + struct.unpack_from("<Q", data, position)[0]
@@ -179,7 +185,7 @@ def _framed(data: bytes) -> int:
 
 
 def free_memory() -> int:
-    """Bytes that this process can still take: what the machine has free, within the limit of the container."""
+    """Bytes that this process can still allocate: the free memory of the machine, within the container's limit."""
     return min(_free_on_machine(), _free_in_container())
 
 
@@ -201,8 +207,8 @@ def _free_in_container() -> int:
     return max(limit - used + int(stat.get("inactive_file", 0)), 0)
 
 
-def in_words(size: int) -> str:
-    """`21.3 GB`, in powers of ten."""
+def format_bytes(size: int) -> str:
+    """Format a size as `21.3 GB`, in powers of ten."""
     value, units = float(size), ["bytes", "kB", "MB", "GB", "TB"]
     while value >= 1000 and len(units) > 1:
         value, units = value / 1000, units[1:]

@@ -1,32 +1,35 @@
-"""How the input pipeline uses the machine: what changes how fast batches come, and never what is in them."""
+"""How the input pipeline uses the machine, which determines the speed of batches and never their content."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
+from headrace.configs.errors import TrainingError
 from headrace.configs.input import InputConfig
-from headrace.trainer.input.packing import Packing, plain
+from headrace.trainer.input.packing import Packing, no_autograph
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 READ_BUFFER = 8 << 20
 """Bytes of a file that are read at a time."""
 AHEAD = 16
-"""Batches made ahead, where nothing is said of them."""
+"""Batches that are prefetched by default."""
 AHEAD_BYTES = 64 << 20
-"""What they may take, if they are more than two."""
+"""Maximum size of prefetched batches, unless there are at most two."""
 
 
-def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The same without tf.data's autotuning, for whose thread the deletion of an iterator waits, with Python's lock.
+def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Disable tf.data's autotuning, for whose thread the deletion of an iterator waits while holding Python's lock.
 
-    That thread has a look after 10 ms, 20, 40 and so on up to a minute. The iterator's end wakes it, but is marked
-    behind that (`CancellationManager::StartCancel` of TensorFlow calls its callbacks first): if it is awake too soon,
-    it sees nothing of it, and sleeps on for about as long as the iterator has lived. On busy cores 12 of 40 iterators
-    took up to 60 s to be deleted; without autotuning, 5 ms at most. What is left to tf.data stays as autotuning would
-    begin: `num_parallel_calls` are as many as there are threads, up to 16. A `prefetch` left to it has no limit now.
+    That thread polls after 10 ms, 20, 40 and so on up to a minute. The end of the iterator wakes it, but is only
+    recorded afterwards (`CancellationManager::StartCancel` of TensorFlow calls its callbacks first): if the thread
+    wakes too early, it does not notice the end, and sleeps for about as long as the iterator has existed. On busy cores
+    12 of 40 iterators took up to 60 s to be deleted; without autotuning at most 5 ms. AUTOTUNE parameters keep the
+    values with which autotuning would start: `num_parallel_calls` is the number of threads, up to 16. A `prefetch` with
+    AUTOTUNE has no limit then.
     """
     options = tf.data.Options()
     options.autotune.enabled = False
@@ -34,27 +37,27 @@ def untuned(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Settings of `train.input`."""
+class ReadOptions:
+    """Settings of `train.input` that affect speed."""
 
     read_batch: int = 1024
     """Records that are read and parsed at a time."""
     open_files: int = 16
-    """Files that are read at the same time, at most."""
+    """Maximum number of files that are read at the same time."""
     deterministic: bool = True
-    """Whether batches come in an order that is the same each time."""
+    """Whether batches come in a reproducible order."""
     threads: int | None = None
-    """Threads of its own; None: it shares TensorFlow's."""
+    """Private threads; None: share TensorFlow's."""
     prefetch: int = AHEAD
-    """Batches made ready ahead; -1: as many as autotuning chooses."""
+    """Batches to prefetch; -1: as many as autotuning chooses."""
     autotune: bool = False
-    """Whether tf.data's autotuning chooses what is left to it, while it runs."""
+    """Whether tf.data's autotuning chooses AUTOTUNE parameters at run time."""
     device: str | None = None
-    """Where batches are wanted, such as `GPU:0`; None: on the CPU, or wherever Keras takes them."""
+    """Where to prefetch batches, such as `GPU:0`; None: on the CPU, or wherever Keras takes them."""
 
     @classmethod
-    def of(cls, config: InputConfig, device: str | None = None, batch_bytes: int = 0) -> Reading:
-        """As the config says. batch_bytes: that a batch takes, about."""
+    def of(cls, config: InputConfig, device: str | None = None, batch_bytes: int = 0) -> ReadOptions:
+        """Take the options from the config. batch_bytes: approximate size of a batch."""
         threads = None if config.threads == "auto" else config.threads
         fitting = min(max(AHEAD_BYTES // max(batch_bytes, 1), 2), AHEAD)
         ahead = tf.data.AUTOTUNE if config.autotune else fitting
@@ -71,28 +74,37 @@ class Reading:
 
     @property
     def calls(self) -> int:
-        """Batches that are parsed, or loaded, at the same time: where nobody tunes, tf.data itself stops at 16."""
+        """Batches that are parsed or loaded in parallel; without autotuning tf.data would stop at 16."""
         return self.threads or (tf.data.AUTOTUNE if self.autotune else CORES)
 
-    def from_memory(self, loaded: bool) -> Reading:
-        """For examples in memory: threads of its own keep the fetching away from the training step. One is enough,
-        unless batches are also loaded, such as images from their bytes.
+    def from_memory(self, loaded: bool) -> ReadOptions:
+        """Adapt to examples in memory: private threads keep the fetching away from the training step.
+
+        One is enough, unless batches are also loaded, such as images from their bytes.
         """
         return replace(self, threads=self.threads or (max(CORES - 1, 1) if loaded else 1))
 
     def packed(self, paths: tf.data.Dataset, packing: Packing, files: int, gzip: bool) -> tf.data.Dataset:
-        """The parsed examples of so many TFRecord files in packed batches of about `read_batch`."""
+        """Read and parse TFRecord files into packed batches of about `read_batch` examples.
+
+        Args:
+            paths: The paths of the files.
+            packing: The layout of packed batches.
+            files: Number of files.
+            gzip: Whether they are compressed.
+        """
         compression = "GZIP" if gzip else ""
         records = paths.interleave(
-            plain(lambda path: tf.data.TFRecordDataset(path, compression, READ_BUFFER).batch(self.read_batch)),
+            no_autograph(lambda path: tf.data.TFRecordDataset(path, compression, READ_BUFFER).batch(self.read_batch)),
             cycle_length=max(min(self.open_files, files), 1),
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=self.deterministic,
         )
-        return records.map(plain(packing.parse), num_parallel_calls=self.calls, deterministic=self.deterministic)
+        parse = no_autograph(packing.parse)
+        return records.map(parse, num_parallel_calls=self.calls, deterministic=self.deterministic)
 
     def finished(self, batches: tf.data.Dataset) -> tf.data.Dataset:
-        """Batches that are made ready ahead, on the device if it can hold them; the last of all."""
+        """Apply the options and prefetch, on the device if it can hold the batches; the last stage of all."""
         options = tf.data.Options()
         options.deterministic = self.deterministic
         if self.threads is not None:
@@ -108,9 +120,45 @@ class Reading:
 
 
 def _fits_device(spec: tf.TypeSpec) -> bool:
-    """Neither strings nor ragged or sparse tensors are copied ahead."""
+    """Strings, ragged and sparse tensors cannot be prefetched to a device."""
     return isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string
 
 
-PLAIN_READING = Reading()
-"""As the settings are by default."""
+DEFAULT_READ_OPTIONS = ReadOptions()
+
+
+@dataclass(frozen=True)
+class ClusterWorker:
+    """One of the processes that train a model together."""
+
+    number: int = 0
+    """The chief is 0."""
+    count: int = 1
+    """Number of workers."""
+    training: str = ""
+    """A name that all workers share and no other training has."""
+    has_share: bool = False
+    """Whether this process only sees its share of the train split's files."""
+
+    def part(self, batch_size: int) -> int:
+        """Return the examples of a batch that this worker makes. Raises TrainingError if it cannot be divided."""
+        if batch_size % self.count:
+            raise TrainingError(
+                f"train.batch_size: {batch_size:,} is not divisible by the {self.count} workers of TF_CONFIG, which"
+                f" each make their part of a batch; set it to {batch_size // self.count * self.count or self.count:,}"
+            )
+        return batch_size // self.count
+
+    def share(self, files: Sequence[str]) -> Sequence[str]:
+        """Return this worker's files of the train split. Raises TrainingError if there are fewer than workers."""
+        if self.has_share:
+            return files
+        if len(files) < self.count:
+            raise TrainingError(
+                f"{self.count} workers cannot share the {len(files)} files of the train split. Set `data.shards` to"
+                f" {self.count} or more, or remove train.steps_per_epoch and train.input.own_shards"
+            )
+        return files[self.number :: self.count]
+
+
+SINGLE_WORKER = ClusterWorker()

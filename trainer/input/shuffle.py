@@ -1,138 +1,174 @@
-"""Shuffling whole tensors of examples by gather, which costs a copy for each batch and no call for each example.
+"""Epochs and shuffling: gathers of whole tensors, which cost a copy per batch and no call per example.
 
-All orders follow from the seed and the number of the epoch: a training that is taken up again sees what it would have.
+The order of an epoch depends only on the seed and the number of the epoch, so a resumed training sees the batches that
+it would have seen without the interruption.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from headrace.trainer.input.packing import Packed, Packing, plain
+from headrace.trainer.input.packing import Packed, Packing, no_autograph
 
 
-def draw(seed: int, epoch: tf.Tensor) -> tf.Tensor:
-    """int64 [2]: what the random order of an epoch follows from."""
+class StreamStart(NamedTuple):
+    """Where a stream starts: an epoch, the first being 0, and the examples of that epoch to skip."""
+
+    epoch: int = 0
+    examples: int = 0
+
+    @classmethod
+    def after(cls, batches: int, batch_size: int, size: int, endless: bool) -> StreamStart:
+        """Return the position after `batches` batches of a split of `size` examples."""
+        if endless:  # batches span the ends of epochs
+            return cls(*divmod(batches * batch_size, size))
+        epoch, within = divmod(batches, -(-size // batch_size))
+        return cls(epoch, within * batch_size)
+
+    def skipped(self, epoch: tf.Tensor) -> tf.Tensor:
+        """int64: the examples of that epoch to skip."""
+        return tf.where(tf.equal(epoch, self.epoch), tf.constant(self.examples, tf.int64), tf.constant(0, tf.int64))
+
+
+def epoch_numbers(start: StreamStart, endless: bool) -> tf.data.Dataset:
+    """Return the numbers of the epochs, int64: all of them, or a single one that increases with each iteration."""
+    if endless:
+        return tf.data.Dataset.counter(start.epoch)
+    with tf.device("CPU"):
+        number = tf.Variable(start.epoch - 1, dtype=tf.int64, trainable=False)
+    return tf.data.Dataset.from_tensors(0).map(no_autograph(lambda _: number.assign_add(1)))
+
+
+def epoch_seed(seed: int, epoch: tf.Tensor) -> tf.Tensor:
+    """int64 [2]: the seed of an epoch's random order."""
     return tf.stack([tf.constant(seed, tf.int64), tf.cast(epoch, tf.int64)])
 
 
 def permutation(size: tf.Tensor | int, seed: tf.Tensor) -> tf.Tensor:
-    """int64 [size]: 0 to size-1 in an order that follows from the seed, int64 [2]."""
+    """int64 [size]: 0 to size-1 in the order of the seed, int64 [2]."""
     return tf.random.experimental.stateless_shuffle(tf.range(tf.cast(size, tf.int64)), seed=seed)
 
 
-def by_seed(dataset: tf.data.Dataset, buffer: int, seed: tf.Tensor) -> tf.data.Dataset:
-    """`dataset.shuffle`, in the same order for the same seed, int64 [], which may be a tensor of a graph.
+def shuffle_by_seed(dataset: tf.data.Dataset, buffer: int, seed: tf.Tensor) -> tf.data.Dataset:
+    """`dataset.shuffle` with a seed, int64 [], that may be a tensor in a graph.
 
-    Where the global seed is 0, TensorFlow compares this one with 0 in Python, which such a tensor refuses; so the graph
-    has another global seed meanwhile.
+    If the global seed is 0, TensorFlow compares this seed with 0 in Python, which is an error for such a tensor; so the
+    graph temporarily has another global seed.
     """
     graph = tf.compat.v1.get_default_graph()
-    kept, graph.seed = graph.seed, 1
+    original, graph.seed = graph.seed, 1
     try:
         return dataset.shuffle(buffer, seed=seed, reshuffle_each_iteration=False)
     finally:
-        graph.seed = kept
+        graph.seed = original
 
 
-def mixed(  # noqa: PLR0913
+def shuffled(  # noqa: PLR0913
     batches: tf.data.Dataset,
     packing: Packing,
     buffer: int,
     seed: tf.Tensor,
     *,
     arrange: Callable[[Packed], Packed] | None = None,
-    piece: int = 1,
+    multiple: int = 1,
 ) -> tf.data.Dataset:
-    """A stream of packed batches with its examples shuffled through a pool of `buffer` of them.
+    """Shuffle a stream of packed batches through a pool of examples.
 
-    About half as many fresh examples join the pool, the whole is mixed, and all but a pool of them go on. So an example
-    waits as long as in a record-by-record shuffle of the same buffer. The batches that come out have other sizes than
-    those that went in: multiples of `piece`, until the last. seed: int64 [2]; arrange: puts what goes on in another
-    order.
+    Each step adds about half a pool of new examples, shuffles everything, and emits all but a pool. So an example waits
+    as long as in a record-by-record shuffle with the same buffer.
+
+    Args:
+        batches: The packed batches.
+        packing: Their layout.
+        buffer: Examples in the pool.
+        seed: int64 [2].
+        arrange: Reorders the emitted examples.
+        multiple: The emitted batches, except the last, have a multiple of this size, independent of the input's.
     """
     half = max(buffer // 2, 1)
-    fresh = gathered(batches, packing, half).concatenate(_nothing(packing))  # the empty one flushes
+    fresh = large_batches(batches, packing, half).concatenate(_empty(packing))  # the empty one flushes the pool
 
-    @plain
+    @no_autograph
     def mix(pool: Packed, element: tuple[tf.Tensor, Packed]) -> tuple[Packed, Packed]:
         number, arriving = element
-        together = packing.joined([pool, arriving])
-        size = packing.rows(together)
-        together = packing.take(together, permutation(size, tf.random.experimental.stateless_fold_in(seed, number)))
-        goes = tf.maximum(size - buffer, 0) // piece * piece
-        hold = tf.where(tf.equal(packing.rows(arriving), 0), tf.zeros_like(size), size - goes)
-        leaving = packing.cut(together, hold, size)
-        return packing.cut(together, tf.zeros_like(hold), hold), arrange(leaving) if arrange else leaving
+        examples = packing.concat([pool, arriving])
+        size = packing.rows(examples)
+        examples = packing.take(examples, permutation(size, tf.random.experimental.stateless_fold_in(seed, number)))
+        emitted = tf.maximum(size - buffer, 0) // multiple * multiple
+        hold = tf.where(tf.equal(packing.rows(arriving), 0), tf.zeros_like(size), size - emitted)
+        leaving = packing.slice_rows(examples, hold, size)
+        return packing.slice_rows(examples, tf.zeros_like(hold), hold), arrange(leaving) if arrange else leaving
 
-    return _some(fresh.enumerate().scan(packing.none(), mix), packing)
+    return _non_empty(fresh.enumerate().scan(packing.empty(), mix), packing)
 
 
-def exact(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.Dataset:
-    """The same examples in the same order in batches of that size; the last may be smaller."""
+def exact_batches(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.Dataset:
+    """Rebatch to the given size, in the same order; the last batch may be smaller."""
     if not packing.varying:
         return batches.rebatch(size)
 
     def whole(arriving: tf.Tensor, waiting: tf.Tensor) -> tf.Tensor:
         return tf.where(tf.equal(arriving, 0), waiting, waiting // size * size)
 
-    @plain
-    def pieces(*chunk: tf.Tensor) -> tf.data.Dataset:
+    @no_autograph
+    def split(*chunk: tf.Tensor) -> tf.data.Dataset:
         rows = packing.rows(chunk)
         starts = tf.data.Dataset.range(0, rows, size)
-        return starts.map(plain(lambda start: packing.cut(chunk, start, tf.minimum(start + size, rows))))
+        return starts.map(no_autograph(lambda start: packing.slice_rows(chunk, start, tf.minimum(start + size, rows))))
 
-    return _passed_on(batches, packing, whole).flat_map(pieces)
+    return _rechunked(batches, packing, whole).flat_map(split)
 
 
-def gathered(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.Dataset:
-    """The same examples in the same order in batches of about that size, or larger."""
+def large_batches(batches: tf.data.Dataset, packing: Packing, size: int) -> tf.data.Dataset:
+    """Rebatch to about the given size or more, in the same order."""
     if not packing.varying:
         return batches.rebatch(size)
 
     def enough(arriving: tf.Tensor, waiting: tf.Tensor) -> tf.Tensor:
-        goes = tf.logical_or(tf.equal(arriving, 0), waiting >= size)
-        return tf.where(goes, waiting, tf.zeros_like(waiting))
+        emit = tf.logical_or(tf.equal(arriving, 0), waiting >= size)
+        return tf.where(emit, waiting, tf.zeros_like(waiting))
 
-    return _passed_on(batches, packing, enough)
+    return _rechunked(batches, packing, enough)
 
 
-def _passed_on(
-    batches: tf.data.Dataset, packing: Packing, how_many: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+def _rechunked(
+    batches: tf.data.Dataset, packing: Packing, emitted: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 ) -> tf.data.Dataset:
-    """The same examples in the same order in other chunks.
+    """Rebatch to chunks whose sizes a function chooses, in the same order.
 
-    how_many: of the examples that arrive, and of those that wait with them, to those that go on. No more arrive at the
-    end, and then all have to go.
+    emitted: from the number of arriving examples, and of those waiting including them, to the number to emit. At the
+    end none arrive, and it must emit all that wait.
     """
 
-    @plain
+    @no_autograph
     def step(waiting: Packed, arriving: Packed) -> tuple[Packed, Packed]:
-        together = packing.joined([waiting, arriving])
-        rows = packing.rows(together)
-        border = how_many(packing.rows(arriving), rows)
-        return packing.cut(together, border, rows), packing.cut(together, tf.zeros_like(border), border)
+        examples = packing.concat([waiting, arriving])
+        rows = packing.rows(examples)
+        border = emitted(packing.rows(arriving), rows)
+        leaving = packing.slice_rows(examples, tf.zeros_like(border), border)
+        return packing.slice_rows(examples, border, rows), leaving
 
-    return _some(batches.concatenate(_nothing(packing)).scan(packing.none(), step), packing)
+    return _non_empty(batches.concatenate(_empty(packing)).scan(packing.empty(), step), packing)
 
 
-def without_first(batches: tf.data.Dataset, packing: Packing, count: tf.Tensor) -> tf.data.Dataset:
-    """The stream without its first examples, so many."""
+def skip_examples(batches: tf.data.Dataset, packing: Packing, count: tf.Tensor) -> tf.data.Dataset:
+    """Skip the first `count` examples of a stream."""
 
-    @plain
+    @no_autograph
     def drop(left: tf.Tensor, packed: Packed) -> tuple[tf.Tensor, Packed]:
         rows = packing.rows(packed)
         dropped = tf.minimum(left, rows)
-        return left - dropped, packing.cut(packed, dropped, rows)
+        return left - dropped, packing.slice_rows(packed, dropped, rows)
 
-    return _some(batches.scan(tf.cast(count, tf.int64), drop), packing)
-
-
-def _nothing(packing: Packing) -> tf.data.Dataset:
-    return tf.data.Dataset.from_tensors(packing.none())
+    return _non_empty(batches.scan(tf.cast(count, tf.int64), drop), packing)
 
 
-def _some(batches: tf.data.Dataset, packing: Packing) -> tf.data.Dataset:
-    """Without the empty ones."""
-    return batches.filter(plain(lambda *packed: packing.rows(packed) > 0))
+def _empty(packing: Packing) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensors(packing.empty())
+
+
+def _non_empty(batches: tf.data.Dataset, packing: Packing) -> tf.data.Dataset:
+    return batches.filter(no_autograph(lambda *packed: packing.rows(packed) > 0))

@@ -1,7 +1,8 @@
-"""Columns that have another number of values in each example, as flat tensors that move and are fetched by whole runs.
+"""Columns with any number of values per example, stored as flat tensors that are moved and fetched as whole runs.
 
-A column is held in parts: the row splits of each level, outermost first (int64, one more than there are rows), then the
-flat values. So an example is a run of values: fetching it is one copy, and joining batches costs no call for each row.
+A column is stored in parts: the row splits of each level, outermost first (int64, one more than there are rows), and
+the flat values. So an example is a run of values: fetching it is one copy, and concatenating batches needs no call per
+row.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ Parts = tuple[tf.Tensor, ...]
 
 @dataclass(frozen=True)
 class Ragged:
-    """A `tf.io.RaggedFeature`: a RaggedTensor of each batch, [batch, None, ...]."""
+    """The layout of a `tf.io.RaggedFeature`: a RaggedTensor per batch, [batch, None, ...]."""
 
     feature: tf.io.RaggedFeature
 
     @property
     def parsed(self) -> tf.io.RaggedFeature:
-        """What it is parsed as: with int64 splits, whatever it asks for."""
+        """The feature to parse, always with int64 splits."""
         return self.feature._replace(row_splits_dtype=tf.int64)
 
     def part_groups(self, column: tf.RaggedTensor) -> list[Parts]:
-        """The parts of a parsed column."""
+        """Split a parsed column into parts."""
         return [(*column.nested_row_splits, column.flat_values)]
 
     def column(self, groups: Sequence[Parts]) -> tf.RaggedTensor:
-        """The opposite of `part_groups`."""
+        """Rebuild the column from its parts."""
         *splits, values = groups[0]
         lengths, _ = self._lengths()
         for row_splits, length in zip(splits[:0:-1], lengths[::-1], strict=True):
@@ -43,14 +44,15 @@ class Ragged:
             )
         return tf.RaggedTensor.from_row_splits(values, splits[0], validate=False)
 
-    def none(self) -> list[Parts]:
-        """Of no examples."""
+    def empty(self) -> list[Parts]:
+        """The parts of no examples."""
         lengths, inner = self._lengths()
         return [(*(tf.zeros([1], tf.int64) for _ in (None, *lengths)), tf.zeros([0, *inner], self.feature.dtype))]
 
     def _lengths(self) -> tuple[list[int | None], list[int]]:
-        """Of the levels below the first, their fixed length or None; and the shape of a flat value, as the innermost
-        levels of fixed length make it when they are parsed.
+        """The fixed length, or None, of each level below the first; and the shape of a flat value.
+
+        Parsing turns the innermost levels of fixed length into dimensions of the flat values.
         """
         levels: list[Any] = [getattr(partition, "length", None) for partition in self.feature.partitions]
         inner: list[int] = []
@@ -61,58 +63,58 @@ class Ragged:
 
 @dataclass(frozen=True)
 class Sparse:
-    """A `tf.io.VarLenFeature`: a SparseTensor of each batch, [batch, longest], its values at the left."""
+    """The layout of a `tf.io.VarLenFeature`: a SparseTensor per batch, [batch, longest], left-aligned."""
 
     feature: tf.io.VarLenFeature
     key: str
 
     @property
     def parsed(self) -> tf.io.RaggedFeature:
-        """What it is parsed as: the same values, without a pair of indices for each."""
+        """The feature to parse: the same values, without a pair of indices for each."""
         return tf.io.RaggedFeature(self.feature.dtype, self.key, row_splits_dtype=tf.int64)
 
     def part_groups(self, column: tf.RaggedTensor) -> list[Parts]:
-        """The parts of a parsed column."""
+        """Split a parsed column into parts."""
         return [(column.row_splits, column.values)]
 
     def column(self, groups: Sequence[Parts]) -> tf.SparseTensor:
-        """The opposite of `part_groups`."""
+        """Rebuild the column from its parts."""
         splits, values = groups[0]
         return tf.RaggedTensor.from_row_splits(values, splits, validate=False).to_sparse()
 
-    def none(self) -> list[Parts]:
-        """Of no examples."""
+    def empty(self) -> list[Parts]:
+        """The parts of no examples."""
         return [(tf.zeros([1], tf.int64), tf.zeros([0], self.feature.dtype))]
 
 
 @dataclass(frozen=True)
 class Indexed:
-    """A `tf.io.SparseFeature`: a SparseTensor of each batch, [batch, *size], its values where the indices say."""
+    """The layout of a `tf.io.SparseFeature`: a SparseTensor per batch, [batch, *size], with explicit indices."""
 
     feature: tf.io.SparseFeature
 
     @property
     def parsed(self) -> tf.io.SparseFeature:
-        """What it is parsed as."""
+        """The feature to parse."""
         return self.feature
 
     def part_groups(self, column: tf.SparseTensor) -> list[Parts]:
-        """The parts of a parsed column: its values, and their places within an example."""
+        """Split a parsed column into two groups of parts: its values, and their indices within an example."""
         splits = tf.searchsorted(column.indices[:, 0], tf.range(column.dense_shape[0] + 1), out_type=tf.int64)
         return [(splits, column.values), (splits, column.indices[:, 1:])]
 
     def column(self, groups: Sequence[Parts]) -> tf.SparseTensor:
-        """The opposite of `part_groups`."""
-        (splits, values), (_, places) = groups
+        """Rebuild the column from its parts."""
+        (splits, values), (_, inner) = groups
         ragged = tf.RaggedTensor.from_row_splits(values, splits, validate=False)
-        indices = tf.concat([ragged.value_rowids()[:, tf.newaxis], places], axis=1)
+        indices = tf.concat([ragged.value_rowids()[:, tf.newaxis], inner], axis=1)
         return tf.SparseTensor(indices, values, tf.stack([ragged.nrows(), *self._size()]))
 
-    def none(self) -> list[Parts]:
-        """Of no examples."""
+    def empty(self) -> list[Parts]:
+        """The parts of no examples."""
         splits = tf.zeros([1], tf.int64)
-        values, places = tf.zeros([0], self.feature.dtype), tf.zeros([0, len(self._size())], tf.int64)
-        return [(splits, values), (splits, places)]
+        values, indices = tf.zeros([0], self.feature.dtype), tf.zeros([0, len(self._size())], tf.int64)
+        return [(splits, values), (splits, indices)]
 
     def _size(self) -> list[int]:
         size = self.feature.size
@@ -123,7 +125,7 @@ Varying = Ragged | Sparse | Indexed
 
 
 def varying(key: str, feature: object) -> Varying | None:
-    """How a column of that feature is held; None for one of fixed size."""
+    """Return the layout for a feature; None if it is of fixed size."""
     if isinstance(feature, tf.io.RaggedFeature):
         return Ragged(feature if feature.value_key else feature._replace(value_key=key))
     if isinstance(feature, tf.io.VarLenFeature):
@@ -132,29 +134,29 @@ def varying(key: str, feature: object) -> Varying | None:
 
 
 def take(parts: Parts, which: tf.Tensor) -> Parts:
-    """The rows at those places, in that order."""
+    """Return the rows at the given indices, in that order."""
     *splits, values = parts
     picked = tf.gather(tf.RaggedTensor.from_nested_row_splits(values, splits, validate=False), which)
     return (*picked.nested_row_splits, picked.flat_values)
 
 
-def cut(parts: Parts, start: tf.Tensor, stop: tf.Tensor) -> Parts:
-    """The rows from start on, before stop."""
+def slice_rows(parts: Parts, start: tf.Tensor, stop: tf.Tensor) -> Parts:
+    """Return the rows from start, inclusive, to stop, exclusive."""
     *splits, values = parts
-    kept = []
+    sliced = []
     for level in splits:
         inside = level[start : stop + 1]
-        kept.append(inside - inside[0])
-        start, stop = inside[0], inside[-1]
-    return (*kept, values[start:stop])
+        sliced.append(inside - inside[0])
+        start, stop = inside[0], inside[-1]  # the range of rows in the next level
+    return (*sliced, values[start:stop])
 
 
-def joined(parts: Sequence[Parts]) -> Parts:
-    """Several batches as one."""
+def concat(parts: Sequence[Parts]) -> Parts:
+    """Concatenate batches."""
     *splits, values = zip(*parts, strict=True)
-    return (*map(_joined_splits, splits), tf.concat(values, axis=0))
+    return (*map(_concat_splits, splits), tf.concat(values, axis=0))
 
 
-def _joined_splits(splits: Sequence[tf.Tensor]) -> tf.Tensor:
+def _concat_splits(splits: Sequence[tf.Tensor]) -> tf.Tensor:
     lengths = tf.concat([one[1:] - one[:-1] for one in splits], axis=0)
     return tf.concat([tf.zeros([1], tf.int64), tf.cumsum(lengths)], axis=0)

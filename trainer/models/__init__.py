@@ -1,6 +1,6 @@
-"""The models, one file for each; `model.kind` chooses one by name, or the user's own builder by dotted path.
+"""The models, one file each. `model.kind` selects one by name, or the user's own builder by dotted path.
 
-A builder composes Keras layers over the features and gives a model that is not compiled:
+A builder composes Keras layers over the features and returns a model that is not compiled:
 
     def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model
 """
@@ -16,14 +16,14 @@ from headrace.configs.errors import TrainingError
 from headrace.configs.label import LabelConfig
 from headrace.configs.models import DcnModel, DnnModel, ImageModel, ModelConfig, OwnModel, TextModel, WideAndDeepModel
 from headrace.trainer.columns import ModelInputs
-from headrace.trainer.columns.base import inputs_named_apart
+from headrace.trainer.columns.base import ignore_input_names_warning
 from headrace.trainer.hooks import resolve
 from headrace.trainer.models import dcn, dnn, image, text, wide_and_deep
 
 __all__ = ["KINDS", "Builder", "build"]
 
 Builder = Callable[[ModelInputs, LabelConfig, Any], keras.Model]
-"""The last parameter is the `model:` section of the builder's kind."""
+"""The type of a builder. Its last parameter is the `model:` section of the builder's kind."""
 
 KINDS: dict[type, Builder] = {
     DcnModel: dcn.build,
@@ -32,15 +32,17 @@ KINDS: dict[type, Builder] = {
     TextModel: text.build,
     WideAndDeepModel: wide_and_deep.build,
 }
-"""Which function builds which `kind:` of model."""
+"""The builder for each `kind:` of model."""
 
 
 def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model:
-    """The model that `model.kind` names. Raises TrainingError if the user's builder gives something else than a model
-    with one output of shape [batch, label.num_classes].
+    """Build the model that `model.kind` names.
+
+    Raises TrainingError if the user's builder returns anything but a model with one output of shape
+    [batch, label.num_classes].
     """
     builder = resolve(model.kind, "model.kind") if isinstance(model, OwnModel) else KINDS[type(model)]
-    with inputs_named_apart():
+    with ignore_input_names_warning():
         built = builder(features, label, model)
     if not isinstance(built, keras.Model):
         raise TrainingError(

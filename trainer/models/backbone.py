@@ -1,20 +1,33 @@
-"""A trained network as a Keras layer: a SavedModel in TensorFlow Hub's form (TF2).
+"""A pretrained network as a Keras layer: a SavedModel in TensorFlow Hub's format (TF2), from a folder or a Hub handle.
 
-Hub's own KerasLayer is of Keras 2. Here the SavedModel's variables are wrapped as Keras variables, so that they are
+Hub's own KerasLayer is for Keras 2. This layer wraps the SavedModel's variables as Keras variables, so that they are
 counted, trained, saved with the model's weights, and exported like any others.
+
+A handle is an `https://` address. Its files are cached as the `tensorflow_hub` library caches them, in a folder named
+after the SHA-1 of the handle inside TFHUB_CACHE_DIR, so that both find each other's downloads.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import IO, Any
 
 import keras
 import tensorflow as tf
 
 from headrace.configs.errors import TrainingError
-from headrace.trainer.models.hub import local_folder
 
 SETTING = "model.backbone.saved_model"
+CACHE = "TFHUB_CACHE_DIR"
+TIMEOUT = 60
+"""Seconds without a byte after which a download fails."""
 
 
 @keras.saving.register_keras_serializable("headrace")
@@ -22,9 +35,12 @@ class Backbone(keras.layers.Layer):
     """float32 [batch, height, width, channels] → float32 [batch, n]."""
 
     def __init__(self, saved_model: str, fine_tune: bool = False, **settings: Any) -> None:
-        """saved_model: a folder or a handle; fine_tune: whether the weights are trained on.
+        """Load the network. Raises TrainingError if it does not exist or has another format.
 
-        Raises TrainingError if there is none, or one of another form.
+        Args:
+            saved_model: A folder or a handle.
+            fine_tune: Whether to train its weights.
+            settings: Arguments of `keras.layers.Layer`.
         """
         super().__init__(**{**settings, "dtype": "float32", "trainable": fine_tune})
         self.saved_model = saved_model
@@ -35,19 +51,19 @@ class Backbone(keras.layers.Layer):
             self._track_variable(_wrapped(variable, trainable=id(variable) in trainable))
         if fine_tune and not trainable:
             raise TrainingError(
-                f"model.backbone.fine_tune: {saved_model} lists no `trainable_variables`, as TensorFlow Hub's form has"
-                " them; set `fine_tune: false`, or save it with that attribute"
+                f"model.backbone.fine_tune: {saved_model} lists no `trainable_variables`, as TensorFlow Hub's format"
+                " requires; set `fine_tune: false`, or save the model with that attribute"
             )
         self._knows_training = _takes_training(self.network)
         self.built = True
 
     def get_config(self) -> dict[str, Any]:
-        """What the layer is rebuilt from; its weights come from the SavedModel, and then from the model's own."""
+        """Configuration without the weights, which come from the SavedModel and then from the model's own file."""
         settings = {name: value for name, value in super().get_config().items() if name not in {"dtype", "trainable"}}
         return {**settings, "saved_model": self.saved_model, "fine_tune": self.fine_tune}
 
     def call(self, images: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """A frozen network computes as it does at inference, whatever the model around it does."""
+        """Compute the vectors. A frozen network always runs in inference mode."""
         arguments = {"training": bool(training and self.fine_tune)} if self._knows_training else {}
         try:
             vectors = self.network(images, **arguments)
@@ -69,17 +85,17 @@ def _load(saved_model: str) -> Any:
     try:
         network = tf.saved_model.load(folder)
     except (OSError, tf.errors.OpError) as error:
-        raise TrainingError(f"{SETTING}: {folder} is no SavedModel: {_first_line(error)}") from error
+        raise TrainingError(f"{SETTING}: {folder} is not a SavedModel: {_first_line(error)}") from error
     if not callable(network):
         raise TrainingError(
-            f"{SETTING}: {saved_model} is a SavedModel that cannot be called. TensorFlow Hub's form (TF2) can: it is"
-            " saved from a tf.Module with a `__call__`, or by `model.export` of a Keras model wrapped in one"
+            f"{SETTING}: {saved_model} is a SavedModel that cannot be called. One in TensorFlow Hub's format (TF2) can:"
+            " save a tf.Module with a `__call__`, or a Keras model wrapped in one"
         )
     return network
 
 
 def _wrapped(variable: tf.Variable, *, trainable: bool) -> keras.Variable:
-    """The same variable for Keras."""
+    """Wrap a TensorFlow variable for Keras; both share the value."""
     name = variable.name.partition(":")[0].replace("/", "_")
     return keras.Variable(variable, trainable=trainable, dtype=variable.dtype.name, name=name)
 
@@ -91,3 +107,63 @@ def _takes_training(network: Any) -> bool:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
+
+
+def is_handle(saved_model: str) -> bool:
+    """Whether this is an address and not a path."""
+    return saved_model.startswith(("https://", "http://"))
+
+
+def local_folder(saved_model: str) -> str:
+    """Return the folder of the SavedModel, downloading it if necessary. Raises TrainingError if there is none."""
+    if is_handle(saved_model):
+        return str(_cached(saved_model))
+    if not tf.io.gfile.exists(f"{saved_model.rstrip('/')}/saved_model.pb"):
+        raise TrainingError(
+            f"{SETTING}: there is no SavedModel in {saved_model}: no file saved_model.pb"
+            + ("" if "://" in saved_model else f" (looked for in {Path.cwd()})")
+        )
+    return saved_model
+
+
+def cache_folder() -> Path:
+    """The folder for downloaded SavedModels."""
+    return Path(os.environ.get(CACHE) or Path(tempfile.gettempdir(), "tfhub_modules"))
+
+
+def _cached(handle: str) -> Path:
+    folder = cache_folder() / hashlib.sha1(handle.encode()).hexdigest()  # noqa: S324 - a name, not a secret
+    if not (folder / "saved_model.pb").is_file():
+        _download(handle, folder)
+    return folder
+
+
+def _download(handle: str, folder: Path) -> None:
+    """Download into a temporary folder alongside, so that a failed download leaves nothing that looks complete."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
+        try:
+            with urllib.request.urlopen(_compressed(handle), timeout=TIMEOUT) as stream:  # noqa: S310 - http(s) only
+                _unpack(stream, Path(fresh))
+        except (OSError, tarfile.TarError, EOFError) as error:
+            raise TrainingError(
+                f"{SETTING}: {handle} cannot be downloaded: {error}. Download it by hand, and set its folder"
+            ) from error
+        if not Path(fresh, "saved_model.pb").is_file():
+            raise TrainingError(f"{SETTING}: {handle} returned an archive without a saved_model.pb")
+        if folder.exists():
+            shutil.rmtree(folder)
+        Path(fresh).rename(folder)
+        Path(fresh).mkdir()  # for the context to remove
+
+
+def _compressed(handle: str) -> str:
+    """The address of the archive in TensorFlow Hub's protocol."""
+    parts = urllib.parse.urlsplit(handle)
+    query = [*urllib.parse.parse_qsl(parts.query), ("tf-hub-format", "compressed")]
+    return urllib.parse.urlunsplit(parts._replace(query=urllib.parse.urlencode(query)))
+
+
+def _unpack(stream: IO[bytes], folder: Path) -> None:
+    with tarfile.open(fileobj=stream, mode="r|gz") as archive:
+        archive.extractall(folder, filter="data")

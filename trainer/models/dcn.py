@@ -14,10 +14,10 @@ from headrace.trainer.models.layers import head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: DcnModel) -> keras.Model:
-    """The model, not compiled. Raises TrainingError if no feature is meant for the deep part."""
+    """Build the model, not compiled. Raises TrainingError if no feature is meant for the deep part."""
     x0 = features.deep()
     if x0 is None:
-        raise TrainingError("model.kind: dcn has nothing to learn from: every feature says `deep: false`")
+        raise TrainingError("model.kind: dcn has nothing to learn from: every feature has `deep: false`")
     crossed = x0
     for position in range(1, model.cross_layers + 1):
         crossed = Cross(model.rank, name=f"cross_{position}")([x0, crossed])
@@ -31,8 +31,9 @@ def build(features: ModelInputs, label: LabelConfig, model: DcnModel) -> keras.M
 
 @keras.saving.register_keras_serializable("headrace")
 class Cross(keras.layers.Layer):
-    """x0 * (W x + b) + x: two tensors [batch, width] → [batch, width]. With a rank, W is U V: [width, rank] times
-    [rank, width].
+    """x0 * (W x + b) + x: two tensors [batch, width] → [batch, width].
+
+    With a rank, W is the product of a [width, rank] and a [rank, width] matrix.
     """
 
     def __init__(self, rank: int | None = None, **settings: Any) -> None:
@@ -40,11 +41,10 @@ class Cross(keras.layers.Layer):
         self.rank = rank
 
     def get_config(self) -> dict[str, Any]:
-        """What the layer is rebuilt from."""
         return {**super().get_config(), "rank": self.rank}
 
     def build(self, input_shape: list[tuple[int | None, ...]]) -> None:
-        """W starts as a dense layer's kernel does, b at zero."""
+        """Initialize W as a dense layer's kernel, b with zeros."""
         width = input_shape[0][-1]
         if self.rank is None:
             self.kernels = [self.add_weight(shape=(width, width), name="kernel")]

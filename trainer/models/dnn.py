@@ -12,8 +12,8 @@ from headrace.trainer.models.layers import head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: DnnModel) -> keras.Model:
-    """The model, not compiled. Raises TrainingError if no feature is meant for the deep part."""
+    """Build the model, not compiled. Raises TrainingError if no feature is meant for the deep part."""
     deep = features.deep()
     if deep is None:
-        raise TrainingError("model.kind: dnn has nothing to learn from: every feature says `deep: false`")
+        raise TrainingError("model.kind: dnn has nothing to learn from: every feature has `deep: false`")
     return keras.Model(features.inputs, head(logits(tower(deep, model), label), label), name="dnn")

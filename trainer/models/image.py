@@ -1,4 +1,4 @@
-"""`model.kind: image`: a small convolutional network, or a trained one, over each image."""
+"""`model.kind: image`: a small convolutional network or a pretrained backbone over each image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.trainer.models.layers import check_activation, head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: ImageModel) -> keras.Model:
-    """The model, not compiled. Raises TrainingError if there is no image."""
+    """Build the model, not compiled. Raises TrainingError if there is no image."""
     images = features.images()
     if not images:
         raise TrainingError("model.kind: image needs a feature with `column: image`; there is none")
@@ -29,20 +29,19 @@ def build(features: ModelInputs, label: LabelConfig, model: ImageModel) -> keras
 
 @keras.saving.register_keras_serializable("headrace")
 class Augmented(keras.layers.Layer):
-    """Images as training sees them: changed at random, on the device that the model runs on. As they are elsewhere."""
+    """Random augmentation of images during training, on the model's device. Inference sees them unchanged."""
 
     def __init__(self, augment: dict[str, Any], **settings: Any) -> None:
-        """augment: `model.augment`, as plain values."""
+        """augment: `model.augment` as plain values."""
         super().__init__(**settings)
         self.augment = AugmentConfig.model_validate_json(json.dumps(augment))
-        self.changes = _changes(self.augment)
+        self.changes = _augmentations(self.augment)
 
     def get_config(self) -> dict[str, Any]:
-        """What the layer is rebuilt from."""
         return {**super().get_config(), "augment": self.augment.model_dump()}
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """What each change needs, such as the state of its random numbers."""
+        """Create the state of the augmentations, such as that of their random numbers."""
         for change in self.changes:
             change.build(input_shape)
 
@@ -53,17 +52,17 @@ class Augmented(keras.layers.Layer):
         return images
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """The same."""
+        """The shape of the input."""
         return input_shape
 
 
 def _prefix(name: str, images: dict[str, keras.KerasTensor]) -> str:
-    """Before the names of an image's layers, where there are several images."""
+    """Prefix of the names of an image's layers; empty for a single image."""
     return f"{name.replace('/', '_slash_')}_" if len(images) > 1 else ""
 
 
 def _vector(image: keras.KerasTensor, model: ImageModel, prefix: str) -> keras.KerasTensor:
-    """[batch, n] of an image."""
+    """[batch, n] for an image."""
     if model.augment != AugmentConfig():
         image = Augmented(model.augment.model_dump(), name=f"{prefix}augmented")(image)
     if model.backbone is None:
@@ -90,21 +89,21 @@ def _convolutions(x: keras.KerasTensor, model: ImageModel, prefix: str) -> keras
     return pooling(name=f"{prefix}pooled")(x)
 
 
-def _changes(augment: AugmentConfig) -> list[keras.layers.Layer]:
+def _augmentations(augment: AugmentConfig) -> list[keras.layers.Layer]:
     """Keras' own layers, in the order in which they are applied."""
     empty = {"fill_mode": "constant", "fill_value": 0.0}
-    made: list[keras.layers.Layer] = []
-    # one layer for each side: Keras' "horizontal_and_vertical" mirrors both or none
-    sides = ("horizontal", "vertical") if augment.flip == "both" else (augment.flip,) if augment.flip else ()
-    made += [keras.layers.RandomFlip(side) for side in sides]
+    layers: list[keras.layers.Layer] = []
+    # One layer per direction: Keras' "horizontal_and_vertical" flips along both or neither.
+    directions = ("horizontal", "vertical") if augment.flip == "both" else (augment.flip,) if augment.flip else ()
+    layers += [keras.layers.RandomFlip(direction) for direction in directions]
     if augment.rotate:
-        made.append(keras.layers.RandomRotation(augment.rotate / 360, **empty))
+        layers.append(keras.layers.RandomRotation(augment.rotate / 360, **empty))
     if augment.zoom:
-        made.append(keras.layers.RandomZoom(augment.zoom, **empty))
+        layers.append(keras.layers.RandomZoom(augment.zoom, **empty))
     if augment.translate:
-        made.append(keras.layers.RandomTranslation(augment.translate, augment.translate, **empty))
+        layers.append(keras.layers.RandomTranslation(augment.translate, augment.translate, **empty))
     if augment.contrast:
-        made.append(keras.layers.RandomContrast(augment.contrast, value_range=(0, 1)))
+        layers.append(keras.layers.RandomContrast(augment.contrast, value_range=(0, 1)))
     if augment.brightness:
-        made.append(keras.layers.RandomBrightness(augment.brightness, value_range=(0, 1)))
-    return made
+        layers.append(keras.layers.RandomBrightness(augment.brightness, value_range=(0, 1)))
+    return layers

@@ -1,22 +1,31 @@
-"""The parts that the models share: the dense tower, and the head that turns its logits into predictions."""
+"""Parts that models share: the dense tower, and the head that turns its logits into predictions."""
 
 from __future__ import annotations
 
 import inspect
+from typing import TYPE_CHECKING
 
 import keras
+import tensorflow as tf
 
 from headrace.configs.errors import TrainingError
 from headrace.configs.label import LabelConfig
 from headrace.configs.models import ModelBase
-from headrace.trainer.label_scale import unscale
-from headrace.trainer.nearest import unknown
+from headrace.trainer.hooks import unknown_name
 
-HEADS = {"binary": "sigmoid", "multiclass": "softmax", "next_word": "softmax"}
-"""For each kind of classes the activation of the model's output."""
+if TYPE_CHECKING:
+    from headrace.trainer.input.pipeline import InputSplit
 
-SHAPE = (2, 4)
-"""Of what an activation is tried with."""
+ACTIVATIONS = {"binary": "sigmoid", "multiclass": "softmax", "next_word": "softmax"}
+"""Activation of the model's output for each kind of label with classes."""
+
+PROBE_SHAPE = (2, 4)
+"""Shape of the tensor with which an activation is tried."""
+
+SCALE_LAYER = "predictions"
+"""Name of the layer that scales a regression's predictions."""
+SCALE_BATCHES = 1000
+"""Maximum number of batches from which the label's mean and standard deviation are computed."""
 
 
 def tower(x: keras.KerasTensor, model: ModelBase) -> keras.KerasTensor:
@@ -30,30 +39,49 @@ def tower(x: keras.KerasTensor, model: ModelBase) -> keras.KerasTensor:
 
 
 def logits(x: keras.KerasTensor, label: LabelConfig, name: str = "logits") -> keras.KerasTensor:
-    """float32 [batch, label.num_classes]: a linear layer."""
+    """Linear layer: float32 [batch, label.num_classes]."""
     return keras.layers.Dense(label.num_classes, name=name)(x)
 
 
 def head(scores: keras.KerasTensor, label: LabelConfig) -> keras.KerasTensor:
-    """float32 [batch, label.num_classes]: probabilities for classes, numbers on the label's scale for a regression."""
+    """float32 [batch, label.num_classes]: probabilities of classes, or a regression's numbers on the label's scale."""
     if label.kind == "regression":
         return unscale(scores)
-    return keras.layers.Activation(HEADS[label.kind], dtype="float32", name="predictions")(scores)
+    return keras.layers.Activation(ACTIVATIONS[label.kind], dtype="float32", name="predictions")(scores)
+
+
+def unscale(scores: keras.KerasTensor) -> keras.KerasTensor:
+    """Scores around 0 to predictions on the label's scale, float32 [batch, 1].
+
+    The head of a regression is an inverted `Normalization` layer, predictions = mean + scores * standard deviation, so
+    that the model need not learn the label's scale. It is the identity until `adapt_scale` is called.
+    """
+    return keras.layers.Normalization(axis=-1, invert=True, dtype="float32", name=SCALE_LAYER)(scores)
+
+
+def adapt_scale(model: keras.Model, train: InputSplit) -> None:
+    """Set the scale from the labels of the train split, if the model has such a head."""
+    layers = [layer for layer in model.layers if isinstance(layer, keras.layers.Normalization)]
+    for layer in (layer for layer in layers if layer.name == SCALE_LAYER):
+        labels = train.peek.take(SCALE_BATCHES)
+        layer.adapt(labels.map(lambda _, label: tf.reshape(label, [-1, 1])))
 
 
 def check_activation(name: str) -> None:
-    """Raise TrainingError, with the nearest names, unless Keras has an activation of that name; and for one that does
-    not give a number for each that it takes.
-    """
+    """Raise TrainingError unless Keras has an activation of that name, and it keeps the shape of its input."""
     try:
         activation = keras.activations.get(name)
     except ValueError:
         known = [known for known, value in vars(keras.activations).items() if inspect.isfunction(value)]
-        raise unknown("model.activation", name, set(known) - {"get", "serialize", "deserialize"}) from None
+        raise unknown_name("model.activation", name, set(known) - {"get", "serialize", "deserialize"}) from None
     try:
-        found = tuple(activation(keras.ops.zeros(SHAPE)).shape)
+        found = tuple(activation(keras.ops.zeros(PROBE_SHAPE)).shape)
     except TypeError as error:
-        raise TrainingError(f"model.activation: {name} takes more than a tensor ({error}); take relu, say") from error
-    if found != SHAPE:
-        what = f"makes a tensor of shape {list(found)} out of one of shape {list(SHAPE)}"
-        raise TrainingError(f"model.activation: {name} {what}, and an activation must keep the shape; take relu, say")
+        raise TrainingError(
+            f"model.activation: {name} takes more than a tensor ({error}); choose another one, such as relu"
+        ) from error
+    if found != PROBE_SHAPE:
+        raise TrainingError(
+            f"model.activation: {name} makes a tensor of shape {list(found)} out of one of shape {list(PROBE_SHAPE)},"
+            " and an activation must keep the shape; choose another one, such as relu"
+        )

@@ -1,7 +1,7 @@
-"""`model.kind: text`: an encoder over the words of a text, the other features beside it, and dense layers.
+"""`model.kind: text`: an encoder over the words of a text, joined by the other features, and dense layers.
 
-Every encoder is causal: what stands at a word follows from it and the words before. So the last word's state is that of
-the whole text, and a model of the next word learns at every word at once.
+Every encoder is causal: the state at a word depends on it and the words before. So the state at the last word
+represents the whole text, and a model of the next word learns at every word at once.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import tensorflow as tf
 from headrace.configs.label import LabelConfig
 from headrace.configs.models import TextModel
 from headrace.trainer.columns import PADDING, ModelInputs, TextColumn
-from headrace.trainer.columns.layers import Several, dense
+from headrace.trainer.columns.layers import Multivalued, dense
 from headrace.trainer.models.layers import head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: TextModel) -> keras.Model:
-    """The model, not compiled."""
-    text = read_text(features, label, model)
+    """Build the model, not compiled."""
+    text = text_name(features, label, model)
     words = Words(name="words")(features.inputs[text])
     vectors = keras.layers.Embedding(features.num_categories[text] + 1, model.word_embedding, name="word_embedding")
-    states = encoded(vectors(words), model)
-    if (others := features.deep(but={text})) is not None:
-        states = Beside(name="joined")([states, others])
+    states = encode(vectors(words), model)
+    if (others := features.deep(exclude={text})) is not None:
+        states = JoinContext(name="joined")([states, others])
     state = keras.Input((states.shape[-1],), name="state")
     top = tower(state, model)
     scores = WordScores(vectors, label.num_classes)(top) if label.kind == "next_word" else logits(top, label)
@@ -35,18 +35,18 @@ def build(features: ModelInputs, label: LabelConfig, model: TextModel) -> keras.
     if label.kind != "next_word":
         return keras.Model(features.inputs, predictions, name="text")
     built = NextWord(features.inputs, predictions, name="text")
-    built.learns_from(keras.Model(features.inputs, [words, states]), scorer)
+    built.train_with(keras.Model(features.inputs, [words, states]), scorer)
     return built
 
 
-def read_text(features: ModelInputs, label: LabelConfig, model: TextModel) -> str:
+def text_name(features: ModelInputs, label: LabelConfig, model: TextModel) -> str:
     """The name of the text that the model reads."""
     texts = [name for name, column in features.columns.items() if isinstance(column, TextColumn)]
     return model.text or label.text or texts[0]
 
 
-def encoded(vectors: keras.KerasTensor, model: TextModel) -> keras.KerasTensor:
-    """The words' vectors to states, float32 [batch, words, width] both."""
+def encode(vectors: keras.KerasTensor, model: TextModel) -> keras.KerasTensor:
+    """The words' vectors to states, both float32 [batch, words, width]."""
     if model.dropout:
         vectors = keras.layers.Dropout(model.dropout, name="word_dropout")(vectors)
     if model.encoder == "pooling":
@@ -54,25 +54,29 @@ def encoded(vectors: keras.KerasTensor, model: TextModel) -> keras.KerasTensor:
     states = keras.layers.GRU(model.units, return_sequences=True, name="recurrent")(vectors)
     if model.encoder == "recurrent":
         return states
-    found = keras.layers.Attention(use_scale=True, name="attention")([states, states], use_causal_mask=True)
-    return keras.layers.Concatenate(name="attended")([states, found])
+    attended = keras.layers.Attention(use_scale=True, name="attention")([states, states], use_causal_mask=True)
+    return keras.layers.Concatenate(name="attended")([states, attended])
 
 
 class NextWord(keras.Model):
-    """A model of the word after a text, which learns the words inside the text too, each from those before it.
+    """A model of the word after a text, which also learns each word inside the text from those before it.
 
-    The loss of a training step is the mean over all words of all texts and the label; the metrics are of the label
-    alone, as in evaluation.
+    The loss of a training step is the mean over all words of all texts and the label; the metrics are computed for the
+    label alone, as in evaluation.
     """
 
-    def learns_from(self, encoder: keras.Model, scorer: keras.Model) -> None:
-        """encoder: features → words and states; scorer: states [n, width] → scores [n, classes]. Both are parts of this
-        model, and so they are kept where Keras does not take them for further ones.
+    def train_with(self, encoder: keras.Model, scorer: keras.Model) -> None:
+        """Set the parts of this model that training calls separately.
+
+        Args:
+            encoder: Features → words and states.
+            scorer: States [n, width] → scores [n, classes].
         """
+        # Inside a function, where Keras does not track them as additional layers.
         self._parts: Callable[[], tuple[keras.Model, keras.Model]] = lambda: (encoder, scorer)
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        """One step of the optimizer, as keras.Model.train_step makes it, but for the loss."""
+        """One step of the optimizer, as in keras.Model.train_step but with the loss over all words."""
         features, label, weight = keras.utils.unpack_x_y_sample_weight(data)
         batch = tf.shape(label)[0]
         with tf.GradientTape() as tape:
@@ -85,23 +89,26 @@ class NextWord(keras.Model):
         return self.compute_metrics(features, label, predictions, sample_weight=weight)
 
     def loss_and_predictions(self, features: Any, label: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The mean cross-entropy over every word; and the probabilities [batch, classes] of the label."""
+        """Return the mean cross-entropy over all words, and the probabilities of the label [batch, classes]."""
         encoder, scorer = self._parts()
         words, states = encoder(features, training=True)
         scores = scorer(tf.reshape(states, [-1, states.shape[-1]]), training=True)
         scores = tf.reshape(tf.cast(scores, tf.float32), [tf.shape(words)[0], -1, scores.shape[-1]])
-        targets = following(words, label, scores.shape[-1] - 1)
-        counted = tf.cast(targets >= 0, tf.float32)
+        targets = next_classes(words, label, scores.shape[-1] - 1)
+        known = tf.cast(targets >= 0, tf.float32)
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(targets, 0), scores)
-        loss = tf.math.divide_no_nan(tf.reduce_sum(losses * counted), tf.reduce_sum(counted))
+        loss = tf.math.divide_no_nan(tf.reduce_sum(losses * known), tf.reduce_sum(known))
         last = tf.gather(scores, tf.maximum(lengths(words) - 1, 0), batch_dims=1)
         return loss, tf.nn.softmax(last)
 
 
-def following(words: tf.Tensor, label: tf.Tensor, unknown: int) -> tf.Tensor:
-    """The class of what follows each word, int64 [batch, words]; below 0 where nothing is known to.
+def next_classes(words: tf.Tensor, label: tf.Tensor, unknown: int) -> tf.Tensor:
+    """The class of the word after each word, int64 [batch, words]; negative where it is not known.
 
-    words: as Words gives them; label: class ids [batch]; unknown: the class of all words outside the vocabulary.
+    Args:
+        words: Output of Words.
+        label: Class ids [batch].
+        unknown: The class of all words outside the vocabulary.
     """
     after = tf.pad(words[:, 1:], [[0, 0], [0, 1]])
     inside = tf.where(after > 0, tf.minimum(after - 1, unknown), -1)
@@ -116,8 +123,10 @@ def lengths(words: tf.Tensor) -> tf.Tensor:
 
 @keras.saving.register_keras_serializable("headrace")
 class WordScores(keras.layers.Layer):
-    """A score for each word: how well a linear function of the state fits the word's own vector (as in Press and Wolf
-    2017, arXiv:1608.05859). [batch, width] → [batch, classes].
+    """A score for each word: how well a linear function of the state matches the word's own vector.
+
+    [batch, width] → [batch, classes]. The output shares its weights with the embedding, as in Press and Wolf 2017,
+    arXiv:1608.05859.
     """
 
     def __init__(self, vectors: keras.layers.Embedding, classes: int, name: str = "logits") -> None:
@@ -126,40 +135,38 @@ class WordScores(keras.layers.Layer):
         self.guess = keras.layers.Dense(vectors.output_dim, name="guess")
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """One more weight for each word."""
+        """Create one bias per class."""
         self.guess.build(input_shape)
         self.bias = self.add_weight(shape=(self.classes,), initializer="zeros", name="bias")
 
     def call(self, state: keras.KerasTensor) -> keras.KerasTensor:
-        """state: behind the dense layers."""
-        vectors = self.vectors.embeddings[1 : self.classes + 1]  # of the words, then of the first unknown one
+        """state: output of the dense layers."""
+        vectors = self.vectors.embeddings[1 : self.classes + 1]  # row 0 is padding; the last class is the unknown word
         return keras.ops.matmul(self.guess(state), keras.ops.transpose(vectors)) + self.bias
 
 
 @keras.saving.register_keras_serializable("headrace")
 class Words(keras.layers.Layer):
-    """The places of words, `Several` → int64 [batch, words], from 1; 0 is what shorter texts are filled up with. There
-    is one place at least.
-    """
+    """Word ids, `Multivalued` → int64 [batch, words], counted from 1; 0 is padding. There is at least one position."""
 
-    def call(self, places: Several) -> keras.KerasTensor:
-        """places: from 0."""
-        padded = dense(places)
-        if not padded.shape[1]:  # none, or not known yet
+    def call(self, ids: Multivalued) -> keras.KerasTensor:
+        """ids: counted from 0."""
+        padded = dense(ids)
+        if not padded.shape[1]:  # no position, or a number that is not known yet
             padded = tf.pad(padded, [[0, 0], [0, tf.cast(tf.shape(padded)[1] == 0, tf.int32)]], constant_values=PADDING)
         return padded + 1
 
-    def compute_output_spec(self, places: Several) -> keras.KerasTensor:
-        """Dense."""
-        return keras.KerasTensor(places.shape, places.dtype)
+    def compute_output_spec(self, ids: Multivalued) -> keras.KerasTensor:
+        """A dense tensor."""
+        return keras.KerasTensor(ids.shape, ids.dtype)
 
 
 @keras.saving.register_keras_serializable("headrace")
 class RunningMean(keras.layers.Layer):
-    """At each word the mean of its vector and of those before it: float32 [batch, words, width] → the same."""
+    """The mean of each word's vector and those before it: float32 [batch, words, width] → the same."""
 
     def call(self, vectors: keras.KerasTensor) -> keras.KerasTensor:
-        """vectors: of the words. Added up in float32: in half precision a long sum loses what each word adds."""
+        """Sum in float32: in half precision a long sum loses what each word adds."""
         number = keras.ops.arange(1, keras.ops.shape(vectors)[1] + 1)
         sums = keras.ops.cumsum(keras.ops.cast(vectors, "float32"), axis=1)
         return keras.ops.cast(sums / keras.ops.cast(number, "float32")[:, None], vectors.dtype)
@@ -167,12 +174,13 @@ class RunningMean(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("headrace")
 class LastState(keras.layers.Layer):
-    """The state at the last word: states [batch, words, width] and words [batch, words] → [batch, width]; zeros where
-    there is no word.
+    """The state at the last word: states [batch, words, width] and words [batch, words] → [batch, width].
+
+    Zeros for a text without words.
     """
 
     def call(self, inputs: list[keras.KerasTensor]) -> keras.KerasTensor:
-        """inputs: states, and words as Words gives them."""
+        """inputs: states, and the output of Words."""
         states, words = inputs
         number = lengths(words)
         last = tf.gather(states, tf.maximum(number - 1, 0), batch_dims=1)
@@ -184,8 +192,11 @@ class LastState(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("headrace")
-class Beside(keras.layers.Layer):
-    """States [batch, words, width] and one vector for each text [batch, more] → [batch, words, width + more]."""
+class JoinContext(keras.layers.Layer):
+    """Append one vector per text to the state at each word.
+
+    States [batch, words, width] and vectors [batch, more] → [batch, words, width + more].
+    """
 
     def call(self, inputs: list[keras.KerasTensor]) -> keras.KerasTensor:
         """inputs: states and vectors."""

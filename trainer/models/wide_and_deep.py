@@ -1,4 +1,4 @@
-"""`model.kind: wide_and_deep`: a linear model beside a deep one (Cheng et al. 2016, arXiv:1606.07792)."""
+"""`model.kind: wide_and_deep`: a linear model and a deep one, added up (Cheng et al. 2016, arXiv:1606.07792)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headrace.trainer.models.layers import head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: WideAndDeepModel) -> keras.Model:
-    """The model, not compiled: the sum of both parts' logits, or the one part that has features.
+    """Build the model, not compiled: the sum of both parts' logits, or the one part that has features.
 
-    Raises TrainingError if neither has.
+    Raises TrainingError if neither has any.
     """
     deep, wide = features.deep(), features.wide(label.num_classes)
     parts = [] if wide is None else [wide]
@@ -22,7 +22,7 @@ def build(features: ModelInputs, label: LabelConfig, model: WideAndDeepModel) ->
         parts.append(logits(tower(deep, model), label, name="deep_logits"))
     if not parts:
         raise TrainingError(
-            "model.kind: wide_and_deep has nothing to learn from: every feature says `deep: false` and `wide: false`"
+            "model.kind: wide_and_deep has nothing to learn from: every feature has `deep: false` and `wide: false`"
         )
     scores = parts[0] if len(parts) == 1 else keras.layers.Add(name="logits")(parts)
     return keras.Model(features.inputs, head(scores, label), name="wide_and_deep")

@@ -1,4 +1,4 @@
-"""What the Trainer knows of its profile that the profile itself does not say, as one JSON file in the model's run."""
+"""Facts about a profile that it does not contain itself, as a JSON file in the model's run directory."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from headrace.configs.train import TrainConfig
-from headrace.trainer.input.memory import Where
+from headrace.trainer.input.memory import CacheKind
 
 FILE = "profile.json"
 LOGS = "train"
-"""The folder of TensorBoard logs that the profile lies in: a TensorBoard run of that name shows it."""
+"""The folder of TensorBoard logs that contains the profile: TensorBoard shows it in a run of that name."""
 SESSIONS = f"{LOGS}/plugins/profile"
-"""In the model's run: one folder for a profile, with one `<host>.xplane.pb` for each host."""
+"""In the model's run: one folder per profile, with one `<host>.xplane.pb` per host."""
 MARKER = "train"
-"""The name of the trace events that mark steps; xprof looks for names that begin so."""
+"""The name of the trace events that mark steps; xprof looks for names with this prefix."""
 
 
-class Execution(BaseModel):
+class ProfiledExecution(BaseModel):
     """Steps that ran as one graph, under one marker."""
 
     model_config = ConfigDict(frozen=True)
 
     step: int
-    """The first of them, counted from 1 over all epochs; `step_num` of the marker."""
+    """The first of these steps, counted from 1 over all epochs; `step_num` of the marker."""
     steps: int
     seconds: float
-    """From the call to its return, by the clock of Python."""
+    """Time between the call and its return, by Python's clock."""
 
 
 class ProfileFacts(BaseModel):
@@ -36,35 +36,35 @@ class ProfileFacts(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     asked: tuple[int, int]
-    """First and last step that the config asks for."""
-    executions: tuple[Execution, ...] = ()
-    """What was profiled; none where training ended before."""
+    """The first and last step to profile according to the config."""
+    executions: tuple[ProfiledExecution, ...] = ()
+    """The executions that were profiled; none if training ended before."""
     steps_per_execution: int = 1
     building: bool = False
-    """Whether there is a single one, in which Keras also built the graph."""
+    """Whether there is a single execution, in which Keras also built the graph."""
     note: str = ""
-    """Why other steps were profiled than those asked for, or none."""
+    """Why other steps were profiled than those of the config, or none."""
     train: TrainConfig = TrainConfig()
-    """How it was trained, with the values that a Tuner found."""
-    cache: Where = "none"
-    """Where the parsed examples were kept."""
+    """The `train:` section, with the values that a Tuner found."""
+    cache: CacheKind = "none"
+    """Where the parsed examples were cached."""
     examples: int | None = None
-    """In the train split."""
+    """Number of examples in the train split."""
     parsed_bytes: int | None = None
-    """Of the train split's parsed examples, from the first few thousand; None where nobody counted them."""
+    """Size of the train split's parsed examples, estimated from the first few thousand; None if it is not known."""
     free_bytes: int = 0
     """Memory that was still free."""
     free_disk_bytes: int = 0
-    """Where temporary files go."""
+    """Free disk space for temporary files."""
     peak_bytes: int = 0
-    """The most that the training process held at a time, from its start to the end of the profile (VmHWM of Linux)."""
+    """Peak memory of the training process, from its start to the end of the profile (VmHWM of Linux)."""
     cores: int = 1
     checkpoint_steps: int | None = None
-    """Batches between two checkpoints; None where only SIGTERM made one."""
+    """Batches between two checkpoints; None if only SIGTERM triggered one."""
 
     @property
     def steps(self) -> int:
-        """How many steps were profiled."""
+        """Number of steps that were profiled."""
         return sum(execution.steps for execution in self.executions)
 
     def write(self, directory: Path) -> None:
@@ -73,5 +73,5 @@ class ProfileFacts(BaseModel):
 
     @classmethod
     def read(cls, directory: Path) -> ProfileFacts:
-        """FileNotFoundError where the training was not asked for a profile."""
+        """Read `profile.json`. Raises FileNotFoundError if the training was not profiled."""
         return cls.model_validate_json((directory / FILE).read_bytes())

@@ -1,11 +1,11 @@
 """Reading through a tf.data service: its workers read and parse, the trainer shuffles and batches.
 
 service = Service(settings)
-service.check()                                    # a clear error where there is none
+service.check()                                    # raises a clear error if there is none
 stream = service.stream(files, packing)            # seed of the epoch → packed batches, each example once
 
-An epoch is one job of the service with dynamic sharding. What a killed worker lost is read once more, by the service
-or, where it does not come back, by the trainer itself; what comes twice is dropped.
+An epoch is one job of the service with dynamic sharding. What a killed worker lost is read again, by the service or, if
+it does not come back, by the trainer itself; duplicates are dropped.
 """
 
 from __future__ import annotations
@@ -21,40 +21,38 @@ import numpy as np
 import tensorflow as tf
 
 from headrace.configs.service import ServiceConfig
-from headrace.trainer.input.packing import Packed, Packing, plain
-from headrace.trainer.input.reading import PLAIN_READING, Reading
-from headrace.trainer.input.worker import ALONE, Worker
-from headrace.trainer.service.arrivals import StalledError, arrivals
+from headrace.trainer.input.packing import Packed, Packing, no_autograph
+from headrace.trainer.input.reading import DEFAULT_READ_OPTIONS, SINGLE_WORKER, ClusterWorker, ReadOptions
+from headrace.trainer.service.delivery import DeliveryLog, StalledError, elements_with_timeout, numbered_batches
 from headrace.trainer.service.probe import alive_workers, wait_for_workers
-from headrace.trainer.service.tags import Seen, tagged
 
-PASSES = 3
-"""Times that the service is asked for what is missing, before the trainer reads it itself."""
+ATTEMPTS = 3
+"""Times that the service is asked for missing batches before the trainer reads them itself."""
 PATIENCE = 20
-"""Times its `timeout` that a trainer waits for its turn of coordinated reads, while the service answers."""
+"""Multiple of `timeout` that a trainer waits for its turn in coordinated reads while the service answers."""
 REQUESTS = 16
-"""Batches that are asked of the workers at the same time."""
+"""Batches that are requested from the workers at the same time."""
 _PROBE = 5.0
 """Seconds to wait for the dispatcher's answer before an epoch."""
 
 
 @dataclass
-class Tally:
-    """What went otherwise than it should, over all epochs."""
+class ReadStatistics:
+    """Deviations from normal reading, over all epochs."""
 
     read_again: int = 0
-    """Files that were asked for once more."""
+    """Files that were requested again."""
     read_here: int = 0
     """Files that the trainer read itself."""
     repeats: int = 0
-    """Batches that came twice, and were dropped."""
+    """Duplicate batches, which were dropped."""
 
     def words(self) -> str:
-        """Nothing where all went well."""
+        """Describe the deviations; empty if there are none."""
         counts = {"read again": self.read_again, "read by the trainer itself": self.read_here}
-        said = [f"{count} files {what}" for what, count in counts.items() if count]
-        said += [f"{self.repeats} repeated batches dropped"] if self.repeats else []
-        return "; ".join(said)
+        words = [f"{count} files {what}" for what, count in counts.items() if count]
+        words += [f"{self.repeats} repeated batches dropped"] if self.repeats else []
+        return "; ".join(words)
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,11 @@ class Service:
     """A tf.data service."""
 
     settings: ServiceConfig
-    worker: Worker = ALONE
-    """Who reads, of a cluster."""
-    reading: Reading = PLAIN_READING
+    worker: ClusterWorker = SINGLE_WORKER
+    """Which worker of the training cluster reads."""
+    reading: ReadOptions = DEFAULT_READ_OPTIONS
     """How a worker of the service reads."""
-    tally: Tally = field(default_factory=Tally)
+    statistics: ReadStatistics = field(default_factory=ReadStatistics)
     _jobs: Iterator[int] = field(default_factory=itertools.count)
 
     @property
@@ -75,7 +73,7 @@ class Service:
         return self.settings.address.removeprefix("grpc://")
 
     def check(self) -> str:
-        """Who reads, in words. Raises TrainingError if nobody answers in time."""
+        """Describe who reads. Raises TrainingError if the service does not answer in time."""
         found = wait_for_workers(self.address, self.settings.timeout)
         many = f"{len(found)} workers" if len(found) > 1 else "one worker"
         how = "coordinated reads" if self.settings.coordinated else f"sharding {self.settings.sharding}"
@@ -84,21 +82,24 @@ class Service:
     def stream(
         self, files: Sequence[str], packing: Packing, *, in_order: bool = False
     ) -> Callable[[tf.Tensor | None], tf.data.Dataset]:
-        """From what an epoch's order follows from, int64 [2], to its examples in packed batches, each example once;
-        None: in the order of the files. Graph code.
+        """Return a stream of the files' examples in packed batches, each example once.
 
-        in_order: whether batches come in that order (what is early waits), and not as the workers deliver them.
+        The stream maps the seed of an epoch, int64 [2], to its examples; None keeps the order of the files. It is graph
+        code.
+
+        in_order: whether batches come in the order of the seed, which delays early ones, or as the workers deliver
+        them.
         """
-        spec = tuple(tagged(files, packing, self.reading).element_spec[2:])
+        spec = tuple(numbered_batches(files, packing, self.reading).element_spec[2:])
 
         def generate(*seed: np.ndarray) -> Iterator[Packed]:
             order = np.arange(len(files))
             if seed:
                 order = np.random.default_rng(seed[0].view(np.uint64)).permutation(order)
-            delivered = self._deliver([files[place] for place in order.tolist()], packing)
+            delivered = self._deliver([files[number] for number in order.tolist()], packing)
             if in_order or not seed:
-                return _sorted(delivered, packing)
-            return (packed for _, _, packed in delivered if _some(packed, packing))
+                return _in_order(delivered, packing)
+            return (packed for _, _, packed in delivered if not _is_empty(packed, packing))
 
         def stream(seed: tf.Tensor | None) -> tf.data.Dataset:
             args = () if seed is None else (seed,)
@@ -107,15 +108,15 @@ class Service:
         return stream
 
     def endless(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """What the workers make of the dataset, each for itself, without an end; from then on on this machine.
+        """Return what each worker makes of the dataset, endlessly; falls back to this machine if the service is gone.
 
         To delete an iterator, TensorFlow waits for the Python code within it; and a trainer that reads ahead may wait
-        for the turn of another one that has ended. So the generator also gives elements that say that nothing came,
-        which are left out: whoever deletes the iterator then waits for a second at most.
+        for the turn of another trainer that has ended. So the generator also yields placeholders, which are filtered
+        out: deleting the iterator then takes a second at most.
         """
         spec = tuple(dataset.element_spec)
-        # NumPy's: with several workers this is called while TensorFlow builds a graph, where tensors have no values.
-        nothing = tuple(_blank([size or 0 for size in part.shape], part.dtype) for part in spec)
+        # NumPy arrays: with several workers this runs while TensorFlow builds a graph, where tensors have no values.
+        placeholder = tuple(_zeros([size or 0 for size in part.shape], part.dtype) for part in spec)
 
         def generate() -> Iterator[tuple[bool, *Packed]]:
             failed = 0
@@ -123,86 +124,91 @@ class Service:
                 here = not alive_workers(self.address, _PROBE)
                 until = time.monotonic() + self.settings.timeout
                 if here:
-                    self.tally.read_here += 1
+                    self.statistics.read_here += 1
                     print(f"input: {self.settings.address} does not answer: the trainer reads itself", flush=True)
                     elements: Iterator[Any] = iter(dataset)
                 else:
                     served = dataset.apply(self._every_worker())
-                    elements = arrivals(served, self.settings.timeout, self._patience(failed))
+                    elements = elements_with_timeout(served, self.settings.timeout, self._patience(failed))
                 failed += 1
                 try:
                     for packed in elements:
                         if packed is None:
-                            yield False, *nothing
+                            yield False, *placeholder
                             continue
                         failed = 0
                         yield True, *packed
                         if here and time.monotonic() > until:
-                            break
+                            break  # look for the service again
                 except StalledError as error:
                     print(f"input: {self.settings.address}: {error}", flush=True)
 
         stream = tf.data.Dataset.from_generator(generate, output_signature=(tf.TensorSpec([], tf.bool), *spec))
-        return stream.filter(plain(lambda came, *_: came)).map(plain(lambda _, *packed: packed))
+        real = stream.filter(no_autograph(lambda is_real, *_: is_real))
+        return real.map(no_autograph(lambda _, *packed: packed))
 
     def _deliver(self, files: list[str], packing: Packing) -> Iterator[tuple[int, int, Packed]]:
-        """Every batch of the files once, with its place."""
-        seen, wanted = Seen(len(files)), list(range(len(files)))
-        for number in range(PASSES + 1):
-            here = number == PASSES or not alive_workers(self.address, _PROBE)
+        """Yield every batch of the files once, with the number of its file and its number in the file."""
+        log, wanted = DeliveryLog(len(files)), list(range(len(files)))
+        for attempt in range(ATTEMPTS + 1):
+            here = attempt == ATTEMPTS or not alive_workers(self.address, _PROBE)
             try:
-                for place, batch, packed in self._pass([files[at] for at in wanted], packing, here):
-                    last = not _some(packed, packing)
-                    if seen.is_new(wanted[place], batch, last=last):
-                        yield wanted[place], batch, packed
-                    if seen.complete:  # TensorFlow's client would find that out a second later
+                for file, batch, packed in self._read_once([files[number] for number in wanted], packing, here):
+                    if log.add(wanted[file], batch, last=_is_empty(packed, packing)):
+                        yield wanted[file], batch, packed
+                    if log.complete:  # TensorFlow's client would find this out a second later
                         break
             except StalledError as error:
                 print(f"input: {self.settings.address}: {error}", flush=True)
-            wanted = seen.missing()
+            wanted = log.missing()
             if not wanted:
                 break
-            self.tally.read_again += len(wanted)
-            print(f"input: {len(wanted)} of {len(files)} files came incomplete and are read once more", flush=True)
-        self.tally.repeats += seen.repeats
+            self.statistics.read_again += len(wanted)
+            print(f"input: {len(wanted)} of {len(files)} files were incomplete and are read again", flush=True)
+        self.statistics.repeats += log.repeats
 
-    def _pass(self, files: list[str], packing: Packing, here: bool) -> Iterator[tuple[int, int, Packed]]:
-        dataset = tagged(files, packing, self.reading)
+    def _read_once(self, files: list[str], packing: Packing, here: bool) -> Iterator[tuple[int, int, Packed]]:
+        dataset = numbered_batches(files, packing, self.reading)
         if here:
-            self.tally.read_here += len(files)
+            self.statistics.read_here += len(files)
             print(f"input: {self.settings.address} does not answer: the trainer reads {len(files)} files", flush=True)
             elements: Iterator[tf.Tensor] = iter(dataset)
         else:
-            elements = arrivals(dataset.apply(self._distributed()), self.settings.timeout)
+            elements = elements_with_timeout(dataset.apply(self._distributed()), self.settings.timeout)
         for element in elements:
             if element is not None:
-                place, number, *packed = element
-                yield int(place), int(number), tuple(packed)
+                file, number, *packed = element
+                yield int(file), int(number), tuple(packed)
 
     def _patience(self, failed: int) -> Callable[[int], bool]:
-        """Whether to wait on, after so many times in vain: no longer where every trainer reads for itself.
+        """Return a function from the number of timeouts in a row to whether to keep waiting.
 
-        A turn of coordinated reads comes when all trainers have asked for it, and one may be at something else. If one
-        leaves them, all have to: they meet again because who left first waits twice as long, before it leaves again.
-        failed: reads in a row that gave nothing.
+        A turn of coordinated reads comes when all trainers have asked for it, and one may be busy with something else.
+        If one trainer leaves the job, all have to. They meet again because the one that left first waits twice as long
+        before it leaves again. Uncoordinated reads do not wait.
+
+        failed: number of reads in a row that returned nothing.
         """
-        most = PATIENCE << failed if self.settings.coordinated else 1
+        limit = PATIENCE << failed if self.settings.coordinated else 1
 
-        def wait_on(times: int) -> bool:
-            if times == 1 and most > 1:
+        def keep_waiting(timeouts: int) -> bool:
+            if timeouts == 1 and limit > 1:
                 print(f"input: {self.settings.address}: waiting for the other trainers, or for the service", flush=True)
-            return times < most and bool(alive_workers(self.address, _PROBE))
+            return timeouts < limit and bool(alive_workers(self.address, _PROBE))
 
-        return wait_on
+        return keep_waiting
 
     def _every_worker(self) -> Callable[[tf.data.Dataset], tf.data.Dataset]:
-        """Each worker gives the whole dataset; coordinated, they take turns, and each gives one batch to each of the
-        trainers of a cluster before it is the next one's turn.
+        """Read the whole dataset from each worker.
+
+        With coordinated reads, the workers take turns: each delivers one batch to each trainer of a cluster before the
+        next one does.
         """
         turns: dict[str, Any] = {"max_outstanding_requests": REQUESTS}
         if self.settings.coordinated:
-            name = f"{self.worker.training or uuid.uuid4().hex}-{next(self._jobs)}"  # the trainers count alike
-            turns = {"job_name": name, "consumer_index": self.worker.number, "num_consumers": self.worker.of}
+            # Jobs are identified by name: all trainers count theirs in the same way.
+            name = f"{self.worker.training or uuid.uuid4().hex}-{next(self._jobs)}"
+            turns = {"job_name": name, "consumer_index": self.worker.number, "num_consumers": self.worker.count}
         service = tf.data.experimental.service
         return service.distribute(service.ShardingPolicy.OFF, self.settings.address, **turns)
 
@@ -213,23 +219,23 @@ class Service:
         )
 
 
-def _some(packed: Packed, packing: Packing) -> bool:
-    return int(packing.rows(packed)) > 0
+def _is_empty(packed: Packed, packing: Packing) -> bool:
+    return int(packing.rows(packed)) == 0
 
 
-def _sorted(delivered: Iterator[tuple[int, int, Packed]], packing: Packing) -> Iterator[Packed]:
-    """The batches in the order of their places; the last of each file, which is empty, leads on to the next file."""
+def _in_order(delivered: Iterator[tuple[int, int, Packed]], packing: Packing) -> Iterator[Packed]:
+    """Sort the batches by file and number; the last one of each file is empty."""
     waiting: dict[tuple[int, int], Packed] = {}
-    place = number = 0
-    for at, which, packed in delivered:
-        waiting[at, which] = packed
-        while (place, number) in waiting:
-            ready = waiting.pop((place, number))
-            ends = not _some(ready, packing)
-            place, number = (place + 1, 0) if ends else (place, number + 1)
-            if not ends:
+    file = number = 0
+    for of_file, batch, packed in delivered:
+        waiting[of_file, batch] = packed
+        while (file, number) in waiting:
+            ready = waiting.pop((file, number))
+            is_last = _is_empty(ready, packing)
+            file, number = (file + 1, 0) if is_last else (file, number + 1)
+            if not is_last:
                 yield ready
 
 
-def _blank(shape: list[int], dtype: tf.DType) -> np.ndarray:
+def _zeros(shape: list[int], dtype: tf.DType) -> np.ndarray:
     return np.full(shape, b"", object) if dtype == tf.string else np.zeros(shape, dtype.as_numpy_dtype)

@@ -1,8 +1,8 @@
-"""A tf.data service on this machine: a dispatcher and workers, each a process, started again where one dies.
+"""A tf.data service on this machine: a dispatcher and workers as processes, which are restarted when they die.
 
 with LocalService(port=5050, workers=2, work_dir=folder) as service:
     service.wait_until_ready(60)
-    service.watch()             # until interrupted
+    service.watch(print)        # until interrupted
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ from typing import Self
 
 from headrace.configs.errors import RunError
 from headrace.configs.lock import held
+from headrace.trainer.service.ports import free_ports
 from headrace.trainer.service.probe import alive_workers
-from headrace.trainer.service.roles import JOURNAL, LOOPBACK, free_ports
+from headrace.trainer.service.roles import JOURNAL, LOOPBACK
 
 GRACE = 5.0
-"""Seconds that a process has to end by itself."""
-SOON, TOO_SOON = 60.0, 5
-"""Times in a row that a process may die within so many seconds of its start before the service gives up."""
+"""Seconds that a process has to exit by itself."""
+SOON, MAX_DEATHS = 60.0, 5
+"""The service gives up when a process dies more than this many times in a row within this many seconds of its start."""
 LOCK = "lock"
 
 
 @dataclass
 class _Process:
-    """One role, and the process that plays it now."""
+    """One role, and the process that currently runs it."""
 
     name: str
     arguments: list[str]
     popen: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     deaths: int = 0
-    """In a row, each soon after the start."""
+    """Deaths in a row, each soon after the start."""
 
 
 class LocalService:
-    """Starts the processes; leaving the context ends them all. One at a time has a `work_dir`."""
+    """Starts the processes, and ends them when the context is left. A `work_dir` belongs to one service at a time."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -70,18 +71,18 @@ class LocalService:
 
     @property
     def address(self) -> str:
-        """What `train.input.service` is set to."""
+        """The value for `train.input.service`."""
         return f"grpc://localhost:{self.port}"
 
     @property
     def pids(self) -> dict[str, int]:
-        """Of each process, by name."""
+        """The process ids by name."""
         return {process.name: process.popen.pid for process in self._processes if process.popen}
 
     def __enter__(self) -> Self:
         self.work_dir.mkdir(parents=True, exist_ok=True)
         self._lock()
-        shutil.rmtree(self.work_dir / JOURNAL, ignore_errors=True)  # it tells of workers that are no more
+        shutil.rmtree(self.work_dir / JOURNAL, ignore_errors=True)  # it refers to workers that no longer exist
         for process in self._processes:
             self._start(process)
         return self
@@ -104,39 +105,39 @@ class LocalService:
         self._open.close()
 
     def wait_until_ready(self, timeout: float) -> None:
-        """Raises RunError where a process does not start, with the end of its log."""
+        """Raise RunError with the end of its log if a process does not start."""
         end = time.monotonic() + timeout
         while len(alive_workers(f"localhost:{self.port}", 1.0)) < len(self._processes) - 1:
-            self._raise_for_the_dead()
+            self._raise_if_dead()
             if time.monotonic() > end:
                 raise RunError(
                     f"the tf.data service was not ready within {timeout:g} s; see the logs in {self.work_dir}"
                 )
             time.sleep(0.2)
 
-    def watch(self, tell: Callable[[str], None], pause: float = 0.5) -> None:
-        """Start those again that die, for ever. Raises RunError for one that dies again and again."""
+    def watch(self, report: Callable[[str], None], pause: float = 0.5) -> None:
+        """Restart processes that die, forever. Raises RunError for one that dies repeatedly."""
         while True:
             time.sleep(pause)
-            self.mend(tell)
+            self.restart_dead(report)
 
-    def mend(self, tell: Callable[[str], None]) -> None:
-        """Start those again that have died."""
+    def restart_dead(self, report: Callable[[str], None]) -> None:
+        """Restart the processes that have died."""
         for process in self._processes:
             code = process.popen.poll() if process.popen else None
             if code is None:
                 continue
             process.deaths = process.deaths + 1 if self._clock() - process.started < SOON else 1
-            if process.deaths > TOO_SOON:
+            if process.deaths > MAX_DEATHS:
                 times = f"{process.deaths} times, each soon after its start"
                 raise RunError(f"the {process.name} died {times}; see {self._log(process)}")
-            tell(f"the {process.name} ended with {code}; started again")
+            report(f"the {process.name} ended with {code}; restarted")
             self._start(process)
 
     def _lock(self) -> None:
-        """The journal and the logs are those of one service, which holds this until it ends, however it ends."""
-        told = f"another tf.data service runs with its journal in {self.work_dir}; give this one a folder of its own"
-        self._open.enter_context(held(self.work_dir / LOCK, f"{told} with --work-dir"))
+        """Lock the folder, whose journal and logs belong to this service until it ends, however it ends."""
+        message = f"another tf.data service runs with its journal in {self.work_dir}; give this one a folder of its own"
+        self._open.enter_context(held(self.work_dir / LOCK, f"{message} with --work-dir"))
 
     def _start(self, process: _Process) -> None:
         process.started = self._clock()
@@ -152,8 +153,8 @@ class LocalService:
     def _log(self, process: _Process) -> Path:
         return self.work_dir / f"{process.name}.log"
 
-    def _raise_for_the_dead(self) -> None:
+    def _raise_if_dead(self) -> None:
         for process in self._processes:
             if process.popen and process.popen.poll() is not None:
                 lines = self._log(process).read_text(errors="replace", encoding="utf-8").strip().splitlines()
-                raise RunError(f"the {process.name} did not start: {lines[-1] if lines else 'it left no word'}")
+                raise RunError(f"the {process.name} did not start: {lines[-1] if lines else 'its log is empty'}")

@@ -1,6 +1,6 @@
-"""Asking a tf.data service's dispatcher who works for it, with an end to the waiting.
+"""Asks the dispatcher of a tf.data service for its workers, with a timeout.
 
-TensorFlow's own client waits for ever for a dispatcher that is not there.
+TensorFlow's own client waits forever for a dispatcher that does not exist.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import grpc
 from headrace.configs.errors import TrainingError
 
 METHOD = "/tensorflow.data.DispatcherService/GetWorkers"
-"""Takes an empty message; gives `repeated WorkerInfo workers = 1`, whose field 1 is the address (dispatcher.proto)."""
-_WITHIN_A_MESSAGE = 0x0A
+"""Takes an empty message; returns `repeated WorkerInfo workers = 1` with the address as field 1 (dispatcher.proto)."""
+_BYTES_FIELD_1 = 0x0A
 """Tag of a field 1 that holds bytes."""
 
 
-def workers(address: str, timeout: float) -> list[str]:
-    """The addresses of the workers. address: `host:port`; timeout: seconds. Raises grpc.RpcError where none answers."""
+def registered_workers(address: str, timeout: float) -> list[str]:
+    """Return the addresses of the workers. Raises grpc.RpcError if the dispatcher does not answer.
+
+    address: `host:port`; timeout: seconds.
+    """
     options = [("grpc.enable_http_proxy", 0)]
     with grpc.insecure_channel(address, options) as channel:
         answer: bytes = channel.unary_unary(METHOD)(b"", timeout=timeout)
@@ -27,20 +30,21 @@ def workers(address: str, timeout: float) -> list[str]:
 
 
 def alive_workers(address: str, timeout: float) -> list[str]:
-    """The workers; none where the dispatcher does not answer."""
+    """Return the addresses of the workers; none if the dispatcher does not answer."""
     try:
-        return workers(address, timeout)
+        return registered_workers(address, timeout)
     except grpc.RpcError:
         return []
 
 
 def wait_for_workers(address: str, timeout: float) -> list[str]:
-    """The workers, as soon as there is one. Raises TrainingError, with the cause, once the time is over."""
+    """Wait until there is a worker. Raises TrainingError with the cause after `timeout` seconds."""
     end = time.monotonic() + timeout
     while True:
         left = end - time.monotonic()
         try:
-            found, cause = workers(address, max(left, 0.1)), "it answers, but no worker has registered with it"
+            found = registered_workers(address, max(left, 0.1))
+            cause = "the dispatcher answers, but no worker has registered with it"
         except grpc.RpcError as error:
             found, cause = [], _cause(error)
         if found:
@@ -58,14 +62,14 @@ def _cause(error: grpc.RpcError) -> str:
     code = error.code().name if hasattr(error, "code") else "no answer"
     details = (error.details() or "") if hasattr(error, "details") else str(error)
     if code == "UNIMPLEMENTED":
-        return "what answers there is no dispatcher"
+        return "what answers there is not a dispatcher"
     return f"{code.lower().replace('_', ' ')}: {details.splitlines()[0] if details else 'nothing answers'}"
 
 
 def _fields(message: bytes) -> Iterator[bytes]:
-    """The contents of the fields numbered 1, in protobuf's wire format."""
+    """Yield the contents of the fields numbered 1, in protobuf's wire format."""
     position = 0
-    while position < len(message) and message[position] == _WITHIN_A_MESSAGE:
+    while position < len(message) and message[position] == _BYTES_FIELD_1:
         length, position = _varint(message, position + 1)
         yield message[position : position + length]
         position += length

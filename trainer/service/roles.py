@@ -1,16 +1,14 @@
-"""The two kinds of process that a tf.data service is made of, each to run in a process of its own.
+"""The two kinds of process in a tf.data service: the dispatcher and its workers.
 
-The dispatcher writes a journal of its jobs, so that one that is started again at the same port goes on where the other
-was. Both end on SIGTERM and Ctrl-C, and when the pipe to the one who started them closes.
+The dispatcher keeps a journal of its jobs, so that another one started at the same port continues where it stopped.
+Both exit on SIGTERM and Ctrl-C, and when the pipe to the process that started them closes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import signal
-import socket
 import sys
 import threading
 import time
@@ -19,44 +17,42 @@ from pathlib import Path
 import grpc
 
 from headrace.configs.errors import RunError
-from headrace.trainer.service import loopback
-from headrace.trainer.service.probe import workers
+from headrace.trainer.service.ports import check_loopback, free_port, only_loopback
+from headrace.trainer.service.probe import registered_workers
 
 JOURNAL = "journal"
-"""In the work directory, where the dispatcher keeps what it needs to go on."""
-ENDS = {signal.SIGTERM, signal.SIGINT}
-CHECK = 2000
-"""Milliseconds between the dispatcher's looks for workers that are gone and jobs that nobody reads."""
-GONE = 10000
-"""Milliseconds without a heartbeat after which a worker counts as gone."""
-UNREAD = 120000
-"""Milliseconds after which a job that nobody reads is removed."""
+"""Folder in the work directory for what another dispatcher needs to continue."""
+EXIT_SIGNALS = {signal.SIGTERM, signal.SIGINT}
+CHECK_INTERVAL = 2000
+"""Milliseconds between the dispatcher's checks for lost workers and jobs without readers."""
+WORKER_TIMEOUT = 10000
+"""Milliseconds without a heartbeat after which a worker counts as lost."""
+JOB_TIMEOUT = 120000
+"""Milliseconds after which a job without readers is removed."""
 HEARTBEAT = 1000
 """Milliseconds between the heartbeats of a worker."""
-PATIENCE = 3600000
-"""Milliseconds that a worker waits for a dispatcher that is gone."""
-_ANSWER = 5.0
-"""Seconds that a dispatcher has to answer before a worker says that it waits."""
+DISPATCHER_TIMEOUT = 3600000
+"""Milliseconds that a worker waits for a lost dispatcher."""
+_PROBE = 5.0
+"""Seconds that a dispatcher has to answer before a worker reports that it is waiting."""
 _PAUSE = 0.5
-"""Seconds between two questions."""
-LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"  # noqa: S104 - only where the user asks for it
+"""Seconds between two probes."""
+LOOPBACK, ALL_INTERFACES = "127.0.0.1", "0.0.0.0"  # noqa: S104 - only if the user asks for it
 """Where a process may listen."""
-UNGUARDED = (
-    "every interface is listened at, and nobody is asked who they are: whoever reaches the ports can run any graph in"
-    " these processes, and read, change and delete all files that they can. Let a firewall or a network policy keep"
-    " out all but the trainers"
+UNPROTECTED = (
+    "the service listens on all interfaces and does not authenticate clients: whoever reaches its ports can run any"
+    " graph in these processes, and read, change and delete all files that they can. Use a firewall or a network policy"
+    " to admit the trainers only"
 )
-"""What EVERYWHERE means."""
-LOWEST_PORT, PORTS = 20000, 12768
-"""Up to 32767."""
+"""The risk of ALL_INTERFACES."""
 
 
-def dispatch(port: int, work_dir: Path, listen: str) -> None:
-    """Be the dispatcher until told to end. Raises RunError where it cannot start, as on a port that is taken.
+def run_dispatcher(port: int, work_dir: Path, listen: str) -> None:
+    """Run the dispatcher until a signal ends it. Raises RunError if it cannot start, for example on a port in use.
 
-    listen: LOOPBACK or EVERYWHERE.
+    listen: LOOPBACK or ALL_INTERFACES.
     """
-    _heed()
+    _prepare_process()
     import tensorflow as tf
 
     service = tf.data.experimental.service
@@ -67,11 +63,11 @@ def dispatch(port: int, work_dir: Path, listen: str) -> None:
         port=port,
         work_dir=str(journal),
         fault_tolerant_mode=True,
-        job_gc_check_interval_ms=CHECK,
-        job_gc_timeout_ms=UNREAD,
-        worker_timeout_ms=GONE,
+        job_gc_check_interval_ms=CHECK_INTERVAL,
+        job_gc_timeout_ms=JOB_TIMEOUT,
+        worker_timeout_ms=WORKER_TIMEOUT,
     )
-    with _reached_from(listen, port):
+    with _restricted_to(listen, port):
         try:
             server = service.DispatchServer(config)
         except (RuntimeError, tf.errors.OpError) as error:
@@ -79,16 +75,16 @@ def dispatch(port: int, work_dir: Path, listen: str) -> None:
         _serve(f"dispatcher at {server.target}", listen, port)
 
 
-def work(dispatcher: str, port: int, host: str, listen: str) -> None:
-    """Be a worker until told to end. Raises RunError where it cannot start.
+def run_worker(dispatcher: str, port: int, host: str, listen: str) -> None:
+    """Run a worker until a signal ends it. Raises RunError if it cannot start.
 
     Args:
         dispatcher: `host:port`.
         port: 0: a free one.
         host: The name by which trainers reach this machine.
-        listen: LOOPBACK or EVERYWHERE.
+        listen: LOOPBACK or ALL_INTERFACES.
     """
-    _heed()
+    _prepare_process()
     import tensorflow as tf
 
     service = tf.data.experimental.service
@@ -98,77 +94,62 @@ def work(dispatcher: str, port: int, host: str, listen: str) -> None:
         worker_address=f"{host}:{port}",
         port=port,
         heartbeat_interval_ms=HEARTBEAT,
-        dispatcher_timeout_ms=PATIENCE,
+        dispatcher_timeout_ms=DISPATCHER_TIMEOUT,
     )
     _wait_for(dispatcher)
-    with _reached_from(listen, port):
+    with _restricted_to(listen, port):
         server = service.WorkerServer(config)
         _serve(f"worker at {host}:{port} for {dispatcher}", listen, port, server)
 
 
-def _reached_from(listen: str, port: int) -> contextlib.AbstractContextManager[None]:
-    return contextlib.nullcontext() if listen == EVERYWHERE else loopback.only_loopback(port)
+def _restricted_to(listen: str, port: int) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext() if listen == ALL_INTERFACES else only_loopback(port)
 
 
-def free_port() -> int:
-    """A port that nothing listens at now."""
-    return free_ports(1)[0]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens at now, each another. None is of those that the system gives to connections that go
-    out (ip_local_port_range in Linux' ip-sysctl.rst), which could take it before a process that is to listen does.
-    """
-    found: list[int] = []
-    with contextlib.ExitStack() as opened:
-        while len(found) < count:
-            one = opened.enter_context(socket.socket())
-            with contextlib.suppress(OSError):  # taken
-                one.bind(("", LOWEST_PORT + secrets.randbelow(PORTS)))
-                found.append(int(one.getsockname()[1]))
-    return found
-
-
-def _heed() -> None:
-    """Keep the signals for `_serve`; TensorFlow's threads inherit that. A GPU is the trainer's, so none is seen."""
+def _prepare_process() -> None:
+    """Block the signals for `_serve`, which TensorFlow's threads inherit, and leave the GPUs to the trainer."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, EXIT_SIGNALS)
     if os.environ.get("HEADRACE_PARENT_PIPE"):
-        threading.Thread(target=_follow, args=(int(os.environ["HEADRACE_PARENT_PIPE"]),), daemon=True).start()
+        threading.Thread(target=_exit_with, args=(int(os.environ["HEADRACE_PARENT_PIPE"]),), daemon=True).start()
 
 
-def _follow(pipe: int) -> None:
-    """End with the one who holds the other end, however it ends."""
+def _exit_with(pipe: int) -> None:
+    """Exit when the process that holds the other end of the pipe does, however it ends."""
     os.read(pipe, 1)
     os._exit(0)
 
 
-def _serve(words: str, listen: str, port: int, *_keep: object) -> None:
-    if listen != EVERYWHERE:
-        loopback.check(port)
-    print(f"{words} is ready", flush=True)
-    signal.sigwait(ENDS)
-    _leave()
+def _serve(name: str, listen: str, port: int, *_servers: object) -> None:
+    """Wait for a signal. _servers: referenced so that they stay alive."""
+    if listen != ALL_INTERFACES:
+        check_loopback(port)
+    print(f"{name} is ready", flush=True)
+    signal.sigwait(EXIT_SIGNALS)
+    _exit()
 
 
 def _wait_for(dispatcher: str) -> None:
-    """TensorFlow's worker waits too, but silently, and no signal ends it. Raises RunError once the time is over."""
-    end = time.monotonic() + PATIENCE / 1000
-    said = False
+    """Wait for the dispatcher. Raises RunError after DISPATCHER_TIMEOUT.
+
+    TensorFlow's worker waits as well, but silently, and ignores signals.
+    """
+    end = time.monotonic() + DISPATCHER_TIMEOUT / 1000
+    reported = False
     while True:
         try:
-            workers(dispatcher, _ANSWER)
+            registered_workers(dispatcher, _PROBE)
             return
         except grpc.RpcError as error:
             if time.monotonic() > end:
                 raise RunError(f"no dispatcher answers at {dispatcher}") from error
-        if not said:
+        if not reported:
             print(f"waiting for the dispatcher at {dispatcher}, which does not answer", flush=True)
-            said = True
-        if signal.sigtimedwait(ENDS, _PAUSE):
-            _leave()
+            reported = True
+        if signal.sigtimedwait(EXIT_SIGNALS, _PAUSE):
+            _exit()
 
 
-def _leave() -> None:
+def _exit() -> None:
     sys.stdout.flush()
-    os._exit(0)  # TensorFlow's own way out waits for connections to close
+    os._exit(0)  # a normal exit of TensorFlow waits for connections to close

@@ -1,4 +1,4 @@
-"""What came of each trial of a search, as it travels with the best hyperparameters and stands in the log."""
+"""The results of the trials of a search, for the log, the report and the file of the best hyperparameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 INTERNAL = "tuner/"
-"""What the names of Hyperband's own values begin with."""
+"""Prefix of the names of Hyperband's own values."""
 
 
 @dataclass(frozen=True)
@@ -17,26 +17,26 @@ class Trial:
     """One training of a search."""
 
     number: int
-    """From 1, in the order in which they ran."""
+    """Counted from 1, in the order in which they ran."""
     values: dict[str, Any]
-    """Dotted name of a setting to its value."""
+    """Dotted name of a setting → its value."""
     epochs: int
-    """It could train for so many."""
+    """Maximum number of epochs."""
     seconds: float
     score: float | None = None
-    """The objective in its best epoch; None where it failed."""
+    """The objective in the best epoch; None if the trial failed."""
     failure: str = ""
     """Why it failed."""
 
     @property
     def words(self) -> dict[str, str]:
-        """The values as they would stand in the config."""
-        return {name: in_words(value) for name, value in self.values.items()}
+        """The values as written in the config."""
+        return {name: format_value(value) for name, value in self.values.items()}
 
 
 @dataclass(frozen=True)
 class Search:
-    """All trials."""
+    """All trials of a search."""
 
     algorithm: str
     objective: str
@@ -46,12 +46,12 @@ class Search:
 
     @property
     def best(self) -> Trial | None:
-        """The one with the best score; of equals, the first."""
+        """The trial with the best score; of equal ones, the first."""
         return next((trial for trial in self.ranked if trial.score is not None), None)
 
     @property
     def ranked(self) -> list[Trial]:
-        """Best first, those that failed last."""
+        """The trials, best first, failed ones last."""
         sign = -1 if self.higher_is_better else 1
         return sorted(self.trials, key=lambda trial: (trial.score is None, sign * (trial.score or 0.0), trial.number))
 
@@ -62,29 +62,29 @@ class Search:
 
     @property
     def failed(self) -> int:
-        """How many failed."""
+        """Number of failed trials."""
         return sum(trial.score is None for trial in self.trials)
 
     def to_plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Convert to plain data for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_plain(cls, told: Mapping[str, Any]) -> Search:
-        """The opposite of `to_plain`."""
-        trials = tuple(Trial(**trial) for trial in told["trials"])
-        return cls(told["algorithm"], told["objective"], told["higher_is_better"], trials)
+    def from_plain(cls, plain: Mapping[str, Any]) -> Search:
+        """Parse the output of `to_plain`."""
+        trials = tuple(Trial(**trial) for trial in plain["trials"])
+        return cls(plain["algorithm"], plain["objective"], plain["higher_is_better"], trials)
 
     def table(self) -> str:
-        """For the log: one line for each trial, best first."""
+        """Format the trials for the log: one line each, best first."""
         head = ["trial", self.objective, "seconds", "epochs", *self.names]
         rows = [head, *([*_row(trial), *(trial.words[name] for name in self.names)] for trial in self.ranked)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
         return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
-def in_words(value: Any) -> str:
-    """As it would stand in the config, numbers in four digits."""
+def format_value(value: Any) -> str:
+    """Format a value as in the config, numbers with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 

@@ -1,14 +1,17 @@
-"""`tuner_fn`, which TFX's Tuner calls: trainings with different settings, each as the Trainer would do it.
+"""`tuner_fn`, called by TFX's Tuner: trainings with different settings, each as the Trainer would run it.
 
-The best hyperparameters' file carries all trials beside KerasTuner's own: `Tuned.read` finds both in it.
+The file of the best hyperparameters contains all trials in addition to KerasTuner's own content, under `headrace`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import logging
 import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,101 +24,99 @@ from headrace.configs.errors import TrainingError, TrainingStoppedError
 from headrace.configs.tracebacks import write_traceback
 from headrace.configs.tune import HIGHER_IS_BETTER, TuneConfig
 from headrace.configs.tune_rules import ONE_MACHINE
-from headrace.trainer.checkpointing.work import checkpoints
+from headrace.trainer.callbacks.epoch_log import FILE
+from headrace.trainer.devices.errors import explain_out_of_memory
 from headrace.trainer.devices.launch import launch
-from headrace.trainer.devices.out_of_memory import out_of_memory_told
-from headrace.trainer.devices.strategy import Choice, choose, look
-from headrace.trainer.history import FILE
-from headrace.trainer.job import Job
+from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, detect_hardware
+from headrace.trainer.job import Job, checkpoints
 from headrace.trainer.run import train
-from headrace.trainer.tuning.finished import Finished
-from headrace.trainer.tuning.retracing import retracing_untold
-from headrace.trainer.tuning.search_space import space, values
-from headrace.trainer.tuning.trials import Search, Trial, in_words
+from headrace.trainer.tuning.search import FinishedTrials, config_values, search_space
+from headrace.trainer.tuning.trials import Search, Trial, format_value
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
     from tfx.components.tuner.component import TunerFnResult
 
-TRIALS = 10
-"""Of a search that does not say."""
+DEFAULT_TRIALS = 10
+"""Number of trials if the config does not set it."""
 
 
 def tuner_fn(fn_args: FnArgs) -> TunerFnResult:
-    """The search that `fn_args.custom_config["tune"]` (TuneConfig as JSON) describes."""
+    """Run the search that `fn_args.custom_config["tune"]` (TuneConfig as JSON) describes."""
     from tfx.components.tuner.component import TunerFnResult
 
-    fn_args.transform_output = fn_args.transform_graph_path  # as TFX's Trainer calls the same
+    fn_args.transform_output = fn_args.transform_graph_path  # the name that TFX's Trainer uses
     job = Job.of(fn_args)
     tune = TuneConfig.model_validate_json(fn_args.custom_config["tune"])
-    # TFX's own folder for temporary files, which whoever runs the component removes, however it ends
+    # TFX's own folder for temporary files, which the runner of the component removes, however it ends
     return TunerFnResult(tuner=Tuner(job, tune, Path(fn_args.working_dir)), fit_kwargs={})
 
 
-class Best(keras_tuner.HyperParameters):
-    """The best hyperparameters, in whose file the trials are written too."""
+class BestHyperparameters(keras_tuner.HyperParameters):
+    """The best hyperparameters, whose file also contains the trials."""
 
-    def __init__(self, found: keras_tuner.HyperParameters, tuned: dict[str, Any]) -> None:
+    def __init__(self, best: keras_tuner.HyperParameters, tuned: dict[str, Any]) -> None:
         super().__init__()
-        self._found, self._tuned = found, tuned
+        self._best, self._tuned = best, tuned
 
     def get_config(self) -> dict[str, Any]:
         """KerasTuner's own keys, and `headrace`."""
-        return {**self._found.get_config(), "headrace": self._tuned}
+        return {**self._best.get_config(), "headrace": self._tuned}
 
 
 class Tuner(base_tuner.BaseTuner):
-    """Runs the trials, one after the other, in this process."""
+    """Runs the trials one after the other in this process."""
 
     def __init__(self, job: Job, tune: TuneConfig, directory: Path) -> None:
-        self.job, self.tune, self.choice = job, tune, choose(job.sections.train, look())
-        if self.choice.strategy == "multi_worker":  # the others would wait for the end of the first trial
+        self.job, self.tune, self.choice = job, tune, choose_strategy(job.sections.train, detect_hardware())
+        if self.choice.strategy == "multi_worker":  # the other workers would exit after the first trial
             raise TrainingError(f"train.strategy: {ONE_MACHINE}")
         self.epochs = tune.epochs or job.sections.train.epochs
         self.metric = "loss" if tune.objective == "auto" else tune.objective
         self.better_is_higher = HIGHER_IS_BETTER[job.sections.label.kind][self.metric]
         self.done: list[Trial] = []
-        self.finished = Finished.of(job)
+        self.finished = FinishedTrials.of(job)
         super().__init__(self._oracle(), directory=str(directory), project_name="search", overwrite=True)
         self.oracle.verbose = 0
 
     @property
     def found(self) -> Search:
-        """The trials until now."""
+        """The trials so far."""
         return Search(self.tune.algorithm, self.metric, self.better_is_higher, tuple(self.done))
 
     def run_trial(self, trial: Any, *_: Any, **__: Any) -> dict[str, float]:
-        """Train with the trial's values. Raises FailedTrialError where the training fails or ends without a number, and
-        FatalError where it was asked to end.
+        """Train with the trial's values.
+
+        Raises FailedTrialError if the training fails or its objective is not finite, and FatalError if it was stopped.
         """
         hyperparameters = trial.hyperparameters.values
-        chosen = values(hyperparameters)
+        values = config_values(hyperparameters)
         epochs = int(hyperparameters.get("tuner/epochs", self.epochs))
-        if (known := self.finished.take(chosen, epochs)) and known.score is not None:
+        if (known := self.finished.take(values, epochs)) and known.score is not None:
             self.done.append(dataclasses.replace(known, number=len(self.done) + 1))
-            self._tell(self.done[-1], "; trained before the search was interrupted")
+            self._print(self.done[-1], "; trained before the search was interrupted")
             return {self.oracle.objective.name: known.score}
         began, score, failure = time.perf_counter(), None, ""
         try:
-            score = self._train(chosen, epochs, Path(self.get_trial_dir(trial.trial_id)) / "run")
+            score = self._train(values, epochs, Path(self.get_trial_dir(trial.trial_id)) / "run")
         except TrainingStoppedError as error:
-            raise FatalError(str(error)) from error  # all else KerasTuner takes for a failed trial
+            raise FatalError(str(error)) from error  # KerasTuner treats any other error as a failed trial
         except TrainingError as error:
             failure = str(error)
-        except Exception as error:  # these values do not go, or the user's own code has a mistake
+        except Exception as error:  # the values are impossible, or the user's own code has a bug
             write_traceback(error)
             failure = f"{type(error).__name__}: {error}"
         seconds = time.perf_counter() - began
-        self.done.append(Trial(len(self.done) + 1, chosen, epochs, seconds, score, failure))
-        self._tell(self.done[-1])
+        self.done.append(Trial(len(self.done) + 1, values, epochs, seconds, score, failure))
+        self._print(self.done[-1])
         self.finished.add(self.done[-1])
         if score is None:
             raise FailedTrialError(failure)
         return {self.oracle.objective.name: score}
 
     def on_search_end(self) -> None:
-        """Tell the table. Raises TrainingError if no trial succeeded."""
-        self.oracle.max_trials = len(self.done)  # TFX asks for so many of the best; None would end in an error there
+        """Print the table. Raises TrainingError if no trial succeeded."""
+        self.oracle.max_trials = len(self.done)  # TFX asks for this many of the best; None would be an error there
         search = self.found
         print(f"\n{search.table()}\n", flush=True)
         if search.best is None:
@@ -123,23 +124,23 @@ class Tuner(base_tuner.BaseTuner):
         self.finished.clear()
 
     def get_best_hyperparameters(self, num_trials: int = 1) -> list[keras_tuner.HyperParameters]:
-        """What TFX writes for the Trainer: those of the best trial."""
+        """Return the hyperparameters of the best trial, which TFX writes for the Trainer."""
         search = self.found
         assert search.best is not None  # noqa: S101 - the search has ended
-        told = {"values": search.best.values, "search": search.to_plain()}
-        return [Best(found, told) for found in super().get_best_hyperparameters(num_trials)]
+        tuned = {"values": search.best.values, "search": search.to_plain()}
+        return [BestHyperparameters(best, tuned) for best in super().get_best_hyperparameters(num_trials)]
 
     def results_summary(self, num_trials: int = 10) -> None:
-        """The table was told when the search ended."""
+        """Do nothing: the table was printed at the end of the search."""
 
     def search_space_summary(self, extended: bool = False) -> None:  # noqa: ARG002
-        """What is searched, in a line for each parameter."""
+        """Print a line for each parameter."""
         for name, parameter in self.tune.parameters.items():
             print(f"tune: {name}: {parameter.model_dump_json(exclude_defaults=True)}")
 
-    def _train(self, chosen: dict[str, Any], epochs: int, directory: Path) -> float:
-        """The objective in the best epoch."""
-        sections = self.job.sections.tuned({**chosen, "train.epochs": epochs})
+    def _train(self, values: dict[str, Any], epochs: int, directory: Path) -> float:
+        """Train, and return the objective in the best epoch."""
+        sections = self.job.sections.tuned({**values, "train.epochs": epochs})
         config = {**self.job.custom_config, "config": sections.to_json()}
         job = dataclasses.replace(self.job, custom_config=config, model_run_dir=str(directory), base_model=None)
         keras.backend.clear_session()
@@ -148,48 +149,63 @@ class Tuner(base_tuner.BaseTuner):
         except TrainingStoppedError:
             raise
         except Exception:
-            _forget(job)
+            _clear_checkpoints(job)
             raise
-        _forget(job)
+        _clear_checkpoints(job)
         history = json.loads((directory / FILE).read_text(encoding="utf-8"))
         scores = [epoch["metrics"][f"val_{self.metric}"] for epoch in history["epochs"]]
         finite = [score for score in scores if math.isfinite(score)]
         if len(finite) < len(scores) or not scores:
-            raise TrainingError(f"val_{self.metric} is not a number")
+            raise TrainingError(f"val_{self.metric} is not finite")
         return max(finite) if self.better_is_higher else min(finite)
 
-    def _tell(self, trial: Trial, more: str = "") -> None:
-        told = ", ".join(f"{name}: {in_words(value)}" for name, value in trial.values.items())
+    def _print(self, trial: Trial, more: str = "") -> None:
+        values = ", ".join(f"{name}: {format_value(value)}" for name, value in trial.values.items())
         result = f"failed: {trial.failure}" if trial.score is None else f"{self.metric} {trial.score:.5f}"
-        print(f"trial {trial.number} ({trial.seconds:.1f} s): {result} with {told}{more}", flush=True)
+        print(f"trial {trial.number} ({trial.seconds:.1f} s): {result} with {values}{more}", flush=True)
 
     def _oracle(self) -> keras_tuner.Oracle:
-        """What chooses the values."""
+        """Create the algorithm that chooses the values."""
         oracles = keras_tuner.oracles
         direction = "max" if self.better_is_higher else "min"
         common: dict[str, Any] = {
             "objective": keras_tuner.Objective(f"val_{self.metric}", direction),
-            "hyperparameters": space(self.tune.parameters, self.job.sections),
-            "seed": self.tune.seed + 1,  # KerasTuner takes 0 for none
-            "max_consecutive_failed_trials": 1_000_000,  # all of them failing is told by us
+            "hyperparameters": search_space(self.tune.parameters, self.job.sections),
+            "seed": self.tune.seed + 1,  # KerasTuner treats 0 as no seed
+            "max_consecutive_failed_trials": 1_000_000,  # `on_search_end` reports that all of them failed
         }
         if self.tune.algorithm == "hyperband":
             oracle = oracles.HyperbandOracle(max_epochs=self.epochs, **common)
             oracle.max_trials = self.tune.max_trials
             return oracle
         kind = oracles.RandomSearchOracle if self.tune.algorithm == "random" else oracles.BayesianOptimizationOracle
-        return kind(max_trials=self.tune.max_trials or TRIALS, **common)
+        return kind(max_trials=self.tune.max_trials or DEFAULT_TRIALS, **common)
 
 
-def _forget(job: Job) -> None:
-    """Remove the checkpoints of a trial that is done."""
-    if kept := checkpoints(job):
-        kept.clear()
+@contextlib.contextmanager
+def without_retracing_warnings() -> Iterator[None]:
+    """Silence TensorFlow's warning about frequent retracing: each trial has a model and graphs of its own."""
+    logger = logging.getLogger("tensorflow")
+    logger.addFilter(_is_not_about_retracing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_not_about_retracing)
 
 
-def _run(job: Job, choice: Choice) -> None:
+def _is_not_about_retracing(record: logging.LogRecord) -> bool:
+    return "triggered tf.function retracing" not in record.getMessage()
+
+
+def _clear_checkpoints(job: Job) -> None:
+    """Remove the checkpoints of a finished trial."""
+    if saved := checkpoints(job):
+        saved.clear()
+
+
+def _run(job: Job, choice: StrategyChoice) -> None:
     if choice.distributed:
         launch(job)
         return
-    with out_of_memory_told(job.sections.train), retracing_untold():
+    with explain_out_of_memory(job.sections.train), without_retracing_warnings():
         train(job, choice)

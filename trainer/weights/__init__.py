@@ -1,1 +1,1 @@
-"""What weights mean and where they come from, for trainings that begin with an earlier model's."""
+"""What weights mean and where they come from, for trainings that start from an earlier model's weights."""

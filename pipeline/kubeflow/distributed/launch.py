@@ -70,13 +70,13 @@ def distributed(environ: Mapping[str, str], task: TrainerTask) -> Iterator[None]
     if jobset.MANIFEST not in environ:
         yield
         return
-    from headrace.trainer.devices.elsewhere import trained_by
+    from headrace.trainer.devices.launch import training_by
 
     manifest = json.loads(environ[jobset.MANIFEST])
     if not task.pod:
         raise RunError(f"distributed training: {POD_NAME} is not set, so this is not a pod of Kubeflow Pipelines")
     checkpoints: list[str] = []
-    with trained_by(lambda job: checkpoints.append(_train(job, manifest, task))):
+    with training_by(lambda job: checkpoints.append(_train(job, manifest, task))):
         yield
     for uri in checkpoints:  # once the model is exported
         Handover(uri, task.paths, task.store).remove()
@@ -87,9 +87,9 @@ def _train(job: Job, manifest: Mapping[str, Any], task: TrainerTask) -> str:
 
     Raises the TrainingError of the chief.
     """
-    from headrace.trainer.checkpointing.work import name_of
+    from headrace.trainer.job import checkpoint_name
 
-    job = dataclasses.replace(job, training=uuid.uuid4().hex, checkpoint_name=name_of(job))
+    job = dataclasses.replace(job, training=uuid.uuid4().hex, checkpoint_name=checkpoint_name(job))
     handover = Handover(f"{task.home}/training/{task.name}", task.paths, task.store)
     jobsets = JobSetClient(manifest["namespace"])
     owner = jobsets.owner(task.pod)

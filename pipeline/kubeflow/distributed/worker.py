@@ -65,25 +65,25 @@ def main(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def _train(handover: Handover, number: int, count: int) -> None:
-    from headrace.trainer.devices.out_of_memory import out_of_memory_told
-    from headrace.trainer.devices.strategy import choose, look
+    from headrace.trainer.devices.errors import explain_out_of_memory
+    from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
     from headrace.trainer.run import train
 
     text = handover.read(JOB)
     if text is None:
         raise TrainingError(f"{handover.uri}/{JOB} no longer exists: the Trainer's task has ended")
     job = _fetched(unpacked(handover, text, Path(tempfile.mkdtemp())), handover, number, count)
-    with _checkpoints(job, handover, chief=number == 0), out_of_memory_told(job.sections.train):
-        train(job, choose(job.sections.train, look()))
+    with _checkpoints(job, handover, chief=number == 0), explain_out_of_memory(job.sections.train):
+        train(job, choose_strategy(job.sections.train, detect_hardware()))
     if number == 0:
         handover.upload(job.model_run_dir)
 
 
 def _fetched(job: Job, handover: Handover, number: int, count: int) -> Job:
     """Fetch the files that the job reads. If the workers share the train split, those of this worker's share."""
-    from headrace.trainer.input.worker import Worker
+    from headrace.trainer.input.reading import ClusterWorker
 
-    share = _share(Worker(number, count)) if job.sections.train.input.own_shards else None
+    share = _share(ClusterWorker(number, count)) if job.sections.train.input.own_shards else None
     for folder in folders(job.train_files):
         handover.fetch(folder, share)
     for path in (*folders(job.eval_files), job.transform_output, *([job.base_model] if job.base_model else [])):

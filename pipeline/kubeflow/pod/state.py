@@ -32,7 +32,7 @@ from headrace.pipeline.kubeflow.pod.invocation import state_paths
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.spans import SpanObjects
 from headrace.pipeline.kubeflow.store import Store, StoredObject
-from headrace.trainer.weights.origin import Origin
+from headrace.trainer.weights.sidecar import Origin
 
 GRAPH = "saved_model.pb"
 """A server takes a folder without this file for no model, so it is the last file of a version to be written, and the

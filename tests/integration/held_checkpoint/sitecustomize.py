@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.trainer.checkpointing.checkpoints import Checkpoints, Position
+from headrace.trainer.checkpointing.checkpoints import Checkpoints, TrainingPosition
 
 write = Checkpoints.write
 
 
-def write_one(self: Checkpoints, position: Position, tree: Mapping[str, Any]) -> Path:
+def write_one(self: Checkpoints, position: TrainingPosition, tree: Mapping[str, Any]) -> Path:
     """Write it where there is none yet."""
     while self.files():
         time.sleep(60)

@@ -20,7 +20,7 @@ from headrace.pipeline.kubeflow.server import submit as submission
 from headrace.pipeline.kubeflow.server.connection import Connection, connect
 from headrace.pipeline.kubeflow.server.submit import RunRequest, SubmittedRun, create_run
 from headrace.pipeline.kubeflow.server.versions import PipelineVersion
-from headrace.trainer.service.roles import free_port
+from headrace.trainer.service.ports import free_port
 
 REQUEST = RunRequest(pipeline="taxi", parameters={"epochs": 3}, pipeline_root="minio://bucket")
 

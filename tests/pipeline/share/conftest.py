@@ -16,7 +16,7 @@ from headrace.components.evaluation.result import Evaluation, SliceMetrics, writ
 from headrace.components.profile.result import ProfileDiagnosis, SettingChange, TimeShares
 from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.versions import write_versions
-from headrace.trainer.callbacks.scalars import Scalars
+from headrace.trainer.callbacks.tensorboard import Scalars
 from headrace.trainer.tuning.trials import Search
 
 START = 1_700_000_000.0

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 from headrace.configs.errors import TrainingError
 from headrace.configs.features import Feature
 from headrace.trainer import columns
-from headrace.trainer.columns.batch import naming
-from headrace.trainer.columns.lookup import read_vocabulary
+from headrace.trainer.columns.base import prefix_errors
+from headrace.trainer.columns.vocabulary import read_vocabulary
 from headrace.trainer.hooks import resolve
 
 TENSORS = {
@@ -30,7 +30,7 @@ def parse(feature: dict[str, Any]) -> Feature:
 def transform(name: str, **features: dict[str, Any]) -> np.ndarray:
     """One feature of TENSORS, eagerly."""
     built = columns.build({key: parse(feature) for key, feature in features.items()})
-    with naming(name):
+    with prefix_errors(name):
         return built[name].transform(columns.Batch(TENSORS, built)).numpy()
 
 
@@ -125,7 +125,7 @@ def test_error_inside_the_users_module_names_module_and_cause(tmp_path: Path, mo
     ("content", "message"),
     [
         ("a\n\nb\n", r"words\.txt:2: an empty line"),
-        ("a\nb\na\n", r"words\.txt:3: the value 'a' stands in line 1 already"),
+        ("a\nb\na\n", r"words\.txt:3: the value 'a' is already in line 1"),
         ("", "is empty"),
         (None, "cannot be read"),
     ],

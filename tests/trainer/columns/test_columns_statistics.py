@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from headrace.configs.features import NumericFeature
-from headrace.trainer.columns.learned import EMPTY, Learned, chosen, file_names
-from headrace.trainer.columns.numeric import NumericColumn
-from headrace.trainer.columns.statistics import (
+from headrace.trainer.columns.analyzers.numbers import (
     QUANTILE_ERROR,
     CombineStatistics,
     Moments,
@@ -23,6 +21,8 @@ from headrace.trainer.columns.statistics import (
     final_moments,
     merge_moments,
 )
+from headrace.trainer.columns.analyzers.texts import EMPTY, VocabularyAnalyzer, file_names, select_values
+from headrace.trainer.columns.numeric import NumericColumn
 
 matrices = npst.arrays(
     np.float64,
@@ -57,9 +57,9 @@ def test_deviation_survives_a_mean_a_billion_times_larger() -> None:
 
 @given(st.lists(st.lists(st.floats(-1e6, 1e6, width=32) | st.just(float("nan")), max_size=20), max_size=5))
 @settings(max_examples=50)
-def test_answers_come_in_the_order_of_the_wishes_after_any_merge(batches: list[list[float]]) -> None:
-    wishes = (Quantiles("a", 4), Moments("b"), Quantiles("b", 3), Moments("a"), Quantiles("a", 2))
-    combiner = CombineStatistics(("a", "b"), wishes)
+def test_answers_come_in_the_order_of_the_statistics_after_any_merge(batches: list[list[float]]) -> None:
+    statistics = (Quantiles("a", 4), Moments("b"), Quantiles("b", 3), Moments("a"), Quantiles("a", 2))
+    combiner = CombineStatistics(("a", "b"), statistics)
     parts = []
     for batch in batches:
         matrix = np.stack([np.array(batch, np.float64), np.full(len(batch), np.nan)], axis=1)
@@ -96,8 +96,8 @@ def test_quantiles_of_much_data_keep_their_rank_within_the_error(buckets: int) -
 def test_vocabulary_is_ordered_by_falling_count_then_falling_text(
     counts: dict[bytes, int], top_k: int | None, min_frequency: int
 ) -> None:
-    wish = Learned("f", "f", None, top_k, min_frequency)
-    vocabulary = chosen(wish, [(0, b""), *((count, value) for value, count in counts.items())])
+    wish = VocabularyAnalyzer("f", "f", None, top_k, min_frequency)
+    vocabulary = select_values(wish, [(0, b""), *((count, value) for value, count in counts.items())])
     left = {value: count for value, count in counts.items() if count >= min_frequency}
     if not left:
         assert vocabulary == [EMPTY]

@@ -6,22 +6,22 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.trainer.columns.statistics import AccumulatorCoder, CombineStatistics, Moments, Quantiles
-from headrace.trainer.columns.tally import CountTexts, Tally, TallyCoder
+from headrace.trainer.columns.analyzers.numbers import CombineStatistics, Moments, Quantiles, StatisticsCoder
+from headrace.trainer.columns.analyzers.texts import CountTexts, TextCounts, TextCountsCoder
 
 texts = st.sampled_from([b"", b"a", b"b\n", b"\rc", b"\xff\x00", "東京".encode(), b"a"]) | st.binary(max_size=3)
 batches = st.lists(st.lists(st.tuples(texts, texts), min_size=1, max_size=20), max_size=6)
 
 
-def counted(tally: Tally) -> dict[bytes, int]:
-    table = tally.settle()
+def counted(tally: TextCounts) -> dict[bytes, int]:
+    table = tally.aggregate()
     return dict(zip(table["values"].to_pylist(), table["counts"].to_pylist(), strict=True))
 
 
 @given(batches, st.integers(0, 6))
 @settings(max_examples=100, deadline=None)
 def test_tallies_are_those_of_a_counter(rows: list[list[tuple[bytes, bytes]]], cut: int) -> None:
-    count, coder = CountTexts(2), TallyCoder(2)
+    count, coder = CountTexts(2), TextCountsCoder(2)
     parts = []
     for part in (rows[:cut], rows[cut:]):
         total = count.create_accumulator()
@@ -37,7 +37,7 @@ def test_tallies_are_those_of_a_counter(rows: list[list[tuple[bytes, bytes]]], c
 
 def test_kept_statistics_answer_as_before() -> None:
     combine = CombineStatistics(("a", "b"), (Moments("a"), Quantiles("b", 5)))
-    coder = AccumulatorCoder(combine)
+    coder = StatisticsCoder(combine)
     rng = np.random.default_rng(1)
     parts = [combine.add_input(combine.create_accumulator(), (rng.normal(size=(500, 2)),)) for _ in range(4)]
     kept = [coder.decode_cache(coder.encode_cache(combine.compact(part))) for part in parts]
@@ -48,6 +48,6 @@ def test_kept_statistics_answer_as_before() -> None:
 def test_coders_text_tells_what_the_bytes_mean() -> None:
     """It is part of the key under which TFT keeps them, so it must not depend on the process."""
     moments, quantiles = (CombineStatistics(("a",), (wish,)) for wish in (Moments("a"), Quantiles("a", 5)))
-    assert repr(AccumulatorCoder(moments)) == "AccumulatorCoder(('a',), [])"
-    assert repr(AccumulatorCoder(quantiles)) == "AccumulatorCoder(('a',), [0])"
-    assert repr(TallyCoder(2)) == "TallyCoder(2)"
+    assert repr(StatisticsCoder(moments)) == "AccumulatorCoder(('a',), [])"
+    assert repr(StatisticsCoder(quantiles)) == "AccumulatorCoder(('a',), [0])"
+    assert repr(TextCountsCoder(2)) == "TallyCoder(2)"

@@ -1,6 +1,6 @@
-"""Analyzers whose sums can be kept for each span of the data, so that Transform reads each span once.
+"""Analyzers whose accumulators TFT can cache for each span of the data, so that Transform reads each span once.
 
-TFT merges what was kept of some spans with what it just computed of others (see `headrace.components.span_analysis`).
+TFT merges the cached accumulators of some spans with those it just computed (see `headrace.components.span_analysis`).
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ import tensorflow as tf
 from tensorflow_transform import analyzer_nodes, nodes
 
 
-class Coder(Protocol):
-    """Accumulators to bytes and back. Its text stands for the meaning of the bytes in TFT's key of what is kept."""
+class AccumulatorCoder(Protocol):
+    """Converts accumulators to bytes and back. Its repr is part of TFT's cache key, so it must identify the format."""
 
     def encode_cache(self, accumulator: Any) -> bytes: ...
     def decode_cache(self, encoded_accumulator: bytes) -> Any: ...
     def __repr__(self) -> str: ...
 
 
-class Output(NamedTuple):
-    """A tensor that comes out of an analyzer. `asset`: the content of the file that it names until it is known; None:
-    it names no file.
-    """
+class AnalyzerOutput(NamedTuple):
+    """A tensor that an analyzer returns."""
 
     dtype: tf.DType
     shape: Sequence[int]
     asset: bytes | None = None
+    """If the tensor names a file: the file's placeholder content until it is known."""
 
 
-def analyze(  # noqa: PLR0913, PLR0917 - each is one of the analyzer's parts
+def analyze_by_span(  # noqa: PLR0913, PLR0917 - each is one part of the analyzer
     inputs: Sequence[tf.Tensor],
     combine: beam.CombineFn,
-    coder: Coder,
+    coder: AccumulatorCoder,
     extract: beam.PTransform,
-    outputs: Sequence[Output],
+    outputs: Sequence[AnalyzerOutput],
     name: str,
 ) -> tuple[tf.Tensor, ...]:
-    """Add up the batches of some tensors by `combine`, and make the outputs of the one accumulator by `extract`.
+    """Accumulate batches of tensors with `combine`, and turn the final accumulator into the outputs with `extract`.
 
-    As tft.experimental.ptransform_analyzer does with a CacheablePTransformAnalyzer, which may have one output only.
+    Corresponds to tft.experimental.ptransform_analyzer with a CacheablePTransformAnalyzer, which can have a single
+    output only.
     """
-    sums = [analyzer_nodes.TensorInfo(tf.string, [], None)]  # never a tensor
+    accumulator = [analyzer_nodes.TensorInfo(tf.string, [], None)]  # never becomes a tensor
     infos = [
         analyzer_nodes.TensorInfo(
             one.dtype, list(one.shape), one.asset and analyzer_nodes.TemporaryAssetInfo(one.asset, "text")
@@ -51,72 +51,72 @@ def analyze(  # noqa: PLR0913, PLR0917 - each is one of the analyzer's parts
         for one in outputs
     ]
     steps = (
-        ("of_batches", AddUp(Sums(combine), coder), True, None, sums),
-        ("of_span", AddUp(SumsOfSums(combine), coder), True, coder, sums),
-        ("of_all", AddUp(SumsOfSums(combine), coder), False, None, sums),
+        ("of_batches", CombineAll(AccumulateInputs(combine), coder), True, None, accumulator),
+        ("of_span", CombineAll(MergeAccumulators(combine), coder), True, coder, accumulator),
+        ("of_all", CombineAll(MergeAccumulators(combine), coder), False, None, accumulator),
         ("outputs", extract, False, None, infos),
     )
     with tf.compat.v1.name_scope(name):
         values: Sequence[Any] = [analyzer_nodes.get_input_tensors_value_nodes(list(inputs))]
-        for step, ptransform, by_span, kept_by, told in steps:
+        for step, ptransform, by_span, cache_coder, tensor_infos in steps:
             with tf.compat.v1.name_scope(step):
                 values = nodes.apply_multi_output_operation(
                     analyzer_nodes.PTransform,
                     *values,
                     ptransform=ptransform,
-                    output_tensor_info_list=told,
+                    output_tensor_info_list=tensor_infos,
                     is_partitionable=by_span,
-                    cache_coder=kept_by,
+                    cache_coder=cache_coder,
                 )
         return tuple(map(analyzer_nodes.wrap_as_tensor, values))
 
 
-class AddUp(beam.PTransform):
-    """Any number of elements to one accumulator; none to none. Its text, too, is part of TFT's key of what is kept."""
+class CombineAll(beam.PTransform):
+    """Combines any number of elements into one accumulator, and none into none. Its repr is part of TFT's cache key."""
 
-    def __init__(self, combine: Sums, coder: Coder) -> None:
+    def __init__(self, combine: AccumulateInputs, coder: AccumulatorCoder) -> None:
         super().__init__()
         self._combine, self._coder = combine, coder
 
     def expand(self, elements: beam.PCollection) -> beam.PCollection:
-        """Add up."""
+        """One accumulator."""
         return elements | beam.CombineGlobally(self._combine).without_defaults()
 
     def __repr__(self) -> str:
         return f"{type(self._combine).__name__} in {self._coder!r}"
 
 
-class Sums(beam.CombineFn):
-    """As another CombineFn, but what comes out is the accumulator."""
+class AccumulateInputs(beam.CombineFn):
+    """Wraps a CombineFn so that its output is the accumulator."""
 
     def __init__(self, combine: beam.CombineFn) -> None:
         super().__init__()
         self._combine = combine
 
     def create_accumulator(self) -> Any:
-        """Nothing seen."""
+        """As the wrapped CombineFn."""
         return self._combine.create_accumulator()
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
-        """Fold in an element."""
+        """As the wrapped CombineFn."""
         return self._combine.add_input(accumulator, element)
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
-        """One of many."""
+        """As the wrapped CombineFn."""
         return self._combine.merge_accumulators(accumulators)
 
     def compact(self, accumulator: Any) -> Any:
-        """The same in less memory."""
+        """As the wrapped CombineFn."""
         return self._combine.compact(accumulator)
 
     def extract_output(self, accumulator: Any) -> Any:
-        """The accumulator."""
+        """The compacted accumulator."""
         return self._combine.compact(accumulator)
 
 
-class SumsOfSums(Sums):
-    """What goes in are accumulators too."""
+class MergeAccumulators(AccumulateInputs):
+    """The same for elements that are accumulators."""
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
-        """Fold in an accumulator."""
+        """Merge an accumulator."""
         return self._combine.merge_accumulators([accumulator, element])

@@ -1,4 +1,4 @@
-"""All features of a model as Keras inputs, and the two forms in which a model takes them."""
+"""All features of a model as Keras inputs, and the deep and wide combinations in which models take them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 import keras
 
 from headrace.configs.features import Embedding
-from headrace.trainer.columns.base import CategoryColumn, Column, NumberColumn
+from headrace.trainer.columns.base import CategoryColumn, Column, NumberColumn, VocabularySize
 from headrace.trainer.columns.image import ImageColumn
 from headrace.trainer.columns.layers import (
     Embeddings,
@@ -18,7 +18,6 @@ from headrace.trainer.columns.layers import (
     OneHots,
     PooledEmbeddings,
 )
-from headrace.trainer.columns.lookup import VocabularySize
 
 
 class ModelInputs:
@@ -29,17 +28,20 @@ class ModelInputs:
             logits = keras.layers.Dense(label.num_classes)(deep) + features.wide(label.num_classes)
             return keras.Model(features.inputs, keras.layers.Activation("sigmoid")(logits))
 
-    inputs: name of the feature → its keras.Input, [batch] of int64 (a category) or float32 (a number); where an example
-    may have several categories, ragged [batch, values] or filled up with -1.
-    num_categories: name of each categorical feature → its number of categories, the missing value's among them.
+    inputs: name of the feature → its keras.Input, [batch] of int64 (a category) or float32 (a number); for a
+    multivalued feature ragged [batch, values], or padded with -1.
+    num_categories: name of each categorical feature → its number of categories, including the one for missing values.
     """
 
     def __init__(
         self, columns: Mapping[str, Column], vocabulary_size: VocabularySize, embedding: Embedding = "auto"
     ) -> None:
-        """columns: from `headrace.trainer.columns.build`; vocabulary_size: from
-        `headrace.trainer.columns.vocabulary_size`; embedding: `model.embedding`. Raises TrainingError if a learned
-        vocabulary is empty.
+        """Create the inputs. Raises TrainingError if a learned vocabulary is empty.
+
+        Args:
+            columns: From `headrace.trainer.columns.build`.
+            vocabulary_size: From `headrace.trainer.columns.vocabulary_size`.
+            embedding: `model.embedding`.
         """
         self.columns = columns
         self.embedding: Embedding = embedding
@@ -47,18 +49,21 @@ class ModelInputs:
         sizes = {name: column.num_categories(vocabulary_size) for name, column in columns.items()}
         self.num_categories: dict[str, int] = {name: size for name, size in sizes.items() if size is not None}
 
-    def deep(self, but: Collection[str] = ()) -> keras.KerasTensor | None:
-        """float32 [batch, width]: the numbers, then of the categories with `deep: true` the embeddings, narrow ones
-        first, then the one-hot codes; then the same of the features with several values in an example, pooled. None if
-        no feature is left for it. but: names of features that are left out.
+    def deep(self, exclude: Collection[str] = ()) -> keras.KerasTensor | None:
+        """All features for dense layers, float32 [batch, width]; None if there are none.
+
+        The numbers come first, then the embeddings of categories with `deep: true`, narrow ones first, then their
+        one-hot codes, and finally the same of multivalued features, pooled.
+
+        exclude: names of features to leave out.
         """
         numbers = [
-            name for name, column in self.columns.items() if isinstance(column, NumberColumn) and name not in but
+            name for name, column in self.columns.items() if isinstance(column, NumberColumn) and name not in exclude
         ]
         parts = [Numbers(name="numbers")(self._of(numbers))] if numbers else []
-        categorical = [column for column in self._categorical() if column.feature.deep and column.name not in but]
-        parts += self._embedded([column for column in categorical if not column.several])
-        parts += self._pooled([column for column in categorical if column.several])
+        categorical = [column for column in self._categorical() if column.feature.deep and column.name not in exclude]
+        parts += self._embedded([column for column in categorical if not column.multivalued])
+        parts += self._pooled([column for column in categorical if column.multivalued])
         if len(parts) < 2:
             return parts[0] if parts else None
         return keras.layers.Concatenate(name="deep")(parts)
@@ -69,17 +74,19 @@ class ModelInputs:
         return {column.name: column.scaled(self.inputs[column.name]) for column in images}
 
     def wide(self, units: int) -> keras.KerasTensor | None:
-        """float32 [batch, units]: the sum of one weight per unit for the category of each feature with `wide: true`, or
-        for all its values; the weights start at zero. None if no feature is left for it.
+        """A linear model over the categories, float32 [batch, units]; None if no feature has `wide: true`.
+
+        It is the sum of one weight per unit for the category of each feature, or for all of its values. The weights
+        start at zero.
         """
         seen = [column for column in self._categorical() if column.feature.wide]
-        one = [column.name for column in seen if not column.several]
-        several = [column.name for column in seen if column.several]
-        name = "wide_terms" if one and several else "wide"
+        one = [column.name for column in seen if not column.multivalued]
+        multivalued = [column.name for column in seen if column.multivalued]
+        name = "wide_terms" if one and multivalued else "wide"
         parts = [LinearTerms(self._sizes(one), units, name=name)(self._of(one))] if one else []
-        if several:
+        if multivalued:
             name = "wide_sums" if one else "wide"
-            parts.append(LinearSums(self._sizes(several), units, name=name)(self._of(several)))
+            parts.append(LinearSums(self._sizes(multivalued), units, name=name)(self._of(multivalued)))
         if len(parts) < 2:
             return parts[0] if parts else None
         return keras.layers.Add(name="wide")(parts)
@@ -87,7 +94,7 @@ class ModelInputs:
     def width(self, name: str) -> int | None:
         """Width of the embedding of a categorical feature; None for one-hot codes."""
         column = self.columns[name]
-        assert isinstance(column, CategoryColumn)  # noqa: S101 - the caller has looked
+        assert isinstance(column, CategoryColumn)  # noqa: S101 - only categorical features have a width
         return column.embedding_width(self.num_categories[name], self.embedding)
 
     def _embedded(self, columns: list[CategoryColumn]) -> list[keras.KerasTensor]:

@@ -1,0 +1,139 @@
+"""The model that the config describes: built in the configured precision, and compiled with loss and metrics."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow_transform as tft
+
+from headrace.configs.devices import Precision
+from headrace.configs.errors import TrainingError
+from headrace.configs.label import LabelConfig
+from headrace.configs.train import TrainConfig
+from headrace.trainer import columns, models
+from headrace.trainer.optimizers import optimizer, sum_repeated_rows
+from headrace.trainer.preprocessing import with_vocabulary
+from headrace.trainer.sections import TrainerSections
+
+
+def build_model(sections: TrainerSections, transform_output: tft.TFTransformOutput) -> keras.Model:
+    """Build the model with new weights."""
+    built = columns.build(sections.features)
+    vocabulary_size = columns.vocabulary_size(transform_output)
+    features = columns.ModelInputs(built, vocabulary_size, sections.model.embedding)
+    label = with_vocabulary(sections.label, built, vocabulary_size)
+    with precision_policy(sections.train.precision):
+        model = models.build(features, label, sections.model)
+    check_float32(model, sections.model.kind)
+    return model
+
+
+@contextlib.contextmanager
+def precision_policy(precision: Precision) -> Iterator[None]:
+    """Make the layers and models created inside compute in this precision; their weights are float32.
+
+    Under mixed_float16 the loss is scaled when the model is compiled: Keras wraps the optimizer in one that checks for
+    gradients that are not finite, skips their step and halves the scale.
+    """
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(precision)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def check_float32(model: keras.Model, kind: str) -> None:
+    """Raise TrainingError unless the model predicts float32, which loss, metrics and users of the export expect."""
+    dtype = keras.backend.standardize_dtype(model.output.dtype)
+    if dtype != "float32":
+        raise TrainingError(
+            f'model.kind: {kind} returned a model that predicts {dtype}. Create its last layer with `dtype="float32"`,'
+            " so that `train.precision` applies only to the layers before it, or set `train.precision: float32`"
+        )
+
+
+def describe_precision(precision: Precision) -> str:
+    """Describe the precision for the training record."""
+    if precision == "float32":
+        return "float32"
+    scaled = "; the loss is scaled" if precision == "mixed_float16" else ""
+    return f"{precision}: layers compute in {precision[6:]}, weights and predictions are float32{scaled}"
+
+
+def compile_model(
+    model: keras.Model,
+    label: LabelConfig,
+    train: TrainConfig,
+    steps_per_execution: int,
+    batches: int | None = None,
+) -> None:
+    """Compile the model for `fit`. Raises TrainingError for an optimizer that Keras does not have.
+
+    batches: number of batches in the whole training, None if that is not known.
+    """
+    model.compile(
+        optimizer=optimizer(train, batches),
+        loss=loss(label),
+        metrics=metrics(label),
+        steps_per_execution=steps_per_execution,
+        jit_compile=train.jit == "on",  # auto: headrace.trainer.callbacks.jit may change it during training
+    )
+    sum_repeated_rows(model.optimizer)
+    model.optimizer.build(model.trainable_variables)  # otherwise Keras traces the first step twice
+
+
+def loss(label: LabelConfig) -> keras.losses.Loss:
+    """Cross-entropy of the predicted probabilities, or the squared error."""
+    if label.kind == "binary":
+        return keras.losses.BinaryCrossentropy()
+    if label.kind in ("multiclass", "next_word"):
+        return keras.losses.SparseCategoricalCrossentropy()
+    return keras.losses.MeanSquaredError()
+
+
+def metrics(label: LabelConfig) -> list[keras.metrics.Metric]:
+    """The metrics of each epoch besides the loss; the names are those of `evaluate.metrics`."""
+    if label.kind == "binary":
+        return [keras.metrics.AUC(name="auc"), keras.metrics.BinaryAccuracy(name="binary_accuracy")]
+    if label.kind == "multiclass":
+        return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+    if label.kind == "next_word":
+        return [KnownWords(1, name="accuracy"), KnownWords(5, name="top_5_accuracy"), Perplexity(name="perplexity")]
+    return [keras.metrics.MeanAbsoluteError(name="mean_absolute_error")]
+
+
+@keras.saving.register_keras_serializable("headrace")
+class KnownWords(keras.metrics.Mean):
+    """Top-k accuracy of the next word. A word outside the vocabulary, the last class, never counts as predicted."""
+
+    def __init__(self, k: int, name: str = "known_words", **settings: Any) -> None:
+        super().__init__(name=name, **settings)
+        self.k = k
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """y_true: int64 [batch] class ids; y_pred: float32 [batch, classes]."""
+        y_true = keras.ops.reshape(y_true, (-1,))
+        predicted = keras.ops.in_top_k(y_true, y_pred, k=min(self.k, y_pred.shape[-1]))
+        known = keras.ops.not_equal(y_true, y_pred.shape[-1] - 1)
+        super().update_state(keras.ops.cast(keras.ops.logical_and(predicted, known), self.dtype), sample_weight)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "k": self.k}
+
+
+@keras.saving.register_keras_serializable("headrace")
+class Perplexity(keras.metrics.Mean):
+    """The exponential of the mean cross-entropy: the number of equally probable words that would be as uncertain."""
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """y_true: int64 [batch] class ids; y_pred: float32 [batch, classes]."""
+        entropy = keras.ops.sparse_categorical_crossentropy(keras.ops.reshape(y_true, (-1,)), y_pred)
+        super().update_state(entropy, sample_weight)
+
+    def result(self) -> Any:
+        """The perplexity over all examples so far."""
+        return keras.ops.exp(super().result())
