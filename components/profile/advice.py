@@ -119,7 +119,8 @@ def cache_parsed(profile: TrainingProfile) -> Iterator[SettingChange]:
             setting, "memory", f"parsed data is {format_bytes(size)} of {format_bytes(free)} free", profile.producing
         )
     elif current == "none" and profile.train.input.snapshot is None and size * DISK_SHARE <= disk:
-        why = f"parsed data ({format_bytes(size)}) does not fit into memory ({format_bytes(free)} free), and reading it from disk"
+        too_large = f"parsed data ({format_bytes(size)}) does not fit into memory ({format_bytes(free)} free)"
+        why = f"{too_large}, and reading it from disk"
         yield SettingChange(
             setting, "disk", f"{why} ({format_bytes(disk)} free) is faster than parsing", profile.producing
         )

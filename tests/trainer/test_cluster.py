@@ -115,7 +115,7 @@ def test_sigterm_to_any_worker_keeps_the_training_and_ends_all(trained: Cluster)
     chief, other = (told[0] for told in trained.before.told)
     assert chief["kind"] == other["kind"] == "TrainingStoppedError"
     assert "stopped by SIGTERM after batch 12, in epoch 1. It is saved in " in chief["error"]
-    assert "after batch 12, in epoch 1. The chief keeps it" in other["error"]
+    assert "after batch 12, in epoch 1. The chief saves it" in other["error"]
     assert all("batch-000000000012" in log for log in trained.before.logs)  # the next went on from there
 
 

@@ -56,7 +56,7 @@ def test_the_configs_number_stands(number: int, steps: int | None, one_iterator:
 @pytest.mark.parametrize(
     ("steps", "expected", "why"),
     [
-        (47, 47, "64 at most, of 47 in an epoch"),
+        (47, 47, "at most 64, of 47 in an epoch"),
         (69, 23, "the largest number up to 64 that divides the 69 of an epoch, so one iterator serves all epochs"),
         (1000, 50, "the largest number up to 64 that divides the 1,000 of an epoch, so one iterator serves all epochs"),
         (67, 64, "at most 64, of 67 in an epoch, whose divisors are too small"),

@@ -122,7 +122,7 @@ def test_one_worker_of_a_cluster_is_its_chief(environment: dict[str, str], expec
         ({"TF_CONFIG": '{"cluster": {}}'}, "TF_CONFIG cannot be read.*'task'"),
         (tf_config({"worker": ["a:1", "b:1"]}, "worker", 2), "says that this is worker 2.*2 of worker"),
         ({"HEADRACE_VIRTUAL_CPUS": "two"}, "HEADRACE_VIRTUAL_CPUS is 'two'"),
-        ({"TPU_CONFIG": "ours"}, "TPU_CONFIG is no JSON with a `tpu_node_name`"),
+        ({"TPU_CONFIG": "ours"}, "TPU_CONFIG is not JSON with a `tpu_node_name`"),
     ],
 )
 def test_an_environment_that_makes_no_sense_is_told(environment: dict[str, str], message: str) -> None:
