@@ -118,7 +118,7 @@ def test_equal_values_become_zero_though_their_sums_are_rounded() -> None:
     (moments,) = final_moments(batch_moments(batch))
     moments[:2] = np.nextafter(0.1, 1), 1.4e-17  # as adding one by one gives; NumPy adds in pairs
     there: Any = SimpleNamespace(
-        raw=lambda _: SimpleNamespace(numbers=tf.constant(batch[:, 0])), answer=lambda _: tf.constant(moments)
+        raw=lambda _: SimpleNamespace(numbers=tf.constant(batch[:, 0])), result=lambda _: tf.constant(moments)
     )
     column = NumericColumn("fare", NumericFeature(column="numeric", normalize="z_score"))
     assert column.transform(there).numpy().tolist() == [0.0] * 10

@@ -47,7 +47,7 @@ def test_kept_statistics_answer_as_before() -> None:
 
 def test_coders_text_tells_what_the_bytes_mean() -> None:
     """It is part of the key under which TFT keeps them, so it must not depend on the process."""
-    moments, quantiles = (CombineStatistics(("a",), (wish,)) for wish in (Moments("a"), Quantiles("a", 5)))
-    assert repr(StatisticsCoder(moments)) == "AccumulatorCoder(('a',), [])"
-    assert repr(StatisticsCoder(quantiles)) == "AccumulatorCoder(('a',), [0])"
-    assert repr(TextCountsCoder(2)) == "TallyCoder(2)"
+    moments, quantiles = (CombineStatistics(("a",), (statistic,)) for statistic in (Moments("a"), Quantiles("a", 5)))
+    assert repr(StatisticsCoder(moments)) == "StatisticsCoder(('a',), [])"
+    assert repr(StatisticsCoder(quantiles)) == "StatisticsCoder(('a',), [0])"
+    assert repr(TextCountsCoder(2)) == "TextCountsCoder(2)"
