@@ -1,4 +1,4 @@
-"""TFRecord files read in blocks of whole records with valid checksums (the format: `example_gen.tfrecord`)."""
+"""TFRecord files read in blocks of whole records with valid checksums (the format: `tfexample.framing`)."""
 
 from __future__ import annotations
 
