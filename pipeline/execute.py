@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ from headrace.components.contents import check_whole, seal
 from headrace.configs.errors import RunError
 from headrace.pipeline.plan import Node
 
+logger = logging.getLogger(__name__)
+
 Artifacts = dict[str, list[Artifact]]
 ROWS = "rows"
 """Custom property of Examples: JSON {split: number of examples}."""
@@ -27,7 +30,7 @@ WORKER_ERROR = re.compile(r".*\bheadrace\.[\w.]*errors\.\w+: (.+?) \[while runni
 def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipelines: BeamPipelines) -> Artifacts:
     """Run `node` on `inputs`, writing to the given URIs; returns the output artifacts with properties and checksums.
 
-    A Beam component prints what Beam executed. Raises RunError if an input is damaged, or with the message of a
+    For a Beam component, what Beam executed is logged. Raises RunError if an input is damaged, or with the message of a
     HeadraceError that a Beam worker raised; otherwise whatever the executor raises.
     """
     outputs = {key: [_output(node.outputs[key], uri)] for key, uri in output_uris.items()}
@@ -45,7 +48,7 @@ def execute(node: Node, inputs: Artifacts, output_uris: Mapping[str, str], pipel
             raise RunError(reported[1]) from error
         raise
     if uses_beam(node):
-        print(f"Beam: {pipelines.summary}", flush=True)
+        logger.info("Beam: %s", pipelines.summary)
     _pass_on_rows(inputs, outputs)
     for key, (artifact,) in outputs.items():
         if artifact.uri == output_uris[key]:  # otherwise it is an existing model, sealed when it was made

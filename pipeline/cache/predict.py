@@ -114,7 +114,7 @@ class _Prediction:
         }
         folder.mkdir()
         inputs = {key: [_artifact(self._outputs[producer][out])] for key, ((producer, out),) in node.inputs.items()}
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()):  # what components print belongs in a log
             made = execute(node, inputs, uris, BeamPipelines(self._config.beam, folder))
         self._outputs[node.id] = {
             key: StoredArtifact(artifact.mlmd_artifact, artifact.artifact_type) for key, (artifact,) in made.items()

@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from headrace.configs.credentials import without
 from headrace.configs.tracebacks import write_traceback
-from headrace.pipeline.environment import prepare
+from headrace.pipeline.environment import log_to_stdout, prepare
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, unpack
 from headrace.pipeline.kubeflow.pod.paths import ROOT
 from headrace.pipeline.utf8 import use_utf8
@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the component that the arguments describe; returns the exit status."""
     prepare()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    log_to_stdout()
     parser = argparse.ArgumentParser(prog="headrace.pipeline.kubeflow.entrypoint")
     parser.add_argument("--invocation", required=True, metavar="JSON", help="The compiled component.")
     parser.add_argument("--executor-input", required=True, metavar="JSON", help="The executor input of the launcher.")

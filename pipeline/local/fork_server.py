@@ -25,7 +25,7 @@ from headrace.configs.credentials import without
 from headrace.configs.durable import write_text
 from headrace.configs.lock import keep
 from headrace.configs.tracebacks import write_traceback
-from headrace.pipeline.environment import prepare
+from headrace.pipeline.environment import log_to_stdout, prepare
 from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact
 
 prepare()
@@ -209,6 +209,7 @@ def _run_child(node: Any, request: dict[str, Any], config: Any) -> None:
     code = 1
     try:
         _redirect(Path(request["log"]))
+        log_to_stdout()
         tempfile.tempdir = os.environ["TMPDIR"] = request["scratch"]  # removed afterwards
         try:
             result = _execute(node, request, config)
