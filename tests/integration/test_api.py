@@ -294,7 +294,7 @@ def test_command_goes_on_where_the_program_ended(program: Program) -> None:
         ("examples gone", "RunError", ["train", "0 are left"]),
         ("evaluation damaged", "RunError", ["evaluation.json"]),
         ("nothing to share", "RunError", ["to share"]),
-        ("no folder", "RunError", ["nofolder/x.yaml", "there is no nofolder"]),
+        ("no folder", "RunError", ["nofolder/x.yaml", "no folder nofolder"]),
         ("no component", "RunError", ["Trainr", "it has: Spans"]),
         ("which output", "RunError", ["Trainer", "model, model_run"]),
         ("no split", "RunError", ["no split tests", "eval, test, train"]),
