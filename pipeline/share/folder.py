@@ -58,9 +58,7 @@ def write_share(  # noqa: PLR0913
     from headrace.pipeline.share.runs import shared
 
     if target.exists() and name_of(target) is None and not (target.is_dir() and not any(target.iterdir())):
-        raise RunError(
-            f"{target} already exists and was not written by `headrace share`; choose another folder with -o"
-        )
+        raise RunError(f"{target} already exists and was not written by `headrace share`; choose another output folder")
     runs = shared(folders)
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".share-", dir=target) as folder:
