@@ -37,6 +37,7 @@ RUN sh add.sh /opt/added
 FROM ${BASE} AS project
 COPY image/compile.sh /build/
 COPY src/headrace/__init__.py src/headrace/__main__.py /opt/headrace/headrace/
+COPY common /opt/headrace/headrace/common
 COPY configs /opt/headrace/headrace/configs
 COPY trainer /opt/headrace/headrace/trainer
 COPY components /opt/headrace/headrace/components

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from benchmarks import measure
 from benchmarks.tables import Section, Table
-from headrace.configs.sources import CsvSource, SourceConfig
+from headrace.configs.schema.sources import CsvSource, SourceConfig
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -85,7 +85,7 @@ def prepare_ours(
 
     from headrace.components.example_gen.component import Executor
     from headrace.components.example_gen.spans.find import find_spans
-    from headrace.configs.data import DataConfig
+    from headrace.configs.schema.data import DataConfig
 
     data = DataConfig(source=source, splits=SPLITS, compression=compression)
     spans, examples = standard_artifacts.String(), standard_artifacts.Examples()

@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import measure
 from benchmarks.ingest import measured, prepare_ours, prepare_stock, taxi_table
 from benchmarks.tables import Section, Table
-from headrace.configs.sources import ParquetSource
+from headrace.configs.schema.sources import ParquetSource
 
 COPIES = 32
 """Of the taxi data; they make a file of 20 MB."""

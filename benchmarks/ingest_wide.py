@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from benchmarks import measure
 from benchmarks.ingest import SPLITS, measured, prepare_ours, prepare_stock
 from benchmarks.tables import Section, Table
-from headrace.configs.sources import SourceConfig
+from headrace.configs.schema.sources import SourceConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -57,7 +57,7 @@ def night(home: str, data: str, window: str, newest: str, store: str) -> measure
     from headrace.components.example_gen.spans.find import find_spans
     from headrace.components.statistics.component import Executor as StatisticsGen
     from headrace.components.transform.component import Executor as Transform
-    from headrace.configs.loader import load
+    from headrace.configs.loading.loader import load
     from headrace.trainer.sections import TrainerSections
 
     config = load(measure.PROJECT / "configs" / "taxi.yaml")

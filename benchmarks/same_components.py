@@ -12,7 +12,7 @@ prepare()
 
 from tfx import v1 as tfx  # noqa: E402 - after prepare()
 
-from headrace.configs.loader import load  # noqa: E402
+from headrace.configs.loading.loader import load  # noqa: E402
 from headrace.pipeline.build import create_pipeline  # noqa: E402
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import measure
 from benchmarks.ingest import SPLITS, beam_pipeline, measured, prepare_ours, write_taxi
 from benchmarks.tables import Section, Table
-from headrace.configs.sources import CsvSource
+from headrace.configs.schema.sources import CsvSource
 
 COPIES = 8
 """Of the taxi data: 120,016 rows, which take stock a quarter of a minute."""

@@ -31,7 +31,7 @@ import tensorflow_transform as tft
 from benchmarks.tables import Section, Table
 from benchmarks.training_ladder import LECTURE, NUMPY, STOCK, Fetch, Pipelines
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 
 CONFIG = Path(__file__).resolve().parents[1] / "configs" / "taxi.yaml"
 SHARDS = 4

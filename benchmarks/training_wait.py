@@ -152,7 +152,7 @@ def _prepared(example: str, root: Path) -> tuple[keras.Model, InputSplit, int]:
     import keras
     import tensorflow_transform as tft
 
-    from headrace.configs.loader import load
+    from headrace.configs.loading.loader import load
     from headrace.pipeline.verbs.training_input import transformed
     from headrace.trainer.fitting import choose_steps_per_execution
     from headrace.trainer.input.inputs import open_inputs

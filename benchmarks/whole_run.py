@@ -21,8 +21,8 @@ from benchmarks import components, measure
 from benchmarks.tables import Section, Table
 from headrace.components.evaluation.result import FILE_NAME, read_evaluation
 from headrace.components.example_gen.paths import resolve
-from headrace.configs.loader import load
-from headrace.configs.sources import FileSource
+from headrace.configs.loading.loader import load
+from headrace.configs.schema.sources import FileSource
 
 CONFIG = measure.PROJECT / "configs" / "taxi.yaml"
 SETTINGS = ("train.early_stopping=null",)

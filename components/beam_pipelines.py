@@ -13,8 +13,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import RunnerResult
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 
-from headrace.configs.beam import BeamConfig
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
+from headrace.configs.schema.beam import BeamConfig
 
 RUNNERS = {
     "auto": "FnApiRunner",  # not DirectRunner, which would first try to download another runner

@@ -10,10 +10,10 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+from headrace.common.checksums import checksum, checksum_of, file_checksum, files_below
+from headrace.common.durable import replacing
 from headrace.components.deploy import shared_models
 from headrace.components.deploy.registry import Entry, MadeFor, PushRecord
-from headrace.configs.checksums import checksum, checksum_of, file_checksum, files_below
-from headrace.configs.durable import replacing
 
 SERVING = "Format-Serving"
 """The folder of a Model artifact that is pushed."""

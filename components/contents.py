@@ -10,11 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headrace.configs.checksums import MARK, checksum
-from headrace.configs.errors import RunError
+from headrace.common.checksums import PREFIX, checksum
+from headrace.common.errors import RunError
 
 CONTENTS = "headrace_contents"
-"""Custom property of artifacts: the checksum of their files (`headrace.configs.checksums`)."""
+"""Custom property of artifacts: the checksum of their files (`headrace.common.checksums`)."""
 
 
 def contents_of(artifact: Any) -> str:
@@ -25,7 +25,7 @@ def contents_of(artifact: Any) -> str:
 def known_contents(artifact: Any) -> str:
     """The checksum that came with an artifact; "" if none did."""
     text = artifact.get_string_custom_property(CONTENTS) if artifact.has_custom_property(CONTENTS) else ""
-    return text if text.startswith(MARK) else ""
+    return text if text.startswith(PREFIX) else ""
 
 
 def seal(artifact: Any) -> None:

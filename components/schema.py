@@ -9,8 +9,8 @@ from pathlib import Path
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0.schema_pb2 import FeatureType, Schema
 
-from headrace.configs.data import ColumnType
-from headrace.configs.errors import DataError
+from headrace.common.errors import DataError
+from headrace.configs.schema.data import ColumnType
 
 COLUMN_TYPES: dict[int, ColumnType] = {FeatureType.INT: "int", FeatureType.FLOAT: "float", FeatureType.BYTES: "string"}
 _HINT = (

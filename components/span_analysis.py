@@ -32,9 +32,9 @@ from tensorflow_transform.beam.analyzer_cache import DatasetCache, DatasetKey
 from tfx_bsl.sketches import QuantilesSketch
 from tfx_bsl.tfxio import tf_example_record
 
+from headrace.common.durable import replacing
 from headrace.components.example_gen.shards.shard_names import by_span
 from headrace.components.example_gen.spans.shared_spans import SharedSpans
-from headrace.configs.durable import replacing
 
 MADE_BY = ("tensorflow", "tensorflow-transform", "tfx-bsl", "numpy", "pyarrow")
 CACHED = DatasetKey("kept", is_cached=False)

@@ -1,4 +1,4 @@
-"""The whole config, and the rules that span its sections."""
+"""The whole config: every section, and what follows from more than one of them."""
 
 from __future__ import annotations
 
@@ -6,72 +6,83 @@ from typing import Annotated
 
 from pydantic import Field
 
-from headrace.configs.beam import BeamConfig
-from headrace.configs.data import DataConfig
-from headrace.configs.deploy import DeployConfig
-from headrace.configs.evaluate import EvaluateConfig
-from headrace.configs.features import Feature, NumericFeature, data_columns, single_columns
-from headrace.configs.kubeflow import KubeflowConfig
-from headrace.configs.label import LabelConfig
-from headrace.configs.models import ModelConfig, WideAndDeepModel
-from headrace.configs.schedule import Retrain, ScheduleConfig
-from headrace.configs.section import Name, Section
-from headrace.configs.train import TrainConfig
-from headrace.configs.tune import TuneConfig
+from headrace.configs.schema.beam import BeamConfig
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.evaluate import EvaluateConfig
+from headrace.configs.schema.features import Feature, NumericFeature, data_columns, single_columns
+from headrace.configs.schema.kubeflow import KubeflowConfig
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import ModelConfig, WideAndDeepModel
+from headrace.configs.schema.schedule import Retrain, ScheduleConfig
+from headrace.configs.schema.section import Name, Section
+from headrace.configs.schema.train import TrainConfig
+from headrace.configs.schema.tune import TuneConfig
 
 
 class PipelineSection(Section):
-    """The pipeline's name and where its runs are kept."""
+    """The pipeline's name, and where its runs are stored."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
-    """Lower-case letters, digits and dashes."""
+    """Name of the pipeline."""
     root: Name = "runs"
-    """Directory for artifacts, metadata, logs and reports; the pipeline gets a folder of its own name in it."""
+    """Directory for artifacts, metadata, logs and reports; the pipeline gets a subfolder with its name."""
+
+
+class DeployConfig(Section):
+    """Where a blessed model is pushed."""
+
+    push: Name | None = "serving/{name}"
+    """Directory that a model server watches: each push creates a new version in it, with an increasing number. A model
+    that is byte for byte the newest version is not pushed again. `{name}` stands for the pipeline's name. null: never
+    push."""
+    keep: Annotated[int, Field(ge=2)] | None = None
+    """Number of pushed versions to keep, at least 2: the newest, which model servers load, and the previous one, which
+    they serve until then. Each push removes older ones. null: keep all."""
 
 
 class PipelineConfig(Section):
-    """One pipeline: raw data to a trained, judged, pushed model."""
+    """One pipeline: from raw data to a trained, evaluated and pushed model."""
 
     pipeline: PipelineSection
-    """The pipeline's name and where its runs are kept."""
+    """The pipeline's name, and where its runs are stored."""
     data: DataConfig
     """What the raw data is, and how it becomes sharded examples."""
     label: LabelConfig
     """What is predicted."""
     features: Annotated[dict[str, Feature], Field(min_length=1)]
-    """Which columns mean what: a name, and the kind of feature column (`column:`) with its settings. Missing is a value
-    that is absent, NaN, an empty text or the least int64. Of several values of one example the first counts, or all
-    with `multivalued: true`."""
+    """What the columns mean: a name, and the kind of feature column (`column:`) with its settings. A value is missing
+    if it is absent, NaN, an empty text or the smallest int64. If an example has multiple values, the first counts, or
+    all with `multivalued: true`."""
     model: ModelConfig = WideAndDeepModel()
     """What is trained."""
     train: TrainConfig = TrainConfig()
-    """How it is trained."""
+    """How the model is trained."""
     tune: TuneConfig | None = None
-    """Which settings are tried out before the training; null: none."""
+    """The search for hyperparameters before the training. null: none."""
     evaluate: EvaluateConfig = EvaluateConfig()
     """What "good enough" means."""
     deploy: DeployConfig = DeployConfig()
-    """Where a blessed model goes."""
+    """Where a blessed model is pushed."""
     beam: BeamConfig = BeamConfig()
     """How the Beam components run."""
     kubeflow: KubeflowConfig = KubeflowConfig()
     """How the pipeline runs on Kubeflow Pipelines."""
     schedule: ScheduleConfig | None = None
-    """When the pipeline runs on Kubeflow by itself; null: never."""
+    """When the pipeline runs on Kubeflow on its own. null: never."""
 
     @property
     def retrain(self) -> Retrain:
-        """What a run needs to train."""
+        """When a run trains."""
         return "always" if self.schedule is None else self.schedule.retrain
 
     @property
     def drift_limits(self) -> str:
-        """What counts as drift, as JSON."""
+        """The limits of drift, as JSON; empty without a schedule."""
         return "" if self.schedule is None else self.schedule.drift.model_dump_json()
 
     @property
     def push_directory(self) -> str | None:
-        """Where a blessed model is pushed, with the pipeline's name in its place; None: nowhere."""
+        """Where a blessed model is pushed, with the pipeline's name filled in; None for nowhere."""
         return self.deploy.push and self.deploy.push.replace("{name}", self.pipeline.name)
 
     @property
@@ -82,7 +93,7 @@ class PipelineConfig(Section):
 
     @property
     def read_columns(self) -> tuple[str, ...] | None:
-        """The data columns that are read, as `data.columns` has it; None: all."""
+        """The data columns that are read, according to `data.columns`; None for all."""
         if self.data.columns != "used":
             return None if self.data.columns == "all" else self.data.columns
         named = [[entry] if isinstance(entry, str) else entry for entry in self.evaluate.slices]
@@ -92,13 +103,14 @@ class PipelineConfig(Section):
 
     @property
     def single_columns(self) -> dict[str, str]:
-        """The data columns that a feature takes one number of, each with the name of the first such feature."""
+        """The data columns of which a feature takes one number, each with the name of the first such feature."""
         return single_columns(self.features)
 
     @property
     def rounded_columns(self) -> dict[str, tuple[str, str]]:
-        """The data columns that a numeric feature rounds to float32 without scaling them by their statistics, each with
-        the name of the first such feature and its `normalize`.
+        """The data columns that a numeric feature rounds to float32 without scaling them by their statistics.
+
+        Each has the name of the first such feature and its `normalize`.
         """
         named = [
             (feature.key or name, (name, feature.normalize))
@@ -109,5 +121,5 @@ class PipelineConfig(Section):
 
     @property
     def evaluated_split(self) -> str:
-        """The split that is evaluated: the one named, else `test` where there is one, else `eval`."""
+        """The evaluated split: the configured one, else `test` if it exists, else `eval`."""
         return self.evaluate.split or ("test" if "test" in self.data.splits else "eval")

@@ -1,24 +1,27 @@
-"""The config's JSON Schema: what editors check against, what the reference is made from, and what error messages tell
-of what is allowed.
+"""The config's JSON Schema: what editors check against, and what the reference and error messages are made from.
 
 schema = json_schema()
-schema["properties"]["train"]      # {"$ref": "#/$defs/TrainConfig", "description": ...}
+schema["properties"]["train"]                  # {"$ref": "#/$defs/TrainConfig", "description": ...}
+describe_allowed(schema_at(("train", "epochs")).schema)      # "integer, at least 1"
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from headrace.common.names import join_names, join_or
 from headrace.configs.config import PipelineConfig
-from headrace.configs.models import OWN
+from headrace.configs.schema.models import CUSTOM_KIND
+from headrace.configs.schema.section import KeyPath
 
 Schema = dict[str, Any]
 
 
 @cache
 def json_schema() -> Schema:
-    """The schema (draft 2020-12), with the documentation of every setting and nothing that says it twice."""
+    """The schema (draft 2020-12), with the documentation of every setting and without redundant titles."""
     schema: Schema = _tidy(PipelineConfig.model_json_schema(by_alias=True))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -27,8 +30,8 @@ def json_schema() -> Schema:
     }
 
 
-def resolved(schema: Schema) -> Schema:
-    """The schema itself, or the definition it refers to."""
+def resolve(schema: Schema) -> Schema:
+    """The schema itself, or the definition that it refers to."""
     reference = schema.get("$ref")
     if reference is None:
         return schema
@@ -37,28 +40,72 @@ def resolved(schema: Schema) -> Schema:
 
 
 def documentation(schema: Schema) -> str:
-    """What is said of a setting, or of the section it holds."""
-    return str(schema.get("description") or resolved(schema).get("description", ""))
+    """The documentation of a setting, or of the section it holds."""
+    return str(schema.get("description") or resolve(schema).get("description", ""))
 
 
 def branches(schema: Schema) -> list[Schema]:
-    """The alternatives that a value may be, null left out; the schema itself where there is one."""
+    """The alternatives for a value, without null; the schema itself if there is only one."""
     return [branch for branch in schema.get("anyOf", [schema]) if branch.get("type") != "null"]
 
 
-def tags(schema: Schema) -> dict[str, Schema]:
-    """For a value whose kind a setting of its own tells (`column: numeric`): each kind's schema; else nothing."""
+def kinds_of(schema: Schema) -> dict[str, Schema]:
+    """For a section whose kind one of its settings selects (`column: numeric`), the schema of each kind; else empty."""
     if "discriminator" not in schema:
         return {}
     name = schema["discriminator"]["propertyName"]
-    kinds = [resolved(branch) for branch in schema["oneOf"]]
-    return {kind["properties"][name].get("const", OWN): kind for kind in kinds}
+    kinds = [resolve(branch) for branch in schema["oneOf"]]
+    return {kind["properties"][name].get("const", CUSTOM_KIND): kind for kind in kinds}
+
+
+class SchemaLocation(NamedTuple):
+    """Where a location of pydantic's leads: the path of the setting, its schema, and the union that it belongs to."""
+
+    path: KeyPath
+    schema: Schema
+    union: KeyPath | None
+
+
+def schema_at(location: Iterable[str | int]) -> SchemaLocation:
+    """Follow a location of pydantic's, which also names kinds and alternatives, to the setting and its schema."""
+    path: KeyPath = ()
+    schema, union = json_schema(), None
+    whole = schema
+    for step in location:
+        schema = resolve(schema)
+        if step in kinds_of(schema):
+            schema = kinds_of(schema)[str(step)]
+        elif len(branches(schema)) > 1 and union != path:
+            union, whole = path, schema  # the step names an alternative
+            schema = tagged_branch(schema) if str(step).startswith("tagged-union[") else schema
+        else:
+            schema, path = _step(schema, step), (*path, step)
+    return SchemaLocation(path, whole if path == union else schema, union)
+
+
+def tagged_branch(schema: Schema) -> Schema:
+    """The alternative whose kind one of its settings selects."""
+    return next(branch for branch in branches(schema) if kinds_of(branch))
+
+
+def _step(schema: Schema, step: str | int) -> Schema:
+    """The schema of an item or setting; that of its holder if there is no such setting."""
+    for branch in map(resolve, branches(schema)):
+        if isinstance(step, int) and "items" in branch:
+            return dict(branch["items"])
+        if step in branch.get("properties", {}):
+            return dict(branch["properties"][step])
+        if isinstance(branch.get("additionalProperties"), dict):
+            return dict(branch["additionalProperties"])
+        if "properties" in branch:
+            return branch
+    return schema
 
 
 def _tidy(schema: Any, *, names: bool = False) -> Any:
-    """Without pydantic's made-up titles, without line breaks in texts, without defaults that are whole sections.
+    """Remove pydantic's generated titles, line breaks in texts, and defaults that are whole sections.
 
-    names: the keys of `schema` are names of settings or definitions, not keywords.
+    names: The keys of `schema` are names of settings or definitions, not keywords.
     """
     if isinstance(schema, list):
         return [_tidy(item) for item in schema]
@@ -66,17 +113,105 @@ def _tidy(schema: Any, *, names: bool = False) -> Any:
         return schema
     if names:
         return {name: _tidy(value) for name, value in schema.items()}
-    kept = {word: value for word, value in schema.items() if not _noise(word, value, schema)}
-    return {word: _tidied(word, value) for word, value in kept.items()}
+    return {word: _tidy_keyword(word, value) for word, value in schema.items() if not _is_noise(word, value, schema)}
 
 
-def _noise(word: str, value: Any, schema: Schema) -> bool:
+def _is_noise(word: str, value: Any, schema: Schema) -> bool:
     return word == "title" or (word == "default" and isinstance(value, dict) and value != {} and "$ref" in str(schema))
 
 
-def _tidied(word: str, value: Any) -> Any:
+def _tidy_keyword(word: str, value: Any) -> Any:
     if word == "description":
         return " ".join(value.split())
     if word in ("default", "const", "enum", "discriminator"):
         return value
     return _tidy(value, names=word in ("properties", "$defs"))
+
+
+PATTERN_DESCRIPTIONS = {
+    r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$": "lower-case letters, digits and inner dashes",
+    r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$": "a dotted path, such as my_package.my_module.my_function",
+    r"^[1-9][0-9]* ?MB$": "a size such as 150MB",
+    r"^[0-9]+(\.[0-9]+)?(E|Ei|P|Pi|T|Ti|G|Gi|M|Mi|Ki)?$": "a size such as 4G or 512Mi",
+    r"^[1-9][0-9]{0,9}[smhd]$": "a time such as 30s, 10m, 2h or 1d",
+    r"^/[^:]+$": "an absolute path",
+    r"^(gs|s3|minio)://[a-z0-9][a-z0-9._-]*(/[^?#@\s]+)?$": "a URI such as s3://bucket/folder",
+    r"^https?://[^/?#@\s]+(/[^?#@\s]*)?$": "a URL such as https://kubeflow.example/pipeline",
+    r"^https?://[^/?#@\s]+$": "a URL without a path, such as http://seaweedfs.kubeflow:9000",
+    r"^\d{4}-\d{2}-\d{2}$": "a date such as 2026-11-20",
+    r"^grpc://[^\s/:]+:[0-9]{1,5}$": "an address such as grpc://127.0.0.1:5050",
+    r"^[a-z][a-z0-9_]*(/[^/:\s]+)?(:([0-9]+|\*)(\.([0-9]+|\*)){2})?$": "a dataset name such as mnist:3.*.*",
+}
+"""A description of every regular expression in the config."""
+
+SectionWords = Callable[[Schema], str] | None
+
+
+def describe_allowed(schema: Schema, section: SectionWords = None) -> str:
+    """`integer, at least 1, or null`. `section` describes a group of settings."""
+    if "anyOf" in schema:
+        return ", or ".join(describe_allowed(branch, section) for branch in schema["anyOf"])
+    if "enum" in schema:
+        return join_or(schema["enum"])
+    if "const" in schema:
+        return str(schema["const"])
+    if kinds_of(schema) or "properties" in resolve(schema):
+        return (section or _describe_section)(schema)
+    words = _TYPES.get(schema.get("type", ""))
+    return words(schema, section) if words else "any value"
+
+
+def _describe_section(schema: Schema) -> str:
+    kinds = kinds_of(schema)
+    if kinds:
+        name = schema["discriminator"]["propertyName"]
+        return f"settings with {name}: {join_or(kinds)}"
+    return f"settings ({join_names(resolve(schema)['properties'], 8)})"
+
+
+def _describe_number(schema: Schema, _: SectionWords) -> str:
+    """Type and bounds, such as `number, above 0`; both bounds inclusive become a range with an en dash."""
+    above, least, below, most = (
+        schema.get(bound) for bound in ("exclusiveMinimum", "minimum", "exclusiveMaximum", "maximum")
+    )
+    if least is not None and most is not None:
+        return f"{schema['type']}, {_plain_number(least)}–{_plain_number(most)}"  # noqa: RUF001 - a range
+    bounds = [("above", above), ("at least", least), ("below", below), ("at most", most)]
+    words = [f"{word} {_plain_number(bound)}" for word, bound in bounds if bound is not None]
+    return ", ".join([schema["type"], " and ".join(words)]) if words else str(schema["type"])
+
+
+def _plain_number(number: float) -> str:
+    return f"{int(number)}" if float(number).is_integer() else f"{number:g}"
+
+
+def _describe_string(schema: Schema, _: SectionWords) -> str:
+    least, most = schema.get("minLength", 0), schema.get("maxLength")
+    words = PATTERN_DESCRIPTIONS.get(schema.get("pattern", ""), "non-empty string" if least else "string")
+    if least == most == 1:
+        return "one character"
+    return f"{words}, at most {most} characters" if most else words
+
+
+def _describe_list(schema: Schema, section: SectionWords) -> str:
+    least, most = schema.get("minItems", 0), schema.get("maxItems")
+    size = f" of {least}" if least and least == most else f" of at least {least}" if least else ""
+    return f"list{size}, each {describe_allowed(schema['items'], section)}"
+
+
+def _describe_mapping(schema: Schema, section: SectionWords) -> str:
+    values = schema.get("additionalProperties", {})
+    least = schema.get("minProperties", 0)
+    what = describe_allowed(values, section) if isinstance(values, dict) else "any value"
+    return f"mapping{f' of at least {least}' if least else ''} from names to {what}"
+
+
+_TYPES: dict[str, Callable[[Schema, SectionWords], str]] = {
+    "integer": _describe_number,
+    "number": _describe_number,
+    "string": _describe_string,
+    "array": _describe_list,
+    "object": _describe_mapping,
+    "boolean": lambda _schema, _section: "true or false",
+    "null": lambda _schema, _section: "null",
+}

@@ -13,9 +13,16 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.common.errors import ConfigError, RunError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import ConfigError, RunError
-from headrace.configs.loader import IN_PYTHON, ConfigSource, Loaded, Override, load_sound_part, load_with_places
+from headrace.configs.loading.loader import (
+    PYTHON_SOURCE,
+    ConfigSource,
+    LoadedConfig,
+    Override,
+    load_valid_part,
+    load_with_locations,
+)
 from headrace.pipeline.environment import prepare, quiet
 
 if TYPE_CHECKING:
@@ -37,7 +44,7 @@ def load(config: ConfigSource, *, profile: str | None = None, overrides: Overrid
 
     Raises ConfigError with every mistake and its location.
     """
-    return load_with_places(config, profile, as_pairs(overrides)).config
+    return load_with_locations(config, profile, as_pairs(overrides)).config
 
 
 def validate(config: ConfigSource, *, profile: str | None = None, overrides: Overrides = ()) -> None:
@@ -230,16 +237,16 @@ def load_checked(
     *,
     data: bool = False,
     functions: bool = False,
-) -> Loaded:
+) -> LoadedConfig:
     """Load a config and check it.
 
     data: check the data, files and functions that it names; functions: check the functions only. Raises ConfigError
     with every mistake.
     """
     try:
-        loaded = load_with_places(config, profile, overrides)
+        loaded = load_with_locations(config, profile, overrides)
     except ConfigError as error:
-        if data and (part := load_sound_part(config, profile, overrides)):
+        if data and (part := load_valid_part(config, profile, overrides)):
             from headrace.pipeline.validate import check_data
 
             raise ConfigError(*error.problems, *check_data(part)) from None
@@ -252,7 +259,7 @@ def load_checked(
     return loaded
 
 
-def run_loaded(loaded: Loaded, name: str, display: Display, *, fresh: bool, obey_retrain: bool) -> Run:
+def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool, obey_retrain: bool) -> Run:
     """Run the pipeline in processes of its own. A failure or interruption is in the status of the result.
 
     name: names the config in the record; obey_retrain: train only if `schedule.retrain` sees a reason to. Raises
@@ -280,4 +287,4 @@ def as_pairs(overrides: Overrides) -> tuple[Override, ...]:
 
 
 def _name(config: ConfigSource) -> str:
-    return str(config) if isinstance(config, str | PathLike) else IN_PYTHON
+    return str(config) if isinstance(config, str | PathLike) else PYTHON_SOURCE

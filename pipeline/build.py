@@ -24,9 +24,9 @@ from headrace.components.schema_gen import SchemaGen
 from headrace.components.statistics.component import StatisticsGen
 from headrace.components.transform.component import Transform
 from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
-from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
 from headrace.configs.config import PipelineConfig
-from headrace.configs.features import CustomFeature
+from headrace.configs.schema.features import CustomFeature
+from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
 from headrace.pipeline.code.digest import sources_digest
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.training_digest import (
@@ -199,7 +199,7 @@ def _tuner(
         schema=schema,
         custom_config={
             "config": sections.to_json(),
-            KEPT_IN: str(folders.checkpoints),
+            CHECKPOINT_FOLDER: str(folders.checkpoints),
             "tune": config.tune.model_dump_json(),
             "sources": sources_digest("headrace.trainer.tuning.tuner", *map(_module, training_functions(config))),
             "files": _files(config, *model_files(config)),
@@ -233,7 +233,10 @@ def _trainer(
                 push_record=str(folders.push_record),
             )
         )
-    checkpoints = {KEPT_IN: str(folders.checkpoints), KEPT_HOW: config.train.checkpoint.model_dump_json()}
+    checkpoints = {
+        CHECKPOINT_FOLDER: str(folders.checkpoints),
+        CHECKPOINT_SETTINGS: config.train.checkpoint.model_dump_json(),
+    }
     trainer = stock.Trainer(
         run_fn="headrace.trainer.run.run_fn",
         examples=transform.outputs["transformed_examples"],

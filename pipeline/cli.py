@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from headrace.pipeline.utf8 import use_utf8
+from headrace.common.utf8 import use_utf8
 
 VERBS = {
     "Local": {
@@ -109,11 +109,11 @@ def cli() -> None:
 def _reject_credential(argument: str) -> None:
     if not re.search(r"[:/\\][/\\]|:.*@", argument):
         return
-    from headrace.configs.credential_rules import credentials_in
-    from headrace.configs.passwords import URL_START
+    from headrace.common.credentials import URL_START
+    from headrace.configs.loading.validation import url_credentials
 
     for start in URL_START.finditer(argument):
-        for _, what in credentials_in(argument[start.start() :]):
+        for _, what in url_credentials(argument[start.start() :]):
             raise click.UsageError(what)
 
 
@@ -123,9 +123,9 @@ def _credentials_removed() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        from headrace.configs.credentials import without
+        from headrace.common.credentials import redact
 
-        error.message = without(error.message)  # type: ignore[misc]  # declared final, but the text shown is read from it
+        error.message = redact(error.message)  # type: ignore[misc]  # declared final, but the text shown is read from it
         raise
 
 

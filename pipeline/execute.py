@@ -12,9 +12,9 @@ from tfx.dsl.components.base import base_beam_executor, base_executor
 from tfx.types import Artifact, standard_artifacts
 from tfx.types.value_artifact import ValueArtifact
 
+from headrace.common.errors import RunError
 from headrace.components.beam_pipelines import BeamPipelines
 from headrace.components.contents import check_whole, seal
-from headrace.configs.errors import RunError
 from headrace.pipeline.plan import Node
 
 logger = logging.getLogger(__name__)

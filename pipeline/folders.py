@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.common.errors import RunError
+from headrace.common.locks import hold, wait_until_free
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import RunError
-from headrace.configs.lock import free, held
 
 PATIENCE_SECONDS = 60.0
 """How long to wait for the processes of a killed command. They end within milliseconds; within seconds if the machine
@@ -93,8 +93,8 @@ def locked(home: Path) -> Iterator[None]:
         f"another run of this pipeline is in progress in {home}.\n"
         "  Wait for it to end, or choose another `pipeline.name` or `pipeline.root`."
     )
-    with held(home / ".lock", refusal):
-        if not free(processes_file(home), PATIENCE_SECONDS):
+    with hold(home / ".lock", refusal):
+        if not wait_until_free(processes_file(home), PATIENCE_SECONDS):
             raise RunError(
                 f"processes of a killed run are still at work in {home}.\n"
                 f"  Wait for them, or end them: `fuser {processes_file(home)}` lists them."

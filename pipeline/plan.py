@@ -12,14 +12,14 @@ from tfx.dsl.components.base import base_component, base_executor
 from tfx.orchestration.pipeline import Pipeline
 from tfx.types import Artifact
 
+from headrace.common.digests import digest_text
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
 from headrace.components.example_gen.spans.component import Spans
 from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
 from headrace.components.trigger.decision import GO
-from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
+from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
 from headrace.pipeline.cache.key import flatten
 from headrace.pipeline.code.digest import sources_digest, sources_of, stack_versions
-from headrace.pipeline.digest import digest_text
 
 UNCACHED = frozenset(
     {
@@ -35,7 +35,7 @@ UNCACHED = frozenset(
 )
 """Executors whose outputs depend on state outside the pipeline, so that they run every time."""
 
-NOT_IN_KEY = frozenset({"store", "push_record", KEPT_IN, KEPT_HOW})
+NOT_IN_KEY = frozenset({"store", "push_record", CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS})
 """Properties, and entries of `custom_config`, that say where and how often something is stored between runs. They do
 not change the outputs."""
 

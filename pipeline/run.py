@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
+from headrace.common.errors import RunError
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import RunError
 from headrace.pipeline.environment import prepare
 from headrace.pipeline.local.record import FILE_NAME as RECORD_NAME
 from headrace.pipeline.local.record import ArtifactRecord, RunRecord, Status

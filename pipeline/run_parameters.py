@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.configs.errors import ConfigError, Problem
-from headrace.configs.passwords import hidden_from_url
-from headrace.configs.suggest import did_you_mean, listed
+from headrace.common.credentials import redact_trailing_url
+from headrace.common.errors import ConfigError, Problem
+from headrace.common.names import did_you_mean, join_names
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def parse_parameters(given: Sequence[str], known: Iterable[str]) -> dict[str, st
     """Parse `NAME=VALUE` strings of the command line. Raises ConfigError with every mistake."""
     names = list(known)
     found = [(text, _mistake(text, names)) for text in given]
-    problems = [Problem(f"--param {hidden_from_url(text)}", mistake) for text, mistake in found if mistake]
+    problems = [Problem(f"--param {redact_trailing_url(text)}", mistake) for text, mistake in found if mistake]
     if problems:
         raise ConfigError(*problems)
     return {name: value for name, _, value in (text.partition("=") for text in given)}
@@ -82,7 +82,7 @@ def value_overrides(given: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ..
     Raises ConfigError for unknown names.
     """
     unknown = [str(name) for name in given if name not in RUN_PARAMETERS]
-    problems = [Problem(f"parameter {hidden_from_url(name)}", _unknown(name, RUN_PARAMETERS)) for name in unknown]
+    problems = [Problem(f"parameter {redact_trailing_url(name)}", _unknown(name, RUN_PARAMETERS)) for name in unknown]
     if problems:
         raise ConfigError(*problems)
     obey_retrain = given.get("retrain") != "always"
@@ -94,7 +94,7 @@ def value_overrides(given: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ..
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
-    near = did_you_mean(name, list(known)) or f"; the parameters are: {listed(list(known), 20)}"
+    near = did_you_mean(name, list(known)) or f"; the parameters are: {join_names(list(known), 20)}"
     return f"there is no run parameter {name}{near}"
 
 
@@ -105,5 +105,5 @@ def _mistake(text: str, known: Sequence[str]) -> str | None:
     if name not in known:
         return _unknown(name, known)
     if RUN_PARAMETERS[name].number and not value.isdecimal():
-        return f"{name} must be a number; found {hidden_from_url(value)!r}"
+        return f"{name} must be a number; found {redact_trailing_url(value)!r}"
     return None

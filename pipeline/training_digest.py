@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from headrace.common.digests import digest_path, digest_text
 from headrace.configs.config import PipelineConfig
-from headrace.configs.features import CustomFeature
-from headrace.configs.models import ImageModel, OwnModel
-from headrace.configs.optimizer import optimizer_config
-from headrace.configs.sources import ArraysSource
+from headrace.configs.schema.features import CustomFeature
+from headrace.configs.schema.models import CustomModel, ImageModel
+from headrace.configs.schema.optimizer import optimizer_config
+from headrace.configs.schema.sources import ArraysSource
 from headrace.pipeline.code.digest import sources_digest, stack_versions
-from headrace.pipeline.digest import digest_path, digest_text
 
 SPAN_SETTINGS = {"source", "window", "spans", "run_date", "delay", "fingerprint"}
 """The settings of `data:` that decide which spans are read."""
@@ -55,7 +55,7 @@ def data_functions(config: PipelineConfig) -> list[str]:
 def training_functions(config: PipelineConfig) -> list[str]:
     """The dotted paths of the user's own model and optimizer."""
     optimizer = optimizer_config(config.train.optimizer)
-    return [config.model.kind] * isinstance(config.model, OwnModel) + [optimizer.kind] * optimizer.is_own
+    return [config.model.kind] * isinstance(config.model, CustomModel) + [optimizer.kind] * optimizer.is_own
 
 
 def model_files(config: PipelineConfig) -> list[str]:

@@ -1,7 +1,7 @@
 """Check that the data and the machine fit the config: every column, file and function that it names must exist.
 
 The checks are quick: they read header lines and the first few megabytes of the newest span, and import none of the
-user's code. Contradictions within the config are found when it is loaded (configs/rules.py).
+user's code. Contradictions within the config are found when it is loaded (configs/rules).
 
 loaded = load_with_places("configs/taxi.yaml")
 problems = check_data(loaded)          # each with its line in the config; empty if all is well
@@ -15,23 +15,23 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace.common.errors import DataError, Problem
+from headrace.common.names import did_you_mean, join_names
 from headrace.configs.config import PipelineConfig
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError, Problem
-from headrace.configs.features import (
-    SEVERAL_VALUES,
+from headrace.configs.loading.loader import LoadedConfig
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.features import (
+    MULTIVALUED_HINT,
     CrossedFeature,
     CustomFeature,
     Feature,
     TextFeature,
     VocabularyFeature,
 )
-from headrace.configs.loader import Loaded
-from headrace.configs.models import ImageModel, OwnModel
-from headrace.configs.optimizer import optimizer_config
-from headrace.configs.sources import CsvSource, SourceConfig
-from headrace.configs.suggest import did_you_mean, listed
-from headrace.configs.tree import Where
+from headrace.configs.schema.models import CustomModel, ImageModel
+from headrace.configs.schema.optimizer import optimizer_config
+from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.pipeline.code.modules import why_not_importable
 from headrace.trainer.devices.machine import unmet_requirements
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.components.example_gen.sources import Source
     from headrace.components.example_gen.spans.manifest import Span
 
-LocatedMessage = tuple[Where, str]
+LocatedMessage = tuple[KeyPath, str]
 """A setting and what is wrong with it."""
 
 MAX_SUGGESTIONS = 100
@@ -49,7 +49,7 @@ DELIMITERS = (";", "\t", "|", ",")
 """Delimiters in common use."""
 
 
-def check_data(loaded: Loaded) -> list[Problem]:
+def check_data(loaded: LoadedConfig) -> list[Problem]:
     """Check the data, files and functions. Returns problems in the order of the config file."""
     from headrace.components.example_gen.sources import open_source
 
@@ -67,12 +67,12 @@ def check_data(loaded: Loaded) -> list[Problem]:
     return loaded.problems(messages)
 
 
-def check_functions(loaded: Loaded) -> list[Problem]:
+def check_functions(loaded: LoadedConfig) -> list[Problem]:
     """Check that the user's own functions exist."""
     return loaded.problems([*_functions(loaded.config)])
 
 
-def check_machine(loaded: Loaded) -> list[Problem]:
+def check_machine(loaded: LoadedConfig) -> list[Problem]:
     """Check quickly that this machine has what the config needs. Raises TrainingError for an invalid TF_CONFIG."""
     return loaded.problems(
         [*unmet_requirements(loaded.config.train), *_unwritable(loaded.config), *_unreachable(loaded.config)]
@@ -108,9 +108,9 @@ def why_not_writable(folder: Path) -> str | None:
         return f"{existing}: {error.strerror}"
 
 
-def _source(source: SourceConfig) -> Where:
+def _source(source: SourceConfig) -> KeyPath:
     """The setting that names what is read: `path`, if the source has one and it is set."""
-    where: Where = ("data", "source")
+    where: KeyPath = ("data", "source")
     return where if getattr(source, "path", None) is None else (*where, "path")
 
 
@@ -132,7 +132,7 @@ def _first_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collecti
     chosen = None if wanted is None else tuple(name for name in wanted if name in columns)
     reading = ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip")
     source = open_source(config.data.source, spans[-1].paths, reading)
-    numbers: dict[str, Where] = {column: ("features", name) for column, name in config.single_columns.items()}
+    numbers: dict[str, KeyPath] = {column: ("features", name) for column, name in config.single_columns.items()}
     if config.label.kind == "regression":
         numbers[config.label.key] = ("label", "key")
     try:
@@ -161,8 +161,8 @@ def _lists(config: PipelineConfig, source: Source) -> Iterator[LocatedMessage]:
     single = config.single_columns
     for name, most in source.max_list_lengths([*dict.fromkeys([*single, config.label.key])]).items():
         if most > 1:
-            where: Where = ("features", single[name]) if name in single else ("label", "key")
-            way = f"; {SEVERAL_VALUES}" if name in single else ""
+            where: KeyPath = ("features", single[name]) if name in single else ("label", "key")
+            way = f"; {MULTIVALUED_HINT}" if name in single else ""
             yield where, f'column "{name}" holds lists of up to {most:,} values, but a single value is needed{way}'
 
 
@@ -178,7 +178,7 @@ def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[LocatedMe
             f" {json.dumps(other)}",
         )
         return
-    listing = f"; the columns are: {listed(columns, 30)}"
+    listing = f"; the columns are: {join_names(columns, 30)}"
     for number, (where, name, also) in enumerate(absent):
         nor = " or a feature" if also else ""
         near = did_you_mean(name, [*columns, *also]) if number < MAX_SUGGESTIONS else ""
@@ -195,7 +195,7 @@ def _other_delimiter(source: SourceConfig, columns: Sequence[str]) -> str | None
     return most if most != source.delimiter and most in columns[0] else None
 
 
-NamedColumns = Iterator[tuple[Where, str, Sequence[str]]]
+NamedColumns = Iterator[tuple[KeyPath, str, Sequence[str]]]
 """The setting that names a column, the name, and other things that it may name instead."""
 
 
@@ -224,7 +224,7 @@ def _feature_names(features: dict[str, Feature]) -> NamedColumns:
 
 def _slice_names(config: PipelineConfig) -> NamedColumns:
     for number, entry in enumerate(config.evaluate.slices):
-        where: Where = ("evaluate", "slices", number)
+        where: KeyPath = ("evaluate", "slices", number)
         if isinstance(entry, str):
             yield where, entry, ()
         else:
@@ -233,7 +233,7 @@ def _slice_names(config: PipelineConfig) -> NamedColumns:
 
 def _files(config: PipelineConfig) -> Iterator[LocatedMessage]:
     """Files named in the config that do not exist."""
-    named: list[tuple[Where, str | None]] = [(("data", "schema"), config.data.schema_file)]
+    named: list[tuple[KeyPath, str | None]] = [(("data", "schema"), config.data.schema_file)]
     for name, feature in config.features.items():
         if isinstance(feature, VocabularyFeature | TextFeature):
             named.append((("features", name, "file"), feature.file))
@@ -256,12 +256,12 @@ def _backbone(config: PipelineConfig) -> Iterator[LocatedMessage]:
 
 def _functions(config: PipelineConfig) -> Iterator[LocatedMessage]:
     """The user's own functions that cannot be imported."""
-    named: list[tuple[Where, str]] = []
-    if isinstance(config.model, OwnModel):
+    named: list[tuple[KeyPath, str]] = []
+    if isinstance(config.model, CustomModel):
         named.append((("model", "kind"), config.model.kind))
     optimizer = optimizer_config(config.train.optimizer)
     if optimizer.is_own:
-        where: Where = ("train", "optimizer")
+        where: KeyPath = ("train", "optimizer")
         named.append((where if isinstance(config.train.optimizer, str) else (*where, "kind"), optimizer.kind))
     for name, feature in config.features.items():
         if isinstance(feature, CustomFeature):

@@ -15,9 +15,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run from anywhere, installed or not
 
-from headrace.configs.evaluate import LOWER_IS_BETTER, METRICS
-from headrace.configs.json_schema import Schema, branches, documentation, json_schema, resolved, tags
-from headrace.configs.words import allowed
+from headrace.configs.json_schema import (
+    Schema,
+    branches,
+    describe_allowed,
+    documentation,
+    json_schema,
+    kinds_of,
+    resolve,
+)
+from headrace.configs.schema.evaluate import LOWER_IS_BETTER, METRICS
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "config.md"
 SHARED = ("missing", "embedding", "deep", "wide")
@@ -73,7 +80,7 @@ def _sections() -> Iterator[str]:
 
 def _section(name: str, schema: Schema) -> Iterator[str]:
     """The table of a section, then those of its subsections."""
-    section = resolved(schema)
+    section = resolve(schema)
     yield documentation(section) + "\n"
     yield from _kinds(name, section)
     if "properties" not in section:
@@ -95,7 +102,7 @@ def _kinds(name: str, schema: Schema) -> Iterator[str]:
     """A table for each kind of a setting whose `kind:` selects its other settings."""
     headings = _kind_headings(name, schema)
     for branch in branches(schema):
-        for section in tags(branch).values():
+        for section in kinds_of(branch).values():
             yield f"### {next(headings)}\n"
             yield documentation(section) + "\n"
             yield from _table(name, section)
@@ -107,7 +114,7 @@ def _kinds(name: str, schema: Schema) -> Iterator[str]:
 
 def _kind_headings(name: str, schema: Schema) -> Iterator[str]:
     for branch in branches(schema):
-        for kind in tags(branch):
+        for kind in kinds_of(branch):
             yield f"{name} with {branch['discriminator']['propertyName']}: {kind}"
 
 
@@ -121,14 +128,14 @@ def _inner(value: Schema) -> Schema | None:
     """The subsection of a setting, or of each of its names or items."""
     held = [value.get("additionalProperties"), value.get("items")]
     candidates = [*branches(value), *(schema for schema in held if isinstance(schema, dict))]
-    return next((candidate for candidate in candidates if "properties" in resolved(candidate)), None)
+    return next((candidate for candidate in candidates if "properties" in resolve(candidate)), None)
 
 
 def _features(schema: Schema) -> Iterator[str]:
     yield documentation(schema) + "\n"
     yield "A feature's name consists of letters, digits and `_`, and does not start with a digit. The model receives it"
     yield "under that name. Its data column is `key`, by default the column of the same name.\n"
-    for kind, section in tags(schema["additionalProperties"]).items():
+    for kind, section in kinds_of(schema["additionalProperties"]).items():
         yield f"### column: {kind}\n"
         yield documentation(section) + "\n"
         yield from _table("", section)
@@ -138,7 +145,7 @@ def _table(name: str, section: Schema) -> Iterator[str]:
     yield "| Setting | Value | Default | Meaning |\n|---|---|---|---|"
     for setting, value in sorted(section["properties"].items(), key=_rank):
         default = "required" if setting in section.get("required", ()) else _default(value)
-        words = _cell(allowed(value, lambda _: _link(f"{name}.{setting}", value)))  # noqa: B023 - called at once
+        words = _cell(describe_allowed(value, lambda _: _link(f"{name}.{setting}", value)))  # noqa: B023 - called at once
         yield f"| `{setting}` | {words} | {default} | {_cell(documentation(value))} |"
     yield ""
 

@@ -31,7 +31,7 @@ def goldens() -> Iterator[tuple[Path, str]]:
     from headrace.pipeline.environment import prepare
 
     prepare()
-    from headrace.configs.loader import load
+    from headrace.configs.loading.loader import load
     from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 
     os.chdir(ROOT)  # the config names files from there

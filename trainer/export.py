@@ -30,7 +30,7 @@ import keras
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from headrace.configs.features import data_columns, single_columns
+from headrace.configs.schema.features import data_columns, single_columns
 from headrace.trainer.columns import MISSING_INTEGER, PADDING
 from headrace.trainer.columns.layers import dense
 from headrace.trainer.sections import TrainerSections

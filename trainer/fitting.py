@@ -14,7 +14,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.callbacks.checkpoint import Checkpoint
 from headrace.trainer.callbacks.epoch_log import EpochLog, History
 from headrace.trainer.callbacks.finite_loss import BatchesAfter, FiniteLoss

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 
 
 def resolve(path: str, where: str) -> Callable[..., Any]:

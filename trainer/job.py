@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN, CheckpointConfig
-from headrace.configs.installed import version
+from headrace.common.digests import installed_version
+from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS, CheckpointConfig
 from headrace.trainer.checkpointing.checkpoints import Checkpoints
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.tuning.trials import Search, format_value
@@ -70,9 +70,9 @@ class Job:
     def sections(self) -> TrainerSections:
         """The config's sections, with the values that a Tuner found and the separate checkpoint settings."""
         sections = TrainerSections.from_json(self.custom_config["config"]).tuned(self.tuned.get("values", {}))
-        if KEPT_HOW not in self.custom_config:
+        if CHECKPOINT_SETTINGS not in self.custom_config:
             return sections
-        checkpoint = CheckpointConfig.model_validate_json(self.custom_config[KEPT_HOW])
+        checkpoint = CheckpointConfig.model_validate_json(self.custom_config[CHECKPOINT_SETTINGS])
         return sections.model_copy(update={"train": sections.train.model_copy(update={"checkpoint": checkpoint})})
 
     @property
@@ -122,7 +122,7 @@ _FIELDS = tuple(each.name for each in dataclasses.fields(Job))
 
 def checkpoints(job: Job) -> Checkpoints | None:
     """Return the checkpoints of this work; None if the job names no folder for them."""
-    folder = job.custom_config.get(KEPT_IN)
+    folder = job.custom_config.get(CHECKPOINT_FOLDER)
     if folder is None:
         return None
     return Checkpoints(Path(folder, checkpoint_name(job)), job.sections.train.checkpoint.keep)
@@ -136,10 +136,14 @@ def checkpoint_name(job: Job) -> str:
 def job_digest(job: Job) -> str:
     """Return a digest of everything that determines the weights, as far as computers are deterministic."""
     settings = job.sections.model_dump_json(exclude=IRRELEVANT)
-    other = {name: value for name, value in job.custom_config.items() if name not in ("config", KEPT_IN, KEPT_HOW)}
+    other = {
+        name: value
+        for name, value in job.custom_config.items()
+        if name not in ("config", CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS)
+    }
     graph = _file_digests([f"{job.transform_output}/*/*", f"{job.transform_output}/*/*/*"])
     examples = _file_digests([*job.train_files, *job.eval_files])
-    libraries = [f"{name} {version(name)}" for name in ("tensorflow", "keras", "numpy")]
+    libraries = [f"{name} {installed_version(name)}" for name in ("tensorflow", "keras", "numpy")]
     parts = [settings, other, graph, examples, job.base_uri, libraries]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -9,10 +9,9 @@ from typing import Any
 import keras
 import tensorflow_transform as tft
 
-from headrace.configs.devices import Precision
-from headrace.configs.errors import TrainingError
-from headrace.configs.label import LabelConfig
-from headrace.configs.train import TrainConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.train import Precision, TrainConfig
 from headrace.trainer import columns, models
 from headrace.trainer.optimizers import optimizer, sum_repeated_rows
 from headrace.trainer.preprocessing import with_vocabulary

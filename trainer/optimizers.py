@@ -14,19 +14,20 @@ import keras
 import tensorflow as tf
 from keras.optimizers import schedules
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.keras_names import OPTIMIZER_ARGUMENTS, SHARED_ARGUMENTS
-from headrace.configs.optimizer import OptimizerConfig, optimizer_config
-from headrace.configs.schedules import (
+from headrace.common.errors import TrainingError
+from headrace.configs.rules.keras_names import OPTIMIZER_ARGUMENTS, SHARED_ARGUMENTS
+from headrace.configs.schema.optimizer import (
     ConstantSchedule,
     CosineSchedule,
     ExponentialSchedule,
     InverseTimeSchedule,
+    LearningRateSchedule,
+    OptimizerConfig,
     PiecewiseSchedule,
     PolynomialSchedule,
-    Schedule,
+    optimizer_config,
 )
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.hooks import resolve, unknown_name
 
 OptimizerFactory = Callable[..., keras.optimizers.Optimizer]
@@ -133,7 +134,7 @@ def _dense_gradient(gradient: Any, variable: Any) -> Any:
     return gradient if too_large else tf.convert_to_tensor(gradient)
 
 
-def learning_rate(config: float | Schedule, accumulation: int, batches: int | None) -> float | LearningRate:
+def learning_rate(config: float | LearningRateSchedule, accumulation: int, batches: int | None) -> float | LearningRate:
     """Return the learning rate: a number, or a schedule over optimizer steps with its warm-up.
 
     Raises TrainingError if a schedule is to last for the rest of a training whose length is not known.
@@ -181,7 +182,7 @@ class LearningRate(schedules.LearningRateSchedule):
         return cls(**{**config, "decay": schedules.deserialize(config["decay"])})
 
 
-def _decay(config: Schedule, steps: int | None) -> Decay:
+def _decay(config: LearningRateSchedule, steps: int | None) -> Decay:
     match config:
         case ConstantSchedule(initial=rate):
             return cast("Decay", schedules.PiecewiseConstantDecay([0.0], [rate, rate]))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.label import LabelConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch, Column, RawColumn, TextColumn, VocabularySize
 from headrace.trainer.columns.base import prefix_errors

@@ -8,14 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from headrace.configs.checkpoint import CheckpointConfig
 from headrace.configs.config import PipelineConfig
-from headrace.configs.features import Feature
-from headrace.configs.label import LabelConfig
-from headrace.configs.models import ModelConfig, WideAndDeepModel
-from headrace.configs.section import Section
-from headrace.configs.train import TrainConfig
-from headrace.configs.tune import with_values
+from headrace.configs.schema.features import Feature
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import ModelConfig, WideAndDeepModel
+from headrace.configs.schema.section import Section
+from headrace.configs.schema.train import CheckpointConfig, TrainConfig
+from headrace.configs.schema.tune import with_values
 
 MODEL_SETTINGS = {"embedding", "deep", "wide", "combiner"}
 """Settings of a feature that only the model reads."""

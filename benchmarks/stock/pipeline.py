@@ -15,7 +15,7 @@ from tfx import v1 as tfx
 from benchmarks.stock import taxi_utils
 from headrace.components.evaluation.tfma import eval_config
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 
 MODULE = taxi_utils.__name__
 

@@ -14,11 +14,11 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
+from headrace.common.locks import wait_and_hold
 from headrace.components.blessed_model import why_unusable
 from headrace.components.contents import CONTENTS, contents_of
 from headrace.components.deploy.registry import DAMAGED, EXISTS, WHY, Entry, MadeFor, Registry, inside
 from headrace.components.schema import column_types, read_schema
-from headrace.configs.lock import alone
 from headrace.trainer.weights.sidecar import Origin, work_digest
 
 _WAY_OUT = (
@@ -182,7 +182,7 @@ def record_blessing(
     Runs that share the folder (pods with one volume) wait for each other, so that no blessing is lost.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with alone(path.with_name(f".{path.name}.lock")):
+    with wait_and_hold(path.with_name(f".{path.name}.lock")):
         registry = Registry.read(path)
         if registry.newest and registry.newest.uri == uri:
             return registry.newest

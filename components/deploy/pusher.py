@@ -19,10 +19,10 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 from tfx.utils import path_utils
 
+from headrace.common.checksums import checksum
+from headrace.common.durable import sync_folder, sync_tree
+from headrace.common.errors import RunError
 from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS, LATE, Entry, Push, PushRecord
-from headrace.configs.checksums import checksum
-from headrace.configs.durable import sync_folder, sync_tree
-from headrace.configs.errors import RunError
 
 KEEP_ALL = 0
 _PUSHING, _REMOVING = ".pushing-", ".removing-"

@@ -19,9 +19,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from headrace.configs.checksums import ChecksumError, checksum, with_checksum, without_checksum
-from headrace.configs.durable import write_text
-from headrace.configs.errors import RunError
+from headrace.common.checksums import ChecksumError, checksum, with_checksum, without_checksum
+from headrace.common.durable import write_text
+from headrace.common.errors import RunError
 
 EXISTS = "exists"
 """Custom property of a baseline: 1 if its URI is a blessed model's, 0 if there is none."""

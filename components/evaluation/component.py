@@ -22,6 +22,7 @@ from tfx.dsl.components.base import base_beam_executor, executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils, proto_utils
 
+from headrace.common.errors import RunError
 from headrace.components.deploy.registry import DAMAGED, EXISTS
 from headrace.components.evaluation import tfma, verdict
 from headrace.components.evaluation.metrics import LABEL_METRICS
@@ -29,9 +30,8 @@ from headrace.components.evaluation.metrics.accumulator import Array, MetricAccu
 from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
 from headrace.components.evaluation.slices import SliceAssignment, assign_slices
 from headrace.components.evaluation.verdict import KeyedAccumulator
-from headrace.configs.errors import RunError
-from headrace.configs.evaluate import EvaluateConfig
-from headrace.configs.label import LabelConfig
+from headrace.configs.schema.evaluate import EvaluateConfig
+from headrace.configs.schema.label import LabelConfig
 
 BATCH = 2048
 """Examples that a model predicts at once."""

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 
 FILE_NAME = "evaluation.json"
 

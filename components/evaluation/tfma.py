@@ -17,8 +17,8 @@ from tensorflow_model_analysis.proto.metrics_for_slice_pb2 import MetricsForSlic
 from tensorflow_model_analysis.writers import metrics_plots_and_validations_writer as writer
 
 from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
-from headrace.configs.evaluate import LOWER_IS_BETTER, METRICS, EvaluateConfig, Threshold
-from headrace.configs.label import LabelConfig
+from headrace.configs.schema.evaluate import LOWER_IS_BETTER, METRICS, EvaluateConfig, Threshold
+from headrace.configs.schema.label import LabelConfig
 
 SIGNATURE = "serving_default"
 PREPROCESSING = "transform_features"

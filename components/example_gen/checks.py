@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.sources import ScanResult, Skipped
 from headrace.components.example_gen.sources.base import suggest_columns
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
+from headrace.configs.schema.data import DataConfig
 
 
 def check_key(data: DataConfig, columns: Sequence[str]) -> None:

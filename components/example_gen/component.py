@@ -22,7 +22,7 @@ from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.store import SpanStore
 from headrace.components.example_gen.storage import is_remote
 from headrace.components.example_gen.workers import ForkedWorkers
-from headrace.configs.data import DataConfig
+from headrace.configs.schema.data import DataConfig
 
 FORK_BYTES = 1 << 24
 """Bytes of a span from which processes are forked, which takes some tens of milliseconds. A smaller span is a single

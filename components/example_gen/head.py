@@ -15,13 +15,13 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.checks import check_rows
 from headrace.components.example_gen.parts import files_of_part
 from headrace.components.example_gen.sources.base import HasHead, Head, Source
 from headrace.components.example_gen.tfexample.rounding import RoundingAccumulator
 from headrace.components.example_gen.types import Kind, declared_types
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
+from headrace.configs.schema.data import DataConfig
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.checks import check_columns, check_fraction, check_splits
 from headrace.components.example_gen.shards.shard_names import with_span
 from headrace.components.example_gen.skips import Skipped
@@ -23,8 +24,7 @@ from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.spans.store import COLUMNS, SCAN, SHARDS, SpanShards, SpanStore, link
 from headrace.components.example_gen.tfexample.rounding import ColumnRounding, rounding_notes
 from headrace.components.example_gen.types import Kind, declared_types, widest
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
+from headrace.configs.schema.data import DataConfig
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """Errors of a disk that accepts no more data."""

@@ -12,8 +12,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from headrace.configs.errors import DataError
-from headrace.configs.suggest import did_you_mean, listed
+from headrace.common.errors import DataError
+from headrace.common.names import did_you_mean, join_names
 
 PACKAGE = "pkg://"
 AT_ONCE = 16
@@ -146,5 +146,5 @@ def _nearest_folder(local: str) -> str:
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
     wanted, there = Path(local).relative_to(folder).parts[0], sorted(path.name for path in folder.iterdir())
-    near = did_you_mean(wanted, there) or (f"; it contains: {listed(there, 8)}" if there else ", which is empty")
+    near = did_you_mean(wanted, there) or (f"; it contains: {join_names(there, 8)}" if there else ", which is empty")
     return f"The nearest folder that exists is {folder}{near}"

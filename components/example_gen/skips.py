@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace.configs.errors import DataError
+from headrace.common.errors import DataError
 
 TOLD = 20
 """Bad records that are reported individually; the rest are only counted."""

@@ -36,7 +36,7 @@ from headrace.components.example_gen.sources import (
 from headrace.components.example_gen.spans.manifest import Span, check_unchanged
 from headrace.components.example_gen.spans.store import SpanShards, SpanStore, digest_of
 from headrace.components.example_gen.types import Kind
-from headrace.configs.data import DataConfig
+from headrace.configs.schema.data import DataConfig
 
 READ_SETTINGS = {"source", "types", "columns", "on_bad_record"}
 """The settings that, with the types that a schema declares, determine what is read from a span. All others determine

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.paths import at_once, is_remote, resolve
-from headrace.configs.errors import DataError
 
 __all__ = [
     "UNKNOWN",

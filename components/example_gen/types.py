@@ -18,8 +18,8 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
-from headrace.configs.data import ColumnType, DataConfig
-from headrace.configs.errors import DataError
+from headrace.common.errors import DataError
+from headrace.configs.schema.data import ColumnType, DataConfig
 
 Kind = Literal["missing"] | ColumnType
 

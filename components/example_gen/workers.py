@@ -26,9 +26,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from headrace.common.errors import RunError, traceback_of, write_traceback
 from headrace.components.example_gen.sources.base import Result, Task
-from headrace.configs.errors import RunError
-from headrace.configs.tracebacks import traceback_of, write_traceback
 
 _NUMBER = 4
 """Bytes of a task's number."""

@@ -12,11 +12,11 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import Artifact, artifact_utils, standard_artifacts
 
+from headrace.common.errors import GateError
 from headrace.components.gates import data_rules
 from headrace.components.gates.data_rules import DataAnomaly, SplitStatistics
 from headrace.components.gates.float32_rules import digits_lost
-from headrace.configs.errors import GateError
-from headrace.configs.label import LabelConfig
+from headrace.configs.schema.label import LabelConfig
 
 TRAIN = "train"
 

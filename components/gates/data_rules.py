@@ -14,8 +14,8 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import (
     NumericStatistics,
 )
 
-from headrace.configs.features import SEVERAL_VALUES
-from headrace.configs.label import LabelConfig
+from headrace.configs.schema.features import MULTIVALUED_HINT
+from headrace.configs.schema.label import LabelConfig
 
 NAMED_VALUES = 5
 """How many values an anomaly names before it only counts the rest."""
@@ -146,7 +146,7 @@ def multiple_values(split: SplitStatistics, column: str, reader: str) -> Iterato
     if most > 1:
         what = f"up to {most:,} values in an example, of which `{reader}` reads one"
         yield DataAnomaly(
-            split.name, column, "Multiple values", what if reader == "label" else f"{what}; {SEVERAL_VALUES}"
+            split.name, column, "Multiple values", what if reader == "label" else f"{what}; {MULTIVALUED_HINT}"
         )
 
 

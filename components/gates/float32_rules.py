@@ -16,7 +16,7 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import FeatureNameStatistics, N
 
 from headrace.components.example_gen.tfexample.rounding import COARSE
 from headrace.components.gates.data_rules import DataAnomaly, SplitStatistics
-from headrace.configs.label import LabelConfig
+from headrace.configs.schema.label import LabelConfig
 
 TOO_COARSE = 0.1
 """Rounding errors above this share of the standard deviation make the data unfit: of evenly spread values, fewer than

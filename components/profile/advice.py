@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from headrace.components.profile.result import SettingChange, TimeShares
 from headrace.components.profile.trace import READING, SHUFFLING, STARTING
-from headrace.configs.service import service
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.train import TrainConfig, service_config
 from headrace.trainer.input.memory import DISK_SHARE, MEMORY_SHARE, format_bytes
 from headrace.trainer.profiling.facts import ProfileFacts
 
@@ -58,7 +57,7 @@ class TrainingProfile:
     @property
     def endless(self) -> bool:
         """Whether a tf.data service gives an endless stream of examples, which cannot be cached."""
-        settings = service(self.train.input.service)
+        settings = service_config(self.train.input.service)
         return settings is not None and settings.sharding == "off"
 
     @property
@@ -100,7 +99,7 @@ def _each_epoch(profile: TrainingProfile) -> str:
     """The work that each epoch repeats if examples are cached neither in memory nor on disk."""
     if profile.train.input.snapshot is not None:
         return "the parsed examples of the snapshot are read from disk again in every epoch"
-    if service(profile.train.input.service) is None:
+    if service_config(profile.train.input.service) is None:
         return "examples are read and parsed again in every epoch"
     when = "endlessly" if profile.endless else "again in every epoch"
     return f"the workers of the tf.data service read and parse the examples {when}"

@@ -6,11 +6,11 @@ from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArti
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
+from headrace.common.errors import GateError
 from headrace.components.profile.advice import TrainingProfile, advise, explain_waits
 from headrace.components.profile.result import SOMEWHAT, ProfileDiagnosis
 from headrace.components.profile.trace import Trace, read_trace
 from headrace.components.profile.xprof import XprofResults, run_xprof
-from headrace.configs.errors import GateError
 from headrace.trainer.profiling.facts import SESSIONS, ProfileFacts
 
 OPERATIONS = 12

@@ -17,9 +17,9 @@ from apache_beam.io.filesystems import FileSystems
 from numpy.typing import NDArray
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.tfexample.framing import checksums_match
 from headrace.components.statistics.decode import decode
-from headrace.configs.errors import DataError
 
 BYTES = 4 << 20
 """Uncompressed bytes in a batch."""

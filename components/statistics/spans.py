@@ -14,12 +14,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from headrace.common.durable import write_bytes
+from headrace.common.errors import DataError
 from headrace.components.example_gen.shards import shard_names
 from headrace.components.example_gen.spans.shared_spans import SharedSpans
 from headrace.components.statistics.accumulators import from_bytes, is_accumulator, to_bytes
 from headrace.components.statistics.combine import AccumulatorCombiner, Shards, StatisticsCombiner, Write
-from headrace.configs.durable import write_bytes
-from headrace.configs.errors import DataError
 
 MADE_BY = ("tensorflow-data-validation", "tfx-bsl", "numpy", "pyarrow")
 """The packages whose versions are part of the digest."""

@@ -17,9 +17,9 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.tf_metadata import schema_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
+from headrace.common.errors import TrainingError
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.tfexample.framing import framed_examples
-from headrace.configs.errors import TrainingError
 
 BATCH = 2048
 """The most examples that pass through the graph at once."""

@@ -14,8 +14,8 @@ from tfx.types import standard_artifacts
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.trigger.decision import NO, TrainingData, TrainingRecord, decide, update
-from headrace.configs.data import DataConfig
-from headrace.configs.schedule import DriftConfig
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.schedule import DriftConfig
 
 
 @component

@@ -16,12 +16,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from headrace.common.checksums import with_checksum, without_checksum
+from headrace.common.durable import write_text
+from headrace.common.errors import RunError
+from headrace.common.locks import wait_and_hold
 from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.configs.checksums import with_checksum, without_checksum
-from headrace.configs.durable import write_text
-from headrace.configs.errors import RunError
-from headrace.configs.lock import alone
-from headrace.configs.schedule import Retrain
+from headrace.configs.schema.schedule import Retrain
 
 GO, WHY = "go", "why"
 """Outputs of a component that decides whether the components after it run, and why."""
@@ -131,7 +131,7 @@ def update(path: Path, change: Callable[[TrainingRecord], TrainingRecord]) -> No
     Runs that share the folder (pods with one volume) wait for each other, so that no change is lost.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with alone(path.with_name(f".{path.name}.lock")):
+    with wait_and_hold(path.with_name(f".{path.name}.lock")):
         change(TrainingRecord.read(path)).write(path)
 
 

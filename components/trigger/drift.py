@@ -21,7 +21,7 @@ from headrace.components.schema import read_schema
 from headrace.components.statistics.combine import StatisticsCombiner, combine_directly
 from headrace.components.statistics.spans import SpanStatisticsStore, is_whole, load
 from headrace.components.trigger.decision import Decision, TrainingRecord
-from headrace.configs.schedule import DriftConfig
+from headrace.configs.schema.schedule import DriftConfig
 
 SPLIT = "train"
 NAMED_COLUMNS = 3

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.configs.errors import RunError
-from headrace.configs.suggest import did_you_mean
+from headrace.common.errors import RunError
+from headrace.common.names import did_you_mean
 from headrace.pipeline.cache.differences import Difference, differences, manifest_changes
 from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
 from headrace.pipeline.cache.key import KeyInput, KeyParts

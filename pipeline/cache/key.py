@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from headrace.pipeline.digest import digest_text
+from headrace.common.digests import digest_text
 
 FOLDER = "keys"
 PREFIXES = ("custom_config.config.", "custom_config.")

@@ -17,6 +17,7 @@ from tfx.components.util.model_utils import is_model_blessed
 from tfx.types import artifact_utils
 from tfx.types.value_artifact import ValueArtifact
 
+from headrace.common.digests import digest_path
 from headrace.components.beam_pipelines import BeamPipelines
 from headrace.components.deploy.baseline import RecordBlessing
 from headrace.components.deploy.registry import Registry
@@ -27,7 +28,6 @@ from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.cache.explain import RecordedRun, explain_miss, most_similar, run_of, runs
 from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
 from headrace.pipeline.cache.key import KeyInput, KeyParts, cache_key
-from headrace.pipeline.digest import digest_path
 from headrace.pipeline.execute import execute
 from headrace.pipeline.folders import Folders, locked
 from headrace.pipeline.local.metadata import Metadata

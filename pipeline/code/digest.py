@@ -18,8 +18,8 @@ from importlib import metadata
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-from headrace.configs.errors import RunError
-from headrace.configs.installed import version
+from headrace.common.digests import installed_version
+from headrace.common.errors import RunError
 from headrace.pipeline.code.modules import find_below, search_path
 from headrace.pipeline.code.parsing import ParseCache
 
@@ -72,7 +72,7 @@ def requested_modules() -> dict[str, tuple[str, ...]]:
 @cache
 def stack_versions() -> dict[str, str]:
     """The installed versions of the libraries that decide what components compute."""
-    return {"python": platform.python_version(), **{name: version(name) for name in STACK}}
+    return {"python": platform.python_version(), **{name: installed_version(name) for name in STACK}}
 
 
 def closure(*modules: str) -> dict[str, Path]:
@@ -170,10 +170,10 @@ def _release(head: str) -> str:
     if head in sys.stdlib_module_names:
         return f"python {platform.python_version()}"
     try:
-        return f"{head} {version(PACKAGES.get(head, head))}"
+        return f"{head} {installed_version(PACKAGES.get(head, head))}"
     except metadata.PackageNotFoundError:
         found = sorted({*metadata.packages_distributions().get(head, ())})
-        return " ".join(f"{name} {version(name)}" for name in found) or "of no distribution"
+        return " ".join(f"{name} {installed_version(name)}" for name in found) or "of no distribution"
 
 
 def _installed(spec: ModuleSpec) -> bool:

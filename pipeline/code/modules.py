@@ -19,7 +19,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import TypeGuard
 
-from headrace.configs.suggest import did_you_mean, listed, meant
+from headrace.common.names import did_you_mean, did_you_mean_or_list, join_names
 
 
 def find(name: str) -> ModuleSpec | None:
@@ -113,7 +113,7 @@ def _modules_in(package: ModuleSpec | None) -> list[str]:
 def _why_not_defined(spec: ModuleSpec, name: str, path: str) -> str | None:
     """Look the name up in the module's source; a module that may define names while it is imported passes."""
     if spec.origin is None:
-        inside = f"; it holds: {listed(_modules_in(spec))}"
+        inside = f"; it holds: {join_names(_modules_in(spec))}"
         return f'"{path}": {spec.name} is a folder, which defines nothing; name a module in it{inside}'
     file = Path(spec.origin)
     if file.suffix != ".py" or not file.is_file():
@@ -124,7 +124,7 @@ def _why_not_defined(spec: ModuleSpec, name: str, path: str) -> str | None:
         return f'"{path}": {file}:{error.lineno} is not valid Python: {error.msg}'
     if name in names or "*" in names or "__getattr__" in names:
         return None
-    return f'"{path}": {file} does not define {name}{meant(name, names, "it defines")}'
+    return f'"{path}": {file} does not define {name}{did_you_mean_or_list(name, names, "it defines")}'
 
 
 def _defined(body: list[ast.stmt]) -> Iterator[str]:

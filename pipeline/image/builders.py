@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.configs.errors import MissingDependencyError, RunError
+from headrace.common.errors import MissingDependencyError, RunError
 from headrace.pipeline.image.errors import LAST, builder_error, no_daemon
 
 NAMES = ("docker", "podman", "buildah")

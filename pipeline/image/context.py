@@ -12,10 +12,10 @@ from pathlib import Path
 
 import yaml
 
+from headrace.common.credentials import CERTAIN_PATTERNS
+from headrace.common.digests import digest_path, digest_text
+from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.credentials import CERTAIN
-from headrace.configs.errors import RunError
-from headrace.pipeline.digest import digest_path, digest_text
 
 PROJECT = Path(__file__).resolve().parents[2]
 PARTS = (
@@ -26,6 +26,7 @@ PARTS = (
     "image",
     "src/headrace/__init__.py",
     "src/headrace/__main__.py",
+    "common",
     "configs",
     "trainer",
     "components",
@@ -165,7 +166,7 @@ def _files(code: Path) -> Iterator[Path]:
 def _refuse_credentials(file: Path) -> None:
     """Raise RunError if the file holds a credential: everyone who can pull the image could read it."""
     text = file.read_bytes().decode(errors="replace") if file.stat().st_size <= READABLE else ""
-    for what, pattern in CERTAIN.items():
+    for what, pattern in CERTAIN_PATTERNS.items():
         if any(not TEMPLATE.search(_secret(match)) for match in pattern.finditer(text)):
             raise RunError(
                 f"{file}: the file holds {what}, and everyone who can pull an image can read its files\n"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from headrace.configs.errors import HeadraceError, MissingDependencyError, RunError, ServerError
+from headrace.common.errors import HeadraceError, MissingDependencyError, RunError, ServerError
 
 LAST = 8
 """How many lines of output an error quotes if their meaning is unknown."""

@@ -57,7 +57,7 @@ def layers(context: Path, variant: str) -> tuple[list[ImageLayer], list[str]]:
             unknown.append(f"{name}=={version}")
         else:
             sizes[name] = size
-    project = {name: _folder(context / name) for name in ("configs", "trainer", "components", "pipeline")}
+    project = {name: _folder(context / name) for name in ("common", "configs", "trainer", "components", "pipeline")}
     code = {path.name: _folder(path) for path in (context / "image" / "code").iterdir() if path.name != "README.md"}
     contents = [
         ("Python", {"base image": PYTHON_BYTES}),

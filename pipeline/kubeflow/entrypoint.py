@@ -21,12 +21,12 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from headrace.configs.credentials import without
-from headrace.configs.tracebacks import write_traceback
+from headrace.common.credentials import redact
+from headrace.common.errors import write_traceback
+from headrace.common.utf8 import use_utf8
 from headrace.pipeline.environment import log_to_stdout, prepare
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, unpack
 from headrace.pipeline.kubeflow.pod.paths import ROOT
-from headrace.pipeline.utf8 import use_utf8
 
 MESSAGE_LENGTH = 4096
 """Bytes that Kubernetes stores of a termination message."""
@@ -90,12 +90,12 @@ def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _cause(error: Exception) -> str:
-    from headrace.configs.errors import HeadraceError
+    from headrace.common.errors import HeadraceError
 
     if isinstance(error, HeadraceError):
         return str(error)
     write_traceback(error)
-    return without(f"{type(error).__name__}: {error}")
+    return redact(f"{type(error).__name__}: {error}")
 
 
 def _failed(id_: str, cause: str, status: int) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.pod.spans import LIST, RUNS, parse_keys
 from headrace.pipeline.kubeflow.store import Store, StoredObject
 

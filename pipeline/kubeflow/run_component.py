@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.trigger.decision import GO, WHY, TrainingRecord, decide
-from headrace.configs.beam import BeamConfig
-from headrace.configs.data import DataConfig
+from headrace.configs.schema.beam import BeamConfig
+from headrace.configs.schema.data import DataConfig
 from headrace.pipeline.kubeflow.pod import records
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack, restore_uncached
 from headrace.pipeline.kubeflow.pod.parameters import with_parameters

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 from pyarrow import fs
 
+from headrace.common.credentials import redact_urls
+from headrace.common.errors import RunError
 from headrace.components.example_gen.remote.filesystems import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
-from headrace.configs.errors import RunError
-from headrace.configs.passwords import hidden
 
 FOLDER = "HEADRACE_STORE"
 """Environment variable for tests: a folder that stands for the object store, with a folder for each scheme in it."""
@@ -180,7 +180,7 @@ class Store:
             region = self._options.get("region") or ("us-east-1" if endpoint else None)
             protocol, _, host = (endpoint or "https://").partition("://")
             if protocol not in ("http", "https"):
-                raise StoreError(f"{hidden(endpoint or '')} is not the URL of an object store: {_URL_FORM}")
+                raise StoreError(f"{redact_urls(endpoint or '')} is not the URL of an object store: {_URL_FORM}")
             access, secret = (os.environ.get(name) for name in KEYS)
             keys = {"access_key": access, "secret_key": secret} if access and secret else {}
             return fs.S3FileSystem(

@@ -18,10 +18,10 @@ from urllib.parse import parse_qs
 
 import yaml
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 
 if TYPE_CHECKING:
-    from headrace.configs.kubeflow import Backend, KubeflowConfig
+    from headrace.configs.schema.kubeflow import Backend, KubeflowConfig
 
 DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
 DEFAULT_STORE = "http://seaweedfs.kubeflow:9000"

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from headrace.common.errors import RunError
+from headrace.common.locks import hold, wait_until_free
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import RunError
-from headrace.configs.lock import free, held
 from headrace.pipeline.code.modules import search_path
 from headrace.pipeline.local.wire import JsonConnection
 
@@ -34,7 +34,7 @@ class ForkServer:
         server.run(node="Spans", ...)
         for message in server.events(): ...
 
-    processes_file: a file that the server and its children hold (`headrace.configs.lock`) until the last has ended.
+    processes_file: a file that the server and its children hold (`headrace.common.locks`) until the last has ended.
     """
 
     def __init__(self, config: PipelineConfig, log: Path, processes_file: Path) -> None:
@@ -42,7 +42,7 @@ class ForkServer:
         self._connection = JsonConnection(ours)
         self._log, self._processes_file = log, processes_file
         refusal = f"{processes_file} is held by another run"
-        with log.open("ab") as stream, held(processes_file, refusal) as lock:
+        with log.open("ab") as stream, hold(processes_file, refusal) as lock:
             inherited = [theirs.fileno(), lock.fileno()]
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-P", "-m", "headrace.pipeline.local.fork_server", *map(str, inherited)],
@@ -69,7 +69,7 @@ class ForkServer:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._wait_for_group()
-        free(self._processes_file, CHILD_SECONDS)
+        wait_until_free(self._processes_file, CHILD_SECONDS)
 
     def stop(self, running: int, seconds: float) -> None:
         """Ask the `running` components to end, and wait at most `seconds`: a Trainer writes a checkpoint first."""

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headrace.configs.credentials import without
-from headrace.configs.durable import write_text
-from headrace.configs.lock import keep
-from headrace.configs.tracebacks import write_traceback
+from headrace.common.credentials import redact
+from headrace.common.durable import write_text
+from headrace.common.errors import write_traceback
+from headrace.common.locks import adopt
 from headrace.pipeline.environment import log_to_stdout, prepare
 from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact
 
@@ -35,10 +35,10 @@ def main(descriptor: int, processes_file: int) -> None:
     """Serve the command at the other end of the socket until it closes the connection.
 
     processes_file: an open file that this process and its children hold, but not the programs that they start
-    (`headrace.configs.lock`).
+    (`headrace.common.locks`).
     """
     connection = JsonConnection(socket.socket(fileno=descriptor))
-    keep(processes_file)
+    adopt(processes_file)
     try:
         request = next(_messages(connection))
         server = Server(connection, request)
@@ -119,7 +119,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 def _expected(error: BaseException) -> BaseException | None:
     """The HeadraceError among an error and its causes, if there is one."""
-    from headrace.configs.errors import HeadraceError
+    from headrace.common.errors import HeadraceError
 
     current: BaseException | None = error
     while current is not None and not isinstance(current, HeadraceError):
@@ -143,7 +143,7 @@ def _full_disk(error: BaseException) -> str:
 
 def _log_error(error: BaseException) -> None:
     """Write the traceback to the log; only the message if training was asked to stop, which is not a fault."""
-    from headrace.configs.errors import TrainingStoppedError
+    from headrace.common.errors import TrainingStoppedError
 
     expected = _expected(error)
     if isinstance(expected, TrainingStoppedError):
@@ -154,7 +154,7 @@ def _log_error(error: BaseException) -> None:
 
 def _plain(error: BaseException) -> str:
     """The message without the suffix that Beam adds."""
-    return without(str(error)).strip().split(" [while running")[0]
+    return redact(str(error)).strip().split(" [while running")[0]
 
 
 def _messages(connection: JsonConnection) -> Iterator[dict[str, Any]]:

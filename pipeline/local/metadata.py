@@ -18,11 +18,11 @@ from ml_metadata import errors
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
+from headrace.common.checksums import PREFIX, checksum
+from headrace.common.digests import digest_text
+from headrace.common.errors import RunError
 from headrace.components.contents import CONTENTS
 from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS
-from headrace.configs.checksums import MARK, checksum
-from headrace.configs.errors import RunError
-from headrace.pipeline.digest import digest_text
 from headrace.pipeline.local.wire import StoredArtifact
 
 Artifacts = Mapping[str, list[StoredArtifact]]
@@ -179,7 +179,7 @@ class Metadata:
         """The same for one output: its files must be unchanged, and a pushed model must be the newest version."""
         path, pushed_to = Path(stored.uri), str(stored.properties.get(PUSHED_TO) or "")
         contents = str(stored.properties.get(CONTENTS, ""))
-        if not path.exists() or not contents.startswith(MARK):  # gone, or written by an earlier version of Headrace
+        if not path.exists() or not contents.startswith(PREFIX):  # gone, or written by an earlier version of Headrace
             return ""
         now = signature(path)
         if now != stored.properties.get(SIGNATURE):

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from headrace.common.errors import RunError
 from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.example_gen.spans.store import keys_used_by
 from headrace.components.trigger.decision import TrainingRecord
-from headrace.configs.errors import RunError
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.record import RunRecord, Status
 

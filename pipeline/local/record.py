@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from headrace.configs.durable import write_text
+from headrace.common.durable import write_text
 
 FILE_NAME = "run.json"
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from ml_metadata.errors import StatusError
 
+from headrace.common.durable import PARTIAL_SUFFIX, remove_orphan
+from headrace.common.errors import HeadraceError, RunError
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.trigger.decision import NO, TrainingRecord, decide
 from headrace.configs.config import PipelineConfig
-from headrace.configs.durable import SUFFIX, remove_left
-from headrace.configs.errors import HeadraceError, RunError
-from headrace.configs.writer import to_yaml
+from headrace.configs.loading.editing import to_yaml
 from headrace.pipeline.folders import Folders, locked, processes_file
 from headrace.pipeline.interrupts import interrupted_once
 from headrace.pipeline.local.client import ForkServer
@@ -75,8 +75,8 @@ def clear_killed_runs(folders: Folders, metadata: Metadata) -> None:
         metadata.fail(execution_id, canceled=True)
     shutil.rmtree(folders.scratch, ignore_errors=True)
     for pattern in PARTIAL:
-        for path in folders.home.glob(f"{pattern}/.*{SUFFIX}"):
-            remove_left(path)
+        for path in folders.home.glob(f"{pattern}/.*{PARTIAL_SUFFIX}"):
+            remove_orphan(path)
     for path in folders.runs.glob("*/run.json"):
         with contextlib.suppress(ValueError, TypeError, KeyError):  # damaged or of another version: left unchanged
             record = RunRecord.read(path.parent)

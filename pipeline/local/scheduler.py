@@ -20,10 +20,10 @@ from typing import Any
 
 from ml_metadata.errors import StatusError
 
+from headrace.common.digests import digest_path
+from headrace.common.errors import RunError
 from headrace.components.trigger.decision import GO, NO, WHY
-from headrace.configs.errors import RunError
 from headrace.pipeline.cache.key import KeyInput, KeyParts, cache_key
-from headrace.pipeline.digest import digest_path
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.interrupts import uninterrupted
 from headrace.pipeline.local.client import ForkServer

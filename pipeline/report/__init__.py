@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.configs.durable import write_text
+from headrace.common.durable import write_text
 
 FILE_NAME = "report.html"
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from headrace.configs.config import PipelineConfig
-from headrace.configs.features import data_columns
+from headrace.configs.schema.features import data_columns
 from headrace.pipeline.local.record import Ingestion, ingested, on_one_line
 from headrace.pipeline.report.charts import histogram
 from headrace.pipeline.report.run_folder import RunFolder

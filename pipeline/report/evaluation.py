@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from headrace.components.evaluation.result import Curves, Evaluation, SliceMetrics
 from headrace.configs.config import PipelineConfig
-from headrace.configs.evaluate import LOWER_IS_BETTER
+from headrace.configs.schema.evaluate import LOWER_IS_BETTER
 from headrace.pipeline.report.charts import ChartLine, Scale, line_chart, padded
 from headrace.pipeline.report.formatting import value_in_words
 from headrace.pipeline.report.verdict import Bound, ModelVerdict

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.configs.config import PipelineConfig
-from headrace.configs.features import (
+from headrace.configs.schema.features import (
     BucketizedFeature,
     CrossedFeature,
     CustomFeature,
     Feature,
     HashedFeature,
     IdentityFeature,
+    ImageFeature,
     NumericFeature,
     TextFeature,
     VocabularyFeature,
     data_columns,
 )
-from headrace.configs.image import ImageFeature
 
 _SCALES = {
     "z_score": "scaled to mean 0, standard deviation 1",

@@ -10,9 +10,9 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
+from headrace.common.errors import RunError
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import RunError
 from headrace.pipeline.local.record import ArtifactRecord, RunRecord, Status
 
 CONFIG_FILE = "config.yaml"

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.sources.tfrecord.frames import frames
-from headrace.configs.errors import DataError
 from headrace.pipeline.report.training import TrainingRecord
 
 EVENTS = "events.out.tfevents"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from headrace.configs.errors import RunError, UntrainedError
+from headrace.common.errors import RunError, UntrainedError
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.record import FILE_NAME
 from headrace.pipeline.report.run_folder import RunFolder
@@ -23,7 +23,7 @@ def find(given: Path) -> RunFolder:
         return _trained(_read(given))
     if given.is_dir():
         return _latest(given / RUNS if (given / RUNS).is_dir() else given, given)
-    from headrace.configs.loader import load
+    from headrace.configs.loading.loader import load
 
     return _latest(Folders.of(load(given)).runs, given)
 

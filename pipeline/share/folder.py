@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 
 if TYPE_CHECKING:
     from headrace.pipeline.report.run_folder import RunFolder

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from headrace.configs.credentials import without
+from headrace.common.credentials import redact
 from headrace.pipeline.report.page import environment, headline, highlight_keys, style
 from headrace.pipeline.report.profile import read_profile
 from headrace.pipeline.share.folder import FORMAT, LogFile
@@ -107,4 +107,4 @@ def _own(name: str) -> Markup:
 
 
 def _public(value: Any) -> Any:
-    return without(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return redact(value) if isinstance(value, str) and not isinstance(value, Markup) else value

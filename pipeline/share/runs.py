@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from headrace.configs.credentials import without
+from headrace.common.credentials import redact
 from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section, group_slices
 from headrace.pipeline.report.run_folder import RunFolder
 from headrace.pipeline.report.training import TrainingRecord, read_search, read_training
@@ -35,7 +35,7 @@ class PublicFolder(RunFolder):
         try:
             tree = yaml.safe_load(text)
         except yaml.YAMLError:
-            return without(text)
+            return redact(text)
         clean = stripped(tree)
         if clean == tree:
             return text

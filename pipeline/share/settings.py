@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.configs.credentials import HIDDEN, HIDEABLE, without
+from headrace.common.credentials import MASK, REDACTED_FIELD, redact
 
 HYPERPARAMETERS = ("model", "train")
 """The sections of the config that training uses."""
@@ -96,18 +96,18 @@ def stripped(value: Any) -> Any:
     """
     if isinstance(value, dict):
         return {
-            without(key) if isinstance(key, str) else key: _hidden(item)
-            if HIDEABLE.search(str(key)) and not (isinstance(item, dict) and "column" in item)
+            redact(key) if isinstance(key, str) else key: _hidden(item)
+            if REDACTED_FIELD.search(str(key)) and not (isinstance(item, dict) and "column" in item)
             else stripped(item)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
         return [stripped(item) for item in value]
-    return without(value) if isinstance(value, str) else value
+    return redact(value) if isinstance(value, str) else value
 
 
 def _hidden(value: Any) -> Any:
     """Hide a value except whether it is set, and the names in a mapping."""
     if isinstance(value, dict):
-        return {without(key) if isinstance(key, str) else key: _hidden(item) for key, item in value.items()}
-    return HIDDEN if value and value is not True else value
+        return {redact(key) if isinstance(key, str) else key: _hidden(item) for key, item in value.items()}
+    return MASK if value and value is not True else value

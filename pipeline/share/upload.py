@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.configs.errors import DataError, MissingDependencyError, RunError
+from headrace.common.errors import DataError, MissingDependencyError, RunError
 
 if TYPE_CHECKING:
     from headrace.components.example_gen.remote.filesystems import ObjectLocation

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.record import FILE_NAME, RunRecord
 

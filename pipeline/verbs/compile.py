@@ -65,7 +65,7 @@ def verify(config: Path, profile: str | None, overrides: tuple[str, ...], keep: 
     prepare()
     import tempfile
 
-    from headrace.configs.errors import RunError
+    from headrace.common.errors import RunError
     from headrace.pipeline.terminal import open_display
 
     loaded = load(config, profile, overrides, data=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from headrace.configs.image_names import HOST, REPOSITORY, TAG
+from headrace.configs.rules.kubernetes import HOST, REPOSITORY, TAG
 from headrace.pipeline.verbs.options import reports_errors
 
 NAME = "headrace"

@@ -111,7 +111,7 @@ def report(config: Path, profile: str | None, overrides: tuple[str, ...], run_id
 
     The report is one page that opens from disk. Its path is printed.
     """
-    from headrace.configs.errors import RunError
+    from headrace.common.errors import RunError
     from headrace.pipeline.folders import Folders
     from headrace.pipeline.report import write_report
 

@@ -102,7 +102,7 @@ def prune(  # noqa: PLR0913, PLR0917
     With --root, the spans stored by runs on Kubeflow are removed, except those that the newest runs used and those
     written within the last day. Nothing else in the object store is removed.
     """
-    from headrace.configs.errors import RunError
+    from headrace.common.errors import RunError
     from headrace.pipeline.folders import Folders, locked
     from headrace.pipeline.local.prune import plan_prune, remove
 
@@ -126,8 +126,8 @@ def prune(  # noqa: PLR0913, PLR0917
 
 
 def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than: float, *, dry_run: bool) -> None:
-    from headrace.configs.errors import RunError
-    from headrace.configs.passwords import hidden
+    from headrace.common.credentials import redact_urls
+    from headrace.common.errors import RunError
     from headrace.pipeline.kubeflow import prune_spans
     from headrace.pipeline.kubeflow.pod.paths import SCHEMES
     from headrace.pipeline.kubeflow.store import open_store
@@ -136,7 +136,7 @@ def _prune_object_store(config: PipelineConfig, root: str, keep: int, older_than
 
     if not root.startswith(tuple(SCHEMES)):
         allowed = ", ".join(SCHEMES)
-        raise RunError(f"--root {hidden(root)} is not in an object store; write {allowed} followed by bucket/path")
+        raise RunError(f"--root {redact_urls(root)} is not in an object store; write {allowed} followed by bucket/path")
     store, uri = open_store(store_options(config.kubeflow)), f"{root.rstrip('/')}/{config.pipeline.name}/spans"
     try:
         found = prune_spans.plan(store, uri, keep, older_than, time.time())

@@ -23,7 +23,7 @@ from headrace.pipeline.interrupts import (
 )
 
 if TYPE_CHECKING:
-    from headrace.configs.loader import Loaded
+    from headrace.configs.loading.loader import LoadedConfig
     from headrace.pipeline.kubeflow.server.session import Session
 
 P = ParamSpec("P")
@@ -37,8 +37,8 @@ def reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
 
     @functools.wraps(verb)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
-        from headrace.configs.credentials import without
-        from headrace.configs.errors import HeadraceError
+        from headrace.common.credentials import redact
+        from headrace.common.errors import HeadraceError
 
         try:
             with sigterm_as_interrupt(), _printed_log():
@@ -52,7 +52,7 @@ def reports_errors(verb: Callable[P, None]) -> Callable[P, None]:
             if isinstance(error, BrokenPipeError) and stdout_has_no_reader():
                 discard_stdout()
                 sys.exit(BROKEN_PIPE)
-            click.echo(without(f"{_location(error)}: {error.strerror or error}"), err=True)
+            click.echo(redact(f"{_location(error)}: {error.strerror or error}"), err=True)
             sys.exit(1)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
@@ -115,7 +115,7 @@ def param_option(verb: Callable[P, None]) -> Callable[P, None]:
 
 def load(
     config: Path, profile: str | None, overrides: tuple[str, ...], *, data: bool, functions: bool = False
-) -> Loaded:
+) -> LoadedConfig:
     """Call `headrace.pipeline.api.load_checked`, imported only when a verb needs it."""
     from headrace.pipeline.api import load_checked
 

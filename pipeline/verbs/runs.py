@@ -134,8 +134,8 @@ def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     COMPONENT is its name in the report. RUN is the name or id of a run of CONFIG, by default the newest.
     """
     session = session_of(config, profile, overrides)
-    from headrace.configs.errors import RunError
-    from headrace.configs.suggest import meant
+    from headrace.common.errors import RunError
+    from headrace.common.names import did_you_mean_or_list
     from headrace.pipeline.kubeflow.server import logs as server_logs
     from headrace.pipeline.kubeflow.server.runs import get_run
     from headrace.pipeline.kubeflow.server.status import killed_for_memory, run_record
@@ -144,7 +144,9 @@ def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     graph = session.tasks(found)
     tasks = {task.get("taskInfo", {}).get("name", name): (name, task) for name, task in graph.items()}
     if component not in tasks:
-        raise RunError(f"the run {found.display_name} has no {component}{meant(component, tasks, 'it has')}")
+        raise RunError(
+            f"the run {found.display_name} has no {component}{did_you_mean_or_list(component, tasks, 'it has')}"
+        )
     launcher_logs = server_logs.LauncherLogs.of(session.config, found)
 
     def read() -> str:

@@ -91,7 +91,7 @@ def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], comp
     CONFIG describes it under `schedule:`.
     """
     prepare()
-    from headrace.configs.errors import ConfigError, Problem
+    from headrace.common.errors import ConfigError, Problem
 
     loaded = load(config, profile, overrides, data=False, functions=compiled is None)
     text = None if compiled is None else compiled.read_text(encoding="utf-8")

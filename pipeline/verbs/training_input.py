@@ -52,7 +52,7 @@ def tune_input(config: Path, profile: str | None, overrides: tuple[str, ...], se
 
 def transformed(config: PipelineConfig) -> tuple[Path, Path]:
     """The folders of the transform graph and the transformed examples of the latest run that made them."""
-    from headrace.configs.errors import RunError
+    from headrace.common.errors import RunError
     from headrace.pipeline.folders import Folders
     from headrace.pipeline.report.run_folder import RunFolder
 
@@ -67,9 +67,9 @@ def transformed(config: PipelineConfig) -> tuple[Path, Path]:
 
 def write(path: Path, changes: dict[str, Any]) -> None:
     """Change `train.input` in the file. Raises ConfigError, and leaves the file as it was, if that is not possible."""
-    from headrace.configs.edit import edit
-    from headrace.configs.errors import ConfigError
-    from headrace.configs.loader import load as read
+    from headrace.common.errors import ConfigError
+    from headrace.configs.loading.editing import edit
+    from headrace.configs.loading.loader import load as read
 
     before = read(path)
     wanted = before.train.model_copy(update={"input": before.train.input.model_copy(update=changes)})

@@ -16,8 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.configs.config import PipelineConfig
-    from headrace.configs.errors import (
+    from headrace.common.errors import (
         ConfigError,
         DataError,
         GateError,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         ServerError,
         TrainingError,
     )
+    from headrace.configs.config import PipelineConfig
     from headrace.pipeline.api import compile, load, run, runs, share, validate  # noqa: A004 - named like the command
     from headrace.pipeline.run import Run
 
@@ -60,7 +60,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(_HOMES.get(name, "headrace.configs.errors")), name)
+    found = getattr(importlib.import_module(_HOMES.get(name, "headrace.common.errors")), name)
     globals()[name] = found
     return found
 

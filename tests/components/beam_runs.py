@@ -16,8 +16,8 @@ from headrace.components.beam_pipelines import BeamPipelines
 from headrace.components.example_gen.component import Executor
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.statistics import component as statistics_gen
-from headrace.configs.beam import BeamConfig
-from headrace.configs.data import DataConfig
+from headrace.configs.schema.beam import BeamConfig
+from headrace.configs.schema.data import DataConfig
 
 AUTO, DIRECT = BeamConfig(), BeamConfig(runner="direct")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 
 
 def assert_each_changed_byte_is_detected(path: Path, read: Callable[[Path], object], way_out: str) -> None:

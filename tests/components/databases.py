@@ -13,8 +13,8 @@ import psycopg
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ParallelMap, ScanResult, open_source, serial_map, source_state
 from headrace.components.example_gen.spans.manifest import Span, SpanManifest
-from headrace.configs.data import DataConfig
-from headrace.configs.sources import SqlSource
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import SqlSource
 
 ROWS = 5000
 KEYED = "insert into other.keyed values (1, 'a'), (null, 'b'), (1, 'c'), (9, 'd'), (null, 'e');"

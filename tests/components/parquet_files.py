@@ -9,7 +9,7 @@ from decoded_examples import decoded
 
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.tfexample.encode import encode
-from headrace.configs.sources import ParquetSource
+from headrace.configs.schema.sources import ParquetSource
 
 
 def write(path: Path, columns: dict | pa.Table, **options: object) -> Path:

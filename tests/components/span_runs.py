@@ -13,8 +13,8 @@ from tfx.types import artifact_utils, standard_artifacts
 from headrace.components.example_gen.component import Executor
 from headrace.components.example_gen.sources.csv.source import CsvFiles
 from headrace.components.example_gen.spans.find import find_spans
-from headrace.configs.data import DataConfig
-from headrace.configs.sources import CsvSource
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import CsvSource
 
 FIRST_TWO = ("2026-01-01", "2026-01-02")
 DAYS = "in/{YYYY}-{MM}-{DD}.csv"

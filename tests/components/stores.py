@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.configs.errors import DataError
+from headrace.common.errors import DataError
 from headrace.trainer.service.ports import free_port
 
 

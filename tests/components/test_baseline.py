@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tfx.types import standard_artifacts
 
+from headrace.common.checksums import checksum
+from headrace.common.errors import RunError
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, choose_baseline, record_blessing
 from headrace.components.deploy.registry import DAMAGED, WHY, Entry, MadeFor, PushRecord, Registry
-from headrace.configs.checksums import checksum
-from headrace.configs.errors import RunError
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

@@ -18,8 +18,8 @@ from databases import source_of, sqlite_of_trips
 
 from headrace.components.example_gen import parts
 from headrace.components.example_gen.sources.parquet import source as parquet
-from headrace.configs.beam import BeamConfig, OptionValue
-from headrace.configs.data import DataConfig
+from headrace.configs.schema.beam import BeamConfig, OptionValue
+from headrace.configs.schema.data import DataConfig
 
 ROWS = 3000
 

@@ -22,12 +22,12 @@ from tfx.components.schema_gen.import_schema_gen.executor import Executor as Imp
 from tfx.components.statistics_gen.executor import Executor as StatisticsGen
 from tfx.types import artifact_utils, standard_artifacts
 
+from headrace.common.errors import GateError
 from headrace.components.gates.data_gate import DataGate, describe, find_anomalies
 from headrace.components.gates.data_rules import DataAnomaly, SplitStatistics
 from headrace.components.gates.float32_rules import TOO_COARSE, digits_lost
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import GateError
-from headrace.configs.label import LabelConfig
+from headrace.configs.schema.label import LabelConfig
 
 BINARY = LabelConfig(key="y", kind="binary")
 Rows = dict[str, list[Any]]

@@ -14,11 +14,11 @@ from plain_shards import unpacked
 from tfx.components.evaluator.executor import Executor as StockExecutor
 from tfx.types import Channel, artifact_utils, standard_artifacts
 
+from headrace.common.errors import RunError
 from headrace.components.evaluation import component
 from headrace.components.evaluation.result import Evaluation, read_evaluation
-from headrace.configs.errors import RunError
-from headrace.configs.evaluate import EvaluateConfig, Threshold
-from headrace.configs.label import LabelConfig
+from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
+from headrace.configs.schema.label import LabelConfig
 
 ROWS = 600
 LABELS = {

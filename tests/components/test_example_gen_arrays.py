@@ -19,15 +19,15 @@ from decoded_examples import decoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.sources.arrays import source as arrays_module
 from headrace.components.example_gen.sources.arrays.tables import as_table, digest
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.tfexample.encode import encode
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
-from headrace.configs.sources import ArraysSource
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import ArraysSource
 
 Give = Callable[[object], ArraysSource]
 

@@ -25,12 +25,12 @@ from google.cloud.bigquery_storage_v1 import BigQueryReadClient, types
 from google.cloud.bigquery_storage_v1.services.big_query_read.transports import BigQueryReadGrpcTransport
 from pydantic import ValidationError
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, bigquery, open_source, serial_map
 from headrace.components.example_gen.spans.find import find_spans
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
-from headrace.configs.sources import BigquerySource
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import BigquerySource
 
 SERVICE = "google.cloud.bigquery.storage.v1.BigQueryRead"
 FIELDS = [

@@ -19,6 +19,7 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import proto_utils
 from tfx_bsl.tfxio import tf_example_record
 
+from headrace.common.errors import DataError, RunError
 from headrace.components.example_gen import beam_map, component
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.beam_map import BeamMap, SignedPickles, local_threads
@@ -30,9 +31,8 @@ from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.spans.component import Spans
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest, check_unchanged
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError, RunError
-from headrace.configs.sources import CsvSource
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import CsvSource
 
 TAXI = "pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv"
 ROWS = 15_002

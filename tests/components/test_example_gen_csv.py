@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.sources import ScanResult, open_source, serial_map
 from headrace.components.example_gen.sources.csv import blocks as blocks_module
 from headrace.components.example_gen.types import declared_types
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
-from headrace.configs.sources import CsvSource
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import CsvSource
 
 FIELD = st.text(st.sampled_from('ab ,;"\n\r\té0'), max_size=6)
 

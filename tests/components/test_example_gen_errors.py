@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.checks import check_fraction
 from headrace.components.example_gen.ingest import ingest
@@ -14,10 +15,9 @@ from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.sources.csv import blocks as blocks_module
 from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
-from headrace.configs.rules import types_fit_delimited_text
-from headrace.configs.sources import CsvSource
+from headrace.configs.rules.data import types_fit_delimited_text
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import CsvSource
 
 GOOD = "".join(f'{i},"text, {i}\nmore",{i / 2}\n' for i in range(400))
 HEAD = "id,text,number\n"

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.sources.jsonl import fast
 from headrace.components.example_gen.sources.jsonl import source as blocks_module
-from headrace.configs.errors import DataError
-from headrace.configs.sources import JsonlSource
+from headrace.configs.schema.sources import JsonlSource
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(max_size=5) | st.sampled_from(["2024-01-31", "2024-01-31T12:00:00", "12:30", "null", "[null]", "NaN"])

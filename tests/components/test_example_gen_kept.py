@@ -16,7 +16,7 @@ from headrace.components.example_gen.sources.csv import blocks
 from headrace.components.example_gen.sources.jsonl import source as json_blocks
 from headrace.components.example_gen.sources.tfrecord import frames
 from headrace.components.example_gen.tfexample.framing import framed_examples
-from headrace.configs.sources import CsvSource, JsonlSource, TfrecordSource
+from headrace.configs.schema.sources import CsvSource, JsonlSource, TfrecordSource
 
 CELLS = st.sampled_from(["", "1", "-7", "0.5", "1e300", "nan", "9007199254740993", "007", "text", "é", '"x,y"', '"NA"'])
 CELLS |= st.sampled_from(["NA", "2020-01-01", "true", "12:30"])

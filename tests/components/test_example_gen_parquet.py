@@ -14,13 +14,13 @@ from decoded_examples import decoded
 from parquet_files import read, write
 from stores import Bucket
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ReadOptions, open_source, serial_map
 from headrace.components.example_gen.sources.parquet import source as parquet_module
 from headrace.components.example_gen.spans.find import find_spans
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
-from headrace.configs.sources import ParquetSource
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import ParquetSource
 
 
 def test_row_groups_are_parts_of_bounded_size_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_the_names_of_columns_need_no_tensorflow(tmp_path: Path) -> None:
     path = write(tmp_path / "f.parquet", {"a": [1]})
     code = (
         "import sys; from headrace.components.example_gen.sources import open_source;"
-        "from headrace.configs.sources import ParquetSource;"
+        "from headrace.configs.schema.sources import ParquetSource;"
         f"print(open_source(ParquetSource(kind='parquet', path={str(path)!r})).columns(), 'tensorflow' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parquet_files import read, survey_of, write
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.sources import ReadOptions
-from headrace.configs.errors import DataError
 
 
 def test_only_the_chosen_columns_are_read_from_disk(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parquet_files import one, read, survey_of, write
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.sources import ReadOptions
 from headrace.components.example_gen.sources.parquet import source as parquet_module
 from headrace.components.example_gen.types import kind_of_decimal
-from headrace.configs.errors import DataError
 
 NOON = dt.datetime(2026, 11, 21, 12, 30)
 

@@ -11,6 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from stores import Bucket
 from tfx.types import standard_artifacts
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen import parts as parts_module
 from headrace.components.example_gen.component import Executor
 from headrace.components.example_gen.ingest import ingest
@@ -18,9 +19,8 @@ from headrace.components.example_gen.sources import open_source, serial_map
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.example_gen.storage import resolve
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
-from headrace.configs.sources import CsvSource
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import CsvSource
 
 HEAD = "id,text,number\n"
 

@@ -12,7 +12,7 @@ from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.configs.data import DataConfig
+from headrace.configs.schema.data import DataConfig
 
 
 def symlink(folder: Path) -> None:

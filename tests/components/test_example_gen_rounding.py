@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import IngestResult, ingest
 from headrace.components.example_gen.paths import resolve
 from headrace.components.example_gen.sources import serial_map
@@ -21,8 +22,7 @@ from headrace.components.example_gen.tfexample.rounding import (
     RoundingAccumulator,
     rounding_notes,
 )
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
+from headrace.configs.schema.data import DataConfig
 
 ROWS = 1597
 TIMES = 1700000000.5 + 7.0 * np.arange(ROWS)

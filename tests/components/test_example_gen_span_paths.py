@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.spans.manifest import SpanManifest
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
-from headrace.configs.sources import CsvSource
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import CsvSource
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ import pytest
 from span_runs import DAYS, Examples, config, days, generate, ids, read, told, write
 from tfx.types import standard_artifacts
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.component import Executor
 from headrace.components.example_gen.spans.find import find_spans
-from headrace.configs.errors import DataError
 
 
 @pytest.mark.parametrize(

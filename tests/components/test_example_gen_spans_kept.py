@@ -17,7 +17,7 @@ from span_runs import (
     write,
 )
 
-from headrace.configs.errors import DataError
+from headrace.common.errors import DataError
 
 
 def test_only_the_new_span_is_read(folder: Path, reads: Counter[str]) -> None:

@@ -8,10 +8,10 @@ import pytest
 from databases import ROWS, source_of, written
 from pydantic import ValidationError
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.sources import open_source, serial_map
-from headrace.configs.errors import DataError
-from headrace.configs.overlay import setting
-from headrace.configs.sources import SqlSource
+from headrace.configs.loading.overlays import parse_setting
+from headrace.configs.schema.sources import SqlSource
 
 
 def test_a_backend_killed_half_way_leaves_a_clear_error(server: postgres.Server) -> None:
@@ -114,8 +114,8 @@ def test_a_password_in_the_url_is_refused_and_not_repeated(url: str) -> None:
     (error,) = told.value.errors(include_input=False)
     assert "password_env" in error["msg"]
     assert "pa55" not in error["msg"]
-    tree, mistakes = setting(f"data.source.url={url}", layer=1)
+    tree, mistakes = parse_setting(f"data.source.url={url}", layer=1)
     assert mistakes == []
     assert tree is not None
-    assert "pa55" not in str(tree.place)
-    assert "***" in str(tree.place)
+    assert "pa55" not in str(tree.location)
+    assert "***" in str(tree.location)

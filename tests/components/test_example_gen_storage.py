@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import Bucket, message
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.remote.find import matches_glob
 from headrace.components.example_gen.sources.streams import line_at, open_stream, read_fully
 from headrace.components.example_gen.storage import (
@@ -28,7 +29,6 @@ from headrace.components.example_gen.storage import (
     stat,
     stats,
 )
-from headrace.configs.errors import DataError
 
 TREE = [
     "a.csv",
@@ -181,7 +181,7 @@ def test_local_paths_connect_to_nothing(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from headrace.components.example_gen.sources import open_source\n"
-        "from headrace.configs.sources import CsvSource\n"
+        "from headrace.configs.schema.sources import CsvSource\n"
         "print(open_source(CsvSource(kind='csv', path=sys.argv[1])).columns())\n"
         "print({'pyarrow.fs', 'pyarrow._s3fs', 'tensorflow', 'apache_beam'} & {*sys.modules})\n"
     )

@@ -8,7 +8,7 @@ from pydoc_data.topics import topics
 import pytest
 from test_example_gen_text import read, source_of
 
-from headrace.configs.errors import DataError
+from headrace.common.errors import DataError
 
 SOURCE = '''# not a string
 """Documentation of the module.

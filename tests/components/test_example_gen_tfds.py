@@ -13,13 +13,13 @@ import tensorflow_datasets as tfds
 from beam_runs import same_with_beam
 from decoded_examples import decoded
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.tfexample.encode import encode
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
-from headrace.configs.sources import TfdsSource
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import TfdsSource
 
 PLAIN = ("id", "flag", "half", "label", "text", "image", "numbers", "words", "vector", "large")
 NESTED = ("matrix", "inner", "boxes", "packed", "ragged")

@@ -11,10 +11,10 @@ import tensorflow as tf
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.sources.tfrecord import frames as frames_module
-from headrace.configs.errors import DataError
-from headrace.configs.sources import TfrecordSource
+from headrace.configs.schema.sources import TfrecordSource
 
 FLOAT = st.floats(width=32, allow_nan=False)
 VALUES = {

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.arrow_columns import FEW_ROWS, MANY_COLUMNS, worth_stacking
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.shards.row_hash import row_hash
@@ -32,8 +33,7 @@ from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.tfexample.encode import encode
 from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.components.example_gen.tfexample.rounding import RoundingAccumulator
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
+from headrace.configs.schema.data import DataConfig
 
 ROWS = 100
 FEWER, MORE = 400, 800

@@ -10,7 +10,7 @@ import pytest
 from headrace.components.profile.advice import TrainingProfile, advise, explain_waits
 from headrace.components.profile.result import TimeShares
 from headrace.components.profile.trace import PARSING, READING, STARTING
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.profiling.facts import ProfiledExecution, ProfileFacts
 
 FACTS = ProfileFacts(

@@ -15,12 +15,12 @@ import pytest
 import tensorflow as tf
 from tfx.types import standard_artifacts
 
+from headrace.common.checksums import checksum
+from headrace.common.errors import GateError
 from headrace.components.profile.component import ProfileGate, ProfileVerdict, diagnose
 from headrace.components.profile.result import ProfileDiagnosis
 from headrace.components.profile.trace import read_trace
-from headrace.configs.checksums import checksum
-from headrace.configs.errors import GateError
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.checkpointing.checkpoints import TrainingPosition
 from headrace.trainer.input.inputs import Inputs
 from headrace.trainer.profiling.callback import Profile, profiling

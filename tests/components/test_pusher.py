@@ -14,11 +14,11 @@ import pytest
 from changed_bytes import assert_each_changed_byte_is_detected
 from tfx.types import standard_artifacts
 
+from headrace.common.checksums import checksum
+from headrace.common.errors import RunError
 from headrace.components.deploy import pusher
 from headrace.components.deploy.pusher import push
 from headrace.components.deploy.registry import IN_SERVICE, LATE, Entry, PushRecord
-from headrace.configs.checksums import checksum
-from headrace.configs.errors import RunError
 
 
 @pytest.fixture

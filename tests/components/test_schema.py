@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.common.errors import DataError
 from headrace.components.schema import column_types, read_schema
-from headrace.configs.errors import DataError
 
 
 def _write(tmp_path: Path, text: str) -> Path:

@@ -29,12 +29,12 @@ from tfx.components.statistics_gen import executor as stock
 from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import io_utils
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.component import Executor as ExampleGenExecutor
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.statistics import component
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
-from headrace.configs.sources import CsvSource
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import CsvSource
 
 TAXI = "pkg://tfx/examples/chicago_taxi_pipeline/data/big_tipper_label/*.csv"
 EPSILON = 0.01

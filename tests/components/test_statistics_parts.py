@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.arrow_columns import MANY_COLUMNS
 from headrace.components.example_gen.tfexample.encode import encode
 from headrace.components.example_gen.tfexample.wire import varint
 from headrace.components.statistics import categories, read
 from headrace.components.statistics.categories import CategoryGenerator, ValueCounts
 from headrace.components.statistics.decode import decode
-from headrace.configs.errors import DataError
 from headrace.pipeline.report.statistics import read_statistics
 
 COLUMN = st.sampled_from(

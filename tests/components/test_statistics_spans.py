@@ -13,10 +13,10 @@ import pytest
 from test_statistics import Rows, assert_rank, assert_same_numbers, awkward, name_of, pairs, read, run, values_of, write
 from tfx.types import standard_artifacts
 
+from headrace.common.errors import DataError
 from headrace.components.statistics import categories, component, spans
 from headrace.components.statistics.combine import StatisticsCombiner
 from headrace.components.statistics.read import batches
-from headrace.configs.errors import DataError
 
 Examples: TypeAlias = standard_artifacts.Examples
 Split: TypeAlias = dict[str, list[Rows]]

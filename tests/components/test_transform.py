@@ -17,8 +17,8 @@ from tfx.components.transform import executor as stock
 from tfx.proto import transform_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
+from headrace.common.errors import TrainingError
 from headrace.components.transform.component import Executor
-from headrace.configs.errors import TrainingError
 
 SHARDS = {"train": [2500, 0, 40], "eval": [300], "test": [0]}
 SCHEMA = """

@@ -16,7 +16,7 @@ from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.components.example_gen.storage import FileState
 from headrace.components.trigger.decision import TrainingData, TrainingRecord, decide
 from headrace.components.trigger.drift import DriftDistance, decide_by_drift, decision, distances
-from headrace.configs.schedule import DriftConfig, Retrain
+from headrace.configs.schema.schedule import DriftConfig, Retrain
 
 
 def manifest(*names: str, size: int = 1) -> SpanManifest:

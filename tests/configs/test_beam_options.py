@@ -24,12 +24,12 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners.runner import create_runner
 
+from headrace.common.errors import RunError
 from headrace.components.beam_pipelines import BeamPipelines, beam_options
-from headrace.configs.beam import BeamConfig
-from headrace.configs.beam_options import BEAM_OPTIONS, NUMBER, TEXT, TEXTS, TRUE_OR_FALSE, WHOLE_NUMBER
-from headrace.configs.beam_rules import RULES
-from headrace.configs.errors import RunError
-from headrace.configs.rule import ask
+from headrace.configs.rules.beam import RULES
+from headrace.configs.rules.beam_options import BEAM_OPTIONS, BOOLEAN, INTEGER, NUMBER, STRING, STRINGS
+from headrace.configs.rules.rule import apply_rules
+from headrace.configs.schema.beam import BeamConfig
 
 DOCS = Path(__file__).parents[2] / "docs" / "beam.md"
 CLOUD = {"project": "my-project", "region": "europe-west1", "temp_location": "gs://bucket/tmp"}
@@ -51,13 +51,13 @@ def installed() -> dict[str, str | tuple[str, ...]]:
 
 def takes(action: argparse.Action) -> str | tuple[str, ...]:
     if action.nargs == 0:
-        return TRUE_OR_FALSE
+        return BOOLEAN
     if action.choices:
         return tuple(action.choices)
     if isinstance(action, argparse._AppendAction | pipeline_options._CommaSeparatedListAction):
-        return TEXTS
-    kinds: dict[Any, str] = {int: WHOLE_NUMBER, float: NUMBER}
-    return kinds.get(action.type, TEXT)
+        return STRINGS
+    kinds: dict[Any, str] = {int: INTEGER, float: NUMBER}
+    return kinds.get(action.type, STRING)
 
 
 def test_the_options_are_those_of_the_installed_beam() -> None:
@@ -67,7 +67,7 @@ def test_the_options_are_those_of_the_installed_beam() -> None:
 def of(**beam: Any) -> BeamConfig:
     """A config that keeps the rules."""
     settings = BeamConfig(**beam)
-    assert ask(RULES, {"beam": settings}) == []
+    assert apply_rules(RULES, {"beam": settings}) == []
     return settings
 
 

@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from headrace.common.errors import ConfigError, Problem
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import ConfigError, Problem
-from headrace.configs.json_schema import json_schema, resolved, tags
-from headrace.configs.loader import load
-from headrace.configs.tree import plain
-from headrace.configs.writer import to_yaml
-from headrace.configs.yaml_tree import read
+from headrace.configs.json_schema import json_schema, kinds_of, resolve
+from headrace.configs.loading.editing import to_yaml
+from headrace.configs.loading.loader import load
+from headrace.configs.loading.tree import plain
+from headrace.configs.loading.yaml_reader import read
 
 TAXI = Path("configs/taxi.yaml").read_text(encoding="utf-8")
 FEW = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -37,9 +37,9 @@ JARGON = (
 
 def from_schema(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     """Any value that the JSON Schema allows."""
-    schema = resolved(schema)
-    if tags(schema):
-        return st.one_of([from_schema(kind) for kind in tags(schema).values()])
+    schema = resolve(schema)
+    if kinds_of(schema):
+        return st.one_of([from_schema(kind) for kind in kinds_of(schema).values()])
     if "anyOf" in schema:
         return st.one_of([from_schema(branch) for branch in schema["anyOf"]])
     if "const" in schema or "enum" in schema:

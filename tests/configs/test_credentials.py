@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.configs.credential_rules import credentials_in
-from headrace.configs.credentials import HIDDEN, SHAPES, value_without, without
-from headrace.configs.errors import ConfigError, DataError, HeadraceError, RunError, ServerError
-from headrace.configs.loader import load
-from headrace.configs.tracebacks import write_traceback
+from headrace.common.credentials import CREDENTIAL_PATTERNS, MASK, redact, redact_value
+from headrace.common.errors import ConfigError, DataError, HeadraceError, RunError, ServerError, write_traceback
+from headrace.configs.loading.loader import load
+from headrace.configs.loading.validation import url_credentials
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
 PLAIN = "abcXYZ0189!$()*+,;=:%-._~"
@@ -39,19 +38,19 @@ REST = st.sampled_from(["", " - no such host", '", "b": "x"}', "\nnext line", " 
 def test_password_of_a_url_goes_and_nothing_else(  # noqa: PLR0917
     before: str, scheme: str, user: str, password: str, host: str, path: str, rest: str
 ) -> None:
-    told = without(f"{before}{scheme}://{user}:{password}@{host}/{path}{rest}")
+    told = redact(f"{before}{scheme}://{user}:{password}@{host}/{path}{rest}")
     assert password not in told
-    assert told == f"{before}{scheme}://{user}:{HIDDEN}@{host}/{path}{rest}"
+    assert told == f"{before}{scheme}://{user}:{MASK}@{host}/{path}{rest}"
 
 
 @given(PROSE, SCHEMES, WORD, SETTINGS, SAFE, REST)
 def test_signature_or_token_of_a_query_goes_and_nothing_else(  # noqa: PLR0917
     before: str, scheme: str, host: str, setting: str, secret: str, rest: str
 ) -> None:
-    told = without(f"{before}{scheme}://{host}/a?x=1&{setting}={secret}&y=2{rest}")
-    assert told == f"{before}{scheme}://{host}/a?x=1&{setting}={HIDDEN}&y=2{rest}"
-    first = without(f"{before}{scheme}://{host}/a?{setting}={secret}{rest}")
-    assert first == f"{before}{scheme}://{host}/a?{setting}={HIDDEN}{rest}"
+    told = redact(f"{before}{scheme}://{host}/a?x=1&{setting}={secret}&y=2{rest}")
+    assert told == f"{before}{scheme}://{host}/a?x=1&{setting}={MASK}&y=2{rest}"
+    first = redact(f"{before}{scheme}://{host}/a?{setting}={secret}{rest}")
+    assert first == f"{before}{scheme}://{host}/a?{setting}={MASK}{rest}"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_signature_or_token_of_a_query_goes_and_nothing_else(  # noqa: PLR0917
     ],
 )
 def test_text_without_a_credential_stays_as_it_is(text: str) -> None:
-    assert without(text) == text
+    assert redact(text) == text
 
 
 NAMES = st.sampled_from(["password", "db_password", "api_key", "client_secret", "AWS_SECRET_ACCESS_KEY", "DB_PASS"])
@@ -90,11 +89,11 @@ def test_value_under_the_name_of_a_secret_goes_and_its_surroundings_stay(
 ) -> None:
     start, end = form[0].format(name=name), form[1].format()
     rest = rest if end else rest.lstrip('",')
-    told = without(f"{before}{start}Zq{secret}9{end} {rest}")
+    told = redact(f"{before}{start}Zq{secret}9{end} {rest}")
     assert f"Zq{secret}9" not in told
     quotes = str.maketrans("", "", "\"'")
-    assert told.translate(quotes) == f"{before}{start}{HIDDEN}{end} {rest}".translate(quotes)
-    assert without(told) == told
+    assert told.translate(quotes) == f"{before}{start}{MASK}{end} {rest}".translate(quotes)
+    assert redact(told) == told
 
 
 @pytest.mark.parametrize(
@@ -110,9 +109,9 @@ def test_value_under_the_name_of_a_secret_goes_and_its_surroundings_stay(
     ],
 )
 def test_what_is_refused_in_a_config_is_hidden_in_messages(text: str) -> None:
-    assert any(shape.search(text) for shape in SHAPES.values())
-    assert "czNrcjF0" not in without(text)
-    assert HIDDEN in without(text)
+    assert any(shape.search(text) for shape in CREDENTIAL_PATTERNS.values())
+    assert "czNrcjF0" not in redact(text)
+    assert MASK in redact(text)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +128,7 @@ def test_what_is_refused_in_a_config_is_hidden_in_messages(text: str) -> None:
     ],
 )
 def test_names_of_secrets_without_a_value_stay(text: str) -> None:
-    assert without(text) == text
+    assert redact(text) == text
 
 
 PART = st.text("abcXYZ0189 !$()*+,;=%._~'\"<>-", min_size=1, max_size=8)
@@ -146,12 +145,12 @@ def test_login_in_a_url_is_refused_and_hidden_whatever_letters_it_has(  # noqa: 
         f"{scheme}{start}a/{user}:{secret}@{host}{path}",
         f"{scheme}{start}{quote(f'{user}:{secret}@{host}', safe='')}{path}",
     ):
-        ((where, what),) = credentials_in({"data": {"source": {"path": [url]}}})
+        ((where, what),) = url_credentials({"data": {"source": {"path": [url]}}})
         assert where == ("data", "source", "path", 0)
-        for told in (what, value_without(url)):
+        for told in (what, redact_value(url)):
             assert secret not in told
             assert quote(secret, safe="") not in told
-            assert HIDDEN in told
+            assert MASK in told
 
 
 TEXTS = st.text("abcXYZ019 _.,=*'-", max_size=8)
@@ -172,8 +171,8 @@ TEXTS = st.text("abcXYZ019 _.,=*'-", max_size=8)
     )
 )
 def test_text_with_an_at_sign_or_a_colon_is_no_login(text: str) -> None:
-    assert list(credentials_in([text])) == []
-    assert value_without(text) == text
+    assert list(url_credentials([text])) == []
+    assert redact_value(text) == text
 
 
 @pytest.mark.parametrize("kind", [RunError, ServerError, HeadraceError])

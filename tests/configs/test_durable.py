@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from dying import changes, deaths, full_disks
 
-from headrace.configs.checksums import checksum, file_checksum
-from headrace.configs.durable import SUFFIX, replacing, sync_tree, write_bytes, write_text
+from headrace.common.checksums import checksum, file_checksum
+from headrace.common.durable import PARTIAL_SUFFIX, replacing, sync_tree, write_bytes, write_text
 
 
 def test_file_is_on_the_disk_before_it_is_renamed_and_its_name_after(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_file_is_on_the_disk_before_it_is_renamed_and_its_name_after(tmp_path: P
     assert found[-4:] == ["open", "fsync", "rename", "fsync"]
     names = [what.split()[1] for what in changes(lambda: write_text(file, "new"), tmp_path)]
     partial = names[-3]
-    assert partial.endswith(SUFFIX)
+    assert partial.endswith(PARTIAL_SUFFIX)
     assert names[-4:] == [partial, partial, partial, "."]
 
 

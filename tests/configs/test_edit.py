@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.configs.edit import edit
-from headrace.configs.errors import ConfigError
+from headrace.common.errors import ConfigError
+from headrace.configs.loading.editing import edit
 
 CHANGE: dict[str, Any] = {"cache": "memory", "threads": 2}
 
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_edited_stays_and_the_patch_is_told(tmp_path: Path
 def test_a_file_that_fails_the_check_stays(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("train: {}\n")
-    with pytest.raises(ConfigError, match="set by hand"):
+    with pytest.raises(ConfigError, match="by hand"):
         edit(file, ("train", "input"), CHANGE, lambda new: "cache" not in new.read_text())
     assert file.read_text() == "train: {}\n"
     assert list(tmp_path.iterdir()) == [file]

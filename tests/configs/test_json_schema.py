@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headrace.configs.features import Feature
-from headrace.configs.json_schema import json_schema, resolved, tags
-from headrace.configs.words import PATTERNS
+from headrace.configs.json_schema import PATTERN_DESCRIPTIONS, json_schema, kinds_of, resolve
+from headrace.configs.schema.features import Feature
 
 
 def reference() -> Any:
@@ -47,14 +46,14 @@ def test_the_reference_has_every_setting_and_every_kind() -> None:
     for definition in json_schema()["$defs"].values():
         for name in definition.get("properties", {}):
             assert f"| `{name}` |" in page
-    for kind in tags(json_schema()["properties"]["features"]["additionalProperties"]):
+    for kind in kinds_of(json_schema()["properties"]["features"]["additionalProperties"]):
         assert f"### column: {kind}\n" in page
 
 
 def test_every_setting_is_documented_on_one_line() -> None:
     for definition in [json_schema(), *json_schema()["$defs"].values()]:
         for name, setting in definition.get("properties", {}).items():
-            text = setting.get("description") or resolved(setting).get("description")
+            text = setting.get("description") or resolve(setting).get("description")
             assert text, name
             assert "\n" not in text
 
@@ -73,7 +72,7 @@ def test_unknown_names_are_refused_and_required_ones_listed() -> None:
     sections = {name: definition for name, definition in schema["$defs"].items() if "properties" in definition}
     assert schema["additionalProperties"] is False
     open_ones = [name for name, section in sections.items() if section["additionalProperties"] is not False]
-    assert open_ones == ["OptimizerConfig"]  # whose arguments configs/train_rules.py checks
+    assert open_ones == ["OptimizerConfig"]  # its arguments are checked by configs/rules/training.py
 
 
 def test_every_reference_leads_to_a_definition() -> None:
@@ -83,10 +82,10 @@ def test_every_reference_leads_to_a_definition() -> None:
 
 def test_every_regular_expression_has_words() -> None:
     used = {part["pattern"] for part in parts(json_schema()) if isinstance(part.get("pattern"), str)}
-    assert used == PATTERNS.keys()
+    assert used == PATTERN_DESCRIPTIONS.keys()
 
 
 def test_every_kind_of_feature_is_known_by_its_tag() -> None:
     union = Feature.__args__[0]
     kinds = [kind.model_fields["column"].annotation.__args__[0] for kind in union.__args__]
-    assert list(tags(json_schema()["properties"]["features"]["additionalProperties"])) == kinds
+    assert list(kinds_of(json_schema()["properties"]["features"]["additionalProperties"])) == kinds

@@ -7,7 +7,13 @@ import inspect
 import keras
 import pytest
 
-from headrace.configs.keras_names import ACTIVATIONS, OPTIMIZER_ARGUMENTS, OPTIMIZERS, SET_ELSEWHERE, SHARED_ARGUMENTS
+from headrace.configs.rules.keras_names import (
+    ACTIVATIONS,
+    OPTIMIZER_ARGUMENTS,
+    OPTIMIZERS,
+    SET_ELSEWHERE,
+    SHARED_ARGUMENTS,
+)
 
 
 def test_the_optimizers_are_those_of_keras_that_stand_alone() -> None:

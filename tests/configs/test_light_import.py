@@ -12,7 +12,7 @@ start = time.process_time()
 import yaml
 from pydantic import BaseModel
 libraries = time.process_time() - start
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 load("configs/taxi.yaml")
 seconds = time.process_time() - start
 print(json.dumps({"times": seconds / libraries, "modules": sorted(sys.modules)}))

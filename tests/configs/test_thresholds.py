@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from headrace.configs.evaluate import EvaluateConfig, Threshold
-from headrace.configs.rules import thresholds_can_be_met
+from headrace.configs.rules.model import thresholds_can_be_met
+from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
 
 
 def found(threshold: Threshold) -> list[str]:
@@ -15,7 +15,7 @@ def found(threshold: Threshold) -> list[str]:
 
 def test_bounds_may_meet_and_not_cross() -> None:
     assert Threshold(min=0.5, max=0.5).min == 0.5
-    with pytest.raises(ValidationError, match=r"min: 0\.6 is above max: 0\.5"):
+    with pytest.raises(ValidationError, match=r"min: 0\.6 is greater than max: 0\.5"):
         Threshold(min=0.6, max=0.5)
 
 

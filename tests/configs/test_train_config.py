@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.configs.errors import ConfigError
-from headrace.configs.loader import load
-from headrace.configs.optimizer import OptimizerConfig, optimizer_config
+from headrace.common.errors import ConfigError
+from headrace.configs.loading.loader import load
+from headrace.configs.schema.optimizer import OptimizerConfig, optimizer_config
 
 REST = """
 pipeline: {name: a}
@@ -25,17 +25,17 @@ SCHEDULES = "constant, cosine, exponential, polynomial, piecewise or inverse_tim
     [
         (
             "learning_rate: fast",
-            'train.learning_rate: found the text "fast"; allowed: a number above 0, or settings with schedule: '
+            'train.learning_rate: found the string "fast"; allowed: number, above 0, or settings with schedule: '
             f"{SCHEDULES}",
         ),
         (
             "learning_rate: {schedule: cosin, initial: 1}",
-            f'train.learning_rate.schedule: found the text "cosin"; allowed: {SCHEDULES}; did you mean "cosine"?',
+            f'train.learning_rate.schedule: found the string "cosin"; allowed: {SCHEDULES}; did you mean "cosine"?',
         ),
         ("learning_rate: {initial: 1}", f"train.learning_rate.schedule: missing; allowed: {SCHEDULES}"),
         (
             "learning_rate: {schedule: cosine, initial: -1}",
-            "train.learning_rate.initial: found the number -1; allowed: a number above 0",
+            "train.learning_rate.initial: found the number -1; allowed: number, above 0",
         ),
         (
             "learning_rate: {schedule: constant, initial: 0.1, warmup_step: 3}",
@@ -44,24 +44,24 @@ SCHEDULES = "constant, cosine, exponential, polynomial, piecewise or inverse_tim
         ),
         (
             "learning_rate: {schedule: piecewise, boundaries: [1], values: [1, 2, 3]}",
-            "train.learning_rate: 1 boundaries make 2 stretches, and `values` has 3 rates; give one for each stretch",
+            "train.learning_rate: 1 boundaries make 2 intervals, but `values` has 3 rates; set one rate per interval",
         ),
         (
             "learning_rate: {schedule: piecewise, boundaries: [5, 5], values: [1, 2, 3]}",
-            "train.learning_rate: `boundaries` must rise; got [5, 5]",
+            "train.learning_rate: `boundaries` must be ascending; found [5, 5]",
         ),
         (
             "clip: {norm: 1, value: 2}",
-            "train.clip: needs exactly one of `norm`, `global_norm` and `value`; got norm and value",
+            "train.clip: set exactly one of `norm`, `global_norm` and `value`; found norm and value",
         ),
-        ("clip: {}", "train.clip: needs exactly one of `norm`, `global_norm` and `value`; got none"),
+        ("clip: {}", "train.clip: set exactly one of `norm`, `global_norm` and `value`; found none"),
         (
             "gradient_accumulation: 0",
-            "train.gradient_accumulation: found the number 0; allowed: a whole number above 0",
+            "train.gradient_accumulation: found the number 0; allowed: integer, at least 1",
         ),
         (
             "checkpoint: {every_steps: 0}",
-            "train.checkpoint.every_steps: found the number 0; allowed: a whole number above 0, or null",
+            "train.checkpoint.every_steps: found the number 0; allowed: integer, at least 1, or null",
         ),
     ],
 )

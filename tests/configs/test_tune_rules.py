@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.configs import rules
-from headrace.configs.errors import ConfigError
-from headrace.configs.loader import load
-from headrace.configs.tune_rules import OF_A_TRIAL
+from headrace.common.errors import ConfigError
+from headrace.configs.loading.loader import load
+from headrace.configs.rules import registry
+from headrace.configs.rules.tune import TRIAL_RULES
 
 REST = """
 pipeline: {name: taxi}
@@ -33,22 +33,22 @@ def told(folder: Path, tune: str) -> str:
 
 WRONG = {
     "train.learning_rat: {min: 0.1, max: 1}": 'no setting "train.learning_rat" in model or train; did you mean "train.',
-    "train.input.shuffle: {min: 1, max: 9}": "train.input is not tuned: it changes how fast examples come",
-    "train.epochs: {min: 1, max: 9}": "train.epochs is not tuned: how long a trial is trained is `tune.epochs`",
+    "train.input.shuffle: {min: 1, max: 9}": "tune-input",
+    "train.epochs: {min: 1, max: 9}": "train.epochs cannot be tuned",
     "data.splits: {min: 1, max: 9}": 'no setting "data.splits" in model or train',
-    "train.clip.norm: {min: 1, max: 9}": "train.clip has no settings of its own as the config stands",
-    "train.learning_rate: {min: -1, max: 1}": "-1.0 is no value for it: allowed is a number above 0",
-    "train.batch_size: {min: 0, max: 64}": "0 is no value for it: allowed is a whole number above 0",
-    "train.batch_size: {min: 1.5, max: 64}": "1.5 is no value for it: allowed is a whole number above 0",
-    "model.hidden: {choices: [[64], [64, x]]}": '[64, "x"] is no value for it: allowed is a list',
-    "train.optimizer: {choices: [adam, adamm]}": '"adamm" is no value for it: Keras has no optimizer "adamm"',
-    "model.activation: {choices: [relu, relo]}": '"relo" is no value for it: Keras has no activation "relo"',
-    "train.optimizer.weight_decai: {min: 0.1, max: 1}": "is no value for it: adamw has no such argument",
+    "train.clip.norm: {min: 1, max: 9}": "train.clip has no settings",
+    "train.learning_rate: {min: -1, max: 1}": "-1.0 is not valid",
+    "train.batch_size: {min: 0, max: 64}": "0 is not valid",
+    "train.batch_size: {min: 1.5, max: 64}": "1.5 is not valid",
+    "model.hidden: {choices: [[64], [64, x]]}": '[64, "x"] is not valid',
+    "train.optimizer: {choices: [adam, adamm]}": 'did you mean "adam"?',
+    "model.activation: {choices: [relu, relo]}": 'did you mean "relu"?',
+    "train.optimizer.weight_decai: {min: 0.1, max: 1}": "adamw has no such argument",
     "model.dropout: {min: 0.5, max: 0.1}": "min 0.5 is not below max 0.1",
-    "model.dropout: {min: 0, max: 0.5, scale: log}": "`scale: log` needs a min above 0; found 0",
-    "model.dropout: {max: 0.5}": "give `min` and `max`, or `choices`",
-    "model.dropout: {max: 0.5, choices: [0, 0.1]}": "`choices` stand alone",
-    "model.dropout: {choices: [0.1]}": "one choice leaves nothing to choose",
+    "model.dropout: {min: 0, max: 0.5, scale: log}": "`scale: log` requires a min above 0",
+    "model.dropout: {max: 0.5}": "`min` and `max`, or `choices`",
+    "model.dropout: {max: 0.5, choices: [0, 0.1]}": "`choices` cannot be combined",
+    "model.dropout: {choices: [0.1]}": "one choice",
 }
 
 
@@ -62,7 +62,7 @@ def test_wrong_parameter_is_told(tmp_path: Path, parameter: str) -> None:
 
 def test_objective_that_no_training_reports_is_told(tmp_path: Path) -> None:
     message = told(tmp_path, "{objective: acu, parameters: {model.dropout: {min: 0, max: 0.5}}}")
-    assert 'a training for a binary label reports no "acu"; did you mean "auc"?' in message
+    assert 'tune.objective: training does not report "acu" for a binary label; did you mean "auc"?' in message
 
 
 def test_sound_parameters_pass(tmp_path: Path) -> None:
@@ -81,6 +81,6 @@ def test_sound_parameters_pass(tmp_path: Path) -> None:
 def test_every_rule_of_model_and_train_is_asked_of_the_values_of_a_trial() -> None:
     asked = {"model", "train", "label"}
 
-    assert [rule for rule in rules.RULES if inspect.signature(rule).parameters.keys() <= asked] == [
-        rule for rule in OF_A_TRIAL if inspect.signature(rule).parameters.keys() <= asked
+    assert [rule for rule in registry.RULES if inspect.signature(rule).parameters.keys() <= asked] == [
+        rule for rule in TRIAL_RULES if inspect.signature(rule).parameters.keys() <= asked
     ]

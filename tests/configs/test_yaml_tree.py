@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.configs.tree import at, plain
-from headrace.configs.yaml_tree import read
+from headrace.configs.loading.tree import location_of, plain
+from headrace.configs.loading.yaml_reader import read
 
 
 def values(text: str) -> object:
@@ -88,11 +88,12 @@ def test_places_are_of_the_value_or_the_name() -> None:
     tree, _ = read("a:\n  b:\n    - 1\n    - 2\n  c: >\n    text\n", "c.yaml", 0)
     assert tree is not None
     places = {
-        where: at(tree, where).line for where in [("a",), ("a", "b", 1), ("a", "c"), ("a", "gone"), ("a", "b", 7)]
+        where: location_of(tree, where).line
+        for where in [("a",), ("a", "b", 1), ("a", "c"), ("a", "gone"), ("a", "b", 7)]
     }
     assert places == {("a",): 1, ("a", "b", 1): 4, ("a", "c"): 5, ("a", "gone"): 1, ("a", "b", 7): 2}
-    assert at(tree, ("a", "b"), name=True).line == 2
-    assert at(tree, ("a", "b")).line == 3
+    assert location_of(tree, ("a", "b"), key=True).line == 2
+    assert location_of(tree, ("a", "b")).line == 3
 
 
 @pytest.mark.parametrize(
@@ -101,32 +102,32 @@ def test_places_are_of_the_value_or_the_name() -> None:
         (
             "a: 1\na: 2\na: 3",
             [
-                "c.yaml:2: a: given on lines 1 and 2; keep one of them",
-                "c.yaml:3: a: given on lines 2 and 3; keep one of them",
+                "c.yaml:2: a: set on lines 1 and 2; keep one of them",
+                "c.yaml:3: a: set on lines 2 and 3; keep one of them",
             ],
         ),
-        ("x: {a: 1, a: 2}", ["c.yaml:1: x.a: given twice; keep one of them"]),
+        ("x: {a: 1, a: 2}", ["c.yaml:1: x.a: set twice; keep one of them"]),
         ("x: {a:1, b: 2, c:}", ["c.yaml:1: x: write a space after the colon: {a: 1}"]),
-        ("? [a]\n: 1", ["c.yaml:1: the name of a setting is a text, not a list or a mapping"]),
-        ("a: !!set {x}", ["c.yaml:1: a: the tag !!set has no meaning in a config; remove it"]),
+        ("? [a]\n: 1", ["c.yaml:1: the name of a setting is a string, not a list or a mapping"]),
+        ("a: !!set {x}", ["c.yaml:1: a: the tag !!set is not supported in a config; remove it"]),
         (
             "a: !!python/name:os.system x",
-            ["c.yaml:1: a: the tag !!python/name:os.system has no meaning in a config; remove it"],
+            ["c.yaml:1: a: the tag !!python/name:os.system is not supported in a config; remove it"],
         ),
-        ("a: !mine 3", ["c.yaml:1: a: the tag !mine has no meaning in a config; remove it"]),
-        ("a: !!int x", ['c.yaml:1: a: "x" is marked !!int but is none; remove the mark']),
+        ("a: !mine 3", ["c.yaml:1: a: the tag !mine is not supported in a config; remove it"]),
+        ("a: !!int x", ['c.yaml:1: a: "x" is tagged !!int but is not one; remove the tag']),
         ("<<: 3", ["c.yaml:1: <<: takes a mapping, or a list of mappings"]),
         (
             "a: &a [*a]",
-            ["c.yaml:1: values are nested more than 40 deep, or an alias (*name) stands inside its anchor (&name)"],
+            ["c.yaml:1: values are nested more than 40 deep, or an alias (*name) is inside its own anchor (&name)"],
         ),
         (
             "[" * 5000,
-            ["c.yaml: values are nested more than 40 deep, or an alias (*name) stands inside its anchor (&name)"],
+            ["c.yaml: values are nested more than 40 deep, or an alias (*name) is inside its own anchor (&name)"],
         ),
         (
             '"\\ud800": 1',
-            ["c.yaml:1: the text holds half of a surrogate pair, which is no character; write the whole character"],
+            ["c.yaml:1: the string contains half of a surrogate pair, not a character; write the whole character"],
         ),
     ],
 )
@@ -141,10 +142,7 @@ def test_aliases_that_multiply_are_stopped() -> None:
     assert [line.partition(" values")[0] for line in mistakes(bomb)] == ["c.yaml:1: more than 200,000"]
 
 
-COLON = (
-    "not YAML: a `name:` cannot stand here: the line is indented too far, or a text with `: ` in it needs quotes "
-    "around it"
-)
+COLON = "not YAML: `name:` is not allowed here"
 SINCE = "(it starts on line 1)"
 QUOTES = 'needs quotes around it, as in "*.csv"'
 
@@ -152,28 +150,28 @@ QUOTES = 'needs quotes around it, as in "*.csv"'
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("a: *.csv", f"1:5: not YAML: a text that starts with * {QUOTES}"),
-        ("a: {b: |}", "1:8: not YAML: a text that starts with | needs quotes around it"),
-        ("a: %x", "1:4: not YAML: a text that starts with % needs quotes around it"),
-        ("a: @x", "1:4: not YAML: a text that starts with @ needs quotes around it"),
-        ("a:\n\tb: 1", "2:1: not YAML: lines are indented with spaces, and here is a tab; replace it by spaces"),
+        ("a: *.csv", f"1:5: not YAML: a string that starts with * {QUOTES}"),
+        ("a: {b: |}", "1:8: not YAML: a string that starts with | needs quotes around it"),
+        ("a: %x", "1:4: not YAML: a string that starts with % needs quotes around it"),
+        ("a: @x", "1:4: not YAML: a string that starts with @ needs quotes around it"),
+        ("a:\n\tb: 1", "2:1: not YAML: found a tab; indent lines with spaces"),
         (
             "a: {b: 1\nc: 2",
             f"2:2: not YAML: a {{ is not closed by }}, or a comma between its settings is missing {SINCE}",
         ),
         ("a: [1, 2\nb: 3", f"2:2: not YAML: a [ is not closed by ], or a comma between its items is missing {SINCE}"),
-        ("a: 'x\nb: 2\n", f"3:1: not YAML: a text in quotes is not closed by the same quote {SINCE}"),
-        ("a:\n  b: 1\n c: 2", f"3:2: not YAML: this line is not indented like the settings above it {SINCE}"),
+        ("a: 'x\nb: 2\n", f"3:1: not YAML: a quoted string is not closed by the same quote {SINCE}"),
+        ("a:\n  b: 1\n c: 2", f"3:2: not YAML: the line is not indented like the settings above it {SINCE}"),
         ("a: 1\n  b: 2", f"2:4: {COLON}"),
         (
             "a: 1\n---\nb: 2",
             f"2:1: not YAML: a config is one document; remove the line `---` or `...` inside it {SINCE}",
         ),
-        ("a: 'x' y", "1:8: not YAML: a second text after the value; quote both together, or look at indentation"),
-        ("a: - b", "1:4: not YAML: a list starts on a line of its own; or write it as [first, second]"),
+        ("a: 'x' y", "1:8: not YAML: a second string after the value; quote both together, or check indentation"),
+        ("a: - b", "1:4: not YAML: a list starts on its own line; or write it as [first, second]"),
         (
             "a: *b",
-            "1:4: not YAML: *b refers to an anchor &b that does not stand before it; a text that starts with * needs "
+            "1:4: not YAML: *b refers to an anchor &b that is not defined before it; a string that starts with * needs "
             "quotes "
             "around it",
         ),
@@ -182,4 +180,5 @@ QUOTES = 'needs quotes around it, as in "*.csv"'
     ],
 )
 def test_what_is_not_yaml_is_told_with_line_column_and_cause(text: str, told: str) -> None:
-    assert mistakes(text) == [f"c.yaml:{told}"]
+    (mistake,) = mistakes(text)
+    assert mistake.startswith(f"c.yaml:{told}")

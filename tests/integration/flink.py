@@ -26,7 +26,7 @@ import yaml
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 from command import wait_until
 
-from headrace.configs.beam import BeamConfig, OptionValue
+from headrace.configs.schema.beam import BeamConfig, OptionValue
 from headrace.pipeline.kubeflow.verify.driver import Json
 from headrace.pipeline.kubeflow.verify.launcher import Pod
 from headrace.trainer.service.ports import free_port

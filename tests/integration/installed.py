@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("configs", "trainer", "components", "pipeline")
+PACKAGES = ("common", "configs", "trainer", "components", "pipeline")
 FACE = Path("src", "headrace")
 """The package itself, in which links lead to the folders of the others."""
 SITE = Path(sysconfig.get_path("purelib"))

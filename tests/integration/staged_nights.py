@@ -29,7 +29,7 @@ import pytest
 import yaml
 from forks import Forked
 
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import TaskSpec
 from headrace.pipeline.kubeflow.store import FOLDER

@@ -24,7 +24,7 @@ import pytest
 import yaml
 from command import ROOT
 
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.distributed.jobset import Owner, compiled_jobset, complete
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 

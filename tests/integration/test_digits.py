@@ -19,7 +19,7 @@ from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from headrace.configs.digits import images
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 
 pytestmark = pytest.mark.slow

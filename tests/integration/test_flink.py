@@ -14,11 +14,11 @@ from flink import HIDDEN, JobServer, MissingError, PodApart, beam_section, descr
 from forks import Forked
 from kfp_kubernetes import pods_work
 
+from headrace.common.errors import TrainingError
 from headrace.components.beam_pipelines import BeamPipelines
-from headrace.configs.beam import BeamConfig
-from headrace.configs.beam_options import JOB_SERVER_OPTIONS
-from headrace.configs.errors import TrainingError
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
+from headrace.configs.rules.beam_options import JOB_SERVER_OPTIONS
+from headrace.configs.schema.beam import BeamConfig
 from headrace.pipeline.execute import WORKER_ERROR
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.verify.cluster import Cluster, ClusterRun

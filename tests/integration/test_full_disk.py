@@ -12,7 +12,7 @@ from command import Finished, headrace
 from ml_metadata.errors import StatusError
 from parcels import write_parcels
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.local.fork_server import describe
 from headrace.pipeline.local.metadata import DISK_FULL, Metadata, store_message
 

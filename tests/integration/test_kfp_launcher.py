@@ -15,7 +15,7 @@ from kfp_cluster import BUCKET, SECRET, Bucket, Cluster, cluster
 from kfp_metadata import ended_tasks
 from kfp_server import Server
 
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.verify.driver import TaskRun
 from headrace.pipeline.kubeflow.verify.verify import compared
 from headrace.pipeline.local.record import RunRecord

@@ -17,7 +17,7 @@ from kfp_metadata import ended_tasks
 from kfp_server import Server
 from test_triggers import CONFIG, write_day
 
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.pod.invocation import unpack
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.verify.compare import OutputComparison

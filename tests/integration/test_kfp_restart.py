@@ -18,8 +18,8 @@ from command import ROOT
 from kfp_commands import CONFIG, IMAGE, Built
 from kfp_server import Server
 
-from headrace.configs.errors import ServerError
-from headrace.configs.loader import load
+from headrace.common.errors import ServerError
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler import compile as compile_module
 from headrace.pipeline.kubeflow.server import submit
 from headrace.pipeline.kubeflow.server.session import Session

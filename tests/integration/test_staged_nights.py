@@ -13,7 +13,7 @@ import tensorflow as tf
 from command import headrace
 from staged_nights import ANALYZED, ROOT, ROWS, Night, Nights, ObjectStore, Program, name, object_store, pods, trips
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.verify.compare import folders
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("pods")]

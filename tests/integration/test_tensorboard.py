@@ -16,9 +16,9 @@ import tensorflow as tf
 from browsing import PATIENCE, watched
 from command import Going, headrace
 
-from headrace.configs.checksums import checksum
-from headrace.configs.errors import RunError
-from headrace.configs.train import TrainConfig
+from headrace.common.checksums import checksum
+from headrace.common.errors import RunError
+from headrace.configs.schema.train import TrainConfig
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.tensorboard.server import LOADER, link, profile_page, trainings

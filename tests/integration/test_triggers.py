@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from command import Finished, headrace
 
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.cache.predict import predict
 
 pytestmark = pytest.mark.slow

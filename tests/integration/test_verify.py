@@ -20,7 +20,7 @@ from forks import HEADRACE
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import TaskSpec, task_specs
 from headrace.pipeline.kubeflow.pod.invocation import pack, unpack

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.configs.durable import replacing
+from headrace.common.durable import replacing
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.metadata import Metadata
 from headrace.pipeline.local.record import NodeRecord, RunRecord, Status

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.store import Store, StoredObject
 from headrace.pipeline.kubeflow.store_settings import launcher_settings
 from headrace.pipeline.tensorboard.follow import PARTIAL, Follower, ScanResult, follow, select

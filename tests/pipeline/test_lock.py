@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.configs.errors import RunError
-from headrace.configs.lock import free, held
+from headrace.common.errors import RunError
+from headrace.common.locks import hold, wait_until_free
 from headrace.pipeline import folders
 from headrace.pipeline.folders import locked, processes_file
 
@@ -26,7 +26,7 @@ with locked(Path(sys.argv[1])):
 """
 
 
-def hold(folder: Path) -> subprocess.Popen[str]:
+def holder(folder: Path) -> subprocess.Popen[str]:
     """Another process that has the lock."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -37,7 +37,7 @@ def hold(folder: Path) -> subprocess.Popen[str]:
 
 
 def test_folder_that_another_process_has_is_refused_with_a_way_out(tmp_path: Path) -> None:
-    process = hold(tmp_path)
+    process = holder(tmp_path)
     with pytest.raises(RunError) as caught, locked(tmp_path):
         pass
     message, way_out = str(caught.value).split("\n")
@@ -48,8 +48,8 @@ def test_folder_that_another_process_has_is_refused_with_a_way_out(tmp_path: Pat
 
 
 def test_folder_is_free_again_when_the_holder_ends_or_is_killed(tmp_path: Path) -> None:
-    hold(tmp_path).communicate()
-    process = hold(tmp_path)
+    holder(tmp_path).communicate()
+    process = holder(tmp_path)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     with locked(tmp_path):
@@ -83,13 +83,13 @@ def test_program_started_under_the_lock_does_not_keep_it(tmp_path: Path) -> None
 WORK = """
 import os, subprocess, sys
 from pathlib import Path
-from headrace.configs.lock import held, keep, kept
+from headrace.common.locks import adopt, adopted_descriptors, hold
 from headrace.pipeline.folders import locked, processes_file
 home, handed_on = Path(sys.argv[1]), sys.argv[2] == "handed on"
-with locked(home), held(processes_file(home), "") as working:
-    keep(os.dup(working.fileno()))
+with locked(home), hold(processes_file(home), "") as working:
+    adopt(os.dup(working.fileno()))
     child = [sys.executable, "-c", "print('at work', flush=True); input()"]
-    subprocess.Popen(child, pass_fds=kept() if handed_on else ())
+    subprocess.Popen(child, pass_fds=adopted_descriptors() if handed_on else ())
 sys.stdout.flush()
 os._exit(0)
 """
@@ -121,19 +121,19 @@ def test_folder_where_a_killed_commands_processes_work_on_is_refused_after_a_whi
     assert str(tmp_path) in message
     assert f"`fuser {tmp_path / '.at-work'}`" in way_out
     left.communicate("\n")
-    assert free(processes_file(tmp_path), 600)
+    assert wait_until_free(processes_file(tmp_path), 600)
 
 
 def test_folder_is_had_as_soon_as_they_have_ended(tmp_path: Path) -> None:
     left = leave_at_work(tmp_path, handed_on=True)
-    assert not free(processes_file(tmp_path), 0)
+    assert not wait_until_free(processes_file(tmp_path), 0)
     threading.Timer(0.05, left.communicate, ["\n"]).start()
-    with locked(tmp_path), held(processes_file(tmp_path), "still at work"):
+    with locked(tmp_path), hold(processes_file(tmp_path), "still at work"):
         pass
 
 
 def test_program_that_was_not_handed_the_hold_does_not_keep_it(tmp_path: Path) -> None:
     left = leave_at_work(tmp_path, handed_on=False)
-    with locked(tmp_path), held(processes_file(tmp_path), "still at work"):
+    with locked(tmp_path), hold(processes_file(tmp_path), "still at work"):
         pass
     left.communicate("\n")

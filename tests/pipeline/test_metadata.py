@@ -11,7 +11,7 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 from tfx.types import standard_artifacts
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.local.metadata import Metadata
 from headrace.pipeline.local.wire import StoredArtifact
 

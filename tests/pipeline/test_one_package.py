@@ -17,6 +17,7 @@ BUILT_FROM = (
     "README.md",
     "LICENSE",
     "src",
+    "common",
     "configs",
     "trainer",
     "components",
@@ -47,7 +48,7 @@ def test_a_wheel_puts_one_name_into_site_packages(wheel: zipfile.ZipFile) -> Non
 
 
 def test_a_wheel_has_every_file_that_the_project_reads(wheel: zipfile.ZipFile) -> None:
-    folders = ("configs", "trainer", "components", "pipeline")
+    folders = ("common", "configs", "trainer", "components", "pipeline")
     files = {file.relative_to(ROOT) for folder in folders for file in (ROOT / folder).rglob("*") if file.is_file()}
     wanted = {f"headrace/{file}" for file in files if file.suffix not in {".pyc", ".md"}}
     assert wanted <= {*wheel.namelist()}

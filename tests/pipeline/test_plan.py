@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tfx.types.value_artifact import ValueArtifact
 
-from headrace.configs.checkpoint import CheckpointConfig
-from headrace.configs.errors import DataError
-from headrace.configs.loader import load
+from headrace.common.errors import DataError
+from headrace.configs.loading.loader import load
+from headrace.configs.schema.train import CheckpointConfig
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.plan import Node, plan
 from headrace.trainer.job import Job

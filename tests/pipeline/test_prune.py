@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.common.errors import RunError
 from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.trigger.decision import TrainingData, TrainingRecord
-from headrace.configs.errors import RunError
 from headrace.pipeline.cli import cli
 from headrace.pipeline.folders import Folders, locked
 from headrace.pipeline.local.prune import PrunePlan, plan_prune, remove

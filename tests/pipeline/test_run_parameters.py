@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.configs.errors import ConfigError
+from headrace.common.errors import ConfigError
 from headrace.pipeline.run_parameters import parameter_overrides
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from installed import Installed, install
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.code.digest import closure, sources_digest, sources_of, stack_versions
 
 ROOT = Path(__file__).parents[2]

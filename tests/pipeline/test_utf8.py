@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("configs", "components", "trainer", "pipeline", "benchmarks", "tools")
+FOLDERS = ("common", "configs", "components", "trainer", "pipeline", "benchmarks", "tools")
 BEFORE_ENCODING = {"read_text": 0, "write_text": 1}
 """Methods of paths, and how many arguments stand before `encoding`."""
 PROCESSES = {"run", "Popen", "check_output"}

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.common.errors import ConfigError, DataError
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.spans.find import find_spans
-from headrace.configs.errors import ConfigError, DataError
-from headrace.configs.loader import load_with_places
+from headrace.configs.loading.loader import load_with_locations
 from headrace.pipeline.code.modules import why_not_importable
 from headrace.pipeline.validate import MAX_SUGGESTIONS, check_data, check_machine, why_not_writable
 from headrace.pipeline.verbs.options import load
@@ -50,7 +50,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def told(text: str) -> list[str]:
     Path("c.yaml").write_text(text, encoding="utf-8")
-    return [str(problem) for problem in check_data(load_with_places("c.yaml"))]
+    return [str(problem) for problem in check_data(load_with_locations("c.yaml"))]
 
 
 def test_a_config_that_fits_the_data_has_no_problems() -> None:
@@ -96,7 +96,7 @@ def test_a_source_that_cannot_be_read_is_told_at_a_setting_that_it_has(source: s
 def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
     root = Path(__file__).parents[2]
     monkeypatch.chdir(root)
-    assert check_data(load_with_places("configs/taxi.yaml")) == []
+    assert check_data(load_with_locations("configs/taxi.yaml")) == []
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             "  fare: {column: numeric}",
-            "  fare: {column: numeric}\nmodel: {kind: headrace.configs.loader.laod}",
-            'c.yaml:7: model.kind: "headrace.configs.loader.laod": {loader} … laod; did you mean "load"?',
+            "  fare: {column: numeric}\nmodel: {kind: headrace.configs.loading.loader.laod}",
+            'c.yaml:7: model.kind: "headrace.configs.loading.loader.laod": {loader} … laod; did you mean "load"?',
         ),
         (
             "  fare: {column: numeric}",
@@ -161,7 +161,7 @@ def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_does_not_exist_is_told_at_its_line(here: Path, old: str, new: str, message: str) -> None:
-    loader = sys.modules["headrace.configs.loader"].__file__
+    loader = sys.modules["headrace.configs.loading.loader"].__file__
     (problem,) = told(CONFIG.replace(old, new))
     place, *words = message.replace("{here}", str(here)).replace("{loader}", str(loader)).split("…")
     assert problem.startswith(place)
@@ -221,7 +221,7 @@ def test_data_that_cannot_be_read_is_told_with_the_other_problems() -> None:
 
 def test_a_set_value_is_told_as_the_option() -> None:
     Path("c.yaml").write_text(CONFIG, encoding="utf-8")
-    loaded = load_with_places("c.yaml", overrides=["label.key=tap"])
+    loaded = load_with_locations("c.yaml", overrides=["label.key=tap"])
     assert str(check_data(loaded)[0]).startswith("--set label.key=tap: label.key: ")
 
 
@@ -233,9 +233,9 @@ def test_a_folder_that_nothing_can_be_pushed_to_is_told_before_training(
     here: Path, setting: str, line: str | None
 ) -> None:
     Path("c.yaml").write_text(CONFIG + setting, encoding="utf-8")
-    assert check_machine(load_with_places("c.yaml")) == []
+    assert check_machine(load_with_locations("c.yaml")) == []
     (here / "made").write_text("a file")
-    assert [str(problem) for problem in check_machine(load_with_places("c.yaml"))] == (
+    assert [str(problem) for problem in check_machine(load_with_locations("c.yaml"))] == (
         [f"{line}{here}/made: Not a directory"] if line else []
     )
     assert sorted(path.name for path in here.iterdir()) == ["c.yaml", "made", "trips.csv"]
@@ -393,7 +393,7 @@ def source(kind: str, fares: list[object], **data: object) -> str:
 
 def refusal_of_a_run() -> str:
     """What ExampleGen says of the same data."""
-    config = load_with_places("c.yaml").config
+    config = load_with_locations("c.yaml").config
     with pytest.raises(DataError) as caught:
         ingest(config.data, find_spans(config.data), Path("out"), lambda _work: serial_map)
     return str(caught.value)

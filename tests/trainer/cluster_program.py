@@ -20,7 +20,7 @@ import keras
 
 import headrace.trainer.fitting
 import headrace.trainer.run
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer.callbacks import checkpoint
 from headrace.trainer.devices.strategy import choose_strategy, detect_hardware, set_up
 from headrace.trainer.job import Job

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from command import PATIENCE, alive, wait_until
 
-from headrace.configs.errors import TrainingError, TrainingStoppedError
+from headrace.common.errors import TrainingError, TrainingStoppedError
 from headrace.trainer.devices import launch
 from headrace.trainer.devices.launch import SHARED
 from headrace.trainer.devices.machine import VIRTUAL

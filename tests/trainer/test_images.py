@@ -19,9 +19,9 @@ from image_rows import FEATURES, ROWS, SCHEMA, expected, make_rows, serialized
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
+from headrace.common.errors import TrainingError
 from headrace.components.transform.component import Executor
 from headrace.components.transform.shards import BATCH_BYTES, _short_message, read_records
-from headrace.configs.errors import TrainingError
 from headrace.trainer import columns
 from headrace.trainer.columns.image import stored_image_loader, with_stored_images
 from headrace.trainer.model import build_model

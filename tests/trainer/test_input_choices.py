@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.input import InputConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.train import InputConfig
 from headrace.trainer.input.buckets import LengthBuckets, choose_buckets, padding_share
 from headrace.trainer.input.disk_cache import DiskCache
 from headrace.trainer.input.packing import Packing

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer.input.memory import (
     CACHE_WORDS,
     ExampleSample,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from headrace.common.errors import TrainingError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import TrainingError
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.verbs.training_input import write
 from headrace.trainer.input.inputs import InputPlan, TransformedExamples
 from headrace.trainer.input.tune import InputTuning, measure

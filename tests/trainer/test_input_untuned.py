@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from numbered_shards import SPEC, write_shards
 
-from headrace.configs.input import InputConfig
+from headrace.configs.schema.train import InputConfig
 from headrace.trainer.input.pipeline import InputPipeline
 from headrace.trainer.input.reading import AHEAD, ReadOptions
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.label import LabelConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.columns import MISSING_INTEGER, Batch
 from headrace.trainer.preprocessing import transform_label
 

@@ -10,11 +10,11 @@ import keras
 import numpy as np
 import pytest
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.json_schema import json_schema, tags
-from headrace.configs.label import LabelConfig
-from headrace.configs.models import OWN, OwnModel
-from headrace.configs.train import TrainConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.json_schema import json_schema, kinds_of
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import CUSTOM_KIND, CustomModel
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns, models
 from headrace.trainer.model import compile_model
 from headrace.trainer.sections import TrainerSections
@@ -214,5 +214,5 @@ def test_loss_fits_the_kind_of_label(label: dict[str, Any], truth: Any, predicte
 def test_registry_has_every_kind_that_the_config_allows() -> None:
     known: Iterable[Any] = models.KINDS
     kinds = {kind.model_fields["kind"].annotation.__args__[0] for kind in known}
-    assert kinds == tags(json_schema()["properties"]["model"]).keys() - {OWN}
-    assert OwnModel not in models.KINDS
+    assert kinds == kinds_of(json_schema()["properties"]["model"]).keys() - {CUSTOM_KIND}
+    assert CustomModel not in models.KINDS

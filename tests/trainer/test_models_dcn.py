@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer import columns, models
 from headrace.trainer.models.dcn import Cross
 from headrace.trainer.sections import TrainerSections

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer import columns, models
 from headrace.trainer.columns.image import with_stored_images
 from headrace.trainer.models.backbone import Backbone

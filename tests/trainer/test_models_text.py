@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.configs.features import TextFeature
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.features import TextFeature
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns, models
 from headrace.trainer.columns import ModelInputs, TextColumn
 from headrace.trainer.generation import Generator

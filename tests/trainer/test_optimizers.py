@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.schedules import Schedule
-from headrace.configs.train import TrainConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.optimizer import LearningRateSchedule
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.optimizers import LearningRate, learning_rate, leftover_batches, optimizer
 from headrace.trainer.run import run_fn
 
@@ -40,7 +40,7 @@ IDS = [f"{config['schedule']}-{number}" for number, (config, _) in enumerate(FOR
 
 
 def schedule(config: dict[str, Any], accumulation: int = 1, batches: int | None = None) -> Callable[[int], float]:
-    parsed = TypeAdapter(Schedule).validate_json(json.dumps(config))
+    parsed = TypeAdapter(LearningRateSchedule).validate_json(json.dumps(config))
     rate = learning_rate(parsed, accumulation, batches)
     assert isinstance(rate, LearningRate)
     return lambda step: float(rate(np.int64(step)))

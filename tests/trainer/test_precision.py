@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.train import TrainConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.callbacks.jit import JitChoice
 from headrace.trainer.checkpointing.checkpoints import TrainingPosition
 from headrace.trainer.columns.layers import MultiHots, PooledEmbeddings

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.loader import load
+from headrace.common.errors import TrainingError
+from headrace.configs.loading.loader import load
 from headrace.trainer.columns import MISSING_INTEGER
 from headrace.trainer.preprocessing import preprocessing_fn
 from headrace.trainer.sections import TrainerSections

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from headrace.components.profile.component import diagnose
 from headrace.configs.config import PipelineConfig
-from headrace.configs.profile import ProfileConfig
+from headrace.configs.schema.train import ProfileConfig
 from headrace.trainer.callbacks.checkpoint import Checkpoint
 from headrace.trainer.profiling.facts import SESSIONS, ProfileFacts
 from headrace.trainer.profiling.steps import profile_window

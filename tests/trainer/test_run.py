@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer.input.inputs import open_inputs
 from headrace.trainer.model import build_model
 from headrace.trainer.run import run_fn

@@ -19,9 +19,8 @@ import tensorflow as tf
 from command import PATIENCE, processes_in, wait_until
 from numbered_shards import SPEC, ids, pipeline, write_shards
 
-from headrace.configs.errors import RunError, TrainingError
-from headrace.configs.service import ServiceConfig
-from headrace.configs.train import TrainConfig
+from headrace.common.errors import RunError, TrainingError
+from headrace.configs.schema.train import ServiceConfig, TrainConfig
 from headrace.trainer.input.memory import CacheChoice
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline

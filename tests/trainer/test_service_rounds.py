@@ -14,8 +14,7 @@ import pytest
 import tensorflow as tf
 from numbered_shards import SPEC, example, pipeline, write_shards
 
-from headrace.configs.service import ServiceConfig
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.train import ServiceConfig, TrainConfig
 from headrace.trainer.input.buckets import LengthBuckets, choose_buckets
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.reading import ClusterWorker

@@ -25,7 +25,7 @@ from command import PATIENCE, ROOT
 from test_distributed import compare
 
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.compiler.tasks import ComponentTask, component_tasks
 from headrace.pipeline.kubeflow.document import task_specs

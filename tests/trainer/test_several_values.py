@@ -17,8 +17,8 @@ from ragged_lists import lists_of
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
+from headrace.common.errors import TrainingError
 from headrace.components.transform.component import Executor
-from headrace.configs.errors import TrainingError
 from headrace.trainer import columns
 from headrace.trainer.model import build_model
 from headrace.trainer.run import run_fn

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from numbered_shards import ids, pipeline, write_shards
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer.input.memory import CacheChoice, choose_cache
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputSplit, Stream

@@ -10,7 +10,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.checkpointing.checkpoints import SavedCheckpoint, TrainingPosition
 from headrace.trainer.fitting import MAX_ADDITIONAL_CALLS, STEPS_PER_EXECUTION, Training, choose_steps_per_execution
 from headrace.trainer.input.inputs import Inputs

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.configs.device_rules import executions_divide_an_epoch, strategy_can_do_the_rest
-from headrace.configs.errors import TrainingError
-from headrace.configs.train import TrainConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.rules.training import executions_divide_an_epoch, strategy_fits_the_settings
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.devices.machine import Hardware, TfConfig, unmet_requirements
 from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, detect_hardware
 from headrace.trainer.job import Job
@@ -66,7 +66,7 @@ def test_what_auto_finds_is_refused_with_settings_that_it_cannot_go_with() -> No
     ],
 )
 def test_settings_that_a_strategy_cannot_go_with_are_refused(settings: dict[str, Any], where: str | None) -> None:
-    found = list(strategy_can_do_the_rest(TrainConfig.model_validate(settings)))
+    found = list(strategy_fits_the_settings(TrainConfig.model_validate(settings)))
     assert [".".join(map(str, place)) for place, _ in found] == ([where] if where else [])
 
 

@@ -16,8 +16,8 @@ import tensorflow as tf
 from keras_tuner.errors import FatalError
 from tuner_program import do
 
-from headrace.configs.errors import TrainingError, TrainingStoppedError
-from headrace.configs.tune import TuneConfig
+from headrace.common.errors import TrainingError, TrainingStoppedError
+from headrace.configs.schema.tune import TuneConfig
 from headrace.trainer import run
 from headrace.trainer.job import Job
 from headrace.trainer.profiling.facts import ProfileFacts

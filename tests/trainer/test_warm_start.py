@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer import columns, models
 from headrace.trainer.export import WEIGHTS
 from headrace.trainer.run import run_fn

@@ -13,8 +13,8 @@ from typing import Any, Self
 import keras
 import numpy as np
 
-from headrace.configs.errors import TrainingStoppedError
-from headrace.configs.train import TrainConfig
+from headrace.common.errors import TrainingStoppedError
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.checkpointing.checkpoints import Checkpoints, CheckpointWriter, SavedCheckpoint, TrainingPosition
 from headrace.trainer.checkpointing.state import (
     assign,

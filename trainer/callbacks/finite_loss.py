@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer.callbacks.checkpoint import Checkpoint
 from headrace.trainer.callbacks.diagnosis import (
     GENERAL_ADVICE,

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from headrace.configs.durable import replacing
-from headrace.configs.errors import TrainingError
+from headrace.common.durable import replacing
+from headrace.common.errors import TrainingError
 
 Tree = dict[str, Any]
 """Names to JSON values, NumPy arrays, and lists and mappings of them."""

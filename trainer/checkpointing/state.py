@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer import private_api
 from headrace.trainer.checkpointing.checkpoints import TrainingPosition, Tree
 from headrace.trainer.private_api import ensure_global_seeds, global_seeds

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.configs.features import (
+from headrace.configs.schema.features import (
     BucketizedFeature,
     CrossedFeature,
     CustomFeature,
     Feature,
     HashedFeature,
     IdentityFeature,
+    ImageFeature,
     NumericFeature,
     TextFeature,
     VocabularyFeature,
 )
-from headrace.configs.image import ImageFeature
 from headrace.trainer.columns.base import PADDING, Batch, CategoryColumn, Column, NumberColumn, VocabularySize
 from headrace.trainer.columns.bucketized import BucketizedColumn
 from headrace.trainer.columns.crossed import CrossedColumn

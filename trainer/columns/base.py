@@ -13,9 +13,8 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import keras
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.features import CategoricalFeature, CustomFeature, Embedding, NumericFeature
-from headrace.configs.image import ImageFeature
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.features import CategoricalFeature, CustomFeature, Embedding, ImageFeature, NumericFeature
 from headrace.trainer.columns.analyzers.numbers import Statistic, analyze
 from headrace.trainer.columns.analyzers.texts import VocabularyAnalyzer, learn_vocabularies
 from headrace.trainer.columns.raw import MultivaluedRawColumn, RawColumn, RawTensor, split_values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from headrace.configs.features import BucketizedFeature
+from headrace.configs.schema.features import BucketizedFeature
 from headrace.trainer.columns.analyzers.numbers import Quantiles
 from headrace.trainer.columns.base import Analyzer, Batch, Categories, CategoryColumn, VocabularySize
 from headrace.trainer.columns.raw import RawColumn

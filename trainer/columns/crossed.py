@@ -6,8 +6,8 @@ import functools
 
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.features import CrossedFeature
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.features import CrossedFeature
 from headrace.trainer.columns.base import Batch, Categories, CategoryColumn, VocabularySize
 
 SEPARATOR = "_X_"

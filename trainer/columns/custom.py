@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.features import CustomFeature
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.features import CustomFeature
 from headrace.trainer.columns.base import Batch, Categories, CategoryColumn, NumberColumn, VocabularySize
 from headrace.trainer.hooks import resolve
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from headrace.configs.features import HashedFeature
+from headrace.configs.schema.features import HashedFeature
 from headrace.trainer.columns.base import Batch, Categories, CategoryColumn, VocabularySize
 
 

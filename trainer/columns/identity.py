@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.features import IdentityFeature
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.features import IdentityFeature
 from headrace.trainer.columns.base import Batch, Categories, CategoryColumn, VocabularySize
 from headrace.trainer.columns.raw import RawColumn, suggest_type
 

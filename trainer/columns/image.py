@@ -15,8 +15,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.image import ImageFeature
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.features import ImageFeature
 from headrace.trainer.columns.base import Batch, Column, VocabularySize, ignore_input_names_warning
 
 StoredFeatures = dict[str, Any]

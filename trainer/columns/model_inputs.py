@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import keras
 
-from headrace.configs.features import Embedding
+from headrace.configs.schema.features import Embedding
 from headrace.trainer.columns.base import CategoryColumn, Column, NumberColumn, VocabularySize
 from headrace.trainer.columns.image import ImageColumn
 from headrace.trainer.columns.layers import (

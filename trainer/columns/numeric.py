@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from headrace.configs.features import NumericFeature
+from headrace.configs.schema.features import NumericFeature
 from headrace.trainer.columns.analyzers.numbers import Moments
 from headrace.trainer.columns.base import Analyzer, Batch, NumberColumn
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 
 RawTensor: TypeAlias = tf.Tensor | tf.SparseTensor
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.features import TextFeature
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.features import TextFeature
 from headrace.trainer.columns.base import PADDING, Analyzer, Batch, Categories, CategoryColumn, VocabularySize
 from headrace.trainer.columns.raw import RawTensor, as_ragged
 from headrace.trainer.columns.vocabulary import Vocabulary

@@ -14,8 +14,8 @@ from typing import Protocol
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.features import TextFeature, VocabularyFeature
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.features import TextFeature, VocabularyFeature
 from headrace.trainer.columns.analyzers.texts import EMPTY, VocabularyAnalyzer
 from headrace.trainer.columns.base import Analyzer, Batch, Categories, CategoryColumn, VocabularySize
 

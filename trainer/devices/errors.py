@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from headrace.configs.devices import DISTRIBUTED
-from headrace.configs.errors import TrainingError
-from headrace.configs.train import TrainConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.train import DISTRIBUTED, TrainConfig
 
 _LOCATIONS = re.compile(
     r"(Graph execution error|Detected at node|<stack traces|The op is created at|File \"|\[\[\{\{node)"

@@ -30,11 +30,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.configs.credentials import without
-from headrace.configs.durable import write_text
-from headrace.configs.errors import HeadraceError, TrainingError, TrainingStoppedError
-from headrace.configs.lock import kept
-from headrace.configs.tracebacks import write_traceback
+from headrace.common.credentials import redact
+from headrace.common.durable import write_text
+from headrace.common.errors import HeadraceError, TrainingError, TrainingStoppedError, write_traceback
+from headrace.common.locks import adopted_descriptors
 
 if TYPE_CHECKING:
     from headrace.trainer.job import Job
@@ -90,7 +89,7 @@ def _run(arguments: list[str]) -> int:
     process = subprocess.Popen(  # noqa: S603 - our own module
         [sys.executable, "-P", "-m", "headrace.trainer.devices.launch", *arguments],
         stdin=subprocess.PIPE,
-        pass_fds=kept(),  # the process may outlive a killed Trainer by a moment, while it writes a checkpoint
+        pass_fds=adopted_descriptors(),  # may still write a checkpoint after the Trainer is killed
         env={**SETTINGS, **os.environ, "PYTHONUNBUFFERED": "1"},
     )
     try:
@@ -167,7 +166,7 @@ def _train(text: str) -> None:
 
 
 def _describe_unexpected(error: Exception) -> str:
-    message = without(f"{type(error).__name__}: {error}".strip())
+    message = redact(f"{type(error).__name__}: {error}".strip())
     gone = " Is one of the workers gone?" if type(error).__name__ in ("UnavailableError", "AbortedError") else ""
     return f"distributed training failed: {message}.{gone} The Trainer's log has the traceback"
 

@@ -21,7 +21,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer.checkpointing.checkpoints import TrainingPosition
 from headrace.trainer.input.packing import no_autograph
 from headrace.trainer.private_api import disable_gradient_reduction

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.configs.device_rules import unfit
-from headrace.configs.errors import TrainingError
-from headrace.configs.train import TrainConfig
-from headrace.configs.tree import Where
+from headrace.common.errors import TrainingError
+from headrace.configs.rules.training import strategy_conflicts
+from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.train import TrainConfig
 
 VIRTUAL = "HEADRACE_VIRTUAL_CPUS"
 """Environment variable: split the CPU into this many devices, to try a strategy for several devices without them."""
@@ -64,7 +64,7 @@ def hardware_from(environment: Mapping[str, str], gpus: int) -> Hardware:
 
 def unmet_requirements(
     train: TrainConfig, environment: Mapping[str, str] = os.environ, devices: Path = Path("/dev")
-) -> Iterator[tuple[Where, str]]:
+) -> Iterator[tuple[KeyPath, str]]:
     """Yield what prevents this machine from training as the config says, as far as it is known without TensorFlow.
 
     Raises TrainingError for an invalid TF_CONFIG.
@@ -77,7 +77,7 @@ def unmet_requirements(
         return
     strategy, why = best_strategy(hardware)
     if no_gpu or strategy in ("tpu", "multi_worker"):  # otherwise it depends on the number of GPUs
-        for where, what in unfit(strategy, train):
+        for where, what in strategy_conflicts(strategy, train):
             yield where, f"{what}. The strategy is {strategy}: {why}"
 
 

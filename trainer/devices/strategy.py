@@ -20,10 +20,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from headrace.configs.device_rules import unfit
-from headrace.configs.devices import DISTRIBUTED
-from headrace.configs.errors import RunError, TrainingError
-from headrace.configs.train import TrainConfig
+from headrace.common.errors import RunError, TrainingError
+from headrace.configs.rules.training import strategy_conflicts
+from headrace.configs.schema.train import DISTRIBUTED, TrainConfig
 from headrace.trainer.devices.machine import LOCAL_TPU, Hardware, best_strategy, hardware_from, missing_for
 from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker
 from headrace.trainer.service.ports import only_loopback
@@ -84,7 +83,7 @@ def choose_strategy(train: TrainConfig, hardware: Hardware) -> StrategyChoice:
     strategy, why = best_strategy(hardware) if asked == "auto" else (asked, f"`train.strategy: {asked}` says so")
     if what := missing_for(strategy, hardware):
         raise TrainingError(f"train.strategy: {strategy} {what}")
-    for where, what in unfit(strategy, train):
+    for where, what in strategy_conflicts(strategy, train):
         raise TrainingError(f"{'.'.join(map(str, where))}: {what}. The strategy is {strategy}: {why}")
     return StrategyChoice(strategy, f"{_describe(strategy, hardware)}: {why}", hardware)
 

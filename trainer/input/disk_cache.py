@@ -14,7 +14,7 @@ from itertools import cycle
 
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer.input.packing import Packed, Packing, no_autograph
 from headrace.trainer.input.reading import without_autotune
 from headrace.trainer.input.shuffle import large_batches, permutation

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.label import LabelConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
 from headrace.trainer.input.packing import Packing, no_autograph
 
 _NOT_AN_EXAMPLE = (tf.errors.InvalidArgumentError, UnicodeDecodeError)  # the latter if the message quotes the bytes

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.train import TrainConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns
 from headrace.trainer.columns.image import stored_image_loader
 from headrace.trainer.input.buckets import choose_buckets

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 from headrace.trainer.input.buckets import LengthBuckets
 from headrace.trainer.input.disk_cache import DiskCache
 from headrace.trainer.input.errors import explain_file_errors

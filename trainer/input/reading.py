@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.input import InputConfig
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.train import InputConfig
 from headrace.trainer.input.packing import Packing, no_autograph
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

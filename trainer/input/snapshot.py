@@ -24,9 +24,9 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from headrace.configs.checksums import file_checksum
-from headrace.configs.durable import sync_folder, sync_tree
-from headrace.configs.errors import TrainingError
+from headrace.common.checksums import file_checksum
+from headrace.common.durable import sync_folder, sync_tree
+from headrace.common.errors import TrainingError
 from headrace.trainer.input import packing as packing_module
 from headrace.trainer.input import varying as varying_module
 from headrace.trainer.input.packing import Packing, no_autograph

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.configs.service import service
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.train import TrainConfig, service_config
 from headrace.trainer.input.buckets import LengthBuckets
 from headrace.trainer.input.memory import CacheChoice
 from headrace.trainer.input.packing import Packing
@@ -41,7 +40,7 @@ class ExampleSources:
     def of(cls, train: TrainConfig, transform_graph: Path, worker: ClusterWorker = SINGLE_WORKER) -> ExampleSources:
         """Raises TrainingError if the service does not answer, or batches cannot be divided among the workers."""
         config = train.input
-        settings = service(config.service)
+        settings = service_config(config.service)
         reader = Service(settings, worker, ReadOptions.of(config)) if settings else None
         words = reader.check() if reader else ""
         snapshots = Snapshots(Path(config.snapshot).absolute(), transform_graph) if config.snapshot else None

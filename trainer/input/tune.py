@@ -19,8 +19,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from headrace.configs.input import InputConfig
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.train import InputConfig, TrainConfig
 from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
 from headrace.trainer.input.errors import explain_label_errors
 from headrace.trainer.input.inputs import InputPlan, TransformedExamples

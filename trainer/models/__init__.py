@@ -12,9 +12,17 @@ from typing import Any
 
 import keras
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.label import LabelConfig
-from headrace.configs.models import DcnModel, DnnModel, ImageModel, ModelConfig, OwnModel, TextModel, WideAndDeepModel
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import (
+    CustomModel,
+    DcnModel,
+    DnnModel,
+    ImageModel,
+    ModelConfig,
+    TextModel,
+    WideAndDeepModel,
+)
 from headrace.trainer.columns import ModelInputs
 from headrace.trainer.columns.base import ignore_input_names_warning
 from headrace.trainer.hooks import resolve
@@ -41,7 +49,7 @@ def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> kera
     Raises TrainingError if the user's builder returns anything but a model with one output of shape
     [batch, label.num_classes].
     """
-    builder = resolve(model.kind, "model.kind") if isinstance(model, OwnModel) else KINDS[type(model)]
+    builder = resolve(model.kind, "model.kind") if isinstance(model, CustomModel) else KINDS[type(model)]
     with ignore_input_names_warning():
         built = builder(features, label, model)
     if not isinstance(built, keras.Model):

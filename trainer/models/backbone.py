@@ -22,7 +22,7 @@ from typing import IO, Any
 import keras
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 
 SETTING = "model.backbone.saved_model"
 CACHE = "TFHUB_CACHE_DIR"

@@ -6,9 +6,9 @@ from typing import Any
 
 import keras
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.label import LabelConfig
-from headrace.configs.models import DcnModel
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import DcnModel
 from headrace.trainer.columns import ModelInputs
 from headrace.trainer.models.layers import head, logits, tower
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import keras
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.label import LabelConfig
-from headrace.configs.models import DnnModel
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import DnnModel
 from headrace.trainer.columns import ModelInputs
 from headrace.trainer.models.layers import head, logits, tower
 

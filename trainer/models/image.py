@@ -7,9 +7,9 @@ from typing import Any
 
 import keras
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.label import LabelConfig
-from headrace.configs.models import AugmentConfig, ImageModel
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import AugmentConfig, ImageModel
 from headrace.trainer.columns import ModelInputs
 from headrace.trainer.models.backbone import Backbone
 from headrace.trainer.models.layers import check_activation, head, logits, tower

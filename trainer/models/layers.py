@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import keras
 import tensorflow as tf
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.label import LabelConfig
-from headrace.configs.models import ModelBase
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import ModelBase
 from headrace.trainer.hooks import unknown_name
 
 if TYPE_CHECKING:

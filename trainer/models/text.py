@@ -12,8 +12,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from headrace.configs.label import LabelConfig
-from headrace.configs.models import TextModel
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import TextModel
 from headrace.trainer.columns import PADDING, ModelInputs, TextColumn
 from headrace.trainer.columns.layers import Multivalued, dense
 from headrace.trainer.models.layers import head, logits, tower

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.checkpointing.checkpoints import TrainingPosition, Tree
 from headrace.trainer.input.inputs import Inputs
 from headrace.trainer.input.memory import FreeSpace

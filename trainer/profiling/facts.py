@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from headrace.configs.train import TrainConfig
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.input.memory import CacheKind
 
 FILE = "profile.json"

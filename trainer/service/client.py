@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from headrace.configs.service import ServiceConfig
+from headrace.configs.schema.train import ServiceConfig
 from headrace.trainer.input.packing import Packed, Packing, no_autograph
 from headrace.trainer.input.reading import DEFAULT_READ_OPTIONS, SINGLE_WORKER, ClusterWorker, ReadOptions
 from headrace.trainer.service.delivery import DeliveryLog, StalledError, elements_with_timeout, numbered_batches

@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from headrace.configs.errors import RunError
-from headrace.configs.lock import held
+from headrace.common.errors import RunError
+from headrace.common.locks import hold
 from headrace.trainer.service.ports import free_ports
 from headrace.trainer.service.probe import alive_workers
 from headrace.trainer.service.roles import JOURNAL, LOOPBACK
@@ -137,7 +137,7 @@ class LocalService:
     def _lock(self) -> None:
         """Lock the folder, whose journal and logs belong to this service until it ends, however it ends."""
         message = f"another tf.data service runs with its journal in {self.work_dir}; give this one a folder of its own"
-        self._open.enter_context(held(self.work_dir / LOCK, f"{message} with --work-dir"))
+        self._open.enter_context(hold(self.work_dir / LOCK, f"{message} with --work-dir"))
 
     def _start(self, process: _Process) -> None:
         process.started = self._clock()

@@ -21,7 +21,7 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 
 LOWEST_PORT, PORTS = 20000, 12768
 """The range of free ports ends at 32767, below the ports that Linux assigns to outgoing connections."""

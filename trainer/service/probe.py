@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import grpc
 
-from headrace.configs.errors import TrainingError
+from headrace.common.errors import TrainingError
 
 METHOD = "/tensorflow.data.DispatcherService/GetWorkers"
 """Takes an empty message; returns `repeated WorkerInfo workers = 1` with the address as field 1 (dispatcher.proto)."""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import grpc
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.trainer.service.ports import check_loopback, free_port, only_loopback
 from headrace.trainer.service.probe import registered_workers
 

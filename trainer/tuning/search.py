@@ -20,10 +20,10 @@ from typing import Any, Self
 
 import keras_tuner
 
-from headrace.configs.checkpoint import KEPT_IN
-from headrace.configs.durable import write_text
-from headrace.configs.tune import Parameter
-from headrace.configs.tune_rules import bounds, is_whole
+from headrace.common.durable import write_text
+from headrace.configs.rules.tune import range_bounds, takes_integers
+from headrace.configs.schema.train import CHECKPOINT_FOLDER
+from headrace.configs.schema.tune import TunedParameter
 from headrace.trainer.checkpointing.checkpoints import Checkpoints
 from headrace.trainer.job import Job, job_digest
 from headrace.trainer.sections import TrainerSections
@@ -32,7 +32,7 @@ from headrace.trainer.tuning.trials import INTERNAL, Trial
 FILE = "trials.json"
 
 
-def search_space(parameters: Mapping[str, Parameter], sections: TrainerSections) -> keras_tuner.HyperParameters:
+def search_space(parameters: Mapping[str, TunedParameter], sections: TrainerSections) -> keras_tuner.HyperParameters:
     """Convert the parameters of `tune:`. KerasTuner only takes numbers and texts, so other choices become JSON."""
     space = keras_tuner.HyperParameters()
     within = {"model": sections.model, "train": sections.train}
@@ -40,8 +40,8 @@ def search_space(parameters: Mapping[str, Parameter], sections: TrainerSections)
         if parameter.choices is not None:
             space.Choice(name, _plain(parameter.choices))
             continue
-        whole = is_whole(name, within)
-        least, greatest = bounds(parameter, whole)
+        whole = takes_integers(name, within)
+        least, greatest = range_bounds(parameter, whole)
         step = parameter.step and (int(parameter.step) if whole else parameter.step)
         add = space.Int if whole else space.Float
         add(name, least, greatest, step=step, sampling=parameter.scale)
@@ -74,7 +74,7 @@ class FinishedTrials:
     @classmethod
     def of(cls, job: Job) -> Self:
         """Load what an interrupted search with the same settings, data and code has left."""
-        parent = job.custom_config.get(KEPT_IN)
+        parent = job.custom_config.get(CHECKPOINT_FOLDER)
         if parent is None:
             return cls()
         search = hashlib.sha256(f"search {job_digest(job)}".encode()).hexdigest()

@@ -20,10 +20,9 @@ import keras_tuner
 from keras_tuner.engine import base_tuner
 from keras_tuner.errors import FailedTrialError, FatalError
 
-from headrace.configs.errors import TrainingError, TrainingStoppedError
-from headrace.configs.tracebacks import write_traceback
-from headrace.configs.tune import HIGHER_IS_BETTER, TuneConfig
-from headrace.configs.tune_rules import ONE_MACHINE
+from headrace.common.errors import TrainingError, TrainingStoppedError, write_traceback
+from headrace.configs.rules.tune import ONE_MACHINE_ONLY
+from headrace.configs.schema.tune import HIGHER_IS_BETTER, TuneConfig
 from headrace.trainer.callbacks.epoch_log import FILE
 from headrace.trainer.devices.errors import explain_out_of_memory
 from headrace.trainer.devices.launch import launch
@@ -70,7 +69,7 @@ class Tuner(base_tuner.BaseTuner):
     def __init__(self, job: Job, tune: TuneConfig, directory: Path) -> None:
         self.job, self.tune, self.choice = job, tune, choose_strategy(job.sections.train, detect_hardware())
         if self.choice.strategy == "multi_worker":  # the other workers would exit after the first trial
-            raise TrainingError(f"train.strategy: {ONE_MACHINE}")
+            raise TrainingError(f"train.strategy: {ONE_MACHINE_ONLY}")
         self.epochs = tune.epochs or job.sections.train.epochs
         self.metric = "loss" if tune.objective == "auto" else tune.objective
         self.better_is_higher = HIGHER_IS_BETTER[job.sections.label.kind][self.metric]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import TypeAdapter
 
-from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
+from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
 
 
 @dataclass(frozen=True)
@@ -52,5 +52,7 @@ class Origin(Sidecar):
 
 def work_digest(custom_config: Mapping[str, Any], transform_graph: str) -> str:
     """Return a digest of a Trainer's inputs, apart from the model that it starts from."""
-    settings = {name: value for name, value in custom_config.items() if name not in {KEPT_IN, KEPT_HOW}}
+    settings = {
+        name: value for name, value in custom_config.items() if name not in {CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS}
+    }
     return hashlib.sha256(json.dumps([settings, transform_graph], sort_keys=True).encode()).hexdigest()

@@ -20,8 +20,8 @@ import keras
 import numpy as np
 import tensorflow_transform as tft
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.features import CrossedFeature, Feature, TextFeature, VocabularyFeature
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.features import CrossedFeature, Feature, TextFeature, VocabularyFeature
 from headrace.trainer.columns.vocabulary import Vocabulary, vocabulary_size
 from headrace.trainer.export import WEIGHTS
 from headrace.trainer.sections import MODEL_SETTINGS, TrainerSections

@@ -8,7 +8,7 @@ from tensorflow_model_analysis.metrics import metric_types
 
 from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, MetricAccumulator
 from headrace.components.evaluation.result import Curves
-from headrace.configs.evaluate import METRICS
+from headrace.configs.schema.evaluate import METRICS
 
 EPSILON = 1e-7
 """Probabilities are clipped to [EPSILON, 1 - EPSILON] inside logarithms, as in Keras and TFMA."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.remote.filesystems import ObjectLocation, endpoint_url, parse_location
-from headrace.configs.errors import DataError
 
 NO_OBJECT = "the object does not exist"
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from headrace.configs.errors import DataError
+from headrace.common.errors import DataError
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 """The variables that name an S3 server other than Amazon's; the first one that is set counts."""

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.remote.errors import no_bucket, object_errors
 from headrace.components.example_gen.remote.filesystems import ObjectLocation, filesystem, parse_location
-from headrace.configs.errors import DataError
 
 if TYPE_CHECKING:
     from pyarrow import fs

@@ -6,9 +6,9 @@ import io
 import os
 from typing import Any
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.remote.errors import NO_OBJECT, object_error, object_errors
 from headrace.components.example_gen.remote.filesystems import filesystem, parse_location
-from headrace.configs.errors import DataError
 
 FIRST, LARGEST = 1 << 16, 1 << 23
 """Bytes fetched at once: few at first, for a header, and twice as many each time that reading continues."""

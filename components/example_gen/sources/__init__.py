@@ -22,7 +22,7 @@ from headrace.components.example_gen.sources.text.source import TextFiles
 from headrace.components.example_gen.sources.tfds.source import TfdsExamples
 from headrace.components.example_gen.sources.tfrecord.source import TfrecordFiles
 from headrace.components.example_gen.storage import FileState, resolve
-from headrace.configs.sources import FileSource, SourceConfig
+from headrace.configs.schema.sources import FileSource, SourceConfig
 
 __all__ = [
     "ParallelMap",

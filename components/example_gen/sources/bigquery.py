@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult
 from headrace.components.example_gen.sources.conversion import (
     ConversionError,
@@ -27,8 +28,7 @@ from headrace.components.example_gen.sources.conversion import (
 )
 from headrace.components.example_gen.storage import UNKNOWN, FileState
 from headrace.components.example_gen.types import Kind
-from headrace.configs.errors import DataError
-from headrace.configs.sources import BigquerySource
+from headrace.configs.schema.sources import BigquerySource
 
 if TYPE_CHECKING:
     from google.cloud.bigquery import Client

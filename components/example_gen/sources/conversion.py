@@ -25,9 +25,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import room
 from headrace.components.example_gen.types import ARROW, LIST, Kind, kind_of_decimal, listed
-from headrace.configs.errors import DataError
 
 MAX_ROWS = 1 << 16
 BATCH = 1 << 23

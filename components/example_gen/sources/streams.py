@@ -12,11 +12,11 @@ from typing import BinaryIO, cast
 
 from zlib_ng import gzip_ng, zlib_ng
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.gzip_reader import GzipReader
 from headrace.components.example_gen.parts import cut, grouped
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.storage import FileState, is_remote, open_file
-from headrace.configs.errors import DataError
 
 _ZLIB_ERROR = cast(type[Exception], zlib_ng.error)
 

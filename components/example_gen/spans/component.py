@@ -5,7 +5,7 @@ from tfx.dsl.component.experimental.decorators import component
 from tfx.types import standard_artifacts
 
 from headrace.components.example_gen.spans.find import find_spans
-from headrace.configs.data import DataConfig
+from headrace.configs.schema.data import DataConfig
 
 
 @component

@@ -6,13 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.sources import find_files, source_patterns, source_state
 from headrace.components.example_gen.spans.manifest import Span, SpanManifest
 from headrace.components.example_gen.spans.patterns import SpanFile, glob_of, match_files, span_name, span_window
 from headrace.components.example_gen.storage import FileState, checksum, each_once, resolve, stats
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
-from headrace.configs.span_fields import placeholders
+from headrace.configs.schema.data import DataConfig, placeholders
 
 MAX_NAMED = 10
 """Missing spans, and files with several names, that are reported individually."""

@@ -7,8 +7,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.storage import FileState, stats
-from headrace.configs.errors import DataError
 
 
 @dataclass(frozen=True)

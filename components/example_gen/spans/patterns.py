@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import DataError
-from headrace.configs.span_fields import DATE, PLACEHOLDER, placeholders
+from headrace.common.errors import DataError
+from headrace.configs.schema.data import DATE_PLACEHOLDERS, PLACEHOLDER, DataConfig, placeholders
 
 EPOCH = dt.date(1970, 1, 1)
 
@@ -55,7 +54,7 @@ def span_number(span: int | str) -> int:
 
 def span_name(number: int, pattern: str) -> str:
     """What users call the span: its date, or its number."""
-    dated = placeholders(pattern) >= DATE and number <= (dt.date.max - EPOCH).days
+    dated = placeholders(pattern) >= DATE_PLACEHOLDERS and number <= (dt.date.max - EPOCH).days
     return str(EPOCH + dt.timedelta(number)) if dated else str(number)
 
 

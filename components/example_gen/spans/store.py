@@ -24,13 +24,13 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
+from headrace.common.checksums import file_checksum
+from headrace.common.durable import sync_folder, sync_tree, write_text
 from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources import ScanResult
 from headrace.components.example_gen.spans.shared_spans import SharedSpans
 from headrace.components.example_gen.storage import UNKNOWN, FileState
 from headrace.components.example_gen.tfexample.rounding import ColumnRounding
-from headrace.configs.checksums import file_checksum
-from headrace.configs.durable import sync_folder, sync_tree, write_text
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.arrow_columns import is_list, numbers_of, stacks, valid_of, worth_stacking
 from headrace.components.example_gen.skips import Skipped, Skips
-from headrace.configs.errors import DataError
 
 COARSE = 1e-4
 """A column is reported if rounding moves its values by more than this fraction of their standard deviation (root mean

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.configs.beam import BeamConfig
-from headrace.configs.beam_rules import ENDPOINTS
+from headrace.common.errors import ConfigError, Problem, RunError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import ConfigError, Problem, RunError
-from headrace.configs.kubeflow import Backend
-from headrace.configs.service import service
+from headrace.configs.rules.beam import ENDPOINTS
+from headrace.configs.schema.beam import BeamConfig
+from headrace.configs.schema.kubeflow import Backend
+from headrace.configs.schema.train import service_config
 
 LOCAL_ENDPOINT = re.compile(
     r"embed|\[(local|auto)\]|local(\[.+\])?|(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?", re.IGNORECASE
@@ -103,7 +103,7 @@ def _unreachable(config: PipelineConfig) -> Iterator[Problem]:
     if (to := remote_endpoint(config.beam)) is not None:
         what = f"{start} Beam's workers at {to} would open: {way_out}; or use the runner `auto`, and give the pod CPUs"
         yield Problem("beam.runner", what)
-    if (chosen := service(config.train.input.service)) is not None:
+    if (chosen := service_config(config.train.input.service)) is not None:
         what = f"{start} the workers of {chosen.address} would open: {way_out}; or remove the service"
         yield Problem("train.input.service", what)
 

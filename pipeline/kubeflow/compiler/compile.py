@@ -23,8 +23,8 @@ from kfp import compiler, components, dsl
 
 from headrace.components.trigger.decision import GO, NO
 from headrace.configs.config import PipelineConfig
-from headrace.configs.durations import seconds
-from headrace.configs.kubeflow import KubeflowConfig
+from headrace.configs.schema.kubeflow import KubeflowConfig
+from headrace.configs.schema.section import to_seconds
 from headrace.pipeline.kubeflow.compiler import checks, credentials
 from headrace.pipeline.kubeflow.compiler.measured import peaks
 from headrace.pipeline.kubeflow.compiler.settings import apply_settings
@@ -138,7 +138,7 @@ def _compiled(pipeline: Any) -> str:
 def _retry_limits(tasks: Sequence[ComponentTask], settings: KubeflowConfig) -> dict[str, int]:
     """Task to its `retries.at_most` in seconds."""
     retries = {task.name: settings.settings(task.invocation.id).retries for task in tasks}
-    return {name: seconds(one.at_most) for name, one in retries.items() if one is not None}
+    return {name: to_seconds(one.at_most) for name, one in retries.items() if one is not None}
 
 
 def _specification(task: ComponentTask, settings: KubeflowConfig) -> str:

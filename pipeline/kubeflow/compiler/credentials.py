@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
+from headrace.common.credentials import CREDENTIAL_PATTERNS, SECRET_FIELD, SECRET_VARIABLE, SUSPICIOUS_VARIABLE
+from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.credentials import FIELD, SECRETIVE, SHAPES, VARIABLE
-from headrace.configs.data import ColumnType
-from headrace.configs.errors import RunError
+from headrace.configs.schema.data import ColumnType
 
 KEY_OF_SECRET = "secretKey"  # noqa: S105 - a name
 """A field of the Kubernetes document that names a key of a Secret."""
@@ -96,14 +96,14 @@ def _walk_json(text: str, *, numbers: bool) -> Iterator[tuple[str, str]]:
 
 
 def _shapes(text: str) -> Iterator[str]:
-    patterns = {**SHAPES, "an option and a credential": _TWO_ARGUMENTS}
+    patterns = {**CREDENTIAL_PATTERNS, "an option and a credential": _TWO_ARGUMENTS}
     return (name for name, pattern in patterns.items() if pattern.search(text))
 
 
 def _fields(document: Any) -> Iterator[str]:
     """Values with a secret's name: texts of any length, also in lists, and long whole numbers."""
     for name, value in _walk(document, numbers=True):
-        is_secret = FIELD.search(name) and name != KEY_OF_SECRET
+        is_secret = SECRET_FIELD.search(name) and name != KEY_OF_SECRET
         if is_secret and value.lower() not in HARMLESS and not ELSEWHERE.match(value):
             yield f"a value of `{name}`"
 
@@ -111,8 +111,8 @@ def _fields(document: Any) -> Iterator[str]:
 def _values(text: str, environ: Mapping[str, str], declared: frozenset[str]) -> Iterator[str]:
     for name, given in sorted(environ.items()):
         value = given.strip()
-        is_secret = name in declared or SECRETIVE.search(name)
-        only_secret = name in declared or VARIABLE.search(name)
+        is_secret = name in declared or SUSPICIOUS_VARIABLE.search(name)
+        only_secret = name in declared or SECRET_VARIABLE.search(name)
         if is_secret and (_has_long(value, text) or (only_secret and _has_short(value, text))):
             yield f"the value of the environment variable {name}"
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import yaml
 
+from headrace.common.errors import ConfigError, Problem, RunError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import ConfigError, Problem, RunError
-from headrace.configs.kubeflow import Security
-from headrace.configs.writer import to_yaml
+from headrace.configs.loading.editing import to_yaml
+from headrace.configs.schema.pods import Security
 from headrace.pipeline.kubeflow.compiler import credentials
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import version_name, without_cache

@@ -9,9 +9,9 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import RunError
-from headrace.configs.pod_resources import Peak
+from headrace.configs.schema.pod_resources import PeakUsage
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.local.record import RunRecord
@@ -24,7 +24,7 @@ LOG = re.compile(r"([^/]+)/([^/]+)/[^/]+/executor-logs(-\d+)?")
 """The log of a task's try, `<run>/<task>/<salt>/executor-logs-<try>`, as Kubeflow's launcher writes it to the store."""
 
 
-def peaks(config: PipelineConfig, store: Store) -> dict[str, Peak]:
+def peaks(config: PipelineConfig, store: Store) -> dict[str, PeakUsage]:
     """By component, the peak use in the last runs on the cluster, or else in those on this machine.
 
     Components without a run are missing. If the store cannot be read, a line on standard error says so.
@@ -41,17 +41,17 @@ def peaks(config: PipelineConfig, store: Store) -> dict[str, Peak]:
     return _on_this_machine(config) | in_pods
 
 
-def _in_pods(store: Store, home: str) -> dict[str, Peak]:
+def _in_pods(store: Store, home: str) -> dict[str, PeakUsage]:
     logs: dict[str, dict[str, tuple[float, str]]] = defaultdict(dict)
     for name, written in store.files(home).items():
         if match := LOG.fullmatch(name):
             run, task = match[1], match[2]
             logs[run][task] = max((written, name), logs[run].get(task, (0.0, "")))
     newest = sorted(logs.values(), key=_last_written, reverse=True)[:RUNS]
-    found: dict[str, Peak] = {}
+    found: dict[str, PeakUsage] = {}
     for name in (name for tasks in newest for _, name in tasks.values()):
         for component, mebibytes, cpus in LINE.findall(store.text(f"{home}/{name}"))[-1:]:
-            used = Peak(int(mebibytes.replace(",", "")) << 20, float(cpus), in_pod=True)
+            used = PeakUsage(int(mebibytes.replace(",", "")) << 20, float(cpus), in_pod=True)
             found[component] = _largest(found.get(component), used)
     return found
 
@@ -61,19 +61,19 @@ def _last_written(tasks: dict[str, tuple[float, str]]) -> float:
     return max(written for written, _ in tasks.values())
 
 
-def _on_this_machine(config: PipelineConfig) -> dict[str, Peak]:
-    found: dict[str, Peak] = {}
+def _on_this_machine(config: PipelineConfig) -> dict[str, PeakUsage]:
+    found: dict[str, PeakUsage] = {}
     for record in _last_records(Folders.of(config).runs):
         for node in record.nodes:
             if node.peak_bytes and node.cpus is not None:
-                found[node.id] = _largest(found.get(node.id), Peak(node.peak_bytes, node.cpus))
+                found[node.id] = _largest(found.get(node.id), PeakUsage(node.peak_bytes, node.cpus))
     return found
 
 
-def _largest(before: Peak | None, used: Peak) -> Peak:
+def _largest(before: PeakUsage | None, used: PeakUsage) -> PeakUsage:
     if before is None:
         return used
-    return Peak(max(before.memory, used.memory), max(before.cpu, used.cpu), used.in_pod)
+    return PeakUsage(max(before.memory, used.memory), max(before.cpu, used.cpu), used.in_pod)
 
 
 def _last_records(folder: Path) -> list[RunRecord]:

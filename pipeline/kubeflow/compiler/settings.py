@@ -9,10 +9,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.configs.durations import seconds
-from headrace.configs.errors import MissingDependencyError
-from headrace.configs.kubeflow import SHARED_MEMORY, TRAINER, ComponentSettings, KubeflowConfig, Secret, Security
-from headrace.configs.pod_resources import Peak, settled
+from headrace.common.errors import MissingDependencyError
+from headrace.configs.schema.kubeflow import TRAINER, KubeflowConfig
+from headrace.configs.schema.pod_resources import PeakUsage, with_resources
+from headrace.configs.schema.pods import SHARED_MEMORY_VOLUME, ComponentSettings, Secret, Security
+from headrace.configs.schema.section import to_seconds
 from headrace.pipeline.kubeflow.compiler.checks import knows
 from headrace.pipeline.kubeflow.compiler.tasks import ComponentTask
 from headrace.pipeline.kubeflow.distributed.jobset import MANIFEST, manifest_text
@@ -20,7 +21,9 @@ from headrace.pipeline.kubeflow.pod.invocation import UNCACHED_VARIABLE, Invocat
 from headrace.pipeline.kubeflow.store import KEYS
 
 
-def apply_settings(sdk_task: Any, task: ComponentTask, settings: KubeflowConfig, peaks: Mapping[str, Peak]) -> None:
+def apply_settings(
+    sdk_task: Any, task: ComponentTask, settings: KubeflowConfig, peaks: Mapping[str, PeakUsage]
+) -> None:
     """Apply the config's settings to a task of the SDK. peaks: measured, by component.
 
     Raises MissingDependencyError if a setting needs kfp-kubernetes and it is not installed.
@@ -38,9 +41,9 @@ def apply_settings(sdk_task: Any, task: ComponentTask, settings: KubeflowConfig,
 
 
 def _with_resources(
-    id_: str, own: ComponentSettings, settings: KubeflowConfig, peaks: Mapping[str, Peak]
+    id_: str, own: ComponentSettings, settings: KubeflowConfig, peaks: Mapping[str, PeakUsage]
 ) -> ComponentSettings:
-    return own if settings.resources == "none" else settled(id_, own, peaks)
+    return own if settings.resources == "none" else with_resources(id_, own, peaks)
 
 
 def _set_resources(sdk_task: Any, settings: ComponentSettings) -> None:
@@ -106,9 +109,9 @@ def _set_scheduling(kubernetes: Any, sdk_task: Any, one: ComponentSettings) -> N
     for each in one.tolerations:
         kubernetes.add_toleration(sdk_task, each.key, each.operator, each.value, each.effect, each.seconds)
     if one.timeout is not None:
-        kubernetes.set_timeout(sdk_task, seconds(one.timeout))
+        kubernetes.set_timeout(sdk_task, to_seconds(one.timeout))
     if one.shared_memory is not None:
-        kubernetes.empty_dir_mount(sdk_task, SHARED_MEMORY, "/dev/shm", "Memory", one.shared_memory)  # noqa: S108
+        kubernetes.empty_dir_mount(sdk_task, SHARED_MEMORY_VOLUME, "/dev/shm", "Memory", one.shared_memory)  # noqa: S108
 
 
 def _store_secret(settings: KubeflowConfig, invocation: Invocation) -> Secret | None:

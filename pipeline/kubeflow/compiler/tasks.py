@@ -15,12 +15,12 @@ from typing import Any
 from tfx.components.schema_gen.import_schema_gen import executor as import_schema_gen
 from tfx.types import standard_artifacts
 
+from headrace.common.errors import RunError
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import RunError
-from headrace.configs.features import TextFeature, VocabularyFeature
-from headrace.configs.sources import FileSource
-from headrace.configs.span_fields import placeholders
+from headrace.configs.schema.data import placeholders
+from headrace.configs.schema.features import TextFeature, VocabularyFeature
+from headrace.configs.schema.sources import FileSource
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.kubeflow.pod.invocation import (

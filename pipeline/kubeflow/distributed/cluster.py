@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.distributed.jobset import GROUP, PLURAL, VERSION, Owner
 
 _Answer = TypeVar("_Answer")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from headrace.configs.checkpoint import KEPT_IN
+from headrace.configs.schema.train import CHECKPOINT_FOLDER
 from headrace.pipeline.kubeflow.pod.paths import FILES, PodPaths
 from headrace.pipeline.kubeflow.store import Store
 
@@ -92,8 +92,11 @@ def _with_paths(job: dict[str, Any], change: Callable[[str], str]) -> dict[str, 
         changed[name] = job[name] and change(job[name])
     for name in ("train_files", "eval_files"):
         changed[name] = [change(pattern) for pattern in job[name]]
-    if KEPT_IN in job["custom_config"]:
-        changed["custom_config"] = {**job["custom_config"], KEPT_IN: change(job["custom_config"][KEPT_IN])}
+    if CHECKPOINT_FOLDER in job["custom_config"]:
+        changed["custom_config"] = {
+            **job["custom_config"],
+            CHECKPOINT_FOLDER: change(job["custom_config"][CHECKPOINT_FOLDER]),
+        }
     return changed
 
 

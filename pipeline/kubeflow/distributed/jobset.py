@@ -15,8 +15,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from headrace.configs.durations import seconds
-from headrace.configs.kubeflow import SHARED_MEMORY, ComponentSettings, KubeflowConfig, Secret, Security
+from headrace.configs.schema.kubeflow import KubeflowConfig
+from headrace.configs.schema.pods import SHARED_MEMORY_VOLUME, ComponentSettings, Secret, Security
+from headrace.configs.schema.section import to_seconds
 from headrace.pipeline.kubeflow.pod.invocation import without_placeholders
 from headrace.pipeline.kubeflow.store import KEYS
 
@@ -139,7 +140,7 @@ def _pod(settings: KubeflowConfig, one: ComponentSettings) -> dict[str, Any]:
         "nodeSelector": dict(sorted(one.node_selector.items())),
         "tolerations": [_toleration(each) for each in one.tolerations],
         "imagePullSecrets": [{"name": name} for name in pulling],
-        "activeDeadlineSeconds": None if one.timeout is None else seconds(one.timeout),
+        "activeDeadlineSeconds": None if one.timeout is None else to_seconds(one.timeout),
     }
     return {name: value for name, value in pod.items() if value not in (None, {}, [])} | {
         "automountServiceAccountToken": False
@@ -220,8 +221,8 @@ def _volumes(settings: KubeflowConfig, one: ComponentSettings) -> list[tuple[dic
             found.append(({"name": secret.name, "secret": source}, at))
     if one.shared_memory is not None:
         memory = {"medium": "Memory", "sizeLimit": one.shared_memory}
-        mount = {"name": SHARED_MEMORY, "mountPath": "/dev/shm"}  # noqa: S108 - in the pod
-        found.append(({"name": SHARED_MEMORY, "emptyDir": memory}, mount))
+        mount = {"name": SHARED_MEMORY_VOLUME, "mountPath": "/dev/shm"}  # noqa: S108 - in the pod
+        found.append(({"name": SHARED_MEMORY_VOLUME, "emptyDir": memory}, mount))
     for path in SCRATCH:
         name = f"scratch{path.replace('/', '-').replace('.', '')}"
         found.append(({"name": name, "emptyDir": {}}, {"name": name, "mountPath": path}))

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.configs.checkpoint import KEPT_IN
-from headrace.configs.errors import RunError, TrainingError, TrainingStoppedError
+from headrace.common.errors import RunError, TrainingError, TrainingStoppedError
+from headrace.configs.schema.train import CHECKPOINT_FOLDER
 from headrace.pipeline.kubeflow.distributed import jobset
 from headrace.pipeline.kubeflow.distributed.cluster import JobSetClient
 from headrace.pipeline.kubeflow.distributed.handover import ERROR, JOB, Handover, packed
@@ -108,7 +108,7 @@ def _train(job: Job, manifest: Mapping[str, Any], task: TrainerTask) -> str:
         handover.fetch(job.model_run_dir)
     finally:
         _clean(jobsets, task.name, handover)
-    return f"{task.paths.remote(job.custom_config[KEPT_IN])}/{job.checkpoint_name}"
+    return f"{task.paths.remote(job.custom_config[CHECKPOINT_FOLDER])}/{job.checkpoint_name}"
 
 
 @contextlib.contextmanager

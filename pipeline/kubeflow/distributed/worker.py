@@ -22,16 +22,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from headrace.configs.checkpoint import KEPT_IN
-from headrace.configs.credentials import without
-from headrace.configs.errors import ConfigError, HeadraceError, TrainingError, TrainingStoppedError
-from headrace.configs.tracebacks import write_traceback
+from headrace.common.credentials import redact
+from headrace.common.errors import ConfigError, HeadraceError, TrainingError, TrainingStoppedError, write_traceback
+from headrace.common.utf8 import use_utf8
+from headrace.configs.schema.train import CHECKPOINT_FOLDER
 from headrace.pipeline.environment import prepare
 from headrace.pipeline.kubeflow.distributed.handover import ERROR, JOB, Handover, folders, unpacked
 from headrace.pipeline.kubeflow.distributed.jobset import FINAL, INDEX, TRAINING
 from headrace.pipeline.kubeflow.pod.paths import ROOT, PodPaths
 from headrace.pipeline.kubeflow.store import open_store
-from headrace.pipeline.utf8 import use_utf8
 
 if TYPE_CHECKING:
     from headrace.trainer.job import Job
@@ -100,7 +99,7 @@ def _checkpoints(job: Job, handover: Handover, *, chief: bool) -> Iterator[None]
     """Fetch the last checkpoint; upload what the chief writes while training runs."""
     from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 
-    folder = job.custom_config.get(KEPT_IN)
+    folder = job.custom_config.get(CHECKPOINT_FOLDER)
     uri = folder and handover.paths.remote(folder)
     if not folder or not uri or handover.paths.mount:
         yield
@@ -117,7 +116,7 @@ def _failed(error: Exception, handover: Handover, *, chief: bool) -> int:
 
     The chief knows most about an error that all workers have, such as which feature caused the NaN, so the others wait.
     """
-    message = str(error) if isinstance(error, HeadraceError) else without(f"{type(error).__name__}: {error}")
+    message = str(error) if isinstance(error, HeadraceError) else redact(f"{type(error).__name__}: {error}")
     if not isinstance(error, HeadraceError):
         write_traceback(error)
     print(f"failed: {message}", file=sys.stderr, flush=True)

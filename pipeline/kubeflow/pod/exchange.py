@@ -16,9 +16,9 @@ from typing import Any
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 from tfx.types import Artifact
 
+from headrace.common.errors import RunError
 from headrace.components.contents import CONTENTS, known_contents
 from headrace.components.deploy.registry import DAMAGED, EXISTS, WHY
-from headrace.configs.errors import RunError
 from headrace.pipeline.execute import Artifacts
 from headrace.pipeline.kubeflow.pod.invocation import ARTIFACT, REFERENCE, Invocation, pack, unpack
 from headrace.pipeline.kubeflow.pod.paths import RECORD, PodPaths, home_of

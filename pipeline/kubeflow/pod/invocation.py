@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from headrace.configs.checkpoint import KEPT_HOW, KEPT_IN
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
+from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
 from headrace.pipeline.kubeflow.pod.paths import RECORD
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ MAX_LENGTH = 120_000
 COMPRESSED = "zlib:"
 UNCACHED_VARIABLE = "HEADRACE_ASIDE"
 """Environment variable of a pod with the settings for `custom_config` that are not part of the cache key, as JSON."""
-UNCACHED = (KEPT_HOW,)
+UNCACHED = (CHECKPOINT_SETTINGS,)
 _CUSTOM = "custom_config"
 
 
@@ -131,7 +131,7 @@ class StatePaths(NamedTuple):
 
 def state_paths(properties: Mapping[str, Any]) -> StatePaths:
     """The state that a component's properties name, all of it in the pipeline's folder."""
-    checkpoints = (json.loads(properties.get(_CUSTOM) or "null") or {}).get(KEPT_IN)
+    checkpoints = (json.loads(properties.get(_CUSTOM) or "null") or {}).get(CHECKPOINT_FOLDER)
     return StatePaths(
         registry=Path(properties["registry"]) if "registry" in properties else None,
         trained=Path(properties["trained"]) if "trained" in properties else None,

@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import RunError
-from headrace.configs.schedule import Retrain
-from headrace.configs.sources import FileSource
-from headrace.configs.span_fields import DATE, placeholders
+from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholders
+from headrace.configs.schema.schedule import Retrain
+from headrace.configs.schema.sources import FileSource
 from headrace.trainer.sections import TrainerSections
 
 Properties = dict[str, Any]
@@ -68,7 +67,7 @@ def offered(config: PipelineConfig) -> tuple[str, ...]:
 def has_dates(config: PipelineConfig) -> bool:
     """Whether spans are days."""
     source = config.data.source
-    return isinstance(source, FileSource) and placeholders(source.path) >= DATE
+    return isinstance(source, FileSource) and placeholders(source.path) >= DATE_PLACEHOLDERS
 
 
 def constants(config: PipelineConfig, component: str) -> dict[str, str]:

@@ -24,11 +24,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from headrace.common.checksums import with_checksum, without_checksum
+from headrace.common.durable import write_text
+from headrace.common.errors import RunError
 from headrace.components.deploy.registry import Entry, Registry, inside
 from headrace.components.trigger.decision import TrainingRecord
-from headrace.configs.checksums import with_checksum, without_checksum
-from headrace.configs.durable import write_text
-from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME
 from headrace.pipeline.kubeflow.store import Store
 

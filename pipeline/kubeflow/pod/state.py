@@ -21,11 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headrace.common.errors import RunError
 from headrace.components.deploy import shared_models
 from headrace.components.deploy.registry import PushRecord
 from headrace.components.example_gen.spans.shared_spans import sharing
 from headrace.components.trigger.decision import TrainingRecord
-from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.pod import records
 from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 from headrace.pipeline.kubeflow.pod.invocation import state_paths

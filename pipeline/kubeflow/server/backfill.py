@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.common.errors import ConfigError, Problem, ServerError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import ConfigError, Problem, ServerError
-from headrace.configs.sources import FileSource
-from headrace.configs.span_fields import DATE, placeholders
+from headrace.configs.schema.data import DATE_PLACEHOLDERS, placeholders
+from headrace.configs.schema.sources import FileSource
 from headrace.pipeline.environment import quiet
 from headrace.pipeline.kubeflow.pod.invocation import unpack
 from headrace.pipeline.kubeflow.server import runs
@@ -134,7 +134,7 @@ def _has_dates(config: PipelineConfig) -> bool:
         raise ConfigError(
             Problem("data.source.path", "there are no spans: no path has {SPAN}, or {YYYY}, {MM} and {DD}")
         )
-    return placeholders(source.path) >= DATE
+    return placeholders(source.path) >= DATE_PLACEHOLDERS
 
 
 def _dates(first: str, last: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.configs.errors import ServerError
+from headrace.common.errors import ServerError
 from headrace.pipeline.cache.differences import Difference, differences, manifest_changes
 from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
 from headrace.pipeline.cache.key import KeyInput, KeyParts, flatten

@@ -19,8 +19,8 @@ from typing import Any
 
 import kfp_server_api as api
 
-from headrace.configs.errors import ConfigError, Problem, ServerError
-from headrace.configs.kubeflow_server import ServerAuth, ServerConfig
+from headrace.common.errors import ConfigError, Problem, ServerError
+from headrace.configs.schema.kubeflow import ServerAuth, ServerConfig
 from headrace.pipeline.kubeflow.server.errors import OK, as_server_error, is_unclear, reject_page
 
 WAITS = (0.5, 2.0)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import urllib3
 from kfp_server_api.exceptions import ApiException
 
-from headrace.configs.errors import ServerError
+from headrace.common.errors import ServerError
 
 OK = 200
 NOT_FOUND = 404

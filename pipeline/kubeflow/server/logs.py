@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.common.errors import RunError, ServerError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import RunError, ServerError
 from headrace.pipeline.kubeflow.server.connection import Connection
 from headrace.pipeline.kubeflow.server.status import CLOCK, POLL_SECONDS, Clock
 from headrace.pipeline.kubeflow.server.tasks import executor_nodes, workflow_nodes

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from headrace.configs.errors import RunError, ServerError
+from headrace.common.errors import RunError, ServerError
 from headrace.pipeline.kubeflow.server.connection import Connection, list_all, list_pages, name_filter
 from headrace.pipeline.kubeflow.server.errors import NOT_FOUND
 from headrace.pipeline.kubeflow.server.tasks import ENDED, add_tasks

@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 import kfp_server_api as api
 
-from headrace.configs.cron import translate
-from headrace.configs.errors import ServerError
-from headrace.configs.schedule import ScheduleConfig
+from headrace.common.cron import translate
+from headrace.common.errors import ServerError
+from headrace.configs.schema.schedule import ScheduleConfig
 from headrace.pipeline.kubeflow.pod.parameters import SCHEDULED
 from headrace.pipeline.kubeflow.server.connection import Connection, field_filter, list_all, name_filter
 from headrace.pipeline.kubeflow.server.errors import NOT_FOUND, is_unclear

@@ -8,8 +8,8 @@ from typing import Any
 
 import kfp_server_api as api
 
+from headrace.common.errors import RunError, ServerError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import RunError, ServerError
 from headrace.pipeline.kubeflow.document import flat_graph, without_cache
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.connection import Connection, connect, list_all, name_filter

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.configs.errors import ServerError
+from headrace.common.errors import ServerError
 from headrace.pipeline.kubeflow.document import component_of, container_of
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.errors import is_unclear

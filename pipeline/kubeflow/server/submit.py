@@ -16,11 +16,11 @@ from typing import Any
 import kfp_server_api as api
 from pydantic import TypeAdapter, ValidationError
 
+from headrace.common.errors import ConfigError, Problem, RunError, ServerError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.data import DataConfig
-from headrace.configs.errors import ConfigError, Problem, RunError, ServerError
-from headrace.configs.kubeflow import RootUri
-from headrace.configs.span_rules import RULES, is_date
+from headrace.configs.rules.data import SPAN_RULES, is_date
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.kubeflow import RootUri
 from headrace.pipeline.kubeflow.pod.parameters import PARAMETERS, SCHEDULED, offered
 from headrace.pipeline.kubeflow.server.connection import Connection
 from headrace.pipeline.kubeflow.server.errors import is_unclear
@@ -151,7 +151,7 @@ def _problems_of(config: PipelineConfig, name: str, value: str) -> list[str]:
     except ValueError as error:
         return [f"{value}: {error}"]
     data = DataConfig.model_validate_json(put["data"])
-    return [what for rule in RULES for where, what in rule(data) if where[:2] == ("data", name)]
+    return [what for rule in SPAN_RULES for where, what in rule(data) if where[:2] == ("data", name)]
 
 
 def create_run(

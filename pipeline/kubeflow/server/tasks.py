@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.configs.errors import ServerError
+from headrace.common.errors import ServerError
 from headrace.pipeline.kubeflow.server.connection import PAGE_SIZE, Connection
 
 PATH = "/apis/v2beta1/runs/{run_id}/tasks"

@@ -11,7 +11,7 @@ from typing import Any
 
 import kfp_server_api as api
 
-from headrace.configs.errors import ServerError
+from headrace.common.errors import ServerError
 from headrace.pipeline.kubeflow.document import flat_graph, version_name
 from headrace.pipeline.kubeflow.server.connection import Connection, list_all, name_filter
 from headrace.pipeline.kubeflow.server.errors import NOT_FOUND, may_exist

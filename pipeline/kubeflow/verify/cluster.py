@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from headrace.configs.kubeflow import SharedVolume
+from headrace.configs.schema.kubeflow import SharedVolume
 from headrace.pipeline.kubeflow.document import TaskSpec, all_tasks, task_specs
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.store import Store

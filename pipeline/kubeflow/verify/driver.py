@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.document import TaskSpec
 from headrace.pipeline.kubeflow.pod.parameters import SCHEDULE_PLACEHOLDER
 from headrace.pipeline.kubeflow.pod.paths import PodPaths

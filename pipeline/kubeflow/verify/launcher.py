@@ -18,7 +18,7 @@ from typing import Any
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.document import TaskSpec
 from headrace.pipeline.kubeflow.pod.paths import ROOT, PodPaths
 from headrace.pipeline.kubeflow.store import FOLDER, Store

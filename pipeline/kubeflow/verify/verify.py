@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.common.errors import RunError
 from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.compiler.tasks import component_tasks
 from headrace.pipeline.kubeflow.pod.exchange import CUSTOM, KUBEFLOW_NAMES

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.configs.errors import HeadraceError, MissingDependencyError, RunError, ServerError
+from headrace.common.errors import HeadraceError, MissingDependencyError, RunError, ServerError
 from headrace.pipeline.image.builders import EPOCH, Builder, find_builder
 from headrace.pipeline.image.errors import builder_error, registry
 from headrace.pipeline.verbs.image import image as verb

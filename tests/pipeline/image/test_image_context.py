@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.image import context
 from headrace.pipeline.image.context import CODE, REQUIREMENTS, content_tag, stage
 

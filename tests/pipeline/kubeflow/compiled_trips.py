@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import task_specs
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, unpack

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from headrace.configs.kubeflow_server import ServerConfig
+from headrace.configs.schema.kubeflow import ServerConfig
 from headrace.pipeline.kubeflow.server.connection import Connection, connect
 from headrace.pipeline.kubeflow.server.versions import PipelineVersion
 

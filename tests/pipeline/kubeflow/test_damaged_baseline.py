@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tfx.types import standard_artifacts
 
+from headrace.common.checksums import checksum
 from headrace.components.deploy.baseline import Baseline, RecordBlessing
 from headrace.components.deploy.registry import DAMAGED, Entry, PushRecord, Registry
-from headrace.configs.checksums import checksum
 from headrace.pipeline.kubeflow.pod.exchange import Exchange
 from headrace.pipeline.kubeflow.pod.invocation import REFERENCE, Invocation, Port
 from headrace.pipeline.kubeflow.pod.paths import PodPaths

@@ -7,7 +7,7 @@ from pathlib import Path
 import jobsets
 import pytest
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.distributed.cluster import JobSetClient
 from headrace.pipeline.kubeflow.distributed.jobset import GROUP
 

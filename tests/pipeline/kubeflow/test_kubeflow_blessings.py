@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.common.errors import RunError
 from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.trigger.decision import TrainingRecord
-from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store

@@ -16,8 +16,8 @@ from compiled_trips import ROOT, TRIPS, compiled, invocations, trips
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from headrace.configs.errors import ConfigError, RunError
-from headrace.configs.loader import load
+from headrace.common.errors import ConfigError, RunError
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import task_specs
 from headrace.pipeline.kubeflow.pod.invocation import restore_uncached

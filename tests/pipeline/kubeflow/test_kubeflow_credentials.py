@@ -15,9 +15,9 @@ from compiled_trips import ROOT, trips
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.configs.credentials import is_no_name
-from headrace.configs.errors import HeadraceError, RunError
-from headrace.configs.sources import SqlSource
+from headrace.common.credentials import looks_like_secret
+from headrace.common.errors import HeadraceError, RunError
+from headrace.configs.schema.sources import SqlSource
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.compiler.credentials import check
 
@@ -133,7 +133,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", [*NAMES, "AWS_S3_V2_ACCESS_KEY_1", "service-account.json", ".dockerconfigjson"])
 def test_what_a_key_is_called_is_taken_for_a_name(name: str) -> None:
-    assert not is_no_name(name)
+    assert not looks_like_secret(name)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -141,8 +141,8 @@ def test_what_a_key_is_called_is_taken_for_a_name(name: str) -> None:
 def test_what_is_drawn_at_random_is_taken_for_a_secret(length: int, seed: int) -> None:
     drawn = random.Random(seed)
     letters = string.ascii_letters + string.digits
-    assert is_no_name("".join(drawn.choices(letters, k=length)))
-    assert is_no_name("".join(drawn.choices(string.hexdigits.lower(), k=length)))
+    assert looks_like_secret("".join(drawn.choices(letters, k=length)))
+    assert looks_like_secret("".join(drawn.choices(string.hexdigits.lower(), k=length)))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from command import PATIENCE
 
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.tasks import ComponentTask, component_tasks
 from headrace.pipeline.kubeflow.pod.invocation import Invocation
 

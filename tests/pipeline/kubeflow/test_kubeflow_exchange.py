@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 from tfx.types import standard_artifacts
 
+from headrace.common.errors import RunError
 from headrace.components.deploy.registry import Entry, Registry
-from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.pod.exchange import Exchange, set_properties, to_metadata
 from headrace.pipeline.kubeflow.pod.invocation import REFERENCE, Invocation, Port, pack, unpack
 from headrace.pipeline.kubeflow.pod.parameters import with_parameters

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from compiled_trips import compiled, trips
 
-from headrace.configs.pod_resources import Peak
+from headrace.configs.schema.pod_resources import PeakUsage
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.kubeflow.compiler import measured
 from headrace.pipeline.kubeflow.entrypoint import last_line
@@ -41,7 +41,7 @@ def test_the_last_five_runs_count_each_by_the_last_try_of_a_task(folder: Path, t
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "executor-logs").write_text(last_line("Pusher", 1, 1, 1))
     config = trips(f"pipeline.root={tmp_path}/runs")
-    assert measured.peaks(config, open_store({})) == {"Trainer": Peak(8998 * MIB, 3.14, in_pod=True)}
+    assert measured.peaks(config, open_store({})) == {"Trainer": PeakUsage(8998 * MIB, 3.14, in_pod=True)}
 
 
 def test_what_pods_took_goes_before_what_was_taken_here_and_makes_the_request(folder: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 from compiled_trips import NO_SECRET, compiled, needs_kubernetes, settings_of, trips
 from google.protobuf import json_format
 
-from headrace.configs.errors import MissingDependencyError, RunError
+from headrace.common.errors import MissingDependencyError, RunError
 from headrace.pipeline.kubeflow.compiler import checks
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import task_specs, tasks_in

@@ -11,7 +11,7 @@ import yaml
 from compiled_trips import ROOT, invocations, needs_kubernetes, store_keys
 
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 
 

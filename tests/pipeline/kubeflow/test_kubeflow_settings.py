@@ -9,7 +9,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel
 
-from headrace.configs.kubeflow import ComponentSettings
+from headrace.configs.schema.pods import ComponentSettings
 
 CLUSTER = Path(__file__).parent / "golden" / "trips.cluster.yaml"
 

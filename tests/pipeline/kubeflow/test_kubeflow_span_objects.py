@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.pod.spans import MAX_FAILURES, SpanObjects, parse_keys, parse_list
 from headrace.pipeline.kubeflow.prune_spans import GRACE, plan, remove
 from headrace.pipeline.kubeflow.store import Store

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from headrace.configs.errors import HeadraceError, RunError
+from headrace.common.errors import HeadraceError, RunError
 from headrace.pipeline.kubeflow.pod.checkpoints import mirrored
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present

@@ -10,8 +10,8 @@ from pathlib import Path
 import boto3
 import pytest
 
+from headrace.common.errors import RunError
 from headrace.components.trigger.decision import TrainingData, TrainingRecord, update
-from headrace.configs.errors import RunError
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import present
 from headrace.pipeline.kubeflow.store import Store

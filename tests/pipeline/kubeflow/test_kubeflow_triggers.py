@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from headrace.common.errors import ConfigError, RunError
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.trigger.decision import TrainingData, TrainingRecord, update
 from headrace.configs.config import PipelineConfig
-from headrace.configs.errors import ConfigError, RunError
-from headrace.configs.loader import load
+from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.document import TaskSpec, all_tasks, flat_graph, without_cache
 from headrace.pipeline.kubeflow.pod.invocation import unpack

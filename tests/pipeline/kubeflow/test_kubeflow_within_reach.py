@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from compiled_trips import NO_SECRET, trips
 
-from headrace.configs.beam import BeamConfig, Runner
-from headrace.configs.errors import ConfigError
+from headrace.common.errors import ConfigError
+from headrace.configs.schema.beam import BeamConfig, Runner
 from headrace.pipeline.kubeflow.compiler.checks import check_workers, remote_endpoint
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 

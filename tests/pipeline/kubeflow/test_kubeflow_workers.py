@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from compiled_trips import NO_SECRET, compiled, needs_kubernetes, settings_of, trips
 
-from headrace.configs.errors import ConfigError
+from headrace.common.errors import ConfigError
 from headrace.pipeline.kubeflow.distributed.jobset import MANIFEST, Owner, compiled_jobset, complete, hosts
 from headrace.pipeline.kubeflow.document import task_specs
 

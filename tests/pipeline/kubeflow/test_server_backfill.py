@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from compiled_trips import trips
 
-from headrace.configs.errors import ServerError
+from headrace.common.errors import ServerError
 from headrace.pipeline.kubeflow.pod.invocation import pack
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.backfill import backfill_values, missing, spans

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from compiled_trips import compiled, needs_kubernetes, trips
 
-from headrace.configs.errors import ServerError
+from headrace.common.errors import ServerError
 from headrace.pipeline.cache.explanation import ComponentExplanation
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 from headrace.pipeline.kubeflow.server.cache import explain

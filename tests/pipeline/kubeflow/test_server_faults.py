@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from faulty_backend import VERSION, Answer, Backend, connected, fails
 
-from headrace.configs.errors import ConfigError, RunError, ServerError
-from headrace.configs.kubeflow_server import ServerAuth, ServerConfig
+from headrace.common.errors import ConfigError, RunError, ServerError
+from headrace.configs.schema.kubeflow import ServerAuth, ServerConfig
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server import submit as submission
 from headrace.pipeline.kubeflow.server.connection import Connection, connect

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from faulty_backend import Backend, connected, fails
 
-from headrace.configs.errors import RunError
-from headrace.configs.kubeflow_server import ServerAuth
+from headrace.common.errors import RunError
+from headrace.configs.schema.kubeflow import ServerAuth
 from headrace.pipeline.kubeflow.document import flat_graph
 from headrace.pipeline.kubeflow.server.logs import LauncherLogs, fnv1a, follow, pods, read_log
 from headrace.pipeline.kubeflow.server.status import Clock

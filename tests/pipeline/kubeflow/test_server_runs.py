@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from faulty_backend import Backend, connected, fails
 
-from headrace.configs.errors import RunError, ServerError
+from headrace.common.errors import RunError, ServerError
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.status import run_record
 from headrace.pipeline.local.record import Status

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from faulty_backend import VERSION, Backend, connected, fails
 
-from headrace.configs.errors import ServerError
-from headrace.configs.schedule import ScheduleConfig
+from headrace.common.errors import ServerError
+from headrace.configs.schema.schedule import ScheduleConfig
 from headrace.pipeline.kubeflow.server import schedules
 from headrace.pipeline.kubeflow.server.connection import Connection
 

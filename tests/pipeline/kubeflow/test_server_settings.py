@@ -11,9 +11,9 @@ import pytest
 from forks import HEADRACE
 from installed import without_pythonpath
 
-from headrace.configs.errors import ConfigError
-from headrace.configs.kubeflow_server import ServerAuth
-from headrace.configs.loader import load
+from headrace.common.errors import ConfigError
+from headrace.configs.loading.loader import load
+from headrace.configs.schema.kubeflow import ServerAuth
 from headrace.pipeline.kubeflow.server import backfill
 from headrace.pipeline.kubeflow.server.connection import read_secret
 from headrace.pipeline.kubeflow.server.session import Session

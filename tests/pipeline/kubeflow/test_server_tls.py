@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from kfp_kubernetes import certificate
 
-from headrace.configs.errors import ServerError
-from headrace.configs.kubeflow_server import ServerConfig
+from headrace.common.errors import ServerError
+from headrace.configs.schema.kubeflow import ServerConfig
 from headrace.pipeline.kubeflow.server.connection import connect
 
 

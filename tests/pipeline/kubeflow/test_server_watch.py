@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headrace.configs.errors import ServerError
-from headrace.configs.kubeflow_server import ServerAuth, ServerConfig
-from headrace.configs.loader import load
+from headrace.common.errors import ServerError
+from headrace.configs.loading.loader import load
+from headrace.configs.schema.kubeflow import ServerAuth, ServerConfig
 from headrace.pipeline.kubeflow.server import status
 from headrace.pipeline.kubeflow.server.connection import Connection, connect
 from headrace.pipeline.kubeflow.server.runs import get_run

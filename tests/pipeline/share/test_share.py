@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.share.find import find
 from headrace.pipeline.share.folder import write_share
 from headrace.pipeline.share.settings import differing, distinguish, flattened

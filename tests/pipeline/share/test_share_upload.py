@@ -20,7 +20,7 @@ from stores import serving
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
 
-from headrace.configs.errors import RunError
+from headrace.common.errors import RunError
 from headrace.pipeline.share.find import find
 from headrace.pipeline.share.upload import VertexUpload, experiment
 from headrace.pipeline.verbs.share import share

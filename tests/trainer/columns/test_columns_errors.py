@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 from pydantic import TypeAdapter
 
-from headrace.configs.errors import TrainingError
-from headrace.configs.features import Feature
+from headrace.common.errors import TrainingError
+from headrace.configs.schema.features import Feature
 from headrace.trainer import columns
 from headrace.trainer.columns.base import prefix_errors
 from headrace.trainer.columns.vocabulary import read_vocabulary

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from headrace.configs.features import Feature
+from headrace.configs.schema.features import Feature
 from headrace.trainer import columns
 
 pytestmark = pytest.mark.filterwarnings("ignore:When providing `inputs` as a dict")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from headrace.configs.features import NumericFeature
+from headrace.configs.schema.features import NumericFeature
 from headrace.trainer.columns.analyzers.numbers import (
     QUANTILE_ERROR,
     CombineStatistics,

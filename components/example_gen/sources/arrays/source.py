@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.errors import DataError, TrainingError
 from headrace.components.example_gen.parts import LARGEST_PART, MOST_PARTS
 from headrace.components.example_gen.skips import Skipped, Skips
 from headrace.components.example_gen.sources.arrays.tables import as_table, digest, read_arrays
@@ -29,8 +30,7 @@ from headrace.components.example_gen.sources.conversion import (
 )
 from headrace.components.example_gen.storage import FileState, open_file, resolve
 from headrace.components.example_gen.types import Kind
-from headrace.configs.errors import DataError, TrainingError
-from headrace.configs.sources import ArraysSource
+from headrace.configs.schema.sources import ArraysSource
 
 SMALLEST_PART = 1 << 26
 """Bytes of values."""

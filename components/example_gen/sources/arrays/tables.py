@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.sources.conversion import ConversionError, holds_lists
 from headrace.components.example_gen.types import first_duplicate
-from headrace.configs.errors import DataError
 
 NPY_EXTENSION = ".npy"
 MAX_DEFLATE_RATIO = 1032

@@ -8,12 +8,12 @@ from functools import partial
 
 import pyarrow as pa
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.csv.blocks import Block
 from headrace.components.example_gen.sources.csv.parse import CsvFormat
 from headrace.components.example_gen.sources.csv.quotes import record_ends
 from headrace.components.example_gen.sources.streams import line_at, open_truncated
-from headrace.configs.errors import DataError
 
 _CONVERSION = re.compile(r"In CSV column #(\d+): .*CSV conversion error to (\w+): (.*)", re.DOTALL)
 _FIELDS = re.compile(r"Expected (\d+) columns, got (\d+)")

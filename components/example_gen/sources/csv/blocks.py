@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import room
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.csv.quotes import (
@@ -26,7 +27,6 @@ from headrace.components.example_gen.sources.streams import (
     read_fully,
     truncation_error,
 )
-from headrace.configs.errors import DataError
 
 _QUOTES_HINT = (
     "Close the field where it ends, and double the quotes that belong to its text. If the data uses another quote"

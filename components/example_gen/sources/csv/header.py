@@ -7,10 +7,10 @@ import csv
 import io
 from dataclasses import dataclass
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.sources.csv.blocks import Block, check_closing_quotes
 from headrace.components.example_gen.sources.csv.quotes import Dialect, quote_runs, record_ends
 from headrace.components.example_gen.sources.streams import is_truncated, open_truncated, read_fully
-from headrace.configs.errors import DataError
 
 LARGEST_HEADER = 1 << 24
 """The number of bytes within which the header must end."""

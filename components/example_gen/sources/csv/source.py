@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import grouped, part_length
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.base import (
@@ -34,8 +35,7 @@ from headrace.components.example_gen.sources.csv.quotes import Dialect, ends_in_
 from headrace.components.example_gen.sources.streams import is_gzip, text_size
 from headrace.components.example_gen.storage import at_once, resolve, stat, stats
 from headrace.components.example_gen.types import Kind
-from headrace.configs.errors import DataError
-from headrace.configs.sources import CsvSource
+from headrace.configs.schema.sources import CsvSource
 
 Part = tuple[Segment, ...]
 

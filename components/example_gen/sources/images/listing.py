@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.paths import PACKAGE, inside_package, is_remote, resolve
 from headrace.components.example_gen.sources.base import ReadOptions, ScanResult, Source, serial_map
 from headrace.components.example_gen.sources.csv.source import CsvFiles
 from headrace.components.example_gen.sources.parquet.source import ParquetFiles
 from headrace.components.example_gen.storage import is_folder
 from headrace.components.example_gen.types import Kind
-from headrace.configs.errors import DataError
-from headrace.configs.sources import CsvSource, ImagesSource, ParquetSource
+from headrace.configs.schema.sources import CsvSource, ImagesSource, ParquetSource
 
 LABEL = "label"
 IGNORED = {"Thumbs.db", "ehthumbs.db", "desktop.ini", "__MACOSX"}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import grouped, part_length
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult
@@ -25,8 +26,7 @@ from headrace.components.example_gen.sources.images.listing import (
 from headrace.components.example_gen.sources.streams import read_fully
 from headrace.components.example_gen.storage import is_remote, open_file, stats
 from headrace.components.example_gen.types import Kind
-from headrace.configs.errors import DataError
-from headrace.configs.sources import ImagesSource
+from headrace.configs.schema.sources import ImagesSource
 
 BATCH = 1 << 21
 """Bytes of images in a batch."""

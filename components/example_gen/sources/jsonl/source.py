@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import NAMED, part_length, room
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.base import Head, ParallelMap, ReadOptions, ScanResult
@@ -37,8 +38,7 @@ from headrace.components.example_gen.sources.streams import (
 )
 from headrace.components.example_gen.storage import resolve, stats
 from headrace.components.example_gen.types import ARROW, LIST, Kind, widest
-from headrace.configs.errors import DataError
-from headrace.configs.sources import JsonlSource
+from headrace.configs.schema.sources import JsonlSource
 
 HEAD_FILES, HEAD_LINES, HEAD_BLOCKS = 8, 200, 2
 """How many files, and how many lines and blocks of each, are read for the names of the columns. (A last line without a

@@ -16,10 +16,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.sources.conversion import ConversionError, is_uint64, stored_kind
 from headrace.components.example_gen.storage import arrow_file, is_remote, open_file, reading
 from headrace.components.example_gen.types import LIST, Kind, first_duplicate
-from headrace.configs.errors import DataError
 
 MAGIC, ENCRYPTED = b"PAR1", b"PARE"
 MAX_INT64 = 2**63 - 1

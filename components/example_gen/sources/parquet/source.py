@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import LARGEST_PART, MOST_PARTS, grouped
 from headrace.components.example_gen.skips import Skipped, Skips
 from headrace.components.example_gen.sources.base import Head, ParallelMap, ReadOptions, ScanResult, serial_map
@@ -38,8 +39,7 @@ from headrace.components.example_gen.sources.parquet.footers import (
 from headrace.components.example_gen.spans.patterns import glob_of
 from headrace.components.example_gen.storage import is_folder, resolve
 from headrace.components.example_gen.types import Kind
-from headrace.configs.errors import DataError
-from headrace.configs.sources import ParquetSource
+from headrace.configs.schema.sources import ParquetSource
 
 SMALLEST_PART = 1 << 26
 """Bytes of values. A smaller part takes less than about a second, and a Beam pipeline half of one to start."""

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.configs.errors import DataError
-from headrace.configs.sources import SqlSource
+from headrace.common.errors import DataError
+from headrace.configs.schema.sources import SqlSource
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine

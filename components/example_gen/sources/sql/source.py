@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import room
 from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult
 from headrace.components.example_gen.sources.sql.connect import READ_ONLY, connected, label
 from headrace.components.example_gen.sources.sql.values import column_of, kind_of_postgres, kind_of_values
 from headrace.components.example_gen.storage import UNKNOWN, FileState
 from headrace.components.example_gen.types import Kind, first_duplicate, widest
-from headrace.configs.errors import DataError
-from headrace.configs.sources import SqlSource
+from headrace.configs.schema.sources import SqlSource
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, FromClause, Select, TextClause

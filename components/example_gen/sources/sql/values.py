@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.types import ARROW, LIST, Kind, kind_of_decimal, listed, widest
-from headrace.configs.errors import DataError
 
 _KINDS: Mapping[type, Kind] = {
     type(None): "missing",

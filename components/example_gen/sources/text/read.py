@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.skips import Skipped, Skips
 from headrace.components.example_gen.sources.streams import CHUNK, LineRange, line_at, open_stream, read_fully
-from headrace.configs.errors import DataError
 
 MARK = b"\xef\xbb\xbf"
 """The UTF-8 byte order mark that some editors put at the start of a file."""

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import part_length
 from headrace.components.example_gen.paths import fixed_folder
 from headrace.components.example_gen.skips import Skipped
@@ -22,8 +23,7 @@ from headrace.components.example_gen.sources.text.read import Texts, decode, rea
 from headrace.components.example_gen.spans.patterns import glob_of
 from headrace.components.example_gen.storage import resolve, stats
 from headrace.components.example_gen.types import Kind
-from headrace.configs.errors import DataError
-from headrace.configs.sources import TextSource
+from headrace.configs.schema.sources import TextSource
 
 BATCH = 1 << 21
 """Bytes of words in a batch of windows."""

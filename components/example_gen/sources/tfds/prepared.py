@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.configs.errors import DataError
-from headrace.configs.sources import TfdsSource
+from headrace.common.errors import DataError
+from headrace.configs.schema.sources import TfdsSource
 
 INFO, FEATURES = "dataset_info.json", "features.json"
 DEFAULT_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import grouped, part_length
 from headrace.components.example_gen.skips import Skipped, Skips
 from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult
@@ -32,8 +33,7 @@ from headrace.components.example_gen.sources.tfds.prepared import (
     record_files,
 )
 from headrace.components.example_gen.types import Kind, listed
-from headrace.configs.errors import DataError
-from headrace.configs.sources import TfdsSource
+from headrace.configs.schema.sources import TfdsSource
 
 
 @dataclass(frozen=True)

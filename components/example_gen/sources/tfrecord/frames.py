@@ -12,12 +12,12 @@ import numpy as np
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.gzip_reader import GzipReader
 from headrace.components.example_gen.parts import NAMED, room
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.streams import is_truncated, open_stream
 from headrace.components.example_gen.storage import open_file
-from headrace.configs.errors import DataError
 
 CHUNK = 1 << 21
 """Bytes read at a time."""

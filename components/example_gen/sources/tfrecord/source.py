@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.parts import grouped, part_length
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult
@@ -27,8 +28,7 @@ from headrace.components.example_gen.sources.tfrecord.kinds import (
 from headrace.components.example_gen.sources.tfrecord.wire import RecordFeatures, WireError, parse_features
 from headrace.components.example_gen.storage import resolve, stats
 from headrace.components.example_gen.types import ARROW, LIST, Kind, listed, widest
-from headrace.configs.errors import DataError
-from headrace.configs.sources import TfrecordSource
+from headrace.configs.schema.sources import TfrecordSource
 
 if TYPE_CHECKING:
     from headrace.components.example_gen.sources.tfrecord.decode import DecodedRecords

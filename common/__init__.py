@@ -1,0 +1,1 @@
+"""The bottom floor: errors, credentials, durable files, checksums, locks, names. Standard library only at import."""

@@ -1,0 +1,114 @@
+"""Durable writes: a file appears whole or not at all, and survives a power loss.
+
+write_text(path, '{"models": []}')
+
+with replacing(path) as partial:        # for a library that writes the file itself
+    np.savez(partial.open("wb"), ...)
+
+The disk may see a rename before the bytes of the renamed file, and after a power loss the file would be empty. So the
+file is flushed to the disk first (fsync), then renamed, and then its folder is flushed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+PARTIAL_SUFFIX = ".partial"
+"""Suffix of files that are being written. The next write removes those whose writer is gone."""
+_MODE = 0o666
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file as UTF-8, and create its folder if needed. If it raises OSError, the old file is untouched."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a binary file; see `write_text`."""
+    with replacing(path) as partial:
+        partial.write_bytes(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary file that replaces `path` when the block ends, or is removed if the block raises.
+
+    Multiple processes may replace the same file; the last one wins. The temporary file is locked while it is written,
+    which distinguishes it from one orphan behind by a killed process.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove_orphans(path)
+    descriptor, partial = _partial(path)
+    try:
+        os.fchmod(descriptor, _MODE & ~_umask())
+        yield partial
+        os.fsync(descriptor)
+        partial.rename(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+    sync_folder(path.parent)
+
+
+def remove_orphan(partial: Path) -> None:
+    """Remove a partial file, unless a process is writing it."""
+    with contextlib.suppress(OSError), partial.open("rb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        partial.unlink()
+
+
+def sync_file(path: Path) -> None:
+    """Flush a file's content, or the entries of a folder, to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Flush the entries of a folder to the disk. No effect on file systems that cannot, such as some network ones."""
+    with contextlib.suppress(OSError):
+        sync_file(path)
+
+
+def sync_tree(folder: Path) -> None:
+    """Flush a folder and everything in it to the disk, innermost first."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir():
+            sync_folder(path)
+        elif not path.is_symlink():
+            sync_file(path)
+    sync_folder(folder)
+
+
+def _partial(path: Path) -> tuple[int, Path]:
+    """Create a temporary file next to `path`, open and locked if the file system has locks."""
+    while True:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PARTIAL_SUFFIX)
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:  # otherwise another write removed it before it was locked
+            return descriptor, Path(name)
+        os.close(descriptor)
+
+
+def _remove_orphans(path: Path) -> None:
+    """Remove the partial files of `path` whose writer was killed."""
+    for orphan in path.parent.iterdir():
+        if orphan.name.startswith(f".{path.name}.") and orphan.name.endswith(PARTIAL_SUFFIX):
+            remove_orphan(orphan)
+
+
+def _umask() -> int:
+    """The process's file mode mask. It can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

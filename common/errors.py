@@ -1,0 +1,136 @@
+"""Every error that a user can cause, as one small tree. The command line prints them as they are, without a traceback.
+
+HeadraceError
+├── ConfigError        the YAML file, an overlay or a --set value is wrong; carries all problems at once
+├── DataError          the data cannot be read, or does not match the config; names file, line and column
+├── GateError          the data was read and rejected: anomalies, missing labels
+├── TrainingError      training cannot start or continue: a hook that is not a function, a non-finite loss
+│   └── TrainingStoppedError  training was asked to stop, and can resume from a checkpoint
+├── RunError           a run failed: a component failed, or another run holds the lock
+│   └── UntrainedError    a run did not get as far as training, so there is nothing of it to share
+├── ServerError        a server cannot be reached, refuses a request, or fails
+└── MissingDependencyError  something is missing from this machine; `headrace doctor` looks for it
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from dataclasses import dataclass
+
+from headrace.common.credentials import redact
+
+
+class HeadraceError(Exception):
+    """The root of the tree.
+
+    `str(error)` is the whole message for the user, including the way out. It never holds a credential, because it is
+    written to the terminal, logs, run records, reports and Kubernetes' termination messages.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(redact(each) if isinstance(each, str) else each for each in args))
+
+    def __str__(self) -> str:
+        return redact(super().__str__())
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a config.
+
+    where: `configs/taxi.yaml:12`, or `--set train.epochs=x`; what: one or two sentences for the user.
+    """
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+class ConfigError(HeadraceError):
+    """All problems found in one reading of the config, in file order."""
+
+    def __init__(self, *problems: Problem) -> None:
+        self.problems = tuple(Problem(redact(each.where), redact(each.what)) for each in problems)
+        super().__init__("\n".join(map(str, problems)))
+
+
+class DataError(HeadraceError):
+    """Bad input data.
+
+    Args:
+        what: What was found and what was expected.
+        file: The file; None if the error is not about one file.
+        line: The line as a text editor counts it, from 1; None if it has no meaning.
+        column: The column's name; None if it has no meaning.
+        hint: What to change.
+    """
+
+    def __init__(
+        self, what: str, *, file: str | None = None, line: int | None = None, column: str | None = None, hint: str = ""
+    ) -> None:
+        self.what, self.file, self.line, self.column, self.hint = what, file, line, column, hint
+        location = ":".join(str(part) for part in (file, line) if part is not None)
+        named = f"column {column!r}: " if column is not None else ""
+        message = f"{location}: {named}{what}" if location else f"{named}{what}"
+        super().__init__(f"{message}\n  {hint}" if hint else message)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep the fields when the error is pickled by a Beam worker process."""
+        return _data_error, (self.what, self.file, self.line, self.column, self.hint)
+
+
+def _data_error(what: str, file: str | None, line: int | None, column: str | None, hint: str) -> DataError:
+    return DataError(what, file=file, line=line, column=column, hint=hint)
+
+
+class GateError(HeadraceError):
+    """The data is unfit for training: one line per anomaly, with column, rule and values."""
+
+
+class TrainingError(HeadraceError):
+    """Training cannot start, or must not continue."""
+
+
+class TrainingStoppedError(TrainingError):
+    """Training was stopped early, and can resume from a checkpoint."""
+
+
+class RunError(HeadraceError):
+    """A run failed or could not start."""
+
+
+class UntrainedError(RunError):
+    """There is no training to share. `short` names the run or runs, without the paths of this machine."""
+
+    def __init__(self, what: str, short: str) -> None:
+        self.short = short
+        super().__init__(what)
+
+
+class ServerError(HeadraceError):
+    """A server did not do what it was asked to.
+
+    status: the HTTP status; None if there was no answer. slow: whether the request timed out.
+    """
+
+    def __init__(self, what: str, status: int | None = None, *, slow: bool = False) -> None:
+        self.status, self.slow = status, slow
+        super().__init__(what)
+
+
+class MissingDependencyError(HeadraceError):
+    """Something that the run needs is not installed on this machine."""
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback as Python prints it, with credentials redacted: libraries repeat URLs in their errors."""
+    return redact("".join(traceback.format_exception(error)))
+
+
+def write_traceback(error: BaseException) -> None:
+    """Write the redacted traceback to standard error."""
+    sys.stderr.write(traceback_of(error))
+    sys.stderr.flush()

@@ -1,0 +1,70 @@
+"""File locks: one process holds a file at a time, along with the processes that it passes the open file to."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from headrace.common.errors import RunError
+
+POLL_SECONDS = 0.005
+_adopted: list[int] = []
+
+
+@contextlib.contextmanager
+def hold(file: Path, refusal: str) -> Iterator[TextIO]:
+    """Lock the file, or raise RunError with the message `refusal` at once if another process holds it.
+
+    The lock ends with the process. Processes that inherit the open file hold the lock too, until the last of them has
+    ended or closed it.
+    """
+    with file.open("a", encoding="utf-8") as opened:
+        if not _try_lock(opened):
+            raise RunError(refusal)
+        yield opened
+
+
+@contextlib.contextmanager
+def wait_and_hold(file: Path) -> Iterator[None]:
+    """Wait until no other process holds the file, then lock it. No effect on file systems without locks."""
+    with file.open("a", encoding="utf-8") as opened:
+        with contextlib.suppress(OSError):
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+
+
+def wait_until_free(file: Path, seconds: float) -> bool:
+    """Wait at most `seconds` until no process holds the file; return whether it is free."""
+    deadline = time.monotonic() + seconds
+    with file.open("a", encoding="utf-8") as opened:
+        while not (free := _try_lock(opened)) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+    return free
+
+
+def adopt(descriptor: int) -> None:
+    """Hold a lock that this process inherited.
+
+    Forked processes hold it too; programs that this process starts do not, unless they are given
+    `adopted_descriptors()`.
+    """
+    os.set_inheritable(descriptor, False)
+    _adopted.append(descriptor)
+
+
+def adopted_descriptors() -> tuple[int, ...]:
+    """The `pass_fds` of a subprocess that must keep holding the adopted locks."""
+    return tuple(_adopted)
+
+
+def _try_lock(opened: TextIO) -> bool:
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

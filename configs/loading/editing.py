@@ -1,0 +1,180 @@
+"""Writing YAML: a whole config, and single settings in a file, as a person would edit it.
+
+to_yaml(config)                                                                  # every setting, defaults included
+edit("configs/taxi.yaml", ("train", "input"), {"cache": "memory", "threads": 2})
+
+An edit keeps comments, layout and order, and never damages a file. The text is changed at the positions reported by the
+YAML parser, then parsed and compared with the intended result; only then does it replace the file, atomically.
+Otherwise the file stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace.common.errors import ConfigError, Problem
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.scalars import FIRST, PATTERNS, PREFIX
+
+Value = str | int | bool | list[int] | None
+
+
+def to_yaml(config: PipelineConfig) -> str:
+    """The config as YAML, from which `load` reads the same config. The same config always gives the same text."""
+    return yaml.dump(
+        config.model_dump(mode="json", by_alias=True),
+        Dumper=_Dumper,
+        sort_keys=False,
+        default_flow_style=None,
+        allow_unicode=True,
+        width=120,
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes strings that YAML 1.1 or our own reader would read as something else."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
+        return True
+
+
+def _represent_string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Use double quotes and escapes for line breaks of YAML 1.1 that are none in YAML 1.2."""
+    style = '"' if not _LINE_BREAKS.isdisjoint(text) else None
+    return dumper.represent_scalar(f"{PREFIX}str", text, style=style)
+
+
+_LINE_BREAKS = frozenset("\r\x85\u2028\u2029")
+_Dumper.add_representer(str, _represent_string)
+for _kind, _pattern in PATTERNS.items():
+    _Dumper.add_implicit_resolver(PREFIX + _kind, _pattern, FIRST[_kind])
+
+
+def edit(
+    path: Path, section: tuple[str, ...], values: Mapping[str, Value], check: Callable[[Path], bool] = lambda _: True
+) -> None:
+    """Set values in a section of the file.
+
+    check: Is given the new file before it replaces the old one; the edit fails if it returns false.
+
+    Raises ConfigError, with the change to make by hand, if the file cannot be edited safely.
+    """
+    before = path.read_text(encoding="utf-8")
+    text = before
+    try:
+        for key, value in values.items():
+            text = _set(text, (*section, key), value)
+        sound = yaml.safe_load(text) == _expected(before, section, values)
+    except yaml.YAMLError:
+        sound = False
+    if not sound or not _replace(path, text, check):
+        patch = yaml.safe_dump(_nested(section, values), default_flow_style=None, sort_keys=False)
+        raise ConfigError(Problem(str(path), f"this file cannot be edited safely; set this by hand:\n{patch}"))
+
+
+def _set(text: str, path: tuple[str, ...], value: Value) -> str:
+    """The text with one setting added or changed."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    if node is None:
+        return text + _block(path, value, "")
+    for depth, key in enumerate(path):
+        if not isinstance(node, yaml.MappingNode):
+            return _replace_value(text, node, path[depth:], value)
+        below = next((child for name, child in node.value if name.value == key), None)
+        if below is None:
+            return _add_key(text, node, path[depth:], value)
+        node = below
+    return _replace_value(text, node, (), value)
+
+
+def _replace_value(text: str, node: yaml.Node, rest: tuple[str, ...], value: Value) -> str:
+    """Replace the value of a node; `rest` is the path below it."""
+    new = _flow(_nested(rest, value))
+    gap = "" if node.start_mark.index == 0 or text[node.start_mark.index - 1].isspace() else " "
+    end = max(node.end_mark.index, node.start_mark.index)
+    old = text[node.start_mark.index : end]
+    tail = old[len(old.rstrip()) :]  # the end mark of a block is after its line
+    return text[: node.start_mark.index] + gap + new + tail + text[end:]
+
+
+def _add_key(text: str, node: yaml.MappingNode, rest: tuple[str, ...], value: Value) -> str:
+    """Add a key to a mapping."""
+    if node.flow_style:
+        end = node.end_mark.index - 1
+        inside = text[:end].rstrip()
+        comma = "" if not node.value or inside.endswith(",") else ","
+        last_line = inside.rpartition("\n")[2]
+        if "#" in last_line and inside != text[: node.value[-1][1].end_mark.index]:
+            raise yaml.YAMLError("there is a comment before the closing brace")
+        space = "" if inside.endswith("{") else " "
+        return f"{inside}{comma}{space}{_flow(_nested(rest, value))[1:-1]}{text[len(inside) : end]}{text[end:]}"
+    name, last = node.value[-1]
+    line_end = text.find("\n", _last_character(text, last if last.end_mark.index > last.start_mark.index else name))
+    at = len(text) if line_end < 0 else line_end + 1
+    head = text[:at] if text[:at].endswith("\n") else text[:at] + "\n"
+    return head + _block(rest, value, " " * node.value[0][0].start_mark.column) + text[at:]
+
+
+def _last_character(text: str, node: yaml.Node) -> int:
+    """The index of a node's last character. (A block's end mark is where the next node begins.)"""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _last_character(text, last[1] if isinstance(last, tuple) else last)
+    return max(len(text[: node.end_mark.index].rstrip()) - 1, node.start_mark.index)
+
+
+def _block(path: tuple[str, ...], value: Value, indent: str) -> str:
+    """`key: value` on its own line, with deeper levels in braces."""
+    key, *rest = path
+    return f"{indent}{key}: {_flow(_nested(tuple(rest), value))}\n"
+
+
+def _flow(value: object) -> str:
+    return json.dumps(value) if not isinstance(value, str | dict) else _flow_text(value)
+
+
+def _flow_text(value: str | dict[str, object]) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False)
+    return text.removesuffix("...\n").rstrip("\n")
+
+
+def _nested(path: tuple[str, ...], value: object) -> object:
+    for key in reversed(path):
+        value = {key: dict(value) if isinstance(value, Mapping) else value}
+    return value
+
+
+def _expected(text: str, section: tuple[str, ...], values: Mapping[str, Value]) -> object:
+    whole = yaml.safe_load(text) or {}
+    inner = whole
+    for key in section:
+        if not isinstance(inner, dict) or not isinstance(inner.get(key), dict | None):
+            raise yaml.YAMLError("something other than a section is there")
+        inner[key] = dict(inner.get(key) or {})  # a copy, so that an alias elsewhere keeps its content
+        inner = inner[key]
+    inner.update(values)
+    return whole
+
+
+def _replace(path: Path, text: str, check: Callable[[Path], bool]) -> bool:
+    """Replace the file atomically if the check accepts the new one; return whether it did."""
+    target = path.resolve()
+    number, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=target.suffix)
+    try:
+        with open(number, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, target.stat().st_mode)  # noqa: PTH101
+        if sound := check(Path(name)):
+            os.replace(name, target)  # noqa: PTH105
+        return sound
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,251 @@
+"""From YAML on disk, or from Python objects, to the typed config, with every problem reported at once.
+
+config = load("configs/taxi.yaml", profile="kubeflow", overrides=["train.epochs=1"])
+config = load({"pipeline": {"name": "trips"}, "data": {...}, "label": {...}, "features": {...}})
+loaded = load_with_locations("configs/taxi.yaml")
+loaded.config.label.key                 # "big_tipper"
+loaded.location(("label", "key"))       # "configs/taxi.yaml:12"
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from headrace.common.credentials import redact_trailing_url
+from headrace.common.errors import ConfigError, Problem
+from headrace.common.names import did_you_mean, join_names
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.overlays import (
+    merge,
+    parse_setting,
+    profile_path,
+    remove_refused_nulls,
+    setting_from_object,
+    unknown_profile,
+)
+from headrace.configs.loading.problems import describe_value
+from headrace.configs.loading.tree import (
+    LocatedProblem,
+    Location,
+    Tree,
+    dotted,
+    location_of,
+    plain,
+    tree_from_objects,
+)
+from headrace.configs.loading.validation import redact_url_credentials, valid_part, validate
+from headrace.configs.loading.yaml_reader import read
+from headrace.configs.schema.section import KeyPath
+
+PYTHON_SOURCE = "config"
+"""Stands for the file's name in messages about a config without a file."""
+OTHER_ENCODINGS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_EXPECTED = "is a mapping of sections such as `pipeline: {name: chicago-taxi}`; the sections are: " + join_names(
+    PipelineConfig.model_fields
+)
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    """A config, and the location of each of its settings."""
+
+    config: PipelineConfig
+    tree: Tree
+
+    def location(self, path: KeyPath) -> str:
+        """`configs/taxi.yaml:12`; for a setting that is not written, the location of the section for it."""
+        return str(location_of(self.tree, path))
+
+    def problems(self, violations: Iterable[tuple[KeyPath, str]]) -> list[Problem]:
+        """Violations, given as path of the setting and message, with their locations and in reading order."""
+        located = {LocatedProblem(location_of(self.tree, path), f"{dotted(path)}: {what}") for path, what in violations}
+        return [each.problem() for each in sorted(located)]
+
+
+ConfigSource = str | PathLike[str] | Mapping[str, Any] | PipelineConfig
+"""A config: the path of a file; its settings as Python objects, nested as in the file; or a PipelineConfig that was
+loaded, or built from the classes in `headrace.configs`.
+"""
+Override = str | tuple[str, Any]
+"""A setting over a config: `train.epochs=1`, whose value is YAML, or a dotted name with a Python object."""
+
+
+def load(source: ConfigSource, profile: str | None = None, overrides: Sequence[Override] = ()) -> PipelineConfig:
+    """The config, with a profile's overlay and `--set` values over it. Raises ConfigError."""
+    return load_with_locations(source, profile, overrides).config
+
+
+def load_with_locations(
+    source: ConfigSource, profile: str | None = None, overrides: Sequence[Override] = ()
+) -> LoadedConfig:
+    """Like `load`, with the location of each setting."""
+    trees, problems = _layers(source, profile, overrides)
+    if not trees:
+        raise _error(problems)
+    tree, more = _merged(trees)
+    problems += more
+    validated = validate(tree)
+    if isinstance(validated, PipelineConfig) and not problems:
+        return LoadedConfig(validated, tree)
+    reported = {problem.location for problem in problems}  # an unreadable value is not reported a second time
+    more = [] if isinstance(validated, PipelineConfig) else validated
+    problems += [problem for problem in more if problem.location not in reported]
+    values = plain(tree)
+    raise _error([LocatedProblem(each.location, redact_url_credentials(values, each.what)) for each in problems])
+
+
+def load_valid_part(
+    source: ConfigSource, profile: str | None = None, overrides: Sequence[Override] = ()
+) -> LoadedConfig | None:
+    """The part of an invalid config with which the data can be checked; None if there is none."""
+    trees, problems = _layers(source, profile, overrides)
+    if not trees or problems:
+        return None
+    tree, _ = _merged(trees)
+    config = valid_part(tree)
+    return None if config is None else LoadedConfig(config, tree)
+
+
+def _layers(
+    source: ConfigSource, profile: str | None, overrides: Sequence[Override]
+) -> tuple[list[Tree], list[LocatedProblem]]:
+    """The readable ones of config, overlay and `--set` values, lowest first; none if the config is not readable."""
+    config, problems = _read_source(source)
+    layers = [config]
+    if profile is not None:
+        overlay, more = _read_overlay(source, profile)
+        layers.append(overlay)
+        problems += more
+    settings = []
+    for number, each in enumerate(overrides):
+        layer = 2 + number
+        tree, more = parse_setting(each, layer) if isinstance(each, str) else setting_from_object(*each, layer)
+        settings += [tree] if tree else []
+        problems += more
+    # As one layer, so that the order of overrides only matters where they set the same name.
+    layers.append(reduce(merge, settings) if settings else None)
+    return [tree for tree in layers if tree is not None] if config else [], problems
+
+
+def _read_source(source: ConfigSource) -> tuple[Tree | None, list[LocatedProblem]]:
+    if isinstance(source, str) and "://" in source:
+        location = Location(0, 0, 0, redact_trailing_url(source))
+        return None, [LocatedProblem(location, "this is a URL, but configs are local files; download it first")]
+    if isinstance(source, str | PathLike):
+        return _read_file(Path(source), layer=0)
+    values = _settings(source) if isinstance(source, PipelineConfig) else source
+    if not isinstance(values, Mapping):
+        raise TypeError(f"a config is a path, a mapping or a PipelineConfig, not {type(source).__name__}")
+    return tree_from_objects(values, PYTHON_SOURCE)
+
+
+def _settings(config: PipelineConfig) -> dict[str, Any]:
+    """The settings that were set. Unset ones may come from elsewhere, such as `kubeflow.defaults`."""
+    try:
+        return config.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings="error")
+    except PydanticSerializationError as error:
+        raise ConfigError(Problem(PYTHON_SOURCE, f"contains a value that is not a setting: {error}")) from None
+
+
+def _read_overlay(source: ConfigSource, profile: str) -> tuple[Tree | None, list[LocatedProblem]]:
+    if not isinstance(source, str | PathLike):
+        what = "a profile is a file next to the config's file, and this config has no file; use overrides"
+        return None, [LocatedProblem(Location(1, 0, 0, f"profile {profile!r}"), what)]
+    path = Path(source)
+    if not path.parent.is_dir():
+        return None, []
+    unknown = unknown_profile(path, profile)
+    return (None, [unknown]) if unknown else _read_file(profile_path(path, profile), layer=1)
+
+
+def _merged(layers: Sequence[Tree]) -> tuple[Tree, list[LocatedProblem]]:
+    """The layers as one tree, without the nulls of upper layers that only remove what is below."""
+    tree = reduce(merge, layers)
+    problems: list[LocatedProblem] = []
+    while len(layers) > 1:
+        try:
+            PipelineConfig.model_validate_json(json.dumps(plain(tree)))
+        except ValidationError as error:
+            smaller, more = remove_refused_nulls(tree, error, layers)
+            problems += more
+            if smaller is tree:
+                break
+            tree = smaller
+        else:
+            break
+    return tree, problems
+
+
+def _read_file(path: Path, layer: int) -> tuple[Tree | None, list[LocatedProblem]]:
+    """The tree of a config (layer 0, which must not be empty) or an overlay; None if it is not a mapping."""
+    text = _text(path, layer)
+    if isinstance(text, LocatedProblem):
+        return None, [text]
+    tree, problems = read(text, str(path), layer)
+    if problems and tree is None:
+        return None, problems
+    if tree is None or tree.value is None:
+        empty = LocatedProblem(Location(layer, 1, 0, str(path)), f"the file is empty; a config {_EXPECTED}")
+        return None, problems + ([empty] if layer == 0 else [])
+    if not isinstance(tree.value, dict):
+        colon = isinstance(tree.value, str) and ":" in tree.value
+        hint = "; is the space after a colon missing?" if colon else ""
+        what = f"found {describe_value(tree)}; a config {_EXPECTED}{hint}"
+        return None, [*problems, LocatedProblem(tree.location, what)]
+    return tree, problems
+
+
+def _text(path: Path, layer: int) -> str | LocatedProblem:
+    file = Location(layer, 0, 0, str(path))
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return LocatedProblem(file, f"no such file{_other_file(path)}")
+    except IsADirectoryError:
+        return LocatedProblem(file, f"this is a folder, not a config file{_configs_hint(path)}")
+    except (OSError, ValueError) as error:
+        return LocatedProblem(file, f"cannot be read: {getattr(error, 'strerror', None) or error}")
+    return _decoded(content, path, layer)
+
+
+def _decoded(content: bytes, path: Path, layer: int) -> str | LocatedProblem:
+    if content.startswith(OTHER_ENCODINGS):
+        location = Location(layer, 1, 1, str(path), exact=True)
+        return LocatedProblem(location, "the file is UTF-16; save it as UTF-8")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = content[: error.start]
+        line, column = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        what = f"the byte 0x{content[error.start]:02X} is not UTF-8; save the file as UTF-8"
+        return LocatedProblem(Location(layer, line, column, str(path), exact=True), what)
+
+
+def _other_file(path: Path) -> str:
+    """The config that was probably meant, from the same folder."""
+    if not path.parent.is_dir():
+        return f", and no folder {path.parent}"
+    return did_you_mean(path.name, _configs_in(path.parent)) or _configs_hint(path.parent)
+
+
+def _configs_hint(folder: Path) -> str:
+    names = _configs_in(folder)
+    return f"; {folder} contains: {join_names(names)}" if names else ""
+
+
+def _configs_in(folder: Path) -> list[str]:
+    return sorted(other.name for other in folder.iterdir() if other.suffix in (".yaml", ".yml"))
+
+
+def _error(problems: list[LocatedProblem]) -> ConfigError:
+    return ConfigError(*(problem.problem() for problem in sorted(set(problems))))

@@ -1,0 +1,1 @@
+"""Rules across sections, one short function each. `registry.py` lists them all."""

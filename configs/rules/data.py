@@ -1,0 +1,135 @@
+"""The rules of `data:`: splits, types, and spans with their placeholders."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterator, Sequence
+
+from headrace.common.names import did_you_mean, join_or
+from headrace.configs.config import DeployConfig, PipelineSection
+from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholder_error, placeholders
+from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.sources import FileSource
+
+
+def folders_are_not_uris(pipeline: PipelineSection, deploy: DeployConfig) -> Iterator[Violation]:
+    """On Kubeflow, both are in the object store anyway, below `kubeflow.pipeline_root`."""
+    for where, folder in ((("pipeline", "root"), pipeline.root), (("deploy", "push"), deploy.push or "")):
+        if "://" in folder:
+            yield where, f"{folder} is a URI; use a folder, which on Kubeflow is below kubeflow.pipeline_root"
+
+
+def splits_include_train_and_eval(data: DataConfig) -> Iterator[Violation]:
+    for needed, use in (("train", "for training"), ("eval", "for early stopping")):
+        if needed not in data.splits:
+            found = f"found {join_or(data.splits)}{did_you_mean(needed, data.splits)}"
+            yield ("data", "splits"), f"a split `{needed}` is required {use}; {found}"
+
+
+def split_names_are_valid(data: DataConfig) -> Iterator[Violation]:
+    for name in data.splits:
+        if not re.fullmatch(r"[A-Za-z0-9_]+", name):
+            yield ("data", "splits", name), f'"{name}" becomes part of a folder name; use only letters, digits and _'
+
+
+def types_fit_delimited_text(data: DataConfig) -> Iterator[Violation]:
+    """A field of a CSV file holds one value, as text."""
+    if data.source.kind == "csv":
+        for name, kind in data.types.items():
+            if kind.endswith(" list") or kind == "bytes":
+                what = f"`{kind}` does not apply to CSV, where a field holds one text; use int, float or string"
+                yield ("data", "types", name), what
+
+
+def bad_records_can_be_skipped(data: DataConfig) -> Iterator[Violation]:
+    """A database has no unreadable records; what can be wrong is the type of a whole column."""
+    if data.on_bad_record == "skip" and data.source.kind in ("sql", "bigquery"):
+        what = f"`skip` does not apply to {data.source.kind}, where a value of the wrong type stops the run; use `stop`"
+        yield ("data", "on_bad_record"), f"{what}, and exclude such rows with a query"
+
+
+def placeholders_are_valid(data: DataConfig) -> Iterator[Violation]:
+    for where, path in _paths(data):
+        if error := placeholder_error(path):
+            yield where, error
+
+
+def paths_have_the_same_placeholders(data: DataConfig) -> Iterator[Violation]:
+    (_, first), *others = _paths(data) or [((), "")]
+    for where, path in others:
+        if placeholders(path) != placeholders(first) and not placeholder_error(path):
+            yield where, f"has {_names(path)}, but the first path has {_names(first)}; use the same in all paths"
+
+
+def window_requires_spans(data: DataConfig) -> Iterator[Violation]:
+    chosen = {"window": data.window != 1, "spans": data.spans is not None, "run_date": data.run_date is not None}
+    for name in (name for name, is_set in chosen.items() if is_set):
+        if not isinstance(data.source, FileSource):
+            yield ("data", name), f"only files have spans, and this source is {data.source.kind}; remove {name}"
+        elif not placeholders(path for _, path in _paths(data)):
+            what = f"no path contains {{SPAN}}, or {{YYYY}}, {{MM}} and {{DD}}; add them, or remove {name}"
+            yield ("data", name), what
+
+
+def selected_spans_are_valid(data: DataConfig) -> Iterator[Violation]:
+    """Dates must be real dates, and require paths with dates."""
+    given = data.spans if isinstance(data.spans, tuple) else (data.spans,)
+    dated = placeholders(path for _, path in _paths(data)) >= DATE_PLACEHOLDERS
+    where: KeyPath = ("data", "spans")
+    for span in (span for span in given if isinstance(span, str)):
+        if not is_date(span):
+            yield where, f"{span} is not a date"
+        elif not dated:
+            yield where, f"{span} is a date, but the path numbers its spans by {{SPAN}}; use a number"
+    if len(given) == 2 and type(given[0]) is type(given[1]) and given[0] > given[1]:  # type: ignore[operator]
+        yield where, f"the range starts with {given[0]}, after its end, {given[1]}"
+
+
+def run_date_requires_dated_spans(data: DataConfig) -> Iterator[Violation]:
+    if data.run_date is None:
+        return
+    if not is_date(data.run_date):
+        yield ("data", "run_date"), f"{data.run_date} is not a date"
+    if "SPAN" in placeholders(path for _, path in _paths(data)):
+        yield ("data", "run_date"), "the path numbers its spans by {SPAN}, so they have no dates; remove run_date"
+
+
+def _paths(data: DataConfig) -> Sequence[tuple[KeyPath, str]]:
+    """The paths of the source, each with its setting."""
+    if not isinstance(data.source, FileSource):
+        return []
+    where: KeyPath = ("data", "source", "path")
+    if isinstance(data.source.path, str):
+        return [(where, data.source.path)]
+    return [((*where, number), path) for number, path in enumerate(data.source.path)]
+
+
+def _names(path: str) -> str:
+    return ", ".join(f"{{{name}}}" for name in sorted(placeholders(path))) or "no placeholders"
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is an existing date, as YYYY-MM-DD."""
+    try:
+        return dt.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False
+
+
+SPAN_RULES: tuple[Rule, ...] = (
+    placeholders_are_valid,
+    paths_have_the_same_placeholders,
+    window_requires_spans,
+    selected_spans_are_valid,
+    run_date_requires_dated_spans,
+)
+RULES: tuple[Rule, ...] = (
+    folders_are_not_uris,
+    splits_include_train_and_eval,
+    split_names_are_valid,
+    types_fit_delimited_text,
+    bad_records_can_be_skipped,
+    *SPAN_RULES,
+)

@@ -1,0 +1,219 @@
+"""The rules between features, label and declared types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from headrace.common.names import did_you_mean_or_list
+from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.features import (
+    CrossedFeature,
+    CustomFeature,
+    Feature,
+    IdentityFeature,
+    ImageFeature,
+    NumericFeature,
+    TextFeature,
+    data_columns,
+)
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import CustomModel, ModelConfig
+from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.train import TrainConfig
+
+Features = dict[str, Feature]
+TENSOR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+FITTING_TYPES = {
+    "numeric": ("int", "float"),
+    "bucketized": ("int", "float"),
+    "identity": ("int",),
+    "vocabulary": ("int", "string"),
+    "hashed": ("int", "string"),
+    "text": ("int", "string"),
+    "image": ("bytes",),
+}
+"""The column types that each kind of feature over one column accepts."""
+REMEDIES = {
+    "numeric": "use a vocabulary or hashed feature",
+    "bucketized": "use a vocabulary or hashed feature",
+    "identity": "use a vocabulary or hashed feature for strings, a bucketized one for fractions",
+    "vocabulary": "use a bucketized feature",
+    "hashed": "use a bucketized feature",
+    "text": "use a numeric feature",
+    "image": "use a vocabulary or hashed feature for strings",
+}
+
+
+def names_are_tensor_names(features: Features) -> Iterator[Violation]:
+    for name, feature in features.items():
+        if not TENSOR_NAME.fullmatch(name):
+            good = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_").lower() or "feature"
+            good = f"feature_{good}" if good[0].isdigit() else good
+            key = f', with `key: "{name}"` for the column' if getattr(feature, "key", name) is None else ""
+            what = f'found "{name}"; use letters, digits and _, not starting with a digit, such as {good}{key}'
+            yield ("features", name), what
+
+
+def names_differ_from_label(features: Features, label: LabelConfig) -> Iterator[Violation]:
+    feature = features.get(label.key)
+    if feature is not None and label.key not in _reads(label.key, feature, features):
+        yield ("features", label.key), f'"{label.key}" is the name of the label; choose another one'
+
+
+def features_do_not_read_label(features: Features, label: LabelConfig) -> Iterator[Violation]:
+    for name, feature in features.items():
+        if label.key in _reads(name, feature, features):
+            where = _where_read(name, feature, label.key)
+            what = f'reads the label "{label.key}", which would leak the answer; remove the feature'
+            yield where, what.replace("remove the feature", "remove it from keys") if len(where) == 4 else what
+
+
+def crosses_are_of_categories(features: Features) -> Iterator[Violation]:
+    for where, name, key in _crossed_keys(features):
+        other = features.get(key)
+        if key == name:
+            yield where, f'"{key}" crosses itself; give the cross a name that is not one of its keys'
+        elif isinstance(other, NumericFeature):
+            yield where, f'"{key}" is numeric, but a cross takes categories; {_bucketize(key)}'
+        elif isinstance(other, CrossedFeature):
+            keys = ", ".join(other.keys)
+            yield where, f'"{key}" is a cross, and crosses cannot be nested; list its keys instead: {keys}'
+        elif isinstance(other, ImageFeature):
+            yield where, f'"{key}" is an image, but a cross takes categories; remove it from keys'
+        elif isinstance(other, CustomFeature) and other.num_categories is None:
+            yield where, f'"{key}" is a number, but a cross takes categories; set its num_categories'
+
+
+def crosses_have_different_keys(features: Features) -> Iterator[Violation]:
+    for name, feature in features.items():
+        keys = getattr(feature, "keys", ())
+        for number, key in enumerate(keys):
+            if key in keys[:number]:
+                yield ("features", name, "keys", number), f'"{key}" is listed twice; remove one'
+
+
+def crossed_columns_are_not_float(features: Features, data: DataConfig) -> Iterator[Violation]:
+    for where, name, key in _crossed_keys(features):
+        if (key not in features or key == name) and data.types.get(key) == "float":
+            yield where, f'"{key}" is a float column (data.types), but a cross takes categories; {_bucketize(key)}'
+
+
+def declared_types_fit_features(features: Features, data: DataConfig) -> Iterator[Violation]:
+    for name, feature in features.items():
+        fitting = FITTING_TYPES.get(feature.column)
+        column = getattr(feature, "key", None) or name
+        declared: str | None = data.types.get(column)
+        one = declared.removesuffix(" list") if declared is not None else None  # the first of multiple values is used
+        if fitting is not None and one is not None and one not in fitting:
+            what = f'column "{column}" is {declared} (data.types), but {feature.column} takes {" or ".join(fitting)}'
+            yield ("features", name, "column"), f"{what}; {REMEDIES[feature.column]}, or change its type"
+
+
+def delimited_text_is_separated(features: Features, data: DataConfig) -> Iterator[Violation]:
+    """A field of a CSV file is one value unless it is split."""
+    for name, feature in features.items():
+        if data.source.kind != "csv" or not getattr(feature, "multivalued", False) or isinstance(feature, TextFeature):
+            continue
+        if getattr(feature, "separator", None) is None:
+            what = "a field of a CSV file is one value unless a `separator` splits it"
+            way = "use a vocabulary or hashed feature with" if isinstance(feature, IdentityFeature) else "set"
+            yield ("features", name, "multivalued"), f'{what}; {way} `separator: "|"`, or remove `multivalued`'
+
+
+def next_word_follows_a_text(features: Features, label: LabelConfig) -> Iterator[Violation]:
+    if label.text is None:
+        return
+    where: KeyPath = ("label", "text")
+    feature = features.get(label.text)
+    texts = [name for name, one in features.items() if isinstance(one, TextFeature)]
+    if not isinstance(feature, TextFeature):
+        found = f'"{label.text}" is not a feature with `column: text`'
+        yield where, f"{found}{did_you_mean_or_list(label.text, texts, 'available')}" if texts else f"{found}; add one"
+    elif feature.hash_buckets is not None:
+        what = "hashes its words, so a word cannot be recovered from its bucket; remove its hash_buckets"
+        yield where, f'"{label.text}" {what}'
+    elif feature.max_tokens is not None and feature.keep == "first":
+        what = "the first words of a longer text would be used, not those before the label; set `keep: last`"
+        yield ("features", label.text, "max_tokens"), what
+
+
+def crossed_features_have_one_value(features: Features) -> Iterator[Violation]:
+    for where, name, key in _crossed_keys(features):
+        if key != name and (
+            isinstance(features.get(key), TextFeature) or getattr(features.get(key), "multivalued", False)
+        ):
+            what = f'"{key}" may have multiple values per example, but a cross takes one of each key; cross a feature'
+            yield where, f"{what} over the same column without `multivalued`, which uses the first"
+
+
+def compiled_features_have_one_shape(features: Features, model: ModelConfig, train: TrainConfig) -> Iterator[Violation]:
+    """A custom model may handle multiple values in a way that XLA can compile."""
+    if train.jit != "on" or isinstance(model, CustomModel):
+        return
+    for name, feature in features.items():
+        text = isinstance(feature, TextFeature)
+        if not feature.padded if isinstance(feature, TextFeature) else getattr(feature, "multivalued", False):
+            what = f'XLA cannot compile a feature with a variable number of values, such as "{name}"; use `auto`'
+            padded = f", or set features.{name}.padded, with max_tokens" if text else ""
+            yield ("train", "jit"), what + padded
+
+
+def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
+    declared = data.types.get(label.key)
+    if declared is None:
+        return
+    if label.kind == "regression" and declared == "string":
+        yield ("data", "types", label.key), "a regression label is a number; found string; declare int or float"
+    texts = any(isinstance(value, str) for value in label.class_values)
+    if label.kind == "next_word" and declared != "string":
+        yield (
+            ("data", "types", label.key),
+            f"the label is a word, but its column is declared {declared}; declare string",
+        )
+    elif label.kind not in {"regression", "next_word"} and texts != (declared == "string"):
+        now, fit = ("strings", "string") if texts else ("integers", "int")
+        what = f"the label's classes are {now}, but its column is declared {declared}"
+        yield ("data", "types", label.key), f"{what}; declare {fit}, or list its values in label.classes"
+
+
+def _reads(name: str, feature: Feature, features: Features) -> tuple[str, ...]:
+    """The data columns that a feature reads directly, not through another feature."""
+    if isinstance(feature, CrossedFeature):
+        return tuple(key for key in feature.keys if key not in features or key == name)
+    return feature.keys if isinstance(feature, CustomFeature) else data_columns(name, feature, features)
+
+
+def _where_read(name: str, feature: Feature, column: str) -> KeyPath:
+    keys: tuple[str, ...] = getattr(feature, "keys", ())
+    if column in keys:
+        return ("features", name, "keys", keys.index(column))
+    return ("features", name, "key") if getattr(feature, "key", None) else ("features", name)
+
+
+def _crossed_keys(features: Features) -> Iterator[tuple[KeyPath, str, str]]:
+    for name, feature in features.items():
+        if isinstance(feature, CrossedFeature):
+            for number, key in enumerate(feature.keys):
+                yield ("features", name, "keys", number), name, key
+
+
+def _bucketize(key: str) -> str:
+    return f"cross a bucketized one, such as {key}_bucket: {{column: bucketized, key: {key}, buckets: 10}}"
+
+
+RULES: tuple[Rule, ...] = (
+    names_are_tensor_names,
+    names_differ_from_label,
+    features_do_not_read_label,
+    crosses_are_of_categories,
+    crosses_have_different_keys,
+    crossed_columns_are_not_float,
+    declared_types_fit_features,
+    declared_type_fits_label,
+    next_word_follows_a_text,
+    crossed_features_have_one_value,
+    compiled_features_have_one_shape,
+    delimited_text_is_separated,
+)

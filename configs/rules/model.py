@@ -1,0 +1,131 @@
+"""The rules of `model:` and `evaluate:`: what fits the features and the label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.common.names import did_you_mean, did_you_mean_or_list, join_or
+from headrace.configs.rules.keras_names import ACTIVATIONS
+from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.evaluate import METRICS, EvaluateConfig
+from headrace.configs.schema.features import Feature, ImageFeature, TextFeature
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.models import CustomModel, DcnModel, DnnModel, ImageModel, ModelConfig, TextModel
+from headrace.configs.schema.section import KeyPath
+
+Features = dict[str, Feature]
+FRACTIONS = frozenset(
+    {
+        "auc",
+        "auc_precision_recall",
+        "binary_accuracy",
+        "precision",
+        "recall",
+        "accuracy",
+        "top_5_accuracy",
+        "squared_correlation",
+    }
+)
+"""Metrics between 0 and 1."""
+
+
+def activation_is_known(model: ModelConfig) -> Iterator[Violation]:
+    if model.activation not in ACTIVATIONS:
+        known = did_you_mean_or_list(model.activation, ACTIVATIONS, "available")
+        yield ("model", "activation"), f'Keras has no activation "{model.activation}"{known}'
+
+
+def deep_part_has_features(model: ModelConfig, features: Features) -> Iterator[Violation]:
+    """A `dnn` or `dcn` has only the deep part; without a feature it has no input."""
+    if isinstance(model, DnnModel | DcnModel) and not any(
+        getattr(feature, "deep", True) for feature in features.values()
+    ):
+        what = f"`kind: {model.kind}` has no input, because every feature has `deep: false`; set `deep: true` for some"
+        yield ("model", "kind"), f"{what}, or use `kind: wide_and_deep`"
+
+
+def images_are_used(model: ModelConfig, features: Features) -> Iterator[Violation]:
+    """A model that silently ignored an image would be a mistake."""
+    images = [name for name, feature in features.items() if isinstance(feature, ImageFeature)]
+    if isinstance(model, ImageModel):
+        if not images:
+            what = "`kind: image` requires a feature with `column: image`; add one, or use another kind"
+            yield ("model", "kind"), what
+    elif not isinstance(model, CustomModel):
+        for name in images:
+            what = f"`kind: {model.kind}` does not use images; use `model: {{kind: image}}`, or a builder of your own"
+            yield ("features", name, "column"), what
+
+
+def text_model_has_a_text(model: ModelConfig, features: Features, label: LabelConfig) -> Iterator[Violation]:
+    texts = [name for name, feature in features.items() if isinstance(feature, TextFeature)]
+    if label.kind == "next_word" and not isinstance(model, TextModel | CustomModel):
+        yield ("model", "kind"), f"`label.kind: next_word` requires `kind: text`; found {model.kind}"
+    if not isinstance(model, TextModel):
+        return
+    if not texts:
+        yield ("model", "kind"), "`kind: text` requires a feature with `column: text`; add one, or use another kind"
+    elif model.text is not None and model.text not in texts:
+        known = did_you_mean_or_list(model.text, texts, "available")
+        yield ("model", "text"), f'"{model.text}" is not a feature with `column: text`{known}'
+    elif model.text is None and label.text is None and len(texts) > 1:
+        yield ("model", "kind"), f"there are multiple texts to read; set `text:` to {join_or(texts)}"
+    elif label.text is not None and model.text not in {None, label.text}:
+        yield ("model", "text"), f'the label follows "{label.text}" (label.text); use that, or remove the setting'
+
+
+def evaluated_split_exists(data: DataConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
+    if evaluate.split is not None and evaluate.split not in data.splits:
+        known = did_you_mean_or_list(evaluate.split, data.splits, "data.splits has")
+        yield ("evaluate", "split"), f'there is no split "{evaluate.split}"{known}'
+
+
+def metrics_fit_the_label(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
+    for number, name in enumerate(evaluate.metrics):
+        where: KeyPath = ("evaluate", "metrics", number)
+        if name not in METRICS[label.kind]:
+            yield where, _unsuitable_metric(name, label.kind)
+        elif name in evaluate.metrics[:number]:
+            yield where, f'"{name}" is listed twice; remove one'
+
+
+def thresholds_have_metrics(label: LabelConfig, evaluate: EvaluateConfig) -> Iterator[Violation]:
+    measured = evaluate.metrics or tuple(METRICS[label.kind])
+    for name in evaluate.thresholds:
+        where: KeyPath = ("evaluate", "thresholds", name)
+        if name not in METRICS[label.kind]:
+            yield where, _unsuitable_metric(name, label.kind)
+        elif name not in measured:
+            yield where, f'"{name}" is not in evaluate.metrics; add it there, or remove the threshold'
+
+
+def _unsuitable_metric(name: str, kind: str) -> str:
+    others = [other for other, names in METRICS.items() if name in names]
+    what = f'"{name}" is for {join_or(others)} labels, but this label is {kind}' if others else f'no metric "{name}"'
+    return f"{what}; for {kind}: {join_or(METRICS[kind])}{did_you_mean(name, METRICS[kind])}"
+
+
+def thresholds_can_be_met(evaluate: EvaluateConfig) -> Iterator[Violation]:
+    for name, threshold in evaluate.thresholds.items():
+        where: KeyPath = ("evaluate", "thresholds", name)
+        if name in FRACTIONS and threshold.min is not None and threshold.min > 1:
+            percent = f"; did you mean {threshold.min / 100:g}?" if threshold.min <= 100 else ""
+            yield (*where, "min"), f"found {threshold.min:g}, but {name} is between 0 and 1{percent}"
+        if threshold.max is not None and threshold.max < 0:
+            yield (*where, "max"), f"found {threshold.max:g}, but {name} is never below 0, so no model could pass"
+
+
+MODEL_RULES: tuple[Rule, ...] = (
+    activation_is_known,
+    deep_part_has_features,
+    images_are_used,
+    text_model_has_a_text,
+)
+RULES: tuple[Rule, ...] = (
+    *MODEL_RULES,
+    evaluated_split_exists,
+    metrics_fit_the_label,
+    thresholds_have_metrics,
+    thresholds_can_be_met,
+)

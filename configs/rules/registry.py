@@ -1,0 +1,25 @@
+"""All rules across sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.configs.rules import beam, data, features, kubeflow, kubernetes, model, schedule, training, tune
+from headrace.configs.rules.rule import Rule, Violation, apply_rules
+
+RULES: tuple[Rule, ...] = (
+    *data.RULES,
+    *features.RULES,
+    *model.RULES,
+    *training.RULES,
+    *tune.RULES,
+    *beam.RULES,
+    *kubeflow.RULES,
+    *kubernetes.RULES,
+    *schedule.RULES,
+)
+
+
+def check(sections: Mapping[str, object]) -> list[Violation]:
+    """The violations of all rules in the given sections. A rule that needs another section is skipped."""
+    return apply_rules(RULES, sections)

@@ -1,0 +1,105 @@
+"""`data:` what the raw data is, and how it becomes sharded examples."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from headrace.configs.schema.section import Name, PositiveInt, Section
+from headrace.configs.schema.sources import SourceConfig
+
+ColumnType = Literal["int", "float", "string", "bytes", "int list", "float list", "string list", "bytes list"]
+ShardSize = Annotated[str, Field(pattern=r"^[1-9][0-9]* ?MB$")]
+Span = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+Range = Annotated[tuple[Span, ...], Field(min_length=2, max_length=2)]
+
+PLACEHOLDER = re.compile(r"\{(?P<name>SPAN|VERSION|YYYY|MM|DD)(?::(?P<width>[1-9]))?\}")
+"""A placeholder in a path, which divides the data into spans."""
+DATE_PLACEHOLDERS = frozenset({"YYYY", "MM", "DD"})
+
+
+class DataConfig(Section):
+    """What the raw data is, and how it becomes sharded TFRecords of tf.Example."""
+
+    source: SourceConfig
+    """Where the rows come from."""
+    types: dict[str, ColumnType] = {}
+    """Types of individual columns: `int` (int64), `float` (float32), `string` (UTF-8) or `bytes`, with ` list` appended
+    if an example may have multiple values. The type of any other column comes from `schema`, or else from the data: the
+    stored type, or, for text such as CSV, a pass over all values: int if every value is an integer, else float if every
+    value is a number, else string. Values that would lose digits as numbers stay strings: codes such as 00123, and
+    integers beyond int64. A decimal from any source is a float; a decimal type without fractional digits is an int, or
+    a string if it allows more than 18 digits. `string` keeps all digits."""
+    columns: Literal["all", "used"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
+    """The columns to read: `all`; `used`, those named by the label, the features, the slices and `split_key`; or a
+    list. Rows that differ only in columns that are not read get the same split."""
+    window: PositiveInt | Literal["all"] = 1
+    """How many spans to train on, counted back from the newest by number (a date counts as a day). Requires a path with
+    `{SPAN}` or a date. Each span is read once and then stored."""
+    spans: Span | Range | None = None
+    """Spans selected by number or date (`2026-11-20`): one span, from which `window` counts back instead of from the
+    newest; or the first and the last, in which case `window` is ignored. null: the newest."""
+    run_date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
+    """The date of the run, such as `2026-11-21`: spans after it, minus `delay`, are ignored. Requires a path with a
+    date. null: no limit. `spans` takes precedence."""
+    delay: Annotated[int, Field(ge=0)] = 0
+    """Days between the newest span that may be read and `run_date`: 1 if a day's data is only complete on the next
+    day."""
+    fingerprint: Literal["times", "checksums"] = "times"
+    """How changed files are detected. times: by size and modification time. checksums: by size and SHA-256, which reads
+    each file once more but ignores a mere change of the time."""
+    schema_file: Annotated[Name | None, Field(alias="schema")] = None
+    """A curated schema (TensorFlow Metadata, text format). null: the schema is inferred from the statistics."""
+    splits: Annotated[dict[str, PositiveInt], Field(min_length=2)] = {"train": 8, "eval": 1, "test": 1}
+    """Number of hash buckets per split: `{train: 8, eval: 1, test: 1}` assigns 80, 10 and 10 percent of the rows.
+    `train` and `eval` are required."""
+    split_key: Name | None = None
+    """Rows with the same value in this column get the same split. null: the whole row is hashed, so only identical rows
+    are certain to stay together."""
+    shards: Literal["auto"] | PositiveInt | ShardSize = "auto"
+    """TFRecord files per split (and span). auto: ten per reading host, each larger than 10 MB and preferably 100 to 200
+    MB; or a number; or a target size such as `150MB`."""
+    readers: PositiveInt = 1
+    """Hosts that will read the examples at the same time; used only by `shards: auto`."""
+    shuffle_seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of the hash that assigns rows to splits, and of the shuffle across shards."""
+    compression: Literal["gzip", "none"] = "gzip"
+    """Compression of the shard files."""
+    compression_level: Annotated[int, Field(ge=1, le=9)] = 1
+    """Level of gzip compression: 1 is fastest, 9 smallest. Not used by `compression: none`."""
+    on_bad_record: Literal["stop", "skip"] = "stop"
+    """What to do with a record that cannot be read: wrong number of fields, a value that does not match its declared
+    type, a number beyond float32, text that is not UTF-8, a wrong checksum, or a truncated file. stop: stop the run.
+    skip: leave the record out, count it and report it. A misplaced quote in CSV, and a damaged length in a TFRecord
+    file, always stop the run, because the start of the next record is unknown."""
+    max_bad_fraction: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Stop the run if more than this fraction of records is skipped."""
+    on_anomaly: Literal["stop", "warn"] = "stop"
+    """What to do about problems in the data: an anomaly against the schema, a missing label, a label outside its
+    classes, an infinite value or no value at all in a column that a feature reads, or integers that become the same
+    float32. stop: stop the run. warn: train anyway, with a warning."""
+
+
+def placeholders(paths: str | Iterable[str]) -> frozenset[str]:
+    """The names of the placeholders in one path or in multiple paths."""
+    paths = [paths] if isinstance(paths, str) else paths
+    return frozenset(found["name"] for path in paths for found in PLACEHOLDER.finditer(path))
+
+
+def placeholder_error(path: str) -> str | None:
+    """What is wrong with the placeholders of a path, or None."""
+    names = placeholders(path)
+    unknown = re.search(r"\{[^}]*\}?", PLACEHOLDER.sub("", path))
+    if unknown:
+        return f"`{unknown[0]}` is not a placeholder; available are {{SPAN}}, {{VERSION}}, {{YYYY}}, {{MM}} and {{DD}}"
+    if names & DATE_PLACEHOLDERS and "SPAN" in names:
+        return "has both {SPAN} and a date; use only one of them to number the spans"
+    if names & DATE_PLACEHOLDERS and not names >= DATE_PLACEHOLDERS:
+        missing = ", ".join(f"{{{name}}}" for name in ("YYYY", "MM", "DD") if name not in names)
+        return f"the date lacks {missing}"
+    if names == {"VERSION"}:
+        return "{VERSION} is the version of a span; add {SPAN} or a date"
+    return None

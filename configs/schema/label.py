@@ -1,0 +1,78 @@
+"""`label:` what is predicted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from headrace.configs.schema.section import Name, Section
+
+
+class LabelConfig(Section):
+    """What is predicted.
+
+    The transformed examples contain it under its key: float32 [batch] for binary and regression, int64 [batch] (the
+    class id) for multiclass and next_word.
+    """
+
+    key: Name
+    """The data column."""
+    kind: Literal["binary", "multiclass", "regression", "next_word"]
+    """binary: two classes, the model predicts the probability of the second; multiclass: the model predicts a
+    probability for each class; regression: a number; next_word: the word after a text, the model predicts a probability
+    for each word of that text's vocabulary, and a last one for all other words (only `model.kind: text`)."""
+    classes: (
+        Annotated[int, Field(ge=2, le=1_000_000)] | Annotated[tuple[str | int, ...], Field(min_length=2)] | None
+    ) = None
+    """The values of the column in the order of the class ids: a list, or a count n for integers 0..n-1. Required for
+    multiclass; for binary the default is `[0, 1]`."""
+    text: Name | None = None
+    """Required for next_word: the feature (`column: text`) whose words the label follows. The label's text is processed
+    like that feature, and its first word is predicted."""
+
+    @property
+    def num_classes(self) -> int:
+        """Width of the model's output: 1 for binary and regression, else the number of classes.
+
+        For next_word it is known only with the vocabulary (see `with_classes`).
+        """
+        if self.kind in ("binary", "regression") or self.classes is None:
+            return 1
+        return self.classes if isinstance(self.classes, int) else len(self.classes)
+
+    @property
+    def class_values(self) -> tuple[str | int, ...]:
+        """The values of the column in the order of their class ids; empty for regression and next_word."""
+        if self.kind in ("regression", "next_word"):
+            return ()
+        if self.classes is None:
+            return (0, 1)
+        return tuple(range(self.classes)) if isinstance(self.classes, int) else self.classes
+
+    def with_classes(self, number: int) -> LabelConfig:
+        """A copy with this number of classes."""
+        return self.model_copy(update={"classes": number})
+
+    @model_validator(mode="after")
+    def _text_fits_kind(self) -> LabelConfig:
+        if self.kind == "next_word" and self.text is None:
+            raise ValueError("a next_word label requires `text`: the name of the text feature that it follows")
+        if self.kind != "next_word" and self.text is not None:
+            raise ValueError(f"`text` is not used by a {self.kind} label; remove it or set `kind: next_word`")
+        return self
+
+    @model_validator(mode="after")
+    def _classes_fit_kind(self) -> LabelConfig:
+        values = self.class_values
+        if self.kind == "multiclass" and self.classes is None:
+            raise ValueError(
+                "a multiclass label requires `classes`: a list of its values, or a count n for integers 0 to n-1"
+            )
+        if self.kind == "binary" and len(values) != 2:
+            raise ValueError(f"a binary label has two classes; found {len(values)}. For more, set `kind: multiclass`")
+        if self.kind in ("regression", "next_word") and self.classes is not None:
+            raise ValueError(f"`classes` is not used by a {self.kind} label; remove it or set `kind: multiclass`")
+        if len({type(value) for value in values}) > 1 or len(set(values)) != len(values):
+            raise ValueError(f"`classes` must be all strings or all integers, without duplicates; found {list(values)}")
+        return self

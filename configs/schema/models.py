@@ -1,0 +1,179 @@
+"""`model:` what is trained. One class per kind; `kind:` selects it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, JsonValue, Tag, model_validator
+
+from headrace.configs.schema.features.tabular import Embedding
+from headrace.configs.schema.section import DottedPath, Name, PositiveInt, Section
+
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+DEFAULT_KIND = "wide_and_deep"
+"""The kind of a model that does not name one."""
+CUSTOM_KIND = "the dotted path of your own builder"
+"""How the schema, the reference and messages describe the kind of a custom model, which has no fixed name."""
+
+
+class ModelBase(Section):
+    """The dense layers and embeddings of every model."""
+
+    hidden: tuple[PositiveInt, ...] = (128, 64)
+    """Units of the dense layers of the deep part, first to last."""
+    activation: str = "relu"
+    """Keras name of the activation of these layers."""
+    dropout: Fraction = 0.0
+    """Fraction of units dropped after each dense layer during training."""
+    embedding: Embedding = "auto"
+    """Width of the embeddings of features that do not set their own: an integer, `auto` (number of categories to the
+    power 0.25, rounded up), or `one_hot`."""
+
+
+class DnnModel(ModelBase):
+    """Dense layers over numbers and embeddings of categories."""
+
+    kind: Literal["dnn"]
+    """`dnn`."""
+
+
+class WideAndDeepModel(ModelBase):
+    """Dense layers over numbers and embeddings, alongside a linear model over the categorical features (Cheng et al.
+    2016, arXiv:1606.07792). The default if `kind` is not set.
+    """
+
+    kind: Literal["wide_and_deep"] = "wide_and_deep"
+    """`wide_and_deep`."""
+
+
+class DcnModel(ModelBase):
+    """A cross network, which multiplies features with each other, combined with dense layers (DCN-V2: Wang et al. 2021,
+    arXiv:2008.13535). Its inputs are those of the deep part: numbers and embeddings.
+
+    Cross layer l computes x0 * (W x + b) + x, where x is the output of layer l - 1 and x0 the input of the network, so
+    l layers contain products of up to l + 1 features.
+    """
+
+    kind: Literal["dcn"]
+    """`dcn`."""
+    structure: Literal["parallel", "stacked"] = "parallel"
+    """parallel: cross network and dense layers both get the features, and their outputs are concatenated; stacked: the
+    dense layers get the output of the cross network."""
+    cross_layers: PositiveInt = 2
+    """Number of cross layers."""
+    rank: PositiveInt | None = None
+    """Inner dimension of W as a product of two matrices, which has fewer weights and takes less time if the features
+    are wide (the paper uses a quarter of their width and less). null: W is a full matrix."""
+
+
+class AugmentConfig(Section):
+    """Random changes of the images during training, different each time an image is used; none in evaluation and
+    serving. Areas that a change leaves empty are black.
+    """
+
+    flip: Literal["horizontal", "vertical", "both"] | None = None
+    """Mirror half of the images: left and right, top and bottom, or both independently."""
+    translate: Fraction = 0.0
+    """Shift by up to this fraction of height and width."""
+    rotate: Annotated[float, Field(ge=0, le=180)] = 0.0
+    """Rotate by up to this many degrees in either direction."""
+    zoom: Fraction = 0.0
+    """Enlarge or shrink by up to this fraction."""
+    contrast: Fraction = 0.0
+    """Scale the pixels about their mean by a factor from 1 minus to 1 plus this value."""
+    brightness: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Add a value of up to plus or minus this to all pixels, which lie between 0 and 1."""
+
+
+class BackboneConfig(Section):
+    """A pretrained network that turns images into vectors, instead of new convolutions (transfer learning)."""
+
+    saved_model: Name
+    """A SavedModel in TensorFlow Hub's format (TF2): its folder, local or `s3://`, `gs://`; or a handle, such as
+    `https://tfhub.dev/google/imagenet/mobilenet_v2_100_224/feature_vector/5`, which is looked up in the folder
+    TFHUB_CACHE_DIR and downloaded into it if it is not there. It takes float32 [batch, height, width, channels] and
+    returns [batch, n]; `height`, `width` and `channels` of the feature must match its input."""
+    fine_tune: bool = False
+    """Whether its weights are trained too, which calls for a low `train.learning_rate`. false: they are frozen."""
+    pixels: Annotated[tuple[float, ...], Field(min_length=2, max_length=2)] = (0.0, 1.0)
+    """The values for black and white that it expects; 0 and 1 by TensorFlow Hub's convention."""
+
+
+class ImageModel(ModelBase):
+    """A small convolutional network over each `image` feature, or a pretrained network. Its output is concatenated with
+    the other features (the inputs of the deep part in other models) and goes through the dense layers.
+    """
+
+    kind: Literal["image"]
+    """`image`."""
+    filters: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (32, 64)
+    """Filters of the convolutions, first to last. Each is followed by batch normalization, the activation, and max
+    pooling that halves height and width while they are 2 or more."""
+    kernel: Annotated[int, Field(ge=1, le=15)] = 3
+    """Height and width of the filters, in pixels."""
+    pooling: Literal["average", "max", "none"] = "average"
+    """How the output of the last convolution becomes a vector: the average or maximum of each filter, or none:
+    flattened, for small images in which positions matter."""
+    augment: AugmentConfig = AugmentConfig()
+    """Random changes of the images during training."""
+    backbone: BackboneConfig | None = None
+    """A pretrained network. null: new convolutions according to `filters`, `kernel` and `pooling`."""
+
+    @model_validator(mode="after")
+    def _backbone_or_convolutions(self) -> ImageModel:
+        given = [name for name in ("filters", "kernel", "pooling") if name in self.model_fields_set]
+        if self.backbone is not None and any(getattr(self, name) != _DEFAULTS[name] for name in given):
+            raise ValueError(f"a `backbone` replaces the convolutions; remove `{'`, `'.join(given)}`")
+        return self
+
+
+_DEFAULTS = {name: ImageModel.model_fields[name].default for name in ("filters", "kernel", "pooling")}
+
+
+class TextModel(ModelBase):
+    """An encoder over the words of a text, combined with the other features of the deep part, and dense layers. It
+    supports every kind of label; with `label.kind: next_word` it also generates text.
+    """
+
+    kind: Literal["text"]
+    """`text`."""
+    text: Name | None = None
+    """The feature with `column: text` that it encodes. null: the only one, or the one of a next_word label. Other texts
+    are treated as other features are, by their pooled embeddings."""
+    word_embedding: PositiveInt = 64
+    """Width of the word vectors."""
+    encoder: Literal["pooling", "recurrent", "attention"] = "recurrent"
+    """pooling: the mean of the word vectors, in any order; recurrent: a GRU (Cho et al. 2014, arXiv:1406.1078) over
+    them; attention: such a GRU, plus scaled dot-product attention of its last state over all of its states."""
+    units: PositiveInt = 128
+    """Width of the GRU's state."""
+
+
+class CustomModel(ModelBase):
+    """A model that your own function builds (see docs/extending.md). It is up to the function to use the other
+    settings.
+    """
+
+    kind: DottedPath
+    """The function, such as `mine.models.build`."""
+    options: dict[str, JsonValue] = {}
+    """Passed to the function unchanged."""
+
+
+def _tag(model: object) -> str | None:
+    """The class of a model: its kind, or CUSTOM_KIND for a dotted path."""
+    kind = model.get("kind", DEFAULT_KIND) if isinstance(model, dict) else getattr(model, "kind", None)
+    if not isinstance(kind, str):
+        return None
+    return CUSTOM_KIND if "." in kind else kind
+
+
+ModelConfig = Annotated[
+    Annotated[DnnModel, Tag("dnn")]
+    | Annotated[WideAndDeepModel, Tag("wide_and_deep")]
+    | Annotated[DcnModel, Tag("dcn")]
+    | Annotated[ImageModel, Tag("image")]
+    | Annotated[TextModel, Tag("text")]
+    | Annotated[CustomModel, Tag(CUSTOM_KIND)],
+    Field(discriminator=Discriminator(_tag), json_schema_extra={"discriminator": {"propertyName": "kind"}}),
+]

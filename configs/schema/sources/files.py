@@ -1,0 +1,174 @@
+"""Sources that are files: delimited and JSON text, Parquet, TFRecords, running text and images."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from headrace.configs.schema.section import Name, PositiveInt, Section
+
+Paths = Name | Annotated[tuple[Name, ...], Field(min_length=1)]
+"""A path or glob pattern, or a list of them."""
+
+
+class FileSource(Section):
+    """Files that are found by their paths."""
+
+    path: Paths
+    """A path or glob pattern, or a list of them: local, `s3://bucket/...`, `gs://bucket/...`, or
+    `pkg://package/inside/it/*.csv` for files inside an installed Python package. A relative path starts at the
+    folder in which the command runs. `{SPAN}`, `{VERSION}`, or `{YYYY}`, `{MM}` and `{DD}` in a path divide the data
+    into spans."""
+
+
+class CsvSource(FileSource):
+    """Comma-separated (or otherwise delimited) text files, UTF-8, plain or gzip (with the extension `.gz`)."""
+
+    kind: Literal["csv"]
+    """`csv`."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    """The character between fields; `"\\t"` for tabs."""
+    quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
+    """The character around fields that contain delimiters or line breaks. Doubled within a field, it stands for
+    itself."""
+    column_names: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
+    """Column names, for files without a header line. null: every file starts with the same header line."""
+    null_values: tuple[str, ...] = ("",)
+    """Unquoted texts that mean "missing"; in columns of numbers, quoted ones too. An empty text is always missing."""
+
+    @model_validator(mode="after")
+    def _distinct_characters(self) -> CsvSource:
+        for name, mark in (("delimiter", self.delimiter), ("quote", self.quote)):
+            if mark in "\r\n" or not mark.isascii():
+                raise ValueError(f"{name}: {mark!r} cannot be used; use another ASCII character, not a line break")
+        if self.delimiter == self.quote:
+            raise ValueError(f"delimiter and quote are both {self.quote!r}; they must differ")
+        names = self.column_names or ()
+        if duplicate := next((name for number, name in enumerate(names) if name in names[:number]), None):
+            raise ValueError(f'column_names: "{duplicate}" appears twice')
+        return self
+
+
+class JsonlSource(FileSource):
+    """Text files with one JSON object per line, UTF-8, plain or gzip (with the extension `.gz`).
+
+    Lists become multivalued features; `null` and absent keys are missing values; true and false become 1 and 0. A key
+    with numbers on some lines and strings on others needs a declared type: as `string`, numbers keep the text in which
+    they are written. Nested objects cannot be read; leave them out with `data.columns`. The columns that `types` and
+    other settings can name are the keys on the first 200 lines of the first eight files, and those in `data.columns`.
+    """
+
+    kind: Literal["jsonl"]
+    """`jsonl`."""
+
+
+class ParquetSource(FileSource):
+    """Parquet files; a folder stands for all `*.parquet` files below it.
+
+    Columns get their stored types: integers and booleans (0 and 1) become ints; floats and durations (in seconds)
+    become floats; decimals as described at `data.types`; texts, dates (`2026-11-21`), times and timestamps (`2026-11-21
+    12:30:00.000`; with a time zone, in UTC and with a trailing `Z`) become strings; binary becomes bytes; lists of
+    these become multivalued features. `data.types` can override this: a date as `int` is the number of days, a
+    timestamp the number of whole seconds, since 1970-01-01 UTC. Structs, maps and lists of lists cannot be read; leave
+    them out with `data.columns`. All files must have the same columns.
+    """
+
+    kind: Literal["parquet"]
+    """`parquet`."""
+    partitions: Literal["hive", "none"] = "hive"
+    """hive: a folder called `name=value` on a file's path is a column `name`, an int if all its values are integers,
+    else a string, unless the files contain a column of that name. none: folder names are ignored."""
+
+
+class TfrecordSource(FileSource):
+    """Existing TFRecord files, plain or gzip (detected from the first bytes), rewritten into shards of planned size.
+
+    A feature with at most one value in each record is a single-valued column; any other is multivalued. The columns
+    that `types` and other settings can name are the features of the first 100 records of the first eight files (of
+    fewer files if these have 50,000 features or more in total), and those in `data.columns`.
+    """
+
+    kind: Literal["tfrecord"]
+    """`tfrecord`."""
+    payload: Literal["example", "sequence_example"] = "example"
+    """What a record is: a tf.Example or a tf.SequenceExample. Feature lists become multivalued features with the values
+    of all steps in order; if any step does not have exactly one value, a column `<name>.lengths` has the number of
+    values of each step."""
+
+
+class TextSource(FileSource):
+    """Text files, UTF-8, plain or gzip (with the extension `.gz`).
+
+    The column is `text`, or with a `window` the columns are `words` (multivalued) and `next_word`, for training a model
+    that predicts the next word. White space at both ends of a text is removed, and empty texts are skipped. Words are
+    separated by white space and include their punctuation. A window does not cross texts; a text with no word after its
+    first `window` words gives no example.
+    """
+
+    kind: Literal["text"]
+    """`text`."""
+    unit: Literal["line", "file", "string"] = "line"
+    """What one text is: a line, a whole file (of at most 256 MiB), or a string in a Python file, such as a
+    docstring."""
+    window: PositiveInt | None = None
+    """Words in an example; the word that follows is its label. null: each text is an example."""
+    stride: PositiveInt = 1
+    """Words from the start of one window to the start of the next."""
+    lowercase: bool = False
+    """Convert words to lower case; used only with `window`."""
+    min_length: Annotated[int, Field(ge=0)] = 1
+    """Skip texts with fewer characters."""
+    max_length: PositiveInt | None = None
+    """Skip texts with more characters. null: no limit."""
+    keep: str | None = None
+    """Skip texts in which this regular expression (RE2) does not match anywhere. null: use all texts."""
+    text_key: Name | None = None
+    """Name of a column that says where each example comes from: the file and the byte offset of the text, such as
+    `notes.txt:120`. Files in folders below the part of `path` without wildcards and placeholders (with multiple paths,
+    below their common part) are named with these folders, so `notes/*/*.txt` gives `june/a.txt:120`. With
+    `data.split_key` set to it, all windows of a text get the same split; otherwise windows that share most of their
+    words get different ones. null: no such column."""
+
+    @model_validator(mode="after")
+    def _consistent_settings(self) -> TextSource:
+        if self.max_length is not None and self.max_length < self.min_length:
+            raise ValueError(f"max_length is {self.max_length}, which is below min_length ({self.min_length})")
+        if self.text_key in {"text", "words", "next_word"}:
+            raise ValueError(f'text_key: "{self.text_key}" is the name of another column; choose a different one')
+        return self
+
+
+class ImagesSource(Section):
+    """JPEG and PNG images, detected from their first bytes: a folder with one folder per class, or an index of files.
+
+    The columns are `image` (the bytes), `height`, `width`, `channel`, and either `label` (the name of the class folder)
+    or the other columns of the index. Hidden files and those that desktops create (`Thumbs.db`, `desktop.ini`) are
+    ignored. Any other file that is not an image, a damaged image, and a row of the index without its image are bad
+    records (see `data.on_bad_record`).
+
+    `height`, `width` and `channel` are those that `tf.io.decode_image` returns: 16 bits become 8, palettes RGB or RGBA,
+    CMYK becomes RGB, the first of multiple frames counts, and the EXIF orientation is not applied. Not all damage can
+    be detected: a JPEG image with a wrong byte among its pixels still decodes.
+    """
+
+    kind: Literal["images"]
+    """`images`."""
+    path: Name | None = None
+    """The folder whose subfolders are the classes, with images at any depth: local, `pkg://`, `s3://` or `gs://`. With
+    an `index`: the folder at which its relative paths start; null: the folder of the first index file."""
+    index: Paths | None = None
+    """CSV or Parquet files (with the extension `.parquet`) with one row per image."""
+    index_column: Name = "image"
+    """The column of the index with the path of the image."""
+    decode: bool = False
+    """false: `image` is the unchanged file (JPEG or PNG); true: raw bytes, height x width x channel uint8."""
+    check: Literal["decode", "header"] = "decode"
+    """How damaged images are detected with `decode: false`. decode: decode each image once, about a millisecond for 500
+    x 400 pixels. header: check only the format, the size, the end of the file and, for PNG, the checksums."""
+
+    @model_validator(mode="after")
+    def _path_or_index(self) -> ImagesSource:
+        if self.path is None and self.index is None:
+            raise ValueError("needs a `path` (a folder with one folder per class) or an `index`")
+        return self

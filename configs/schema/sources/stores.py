@@ -1,0 +1,157 @@
+"""Sources that are not files: databases, BigQuery, TensorFlow Datasets and arrays from Python."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from headrace.common.credentials import has_password
+from headrace.configs.schema.section import DottedPath, Name, Section
+
+
+class SqlSource(Section):
+    """A table or a query of any database that SQLAlchemy supports. Needs `pip install headrace[sql]`, and a driver for
+    databases other than PostgreSQL and SQLite.
+
+    Integers and booleans (as 0 and 1) become int; floats become float; decimals as described at `data.types`; dates and
+    times become string (`2024-01-31`, `2024-01-31 12:30:00`, with a time zone in UTC: `2024-01-31 11:30:00Z`); binary
+    values become bytes; arrays become multivalued features; JSON becomes string; NULL is a missing value. PostgreSQL
+    reports the column types; with other databases they are inferred from the values, which takes a pass over the data.
+    A value that does not match its column's type stops the run, so `on_bad_record: skip` is rejected.
+
+    PostgreSQL shows all readers the same snapshot of the data. With other databases each reader has its own
+    transaction; a run then stops with an error if the number of rows differs from the earlier count, or if
+    `fingerprint_query` gives another result at the end of a range. Without that query, a value that changes during the
+    read goes unnoticed, so read while nothing writes.
+
+    `{SPAN}` and date placeholders are for paths and have no meaning here; put the limits into the query.
+    """
+
+    kind: Literal["sql"]
+    """`sql`."""
+    url: Name
+    """SQLAlchemy URL of the database, such as `postgresql+psycopg://reader@db.example/shop` or
+    `sqlite:////data/shop.db`, without a password."""
+    password_env: Name | None = None
+    """Environment variable with the password. null: no password."""
+    table: Name | None = None
+    """The table (or view) to read, optionally as `schema.table`. Set either this or `query`."""
+    query: Name | None = None
+    """The SELECT to read. With `key` it runs once per range, as a subquery."""
+    key: Name | None = None
+    """An integer column by which the rows are divided into ranges that are read in parallel, each in the order of the
+    key; ideally a primary key or an indexed column. If multiple rows can share a value, or without a key, the bytes of
+    the shards depend on the order in which the database returns rows. null: one reader."""
+    ranges: Annotated[int, Field(ge=1, le=64)] = 8
+    """Number of ranges of `key`, with about the same number of rows each."""
+    fingerprint_query: Name | None = None
+    """A SELECT of a few values that change whenever the data does, such as
+    `select count(*), max(changed_at) from trips`. null: the data is read again in each run."""
+
+    @field_validator("url")
+    @classmethod
+    def _without_password(cls, url: str) -> str:
+        if not re.match(r"[\w+]+://", url):
+            raise ValueError("is not a SQLAlchemy URL, which starts with `dialect://` or `dialect+driver://`")
+        if has_password(url):
+            raise ValueError(
+                "contains a password, which would end up in logs and artifacts; put the password into an environment"
+                " variable, and the variable's name into `password_env`"
+            )
+        return url
+
+    @model_validator(mode="after")
+    def _table_or_query(self) -> SqlSource:
+        if (self.table is None) == (self.query is None):
+            raise ValueError("set either `table` or `query`")
+        return self
+
+
+class BigquerySource(Section):
+    """A BigQuery table or query, read in parallel through the Storage Read API, with the credentials of Google's own
+    tools (`gcloud auth application-default login`, or GOOGLE_APPLICATION_CREDENTIALS).
+
+    Types are mapped as for Parquet: NUMERIC and BIGNUMERIC become float, unless `data.types` declares string, which
+    keeps all digits; repeated columns are multivalued; records (STRUCT) need a query that names their fields. All
+    streams read the same snapshot of the table. BigQuery decides which rows each stream gets, so another run may put
+    the same rows into other positions within the shards, but never into another split. Views and external tables need a
+    query.
+
+    Tested: requests and reading, against local servers that speak both APIs with Google's own client types. Not tested
+    (we had no account): credentials, permissions, quotas, the size and number of real streams, streams that last for
+    hours, and BigQuery's own error messages.
+    """
+
+    kind: Literal["bigquery"]
+    """`bigquery`."""
+    project: Name
+    """The project that is billed for the read."""
+    table: Name | None = None
+    """The table to read: `project.dataset.table` or `dataset.table`. It is read again when its modification time
+    changes. Set either this or `query`."""
+    query: Name | None = None
+    """The query to read, in GoogleSQL. It runs in each run, as a job that writes a temporary table; if nothing has
+    changed, BigQuery answers from its cache."""
+    row_filter: Name | None = None
+    """Rows of the table to read, as in a WHERE clause. null: all."""
+    location: Name | None = None
+    """Location of the query job, such as `EU`. null: the location of its data."""
+    streams: Annotated[int, Field(ge=1, le=64)] = 16
+    """Maximum number of streams; BigQuery may provide fewer."""
+
+    @model_validator(mode="after")
+    def _table_or_query(self) -> BigquerySource:
+        if (self.table is None) == (self.query is None):
+            raise ValueError("set either `table` or `query`")
+        if self.row_filter is not None and self.table is None:
+            raise ValueError("`row_filter` requires `table`; put the condition into the query's WHERE clause")
+        if self.location is not None and self.query is None:
+            raise ValueError("`location` requires `query`; a table has its own location")
+        return self
+
+
+class TfdsSource(Section):
+    """A dataset that TensorFlow Datasets has prepared on disk; nothing is downloaded. Needs `pip install
+    headrace[tfds]`; preparing a dataset needs `pip install importlib_resources` too.
+
+    Class labels become ints, images stay encoded as they are on disk, sequences of numbers or texts become multivalued
+    features. Nested features, and tensors of two or more dimensions other than images, cannot be read; leave them out
+    with `data.columns`.
+    """
+
+    kind: Literal["tfds"]
+    """`tfds`."""
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*(/[^/:\s]+)?(:([0-9]+|\*)(\.([0-9]+|\*)){2})?$")]
+    """Name, config and version of the dataset: `mnist`, `mnist:3.*.*`, `glue/sst2:2.0.0`. If multiple versions match,
+    the newest is used; the log of ExampleGen says which. A new major version may change the examples in a slice; a
+    minor version only adds to them, so use `3.*.*` if slices must not change."""
+    data_dir: Name = "~/tensorflow_datasets"
+    """The folder in which it was prepared."""
+    slices: Annotated[tuple[Name, ...], Field(min_length=1)] | None = None
+    """The dataset's own splits, or slices of them such as `train[:10%]`, to read. null: all. They must not overlap. The
+    rows are split again according to `data.splits`."""
+
+
+class ArraysSource(Section):
+    """NumPy arrays or pandas objects, returned by a function of yours or stored in a `.npz` file.
+
+    Missing values are NaN, NA and NaT in pandas objects, None, and masked entries; a NaN in a NumPy array is a NaN. A
+    pandas index is ignored. Types are mapped as for Parquet.
+    """
+
+    kind: Literal["arrays"]
+    """`arrays`."""
+    function: DottedPath | None = None
+    """Dotted path to a function without parameters that returns {name: array of n rows}, a pandas DataFrame, or a
+    pyarrow Table. It runs at the start of each run, and again to read the data if the content is new. The result is
+    held in memory. Two-dimensional arrays become multivalued columns. Set either this or `path`."""
+    path: Name | None = None
+    """A `.npz` file as `numpy.savez` writes it, with one array per column."""
+
+    @model_validator(mode="after")
+    def _function_or_path(self) -> ArraysSource:
+        if (self.function is None) == (self.path is None):
+            raise ValueError("set either `function` or `path`")
+        return self

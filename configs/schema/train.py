@@ -1,0 +1,177 @@
+"""`train:` how the model is trained: devices, the tf.data input pipeline, checkpoints and the profile."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from headrace.configs.schema.optimizer import ClipConfig, LearningRateSchedule, OptimizerConfig
+from headrace.configs.schema.section import Name, PositiveInt, Section
+
+Auto = Literal["auto"]
+Strategy = Literal["auto", "cpu", "one_gpu", "mirrored", "multi_worker", "tpu"]
+Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]
+GrpcAddress = Annotated[str, Field(pattern=r"^grpc://[^\s/:]+:[0-9]{1,5}$")]
+"""`grpc://host:port`."""
+
+DISTRIBUTED = frozenset({"mirrored", "multi_worker", "tpu"})
+"""Strategies that train on multiple devices, in a process of their own."""
+CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS = "checkpoints", "checkpoint"
+"""Names of two arguments of the Trainer that are not part of its config, because they do not affect its result: the
+folder of its checkpoints, and CheckpointConfig as JSON."""
+
+
+def _on_off(value: object) -> object:
+    """Accept the booleans that YAML 1.1 parsers read for on and off."""
+    return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+
+
+Jit = Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_off)]
+
+
+class ServiceConfig(Section):
+    """A tf.data service, and how its workers share the data."""
+
+    address: GrpcAddress
+    """Address of the dispatcher, as `headrace tfdata-service` prints it."""
+    sharding: Literal["dynamic", "off"] = "dynamic"
+    """dynamic: a distributed epoch, in which the workers share the files and each example occurs once; off: each worker
+    reads everything in its own order, endlessly, which requires `train.steps_per_epoch`. The eval split always uses
+    dynamic."""
+    coordinated: bool = False
+    """Coordinated reads: the workers shuffle and make whole batches, and the trainer takes them from each worker in
+    turn. Requires `sharding: off`."""
+    timeout: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds to wait for the first response, and later for a batch before the trainer reads the rest itself."""
+
+
+def service_config(setting: str | ServiceConfig | None) -> ServiceConfig | None:
+    """`train.input.service` in its long form: an address alone means the defaults."""
+    return ServiceConfig(address=setting) if isinstance(setting, str) else setting
+
+
+class InputConfig(Section):
+    """The tf.data input pipeline: interleave, batch, parse, cache, shuffle, prefetch. `headrace tune-input` measures
+    which settings are fastest for the data of a config.
+    """
+
+    cache: Literal["auto", "memory", "disk", "none"] = "auto"
+    """Where parsed examples are cached in the first epoch. auto: in memory if they fit in a quarter of the free memory,
+    else on disk if they fit in half of the free space, else nowhere: every epoch reads and parses them."""
+    shuffle: Annotated[int, Field(ge=0)] = 16384
+    """Size of the train split's shuffle buffer, in examples; 0: file order. With the cache in memory, all examples are
+    shuffled."""
+    deterministic: bool = True
+    """Whether the same seed gives the same batches. false: examples are used in the order in which they are read, which
+    is faster with slow files."""
+    threads: Auto | PositiveInt = "auto"
+    """Number of private threads of the input pipeline. auto: one with the cache in memory, or, for images, the number
+    of cores minus one; else it shares TensorFlow's threads."""
+    prefetch: Auto | Annotated[int, Field(ge=0)] = "auto"
+    """Batches to prepare ahead of the step. auto: 16, or as many as fit in 64 MB, but at least two; with `autotune`,
+    tf.data decides."""
+    length_buckets: Auto | tuple[PositiveInt, ...] | None = "auto"
+    """Group examples of similar length into batches, to reduce padding of features with many values. A list: the
+    lengths at which one bucket ends and the next begins; null: no grouping; auto: group if more than a quarter would be
+    padding."""
+    read_batch: PositiveInt = 1024
+    """Examples that are read and parsed at a time."""
+    open_files: PositiveInt = 16
+    """Maximum number of files read at the same time."""
+    autotune: bool = False
+    """Let tf.data's autotuning choose how many batches are parsed, loaded and prepared in parallel, for `threads` and
+    `prefetch` that are `auto`. Off by default: stopping an iterator waits up to a minute for the autotuning thread, and
+    reading was no faster with it (docs/training.md)."""
+    own_shards: bool = False
+    """With `strategy: multi_worker`, each worker reads only its share of the train split's files and makes its own part
+    of each batch. Requires `steps_per_epoch`. false: each worker reads all files, and the weights are the same as on
+    one device."""
+    snapshot: Name | None = None
+    """A local folder in which parsed examples are stored for later runs with the same transform graph, examples and
+    code. The three most recently used snapshots of each split are kept."""
+    service: GrpcAddress | ServiceConfig | None = None
+    """A tf.data service that reads and parses: its address, or settings (see docs/training.md)."""
+
+
+class CheckpointConfig(Section):
+    """Checkpoints of an unfinished training. If a run is killed, the next one resumes from the last checkpoint, as long
+    as config, data and code are the same. They are removed when training is complete.
+    """
+
+    every_steps: PositiveInt | None = 1000
+    """Minimum number of batches between checkpoints, which are written after a whole execution of steps. null: only
+    when SIGTERM (or Ctrl-C) stops training."""
+    keep: PositiveInt = 2
+    """Number of checkpoints to keep."""
+
+
+class ProfileConfig(Section):
+    """A profile of some training steps, analyzed by the component ProfileVerdict and shown by TensorBoard."""
+
+    batches: Annotated[tuple[PositiveInt, ...], Field(min_length=2, max_length=2)] = (50, 60)
+    """First and last step to profile, counted from 1 across all epochs. Steps that run as one graph
+    (`train.steps_per_execution`) are profiled together, so the range is extended to whole executions. It ends with the
+    epoch in which it begins."""
+    fail_if_input_bound_above: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Stop the run before anything is pushed if the steps wait for input for more than this fraction of the time, 0
+    to 1. null: only report it."""
+
+    @model_validator(mode="after")
+    def _ascending(self) -> ProfileConfig:
+        first, last = self.batches
+        if first > last:
+            raise ValueError(f"batches: the first step, {first}, is after the last, {last}")
+        return self
+
+
+class EarlyStopping(Section):
+    """Stop when the eval loss no longer improves."""
+
+    patience: Annotated[int, Field(ge=0)] = 2
+    """Epochs without a better eval loss before training stops."""
+    min_delta: Annotated[float, Field(ge=0)] = 0.0
+    """Minimum decrease of the eval loss that counts as better."""
+
+
+class TrainConfig(Section):
+    """How the model is trained."""
+
+    epochs: PositiveInt = 5
+    """Maximum number of passes over the train split."""
+    steps_per_epoch: PositiveInt | None = None
+    """Batches per epoch. null: the whole train split."""
+    batch_size: PositiveInt = 1024
+    """Examples per batch; with multiple devices, the total across all of them."""
+    strategy: Strategy = "auto"
+    """What to train on. auto: a TPU; else the workers of TF_CONFIG; else all GPUs (mirrored); else the CPU."""
+    precision: Precision = "float32"
+    """Precision of the layers' computations. Weights and predictions are always float32."""
+    jit: Jit = "auto"
+    """Whether to compile the steps with XLA. auto: measure both if training takes long enough, and use the faster."""
+    steps_per_execution: Auto | PositiveInt = "auto"
+    """Steps that run as one graph, without returning to Python. auto: up to 64, preferably a divisor of the steps per
+    epoch (see docs/training.md)."""
+    optimizer: Name | OptimizerConfig = "adam"
+    """Name of a Keras optimizer, or dotted path of your own; with arguments: `{kind: adamw, weight_decay: 0.01}` (see
+    docs/training.md)."""
+    learning_rate: Annotated[float, Field(gt=0)] | LearningRateSchedule = 0.001
+    """Learning rate of the optimizer: a number, or a schedule such as `{schedule: cosine, initial: 0.01, warmup_steps:
+    100}`."""
+    clip: ClipConfig | None = None
+    """How gradients are clipped. null: not at all."""
+    gradient_accumulation: PositiveInt = 1
+    """Number of batches whose gradients are averaged for one optimizer step, as if batches were that much larger."""
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    """Checkpoints of an unfinished training."""
+    warm_start: bool = False
+    """Start with the weights of the latest blessed model where they match, instead of new ones."""
+    early_stopping: EarlyStopping | None = EarlyStopping()
+    """When to stop early. null: train for all epochs. The weights of the epoch with the lowest eval loss are exported
+    in either case."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of the initial weights and of shuffling."""
+    input: InputConfig = InputConfig()
+    """The tf.data input pipeline."""
+    profile: ProfileConfig | None = None
+    """A profile of some steps. null: none, at no cost."""
