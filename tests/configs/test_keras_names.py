@@ -29,12 +29,12 @@ def test_keras_makes_each_optimizer_by_its_name(name: str) -> None:
 
 
 DEFAULTS: dict[str, tuple[type, ...]] = {
-    "a number": (float, int),
-    "a whole number": (int,),
+    "number": (float, int),
+    "integer": (int,),
     "true or false": (bool,),
-    "a number or null": (float, type(None)),
-    "a whole number or null": (int, type(None)),
-    "a list of texts or null": (type(None),),
+    "number or null": (float, type(None)),
+    "integer or null": (int, type(None)),
+    "list of strings or null": (type(None),),
 }
 """For what is allowed for an argument, the types that Keras' default may have."""
 

@@ -19,7 +19,7 @@ GOING = {"PENDING", "RUNNING"}
 
 def test_a_submitted_run_has_its_parameters_root_and_version(kubeflow: Kubeflow) -> None:
     counted = ("--set", "data.source.path=/data/{SPAN}/*.csv")
-    assert "2026-13-77 is no date" in kubeflow("submit", *counted, "--param", "spans=2026-13-77", code=1).err
+    assert "2026-13-77 is not a date" in kubeflow("submit", *counted, "--param", "spans=2026-13-77", code=1).err
     done = kubeflow("submit", *counted, "--parameter", "epochs=3", "--parameter", "spans=2..4")
     (run,) = kubeflow.runs()
     assert run["run_id"] in done.out

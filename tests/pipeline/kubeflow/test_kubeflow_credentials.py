@@ -35,27 +35,27 @@ SHORT = "a1"
         ({"env": [{"name": "PGPASSWORD", "value": SHORT}]}, "a value of `PGPASSWORD`"),
         ({"url": f"postgresql://reader:{SHORT}@db/trips"}, "a URL with a password"),
         ({"url": f"postgresql://db/trips?user=reader&password={SHORT}"}, "a URL with a password"),
-        ({"url": f"host=db dbname=trips user=reader password={SHORT}"}, "a connection with a password"),
-        ({"url": f"Driver=x;Server=db;Uid=reader;Pwd={SHORT};"}, "a connection with a password"),
+        ({"url": f"host=db dbname=trips user=reader password={SHORT}"}, "a connection string with a password"),
+        ({"url": f"Driver=x;Server=db;Uid=reader;Pwd={SHORT};"}, "a connection string with a password"),
         ({"args": [f"--token={SHORT}"]}, "an option with a credential"),
         ({"headers": f"Authorization: Bearer {SHORT}"}, "a header with a credential"),
         ({"headers": json.dumps({"authorization": "Basic YTpi"})}, "a header with a credential"),
         ({"options": {"password": 31415926}}, "a value of `password`"),
         ({"options": json.dumps({"api_key": ["a1", "b2"]})}, "a value of `api_key`"),
-        ({"env": [{"name": "X", "value": "sk_" + "live_51Hxxxxxxxxxxxxxxx"}]}, "a key of Stripe"),
-        ({"conn": "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=abcdEFGH1234=="}, "a key of Azure"),
-        ({"env": [{"name": "X", "value": "glp" + "at-abcdefghij1234567890"}]}, "a token of GitLab"),
+        ({"env": [{"name": "X", "value": "sk_" + "live_51Hxxxxxxxxxxxxxxx"}]}, "a Stripe key"),
+        ({"conn": "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=abcdEFGH1234=="}, "an Azure key"),
+        ({"env": [{"name": "X", "value": "glp" + "at-abcdefghij1234567890"}]}, "a GitLab token"),
         ({"env": [{"name": "AUTHORIZATION", "value": SHORT}]}, "a value of `AUTHORIZATION`"),
         ({"headers": {"Set-Cookie": SHORT}}, "a value of `Set-Cookie`"),
-        ({"env": [{"name": "MY_AUTH", "value": "Bearer abcdef"}]}, "the value of a header"),
-        ({"env": [{"name": "MY_AUTH", "value": "Basic dXNlcjpwYXNzd29yZA=="}]}, "the value of a header"),
+        ({"env": [{"name": "MY_AUTH", "value": "Bearer abcdef"}]}, "a header's value"),
+        ({"env": [{"name": "MY_AUTH", "value": "Basic dXNlcjpwYXNzd29yZA=="}]}, "a header's value"),
         ({"env": [{"name": "X_HEADERS", "value": "tenant=a,api-key=abc1"}]}, "a header with a credential"),
         ({"env": [{"name": "X_HEADERS", "value": "x-honeycomb-team-key=abc1"}]}, "a header with a credential"),
         ({"url": "https://" + "a1b2c3d4e5f6a7b8c9d0@github.example/a/b.git"}, "a URL with a token"),
-        ({"env": [{"name": "X", "value": "pypi-" + "AgEIcHlwaS5vcmcCJDU2Nzg5"}]}, "a token of PyPI"),
-        ({"env": [{"name": "X", "value": "npm_" + "abcdefghijklmnopqrstuvwxyz0123456789"}]}, "a token of npm"),
-        ({"env": [{"name": "X", "value": "dop_" + "v1_" + "0123456789abcdef" * 4}]}, "a token of DigitalOcean"),
-        ({"hook": "https://hooks.slack.com/" + "services/T000/B000/XXXXXXXXXXXXXXXX"}, "a token of Slack"),
+        ({"env": [{"name": "X", "value": "pypi-" + "AgEIcHlwaS5vcmcCJDU2Nzg5"}]}, "a PyPI token"),
+        ({"env": [{"name": "X", "value": "npm_" + "abcdefghijklmnopqrstuvwxyz0123456789"}]}, "an npm token"),
+        ({"env": [{"name": "X", "value": "dop_" + "v1_" + "0123456789abcdef" * 4}]}, "a DigitalOcean token"),
+        ({"hook": "https://hooks.slack.com/" + "services/T000/B000/XXXXXXXXXXXXXXXX"}, "a Slack token"),
     ],
 )
 def test_a_credential_of_any_length_is_found_where_only_credentials_stand(told: Any, what: str) -> None:
@@ -182,9 +182,9 @@ def test_a_short_value_within_another_word_is_not_that_value() -> None:
 @pytest.mark.parametrize(
     ("override", "what"),
     [
-        ("data.source.path='https://reader:hunter2@example.com/trips-{SPAN}.csv'", "holds a credential"),
-        ("beam.options={s3_secret_access_key: wJalrXUtnFEMI}", "a credential does not go into a config"),
-        ("beam.options={experiments: ['key=AKIAIOSFODNN7EXAMPLE']}", "a credential does not go into a config"),
+        ("data.source.path='https://reader:hunter2@example.com/trips-{SPAN}.csv'", "a credential"),
+        ("beam.options={s3_secret_access_key: wJalrXUtnFEMI}", "AWS_ACCESS_KEY_ID"),
+        ("beam.options={experiments: ['key=AKIAIOSFODNN7EXAMPLE']}", "AWS_ACCESS_KEY_ID"),
     ],
 )
 def test_a_credential_in_the_config_is_refused(override: str, what: str) -> None:
@@ -197,7 +197,7 @@ def test_a_credential_in_the_config_is_refused(override: str, what: str) -> None
     [
         (["--s3_secret_access_key=wJalrXUtnFEMI"], "an option with a credential"),
         (["--s3_secret_access_key", "wJalrXUtnFEMI"], "an option and a credential"),
-        (["--key=AKIAIOSFODNN7EXAMPLE"], "an access key of AWS"),
+        (["--key=AKIAIOSFODNN7EXAMPLE"], "an AWS access key"),
     ],
 )
 def test_a_credential_among_arguments_is_refused(args: list[str], what: str) -> None:

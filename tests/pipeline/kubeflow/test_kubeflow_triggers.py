@@ -172,7 +172,7 @@ def test_a_run_date_hides_later_days_less_the_delay(folder: Path) -> None:
         (["schedule.pinned=false"], "only pinned schedules"),
         (["kubeflow.parameters=[epochs]"], "put `run_date` into kubeflow.parameters"),
         (["data.source.path=/d/{SPAN}/*.csv"], "the path needs {YYYY}, {MM} and {DD}"),
-        (["data.run_date=2026-02-30"], "2026-02-30 is no date"),
+        (["data.run_date=2026-02-30"], "2026-02-30 is not a date"),
         (["schedule.drift={columns: {fair: 0.1}}"], 'no feature reads a column fair; did you mean "fare"?'),
     ],
 )
@@ -200,7 +200,7 @@ def test_values_of_a_run_have_their_types_and_the_root_is_one_of_them(folder: Pa
     ("given", "what"),
     [
         ("spans=banana", "banana is not a number, a date such as 2026-11-20, or a range"),
-        ("spans=2026-13-77", "2026-13-77 is no date"),
+        ("spans=2026-13-77", "2026-13-77 is not a date"),
         ("spans=2026-11-20..2026-11-01", "after its end"),
         ("spans=1..2..3", "1..2..3 is not a number, a date"),
         ("window=0", "0 is not an integer of at least 1, or all"),
