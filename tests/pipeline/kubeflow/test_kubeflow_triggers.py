@@ -168,12 +168,12 @@ def test_a_run_date_hides_later_days_less_the_delay(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("overrides", "told"),
     [
-        (["kubeflow.backend='2.16'"], "only Kubeflow Pipelines 2.17 tells runs their scheduled time"),
+        (["kubeflow.backend='2.16'"], "requires Kubeflow Pipelines 2.17"),
         (["schedule.pinned=false"], "only pinned schedules"),
-        (["kubeflow.parameters=[epochs]"], "put `run_date` into kubeflow.parameters"),
-        (["data.source.path=/d/{SPAN}/*.csv"], "the path needs {YYYY}, {MM} and {DD}"),
+        (["kubeflow.parameters=[epochs]"], "`run_date` to kubeflow.parameters"),
+        (["data.source.path=/d/{SPAN}/*.csv"], "{YYYY}, {MM} and {DD}"),
         (["data.run_date=2026-02-30"], "2026-02-30 is not a date"),
-        (["schedule.drift={columns: {fair: 0.1}}"], 'no feature reads a column fair; did you mean "fare"?'),
+        (["schedule.drift={columns: {fair: 0.1}}"], 'did you mean "fare"?'),
     ],
 )
 def test_what_cannot_be_is_refused_when_the_config_is_read(folder: Path, overrides: list[str], told: str) -> None:
