@@ -103,6 +103,8 @@ Surveyed = Callable[[Path, Sequence[dict[str, Any]]], tuple[Any, ColumnCache]]
 @settings(max_examples=100, deadline=None)
 @given(rows=ROWS)
 @example(rows=[{"a": None}, {"a": 0.5}])
+@example(rows=[{"a": 0.5}, {"a": 2**53 + 1}])
+@example(rows=[{"a": 2**53 + 1}, {"a": 0.5}])
 def test_values_that_fit_are_those_of_a_second_reading(
     tmp_path_factory: pytest.TempPathFactory, survey: Surveyed, rows: list[dict[str, Any]]
 ) -> None:

@@ -169,13 +169,15 @@ def _column(frames: Frames, name: str, rows: list[list[Any] | None], may_mix: Ca
         first = next(kind for kind in kinds if kind)
         index = next(number for number, kind in enumerate(kinds) if kind - first or len(kind) > 1)
         raise mixed_error(frames, index, name)
-    kind = "bytes" if "bytes" in every else "float" if every == {"int", "float"} else next(iter(every), None)
+    kind = "bytes" if "bytes" in every else next(iter(every), None)
     if kind is None and all(row is None for row in rows):
         return pa.nulls(len(rows))
     values = [_row(row, as_text=kind == "bytes") for row in rows]
-    return pa.array(
-        values, pa.large_list(pa.float64() if len(every) > 1 and kind == "float" else _ARROW[kind or "bytes"])
-    )
+    if every == {"int", "float"}:
+        # The nearest double of an integer beyond 2^53, which pyarrow would refuse, as for JSON lines.
+        values = [None if row is None else list(map(float, row)) for row in values]
+        return pa.array(values, pa.large_list(pa.float64()))
+    return pa.array(values, pa.large_list(_ARROW[kind or "bytes"]))
 
 
 def _kinds(row: list[Any] | None) -> set[str]:
