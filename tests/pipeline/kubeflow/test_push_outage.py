@@ -13,11 +13,10 @@ import pytest
 from staged_nights import ObjectStore, object_store
 from tfx.types import standard_artifacts
 
-from headrace.components.pushed import Pushed
-from headrace.components.pusher import Pusher
-from headrace.components.registry import Entry
-from headrace.pipeline.kubeflow.places import Places
-from headrace.pipeline.kubeflow.state import GRAPH, present
+from headrace.components.deploy.pusher import Pusher
+from headrace.components.deploy.registry import Entry, PushRecord
+from headrace.pipeline.kubeflow.pod.paths import PodPaths
+from headrace.pipeline.kubeflow.pod.state import GRAPH, present
 from headrace.pipeline.kubeflow.store import StoreError, open_store
 
 HOME = "s3://runs/v2/trips"
@@ -33,7 +32,7 @@ def server() -> Iterator[ObjectStore]:
 def push(server: ObjectStore, folder: Path, *, blessed: bool) -> None:
     """The Pusher in a pod of its own, with the newest blessed model."""
     shutil.rmtree(folder.parent / "pod", ignore_errors=True)  # nothing of the last one is there; its paths are the same
-    pod = Places(str(folder.parent / "pod"))
+    pod = PodPaths(str(folder.parent / "pod"))
     model = pod.local(f"{HOME}/run-1/trainer/17/model")
     for name in (GRAPH, "assets/words", "variables/data"):
         (model / "Format-Serving" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +100,7 @@ def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
         push(server, tmp_path / f"{after}-next", blessed=False)
         (version,), _ = served(server)
         store.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
-        assert [push.version for push in Pushed.read(tmp_path / "pushed.json").last.values()] == [version]
+        assert [push.version for push in PushRecord.read(tmp_path / "pushed.json").last.values()] == [version]
         server.age(days=2)
         (tmp_path / f"{after}-later").mkdir()
         push(server, tmp_path / f"{after}-later", blessed=False)
