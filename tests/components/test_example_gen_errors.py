@@ -201,7 +201,8 @@ def test_a_type_that_csv_cannot_hold_is_found_in_the_config(kind: Any) -> None:
     data = DataConfig(source=CsvSource(kind="csv", path="x"), types={"id": kind})
     ((where, what),) = types_fit_delimited_text(data)
     assert where == ("data", "types", "id")
-    assert f"`{kind}` is not for CSV" in what
+    assert f"`{kind}`" in what
+    assert "CSV" in what
 
 
 def test_the_fraction_of_bad_records_is_of_all_records_and_may_be_reached() -> None:
