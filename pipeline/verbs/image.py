@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from headrace.configs.rules.kubernetes import HOST, REPOSITORY, TAG
 from headrace.pipeline.verbs.options import reports_errors
 
 NAME = "headrace"
@@ -81,6 +80,8 @@ def image(  # noqa: PLR0913, PLR0917 - one for each option
 
 def _check(name: str, tag: str | None) -> None:
     """Reject early what the build tool would reject late, and less clearly."""
+    from headrace.configs.rules.kubernetes import HOST, REPOSITORY, TAG
+
     if ":" in name.rpartition("/")[2]:
         raise click.UsageError(f"--name {name}: pass what follows the colon as --tag")
     host, slash, path = name.partition("/")
