@@ -131,7 +131,7 @@ def append(changed: Changed, tree: Tree, file: str, text: str) -> set[str]:
         ("trainer/columns/__init__.py", {PREPROCESSING, TRAINING}),
         ("trainer/models/dnn.py", {TRAINING}),
         ("trainer/callbacks/weights.py", {TRAINING}),
-        ("configs/label.py", {GATE, PREPROCESSING, TRAINING}),
+        ("configs/schema/label.py", {GATE, PREPROCESSING, TRAINING}),
         ("pipeline/report/page.py", set()),
         ("mine/units.py", {MINE}),
         ("mine/deep/innermost.py", {MINE}),
@@ -292,7 +292,11 @@ def test_modules_of_the_stack_and_of_python_count_by_their_versions() -> None:
 def test_closure_holds_the_projects_modules_and_no_installed_ones() -> None:
     found = closure("headrace.trainer.run")
     assert found["headrace.trainer.models.dnn"] == ROOT / "src" / "headrace" / "trainer" / "models" / "dnn.py"
-    assert {".".join(name.split(".")[:2]) for name in found} == {"headrace.trainer", "headrace.configs"}
+    assert {".".join(name.split(".")[:2]) for name in found} == {
+        "headrace.trainer",
+        "headrace.configs",
+        "headrace.common",
+    }
     assert closure("tfx.components.trainer.executor", "json") == {}
 
 
@@ -303,7 +307,7 @@ def test_projects_face_counts_for_a_users_module_that_calls_it_and_for_no_compon
     monkeypatch.chdir(tmp_path)
     assert not {"headrace", "headrace.pipeline.api"} & {*closure("headrace.components.deploy.pusher")}
     assert {"headrace", "headrace.pipeline.api", "headrace.components.deploy.pusher"} <= {*closure("calls_the_face")}
-    for folder in ("components", "configs", "pipeline", "trainer"):
+    for folder in ("common", "components", "configs", "pipeline", "trainer"):
         for file in Path(__file__).parents[2].glob(f"{folder}/**/*.py"):
             assert not re.search(
                 r"^\s*(import headrace$|from headrace import)", file.read_text(encoding="utf-8"), re.M
