@@ -31,12 +31,19 @@ _WITH_SPACES = re.compile(
 )
 _BELOW_A_SLASH = re.compile(r"(://[^\s@\"'<>]{1,200}?:)[^\s/@\"'<>\\]{1,200}(?=@)(?!@sha256:[0-9a-f]{64})")
 _ENCODED = re.compile(r"(://[^\s/@?#\"'<>]*?%(?:25)*3a)[^\s/@?#\"'<>]+?(?=%(?:25)*40)", re.IGNORECASE)
+_WITHOUT_SCHEME = re.compile(
+    r"((?:(?<![\w:/\\])//|%(?:25)*2f%(?:25)*2f)[^\s:/@?#\"'<>\\]*(?::|%(?:25)*3a))"
+    r"[^\s/@\"'<>\\]+?(?=@|%(?:25)*40)",
+    re.IGNORECASE,
+)
+"""Matches `//user:password@host`, also with escaped slashes, as in a URL that is escaped as a whole."""
 _SETTING = re.compile(
     r"([?&;][^=&;\s\"'<>\\]*"
     r"(?:pass(?!file)|pwd|secret|token|signature|credential|(?:api|access|account)[_-]?key|(?<![^?&;_-])sig(?==|%3d))"
-    r"[^=&;\s\"'<>\\]*(?:=|%3d)|(?:pwd|password)%3d)[^&;\s\"'<>\\]+",
+    r"[^=&;\s\"'<>\\]*(?:=|%3d)|(?:pwd|password)%3d)[^&;\s\"'<>\\]+?(?=:?(?:[&;\s\"'<>\\]|$))",
     re.IGNORECASE,
 )
+"""A colon at the end is a message's: `...?sig=abc: not found`."""
 
 
 def has_password(url: str) -> bool:
@@ -46,7 +53,7 @@ def has_password(url: str) -> bool:
 
 def redact_urls(text: str) -> str:
     """Replace each password in a URL within the text by `***`."""
-    for password in (_BEFORE_HOST, _WITH_SPACES, _BELOW_A_SLASH, _ENCODED, _SETTING):
+    for password in (_BEFORE_HOST, _WITH_SPACES, _BELOW_A_SLASH, _ENCODED, _WITHOUT_SCHEME, _SETTING):
         text = password.sub(rf"\1{MASK}", text)
     return text
 

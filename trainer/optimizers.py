@@ -93,7 +93,7 @@ def _keras_optimizer(config: OptimizerConfig, rate: Any) -> keras.optimizers.Opt
 def _typed(arguments: Mapping[str, Any], own: Mapping[str, str]) -> dict[str, Any]:
     """Convert integers to floats where Keras expects floats: it refuses `momentum=0`."""
     kinds = {**own, **SHARED_ARGUMENTS}
-    numbers = {name for name, kind in kinds.items() if kind.startswith("a number")}
+    numbers = {name for name, kind in kinds.items() if kind.startswith("number")}
     return {
         name: float(value) if name in numbers and isinstance(value, int) else value for name, value in arguments.items()
     }

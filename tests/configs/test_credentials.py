@@ -54,8 +54,28 @@ def test_signature_or_token_of_a_query_goes_and_nothing_else(  # noqa: PLR0917
 
 
 @pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("//us:czNrcjF0@host/x", "//us:***@host/x"),
+        ("cannot read //us:czNrcjF0@host/x: gone", "cannot read //us:***@host/x: gone"),
+        ("https%3A%2F%2Fus:czNrcjF0@host/x", "https%3A%2F%2Fus:***@host/x"),
+        ("next=https%3A%2F%2Fus%3AczNrcjF0%40host%2Fx&a=b", "next=https%3A%2F%2Fus%3A***%40host%2Fx&a=b"),
+        ("https%253A%252F%252Fus%253AczNrcjF0%2540host", "https%253A%252F%252Fus%253A***%2540host"),
+        ("s3://b/k?sig=czNrcjF0: not found", "s3://b/k?sig=***: not found"),
+        ("s3://b/k?sig=czNr:cjF0 is not found", "s3://b/k?sig=*** is not found"),
+    ],
+)
+def test_a_password_is_redacted_without_a_scheme_and_in_an_escaped_url(text: str, redacted: str) -> None:
+    assert redact(text) == redacted
+    assert redact_value(text) == redacted
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "//host/share: see a@b",
+        "// note: write to me@example.org",
+        "https%3A%2F%2Fexample.org%2Fa%3A1",
         "s3://bucket/year=2024/*.csv",
         "http://localhost:9000/bucket/key",
         "postgresql://me@db:5432/trips?sslmode=require",

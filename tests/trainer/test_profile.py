@@ -210,7 +210,7 @@ def test_a_training_without_a_profile_leaves_none(prepared: Callable[[str], Any]
 
 
 def test_a_range_goes_forward() -> None:
-    with pytest.raises(ValidationError, match="the first step, 60, comes after the last, 50"):
+    with pytest.raises(ValidationError, match="the first step, 60, is after the last, 50"):
         ProfileConfig.model_validate_json('{"batches": [60, 50]}')
 
 
