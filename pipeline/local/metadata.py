@@ -10,19 +10,16 @@ component was given before it trusts them again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from ml_metadata import errors
-from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from headrace.common.checksums import PREFIX, checksum
 from headrace.common.digests import digest_text
-from headrace.common.errors import RunError
 from headrace.components.contents import CONTENTS
 from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS
+from headrace.pipeline.local.store import Store
 from headrace.pipeline.local.wire import StoredArtifact
 
 Artifacts = Mapping[str, list[StoredArtifact]]
@@ -38,16 +35,6 @@ PUSHED_TO = "pushed_destination"
 """Custom property of a pushed model: the folder outside the pipeline that it was copied to."""
 
 
-DISK_FULL = "no space is left on the disk"
-
-
-def store_message(error: Exception) -> str:
-    """The store's message without the SQL statement that failed and its contents."""
-    found = re.search(r"Error when executing query: (.*?)(?: query:|$)", str(error), re.DOTALL)
-    text = found[1] if found else str(error).split(" query:")[0]
-    return DISK_FULL if "disk is full" in text else text
-
-
 def signature(path: Path) -> str:
     """A digest of the names, sizes, times and inodes of the files at or below `path`. Reads no file."""
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
@@ -58,22 +45,10 @@ def signature(path: Path) -> str:
 
 
 class Metadata:
-    """The store of one pipeline. Only one process may write to it."""
+    """The store of one pipeline. Only one process may write to it. Every method raises RunError if the store fails."""
 
     def __init__(self, path: Path, pipeline: str, run_id: str) -> None:
-        connection = mlmd.ConnectionConfig()
-        connection.sqlite.filename_uri = str(path)
-        try:
-            self._store = metadata_store.MetadataStore(connection)
-        except (errors.StatusError, RuntimeError) as error:
-            if store_message(error) == DISK_FULL:
-                raise RunError(
-                    f"{path} cannot be written: {DISK_FULL}.\n  Free some space, or set another `pipeline.root`."
-                ) from error
-            raise RunError(
-                f"{path} cannot be used: {store_message(error)}.\n  Move the file away: the next run creates a new one,"
-                " runs every component again, and leaves existing artifacts where they are."
-            ) from error
+        self._store = Store(path)
         self._types = {
             name: self._store.put_context_type(mlmd.ContextType(name=name))
             for name in ("pipeline", "pipeline_run", "node", CACHE_KEY)

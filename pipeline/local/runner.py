@@ -14,8 +14,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ml_metadata.errors import StatusError
-
 from headrace.common.durable import PARTIAL_SUFFIX, remove_orphan
 from headrace.common.errors import HeadraceError, RunError
 from headrace.components.example_gen.spans.find import find_spans
@@ -25,7 +23,7 @@ from headrace.configs.loading.editing import to_yaml
 from headrace.pipeline.folders import Folders, locked, processes_file
 from headrace.pipeline.interrupts import interrupted_once
 from headrace.pipeline.local.client import ForkServer
-from headrace.pipeline.local.metadata import Metadata, store_message
+from headrace.pipeline.local.metadata import Metadata
 from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.local.scheduler import Scheduler, remove_outputs
 from headrace.pipeline.terminal import Display
@@ -106,8 +104,6 @@ def _named_errors(folders: Folders) -> Iterator[None]:
     try:
         folders.artifacts.mkdir(parents=True, exist_ok=True)
         yield
-    except StatusError as error:
-        raise _file_system_error(folders, folders.metadata, store_message(error)) from error
     except OSError as error:
         raise _file_system_error(folders, error.filename or folders.home, error.strerror or str(error)) from error
 

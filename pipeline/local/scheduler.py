@@ -13,12 +13,10 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from ml_metadata.errors import StatusError
 
 from headrace.common.digests import digest_path
 from headrace.common.errors import RunError
@@ -91,8 +89,12 @@ class Scheduler:
                 self._conclude(Status.INTERRUPTED, None)
         except Exception as error:
             self._interrupt()
+            for node in self._record.nodes:
+                if node.status is Status.WAITING:
+                    node.status = Status.SKIPPED
             with contextlib.suppress(OSError):  # the disk may be full
                 self._conclude(Status.FAILED, str(error))
+            self._display.update(self._record)
             raise
 
     def _conclude(self, status: Status, error: str | None) -> None:
@@ -114,7 +116,8 @@ class Scheduler:
                     continue
                 stopped = any(id_ in self._stopped for id_ in node.upstream)
                 if not stopped and all(status in (Status.DONE, Status.CACHED) for status in upstream):
-                    self._start(node)
+                    with self._failing(node):
+                        self._start(node)
                 else:
                     node.status = Status.SKIPPED
                 self._publish()
@@ -170,24 +173,41 @@ class Scheduler:
         node.peak_bytes, node.cpus = message["peak"], round(message["cpu"] / seconds, 2) if seconds else None
 
     def _end(self, id_: str, code: int) -> None:
-        """Take over the result of a component that has ended."""
+        """Deal with a component that has ended."""
         node, execution = self._record.node(id_), self._running.pop(id_)
         result = _result(execution.result, code)
         shutil.rmtree(execution.scratch, ignore_errors=True)
+        with self._failing(node):
+            self._take_over(node, execution, result)
+        self._publish()
+
+    def _take_over(self, node: NodeRecord, execution: _Execution, result: Mapping[str, Any]) -> None:
+        """Record the outputs of a component, or why it failed."""
         if "outputs" in result:
             made = {name: [StoredArtifact.from_json(parts)] for name, parts in result["outputs"].items()}
             stored = self._metadata.complete(execution.id, execution.key, execution.inputs, made)
             node.beam = result["beam"]
             self._finish(node, Status.DONE, stored)
-            if self._obey_retrain and self._nodes[id_]["decides"] and _text(stored[GO]) == NO:
-                self._stopped[id_] = self._record.ended = _text(stored[WHY])
-        else:
-            remove_outputs(self._folders, id_, self._record.run_id)
-            self._metadata.fail(execution.id)
-            self._metadata.distrust(execution.inputs)
-            node.error, node.expected = result["error"], result.get("expected", False)
-            self._finish(node, Status.FAILED, {})
-        self._publish()
+            if self._obey_retrain and self._nodes[node.id]["decides"] and _text(stored[GO]) == NO:
+                self._stopped[node.id] = self._record.ended = _text(stored[WHY])
+            return
+        node.error, node.expected = result["error"], result.get("expected", False)
+        remove_outputs(self._folders, node.id, self._record.run_id)
+        self._metadata.fail(execution.id)
+        self._metadata.distrust(execution.inputs)
+        self._finish(node, Status.FAILED, {})
+
+    @contextlib.contextmanager
+    def _failing(self, node: NodeRecord) -> Iterator[None]:
+        """If a component cannot be started, or its result cannot be recorded, it has failed, and the run ends."""
+        try:
+            yield
+        except (RunError, OSError) as error:
+            self._running.pop(node.id, None)
+            remove_outputs(self._folders, node.id, self._record.run_id)
+            node.status, node.finished, node.outputs = Status.FAILED, time.time(), {}
+            node.error, node.expected = node.error or str(error), True
+            raise
 
     def _finish(self, node: NodeRecord, status: Status, outputs: Outputs) -> None:
         node.status, node.finished, node.rows_out = status, time.time(), total_rows(outputs.values())
@@ -203,7 +223,7 @@ class Scheduler:
         for id_, execution in self._running.items():
             remove_outputs(self._folders, id_, self._record.run_id)
             # After a failed statement, as on a full disk, the store accepts no other; the next run marks these.
-            with contextlib.suppress(RunError, StatusError):
+            with contextlib.suppress(RunError):
                 self._metadata.fail(execution.id, canceled=True)
             shutil.rmtree(execution.scratch, ignore_errors=True)
         self._running.clear()

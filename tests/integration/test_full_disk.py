@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command import Finished, headrace
-from ml_metadata.errors import StatusError
 from parcels import write_parcels
 
 from headrace.common.errors import RunError
 from headrace.pipeline.local.fork_server import describe
-from headrace.pipeline.local.metadata import DISK_FULL, Metadata, store_message
+from headrace.pipeline.local.metadata import Metadata
+from headrace.pipeline.local.store import DISK_FULL
 
 CONFIG = """\
 pipeline: {name: parcels, root: disk}
@@ -61,14 +63,17 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_metadata_on_a_full_disk_says_so_and_is_whole_when_there_is_room_again(disk: Disk) -> None:
+def test_metadata_on_a_full_disk_says_so_and_is_whole_when_there_is_room_again(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
     path = disk.folder / "metadata.sqlite"
     metadata = Metadata(path, "parcels", "first")
     metadata.begin("Spans", "Spans", {})
     filling = disk.fill()
-    with pytest.raises(StatusError) as caught:
+    with pytest.raises(RunError, match=rf"{path} .*{DISK_FULL}.*\n.*pipeline\.root") as caught:
         metadata.begin("Trainer", "Trainer", {"config": "x" * 30000})
-    assert store_message(caught.value) == DISK_FULL
+    assert "INSERT" not in str(caught.value)
+    assert not caplog.records
     filling.unlink()
     again = Metadata(path, "parcels", "second")
     assert ("Spans", "first") in [(node, run) for _, node, run in again.unfinished()]
@@ -77,9 +82,16 @@ def test_metadata_on_a_full_disk_says_so_and_is_whole_when_there_is_room_again(d
 
 def test_new_metadata_on_a_full_disk_is_not_called_damaged(disk: Disk) -> None:
     disk.fill()
-    with pytest.raises((RunError, StatusError)) as caught:
+    with pytest.raises(RunError, match=DISK_FULL):
         Metadata(disk.folder / "metadata.sqlite", "parcels", "first")
-    assert DISK_FULL in (str(caught.value) if isinstance(caught.value, RunError) else store_message(caught.value))
+
+
+def test_transaction_that_the_full_disk_ended_is_not_taken_for_another_error(disk: Disk) -> None:
+    metadata = Metadata(disk.folder / "metadata.sqlite", "parcels", "first")
+    disk.fill()
+    for _ in range(3):
+        with pytest.raises(RunError, match=DISK_FULL):
+            metadata.begin("Trainer", "Trainer", {"config": "x" * 30000})
 
 
 @pytest.mark.parametrize(
@@ -119,7 +131,7 @@ def run(folder: Path) -> Finished:
 def test_run_that_fills_the_disk_says_where_and_the_next_one_goes_on(disk: Disk, tmp_path: Path) -> None:
     write_parcels(tmp_path / "parcels.csv", 400)
     (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
-    for size in ("64k", "400k", "600k", "700k", "750k"):
+    for size in ("64k", "400k", "500k", "600k", "700k"):
         disk.resize(size)
         full = run(tmp_path)
         said = full.out + full.err
@@ -127,7 +139,11 @@ def test_run_that_fills_the_disk_says_where_and_the_next_one_goes_on(disk: Disk,
         assert "Traceback" not in said
         assert "already open" not in said
         assert DISK_FULL in said.lower() or "No space left on device" in said, said
-        assert "pipeline.root" in said
+        assert said.count("pipeline.root") == 1
+        assert str(disk.folder / "parcels") in said
+        assert "WARNING" not in said, said
+        ended = Counter(re.findall(r"^\d\d:\d\d:\d\d \w+ +(failed|interrupted)", full.out, re.MULTILINE))
+        assert ended == ({"failed": 1} if " Spans " in full.out else {}), said
     disk.resize("100m")
     done = run(tmp_path)
     assert done.code == 0, done.out + done.err
