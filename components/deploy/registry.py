@@ -201,6 +201,14 @@ class PushRecord(BaseModel):
         pushes = ((Path(destination), self.of(path, entry, Path(destination))) for destination in self.last)
         return [destination / push.version for destination, push in pushes if push]
 
+    def damaged_version(self, destination: Path) -> Path | None:
+        """The version pushed last to a destination, if model servers serve it and its files have changed since."""
+        last = self.last.get(str(destination))
+        if last is None or last.contents is None or not (version := destination / last.version).is_dir():
+            return None
+        served = max(int(path.name) for path in destination.iterdir() if path.name.isdecimal())
+        return version if version.name == str(served) and checksum(version) != last.contents else None
+
     def write(self, path: Path, entry: Entry, version: Path) -> None:
         """Note that `entry` was pushed as the folder `version`."""
         push = Push(

@@ -20,6 +20,7 @@ from typing import Any
 
 from headrace.common.digests import digest_path
 from headrace.common.errors import RunError
+from headrace.components.deploy.registry import PushRecord
 from headrace.components.trigger.decision import GO, NO, WHY
 from headrace.pipeline.cache.key import KeyInput, KeyParts, cache_key
 from headrace.pipeline.folders import Folders
@@ -33,6 +34,8 @@ from headrace.pipeline.terminal import Display
 Outputs = dict[str, StoredArtifact]
 GRACE_SECONDS = 30.0
 """How long an interrupted component may take to end: a Trainer writes a checkpoint. Kubernetes' default is the same."""
+
+_WAY_OUT = "If this run pushes no other, restore its files, or remove it: model servers then load the previous version"
 
 
 @dataclass
@@ -140,6 +143,7 @@ class Scheduler:
             self._metadata.reuse(execution_id, key, inputs, {name: [item] for name, item in found.items()})
             self._finish(node, Status.CACHED, found)
             return
+        node.damaged += _damaged_in_service(spec["parameters"], node.damaged)
         node.status = Status.RUNNING
         node.log = str(self._run_dir / "logs" / f"{node.id}.log")
         self._running[node.id] = self._launch(node, spec, key, inputs)
@@ -260,6 +264,18 @@ def remove_outputs(folders: Folders, node: str, run_id: str) -> None:
     """Remove everything that a component wrote in a run."""
     for path in folders.artifacts.glob(f"{node}/*/{run_id}"):
         shutil.rmtree(path)
+
+
+def _damaged_in_service(parameters: Mapping[str, Any], named: list[str]) -> list[str]:
+    """A message if a component is about to push, and the version in service is damaged and not yet named."""
+    destination, record = parameters.get("destination"), parameters.get("push_record")
+    if destination is None or record is None:
+        return []
+    with contextlib.suppress(RunError, OSError):  # the component reports these itself
+        version = PushRecord.read(Path(record)).damaged_version(Path(destination))
+        if version is not None and not any(str(version) in text for text in named):
+            return [f"{version} is damaged: its files are not the ones that were pushed. {_WAY_OUT}"]
+    return []
 
 
 def _text(stored: StoredArtifact) -> str:

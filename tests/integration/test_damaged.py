@@ -36,7 +36,7 @@ deploy: {keep: 2}
 class Story:
     """A run; the same with zeros in the model; with zeros in the version in service; nothing new; zeros in the version
     in service and a candidate that is not blessed, twice; another training after zeros in every blessed model and
-    version; and the same when those models were removed.
+    version; the same when those models were removed; and that once more, after zeros in its model and its version.
     """
 
     folder: Path
@@ -57,6 +57,8 @@ class Story:
     of_all: list[str]
     removed: Finished
     of_removed: list[str]
+    both: Finished
+    of_both: list[str]
 
 
 def zero(variables: Path) -> None:
@@ -100,6 +102,10 @@ def story(new_folder: Callable[[str], Path]) -> Story:
     for model in models:
         shutil.rmtree(model)
     removed = headrace(folder, *other)
+    of_removed = versions(folder)
+    zero(removed.uri("Trainer", "model") / "Format-Serving" / "variables")
+    zero(folder / removed.ending("pushed") / "variables")
+    both = headrace(folder, *other)
     return Story(
         folder,
         first,
@@ -118,6 +124,8 @@ def story(new_folder: Callable[[str], Path]) -> Story:
         all_zeroed,
         of_all,
         removed,
+        of_removed,
+        both,
         versions(folder),
     )
 
@@ -183,6 +191,21 @@ def test_a_damaged_baseline_that_was_removed_blocks_no_candidate(story: Story) -
     assert done.statuses()["Trainer"] == "cached"
     assert read_evaluation(done.uri("Evaluator", "evaluation")).blessed
     assert len(set(story.of_removed) - set(story.of_all)) == 1
+
+
+def test_damaged_model_and_damaged_version_are_both_named(story: Story) -> None:
+    """Nothing is pushed: the new candidate has no baseline that is intact."""
+    model, version = story.removed.uri("Trainer", "model"), story.folder / story.removed.ending("pushed")
+    assert story.both.code == 0
+    assert re.search(rf"Trainer +{model} is damaged", story.both.out)
+    assert re.search(rf"Pusher +{version} is damaged", story.both.out)
+    assert f"Restore the files of {model}" in story.both.out
+    assert story.of_both == story.of_removed
+
+
+def test_damaged_version_that_nothing_can_replace_is_named(story: Story) -> None:
+    newest = story.folder / "serving" / "parcels" / max(story.of_not_blessed, key=int)
+    assert re.search(rf"Pusher +{newest} is damaged: .*remove it", story.all_zeroed.out)
 
 
 def test_only_as_many_versions_stay_as_the_config_keeps(story: Story) -> None:
