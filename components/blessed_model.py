@@ -6,6 +6,7 @@ checksum in the model's entry proves before anything is replaced.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from headrace.common.checksums import checksum, checksum_of, file_checksum, file
 from headrace.common.durable import replacing
 from headrace.components.deploy import shared_models
 from headrace.components.deploy.registry import Entry, MadeFor, PushRecord
+
+logger = logging.getLogger(__name__)
 
 SERVING = "Format-Serving"
 """The folder of a Model artifact that is pushed."""
@@ -71,9 +74,9 @@ def _restored(entry: Entry, push_record: Path) -> bool:
                 continue
             _replace(folder, served)
         except OSError as error:
-            print(f"the blessed model {entry.uri} is damaged and cannot be restored from {copy}: {error}")
+            logger.warning(f"the blessed model {entry.uri} is damaged and cannot be restored from {copy}: {error}")
             continue
-        print(f"the blessed model {entry.uri} was damaged and has been restored from {copy}, the same model")
+        logger.warning(f"the blessed model {entry.uri} was damaged and has been restored from {copy}, the same model")
         return True
     return False
 

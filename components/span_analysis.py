@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from itertools import islice
@@ -35,6 +36,8 @@ from tfx_bsl.tfxio import tf_example_record
 from headrace.common.durable import replacing
 from headrace.components.example_gen.shards.shard_names import by_span
 from headrace.components.example_gen.spans.shared_spans import SharedSpans
+
+logger = logging.getLogger(__name__)
 
 MADE_BY = ("tensorflow", "tensorflow-transform", "tfx-bsl", "numpy", "pyarrow")
 CACHED = DatasetKey("kept", is_cached=False)
@@ -134,7 +137,7 @@ class AnalyzeBySpan:
         entries = {span: found for span in spans if (found := self._cache.entries(span))}
         entries, raw_too = self._sufficient(spans, entries)
         new = {DatasetKey(f"new-{number}"): span for number, span in enumerate(spans) if span not in entries}
-        print(f"Analyzed now: {', '.join(new.values()) or 'no spans'}; cached: {len(entries)} spans", flush=True)
+        logger.info(f"Analyzed now: {', '.join(new.values()) or 'no spans'}; cached: {len(entries)} spans")
         files_of = {key: spans[span] for key, span in new.items()}
         if entries and raw_too:
             files_of[CACHED] = [file for span in entries for file in spans[span]]
@@ -238,7 +241,7 @@ def _entry_of(file: Path) -> bytes | None:
     try:
         first, *_ = read_entry(file, 0)
     except (tf.errors.DataLossError, ValueError) as error:
-        print(f"{file} is damaged, so its span is analyzed again: {error}", flush=True)
+        logger.warning(f"{file} is damaged, so its span is analyzed again: {error}")
         return None
     return bytes(first)
 

@@ -1,9 +1,8 @@
-"""Process-wide settings: those that TensorFlow, Beam and gRPC read when they are imported, and where logs go."""
+"""Process-wide settings: those that TensorFlow, Beam and gRPC read when they are imported, and standard error."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import sys
 import tempfile
@@ -23,19 +22,6 @@ def prepare() -> None:
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     os.environ["TF_USE_LEGACY_KERAS"] = "0"
-
-
-class _StdoutHandler(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), flush=True)
-
-
-def log_to_stdout() -> None:
-    """Write Headrace's log messages, from INFO up, to standard output: for a process whose output is its log."""
-    logger = logging.getLogger("headrace")
-    logger.handlers[:] = [_StdoutHandler()]
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
 
 
 _LOCK = threading.Lock()

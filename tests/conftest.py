@@ -1,6 +1,7 @@
 """Set-up that every test shares."""
 
 import gc
+import logging
 import os
 import shutil
 import tempfile
@@ -67,6 +68,14 @@ def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     if before is not None:
         os.environ["TMPDIR"] = before
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    """What the package logs in this process, from INFO up."""
+    monkeypatch.setattr(logging.getLogger("headrace"), "propagate", True)
+    caplog.set_level(logging.INFO, "headrace")
+    return caplog
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -31,6 +32,8 @@ from headrace.trainer.model import compile_model, describe_precision
 from headrace.trainer.optimizers import leftover_batches
 from headrace.trainer.profiling.callback import profiling
 from headrace.trainer.sections import TrainerSections
+
+logger = logging.getLogger(__name__)
 
 STEPS_PER_EXECUTION = 64
 """Maximum number of steps that run as one graph: on a CPU, calls from Python take most of the time of a small model."""
@@ -126,7 +129,8 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
     split, chosen = count_from_checkpoint(inputs.train, training.saved), training.chosen
     log = EpochLog(train.epochs, lambda epochs: examples_per_epoch(split, train, epochs), training.steps)
     best, jit = BestWeights(directory / WEIGHTS), _jit(training)
-    print(*(f"{name}: {words}" for name, words in {"input": inputs.words, **chosen}.items()), sep="\n", flush=True)
+    for name, words in {"input": inputs.words, **chosen}.items():
+        logger.info(f"{name}: {words}")
     callbacks = [best, Averages(), *_early_stopping(train), Scalars(directory), log]
     profile = profiling(train, inputs, execution, directory, training.begin)
     checkpoint = training.checkpoint_callback([*callbacks, *profile])
@@ -135,7 +139,8 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
     last = [jit] if isinstance(jit, JitChoice) else []  # last, so that no other callback times its steps
     _run(model, training, checkpoint, [*profile, finite_loss, *callbacks, checkpoint, *last])
     done, rest = len(log.epochs), leftover_batches(train, checkpoint.batches)
-    print(*rest, sep="\n", end="\n" if rest else "", flush=True)
+    for line in rest:
+        logger.info(line)
     eval_size = _split_size(inputs.eval, done - checkpoint.begin.epoch)
     return History(
         epochs=log.epochs,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,8 @@ from headrace.trainer.weights.warm_start import WeightLayout, start_from
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
+
+logger = logging.getLogger(__name__)
 
 
 def run_fn(fn_args: FnArgs) -> None:
@@ -112,7 +115,7 @@ def _warm_start(model: keras.Model, job: Job) -> dict[str, str]:
     if not job.sections.train.warm_start:
         return {}
     result = start_from(model, WeightLayout.of(model, job.sections, job.transformed), job.base_model)
-    print(f"warm start: {result}", flush=True)
+    logger.info(f"warm start: {result}")
     return {"warm_start": result}
 
 

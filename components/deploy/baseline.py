@@ -5,6 +5,7 @@ Baseline, WarmStart and RecordBlessing read or write `blessed.json`, so they run
 
 import contextlib
 import json
+import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +21,8 @@ from headrace.components.contents import CONTENTS, contents_of
 from headrace.components.deploy.registry import DAMAGED, EXISTS, WHY, Entry, MadeFor, Registry, inside
 from headrace.components.schema import column_types, read_schema
 from headrace.trainer.weights.sidecar import Origin, work_digest
+
+logger = logging.getLogger(__name__)
 
 _WAY_OUT = (
     "  Restore the files of {} from a backup. Or remove that folder: a model that is gone is not compared with, so the"
@@ -111,7 +114,7 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         record_blessing(path, model.uri, datetime.now(UTC), made_for, contents_of(model))
     found = Registry.read(path).newest
     if found and found.uri != model.uri and (flaw := why_unusable(found.uri, found, None, Path(push_record))):
-        print(flaw.reason)
+        logger.info(flaw.reason)
         found = None
     # Absolute paths differ from pod to pod, and would make each run look new to whatever depends on this text.
     relative = found.with_paths(lambda uri: inside(path.parent, uri)) if found else None
@@ -145,7 +148,7 @@ def choose_baseline(
         flaw = why_unusable(uri, registry.find(uri), data, push_record)
         if flaw is None:
             return ChosenBaseline(uri, why_not)
-        print(flaw.reason)
+        logger.info(flaw.reason)
         why_not = why_not or flaw.reason
         if flaw.damaged and not damaged and not in_service:
             damaged = f"{flaw.reason}, and there is no other model to compare with.\n{_WAY_OUT.format(uri)}"
@@ -160,7 +163,7 @@ def choose_base_model(registry: Registry, work: str, data: MadeFor, push_record:
     """
     for entry in reversed(registry.models):
         if flaw := why_unusable(entry.uri, entry, data, push_record):
-            print(flaw.reason)
+            logger.info(flaw.reason)
             continue
         origin = Origin.read(Path(entry.uri) / "Format-Serving")
         if origin is None or origin.work != work:

@@ -7,6 +7,7 @@ run, even if that run's candidate is not blessed. So is one whose version in ser
 
 import contextlib
 import fcntl
+import logging
 import os
 import shutil
 import time
@@ -23,6 +24,8 @@ from headrace.common.checksums import checksum
 from headrace.common.durable import sync_folder, sync_tree
 from headrace.common.errors import RunError
 from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS, LATE, Entry, Push, PushRecord
+
+logger = logging.getLogger(__name__)
 
 KEEP_ALL = 0
 _PUSHING, _REMOVING = ".pushing-", ".removing-"
@@ -62,19 +65,19 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     last = record.of(path, newest, folder) if newest else None
     damaged = folder / last.version if last and _is_damaged(last, folder, Path(model.uri)) else None
     if newest is None or (not blessed and last and not damaged):
-        print("not blessed, so not pushed")
+        logger.info("not blessed, so not pushed")
         pushed_model.set_int_custom_property("pushed", 0)
         if last and last.contents:
             pushed_model.set_string_custom_property(IN_SERVICE, str(folder / last.version))
             pushed_model.set_string_custom_property(IN_SERVICE_CONTENTS, last.contents)
         return
     if damaged:
-        print(f"{damaged} is damaged: its files are not the ones that were pushed")
+        logger.warning(f"{damaged} is damaged: its files are not the ones that were pushed")
     _check_model(Path(model.uri), newest, damaged)
     if not blessed:
         why = f"in place of version {damaged.name}, which is damaged" if damaged else _STOPPED
         late = f"the model blessed at {newest.blessed_at}, {why}"
-        print(f"{model.uri}: {late}")
+        logger.info(f"{model.uri}: {late}")
         pushed_model.set_string_custom_property(LATE, late)
     serving = Path(path_utils.serving_model_path(model.uri))
     version = push(serving, folder, keep=keep)
@@ -83,7 +86,7 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
     pushed_model.set_int_custom_property("pushed", 1)
     pushed_model.set_string_custom_property("pushed_destination", str(version))
     pushed_model.set_string_custom_property("pushed_version", version.name)
-    print(f"pushed to {version}")
+    logger.info(f"pushed to {version}")
 
 
 def _is_damaged(last: Push, destination: Path, model: Path) -> bool:

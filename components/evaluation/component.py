@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +33,8 @@ from headrace.components.evaluation.slices import SliceAssignment, assign_slices
 from headrace.components.evaluation.verdict import KeyedAccumulator
 from headrace.configs.schema.evaluate import EvaluateConfig
 from headrace.configs.schema.label import LabelConfig
+
+logger = logging.getLogger(__name__)
 
 BATCH = 2048
 """Examples that a model predicts at once."""
@@ -203,4 +206,4 @@ def _bless(blessing: types.Artifact, models: dict[str, types.Artifact], evaluati
     blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY, int(evaluation.blessed))
     marker = constants.BLESSED_FILE_NAME if evaluation.blessed else constants.NOT_BLESSED_FILE_NAME
     io_utils.write_string_file(str(Path(blessing.uri) / marker), "")
-    print("blessed" if evaluation.blessed else "\n".join(("not blessed:", *evaluation.reasons)))
+    logger.info("blessed" if evaluation.blessed else "\n".join(("not blessed:", *evaluation.reasons)))

@@ -6,6 +6,7 @@ result = ingest(config.data, manifest, output, make_map)
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 from collections import Counter
@@ -25,6 +26,8 @@ from headrace.components.example_gen.spans.store import COLUMNS, SCAN, SHARDS, S
 from headrace.components.example_gen.tfexample.rounding import ColumnRounding, rounding_notes
 from headrace.components.example_gen.types import Kind, declared_types, widest
 from headrace.configs.schema.data import DataConfig
+
+logger = logging.getLogger(__name__)
 
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """Errors of a disk that accepts no more data."""
@@ -105,7 +108,7 @@ def ingest(
             changes=changes,
             rounded=list(rounding_notes(_roundings(written))),
         )
-        print(result.log, flush=True)
+        logger.info(result.log)
         return result
 
 

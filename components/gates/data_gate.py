@@ -1,6 +1,7 @@
 """DataGate: stops the run, or warns, if a rule finds that the data is unfit for training."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,8 @@ from headrace.components.gates import data_rules
 from headrace.components.gates.data_rules import DataAnomaly, SplitStatistics
 from headrace.components.gates.float32_rules import digits_lost
 from headrace.configs.schema.label import LabelConfig
+
+logger = logging.getLogger(__name__)
 
 TRAIN = "train"
 
@@ -59,7 +62,7 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
     found = find_anomalies(splits, against_schema, label_config, json.loads(columns), json.loads(single))
     found += digits_lost(splits, label_config, json.loads(rounded))
     if found:
-        print(describe(found))
+        logger.info(describe(found))
     if on_anomaly == "stop" and any(anomaly.stops for anomaly in found):
         raise GateError(describe(found))
     verdict.value = json.dumps({"anomalies": [*map(asdict, found)], "action": on_anomaly, "stopped": False})

@@ -1,5 +1,6 @@
 """ProfileVerdict, which diagnoses the profile of a training, and ProfileGate, which stops an input-bound run."""
 
+import logging
 from pathlib import Path
 
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
@@ -12,6 +13,8 @@ from headrace.components.profile.result import SOMEWHAT, ProfileDiagnosis
 from headrace.components.profile.trace import Trace, read_trace
 from headrace.components.profile.xprof import XprofResults, run_xprof
 from headrace.trainer.profiling.facts import SESSIONS, ProfileFacts
+
+logger = logging.getLogger(__name__)
 
 OPERATIONS = 12
 """Operations in the diagnosis."""
@@ -26,7 +29,7 @@ def ProfileVerdict(  # noqa: N802
 ) -> None:
     """Diagnose the profile in the Trainer's `model_run`. verdict: ProfileDiagnosis as JSON."""
     diagnosis = diagnose(Path(model_run.uri))
-    print(describe(diagnosis))
+    logger.info(describe(diagnosis))
     verdict.value = diagnosis.model_dump_json()
 
 
@@ -45,7 +48,7 @@ def ProfileGate(  # noqa: N802
     if diagnosis.input_bound is None or diagnosis.input_bound > limit:
         raise GateError(gate_error(diagnosis, limit))
     passed.value = f"the steps wait for input {diagnosis.input_bound:.1%} of the time, within the limit of {limit:.1%}"
-    print(passed.value)
+    logger.info(passed.value)
 
 
 def diagnose(model_run: Path) -> ProfileDiagnosis:

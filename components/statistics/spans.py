@@ -9,6 +9,7 @@ readers ignore. A damaged file counts as missing.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,8 @@ from headrace.components.example_gen.shards import shard_names
 from headrace.components.example_gen.spans.shared_spans import SharedSpans
 from headrace.components.statistics.accumulators import from_bytes, is_accumulator, to_bytes
 from headrace.components.statistics.combine import AccumulatorCombiner, Shards, StatisticsCombiner, Write
+
+logger = logging.getLogger(__name__)
 
 MADE_BY = ("tensorflow-data-validation", "tfx-bsl", "numpy", "pyarrow")
 """The packages whose versions are part of the digest."""
@@ -64,7 +67,7 @@ def combine_by_span(shards: Shards, stored: SpanStatisticsStore, combine: Combin
     stored.fetch(dict.fromkeys(span for spans in parts.values() for span in spans))
     files = {stored.file(span, split): (span, own) for split, spans in parts.items() for span, own in spans.items()}
     missing = {str(file): own for file, (_, own) in files.items() if not is_whole(file)}
-    print(f"Computed {len(missing)} of {sum(map(len, parts.values()))} parts (a split of a span each)", flush=True)
+    logger.info(f"Computed {len(missing)} of {sum(map(len, parts.values()))} parts (a split of a span each)")
     if missing:
         combine(missing, AccumulatorCombiner(), _save_computed)
         stored.publish(dict.fromkeys(span for file, (span, _) in files.items() if str(file) in missing))

@@ -4,6 +4,7 @@ Those that decide have an output `go`: the components after them run unless it i
 """
 
 import json
+import logging
 from pathlib import Path
 
 from tfx.components.util.model_utils import is_model_blessed
@@ -16,6 +17,8 @@ from headrace.components.example_gen.spans.manifest import SpanManifest
 from headrace.components.trigger.decision import NO, TrainingData, TrainingRecord, decide, update
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.schedule import DriftConfig
+
+logger = logging.getLogger(__name__)
 
 
 @component
@@ -43,7 +46,7 @@ def LookForNew(  # noqa: N802, PLR0913, PLR0917
     """
     manifest = find_spans(DataConfig.model_validate_json(data))
     decision = decide(manifest, TrainingRecord.read(Path(trained)), work, retrain, limits)
-    print(decision.why, flush=True)
+    logger.info(decision.why)
     spans.value, go.value, why.value = manifest.to_json(), decision.go, decision.why
 
 
@@ -95,7 +98,7 @@ def Drift(  # noqa: N802, PLR0913, PLR0917
         store=store,
         code=code,
     )
-    print(decision.why, flush=True)
+    logger.info(decision.why)
     go.value, why.value = decision.go, decision.why
     if decision.go == NO:
         update(Path(trained), lambda now: now.with_passed(manifest.fingerprint, limits))

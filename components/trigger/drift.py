@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from headrace.components.statistics.combine import StatisticsCombiner, combine_d
 from headrace.components.statistics.spans import SpanStatisticsStore, is_whole, load
 from headrace.components.trigger.decision import Decision, TrainingRecord
 from headrace.configs.schema.schedule import DriftConfig
+
+logger = logging.getLogger(__name__)
 
 SPLIT = "train"
 NAMED_COLUMNS = 3
@@ -84,7 +87,7 @@ def decide_by_drift(  # noqa: PLR0913
     now = read_schema(Path(schema.uri) / "schema.pbtxt")
     found = distances(newest, tfdv.load_stats_binary(str(file)), now, limits, list(columns))
     for one in found:
-        print(one, flush=True)
+        logger.info(one)
     return decision(found, name or "the data")
 
 

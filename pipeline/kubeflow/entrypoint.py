@@ -23,8 +23,9 @@ from typing import NoReturn
 
 from headrace.common.credentials import redact
 from headrace.common.errors import write_traceback
+from headrace.common.logs import log_to_stdout
 from headrace.common.utf8 import use_utf8
-from headrace.pipeline.environment import log_to_stdout, prepare
+from headrace.pipeline.environment import prepare
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, unpack
 from headrace.pipeline.kubeflow.pod.paths import ROOT
 

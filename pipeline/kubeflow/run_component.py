@@ -30,6 +30,8 @@ from headrace.pipeline.kubeflow.store import open_store
 if TYPE_CHECKING:
     from headrace.pipeline.kubeflow.pod.exchange import Exchange
 
+logger = logging.getLogger(__name__)
+
 SPANS_EXECUTOR = "headrace.components.trigger.component:LookForNew_Executor"
 """The executor of the first task of a pipeline that trains only when there is a reason to."""
 NOISE = ("Examples artifact does not have payload_format", "TF_USE_LEGACY_KERAS is set to 0")
@@ -59,7 +61,7 @@ def _run_spans(invocation: Invocation, executor_input: Mapping[str, Any], root: 
     decision = decide(
         manifest, TrainingRecord.read(trained), properties["work"], properties["retrain"], properties["limits"]
     )
-    print(decision.why)
+    logger.info(decision.why)
     texts = {"spans": manifest.to_json(), GO: decision.go, WHY: decision.why}
     _write_texts(texts, record, executor_input["outputs"]["outputFile"], PodPaths(root))
 

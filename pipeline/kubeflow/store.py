@@ -10,6 +10,7 @@ store with other keys; otherwise from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KE
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -22,6 +23,8 @@ from pyarrow import fs
 from headrace.common.credentials import redact_urls
 from headrace.common.errors import RunError
 from headrace.components.example_gen.remote.filesystems import ATTEMPTS, CONNECT_SECONDS, READ_SECONDS
+
+logger = logging.getLogger(__name__)
 
 FOLDER = "HEADRACE_STORE"
 """Environment variable for tests: a folder that stands for the object store, with a folder for each scheme in it."""
@@ -131,7 +134,7 @@ class Store:
         start = len(path.rstrip("/")) + 1
         files = [info for info in sorted(found, key=lambda info: info.path) if info.type == fs.FileType.File]
         for stray in (info.path[start:] for info in files if not stays_inside(info.path[start:])):
-            print(f"{uri}/{stray} is ignored: as a path, that name is not below {uri}", flush=True)
+            logger.warning(f"{uri}/{stray} is ignored: as a path, that name is not below {uri}")
         return {
             info.path[start:]: StoredObject(info.size, info.mtime.timestamp() if info.mtime else 0.0)
             for info in files

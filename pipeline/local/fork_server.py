@@ -25,7 +25,8 @@ from headrace.common.credentials import redact
 from headrace.common.durable import write_text
 from headrace.common.errors import write_traceback
 from headrace.common.locks import adopt
-from headrace.pipeline.environment import log_to_stdout, prepare
+from headrace.common.logs import log_to_stdout
+from headrace.pipeline.environment import prepare
 from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact
 
 prepare()

@@ -141,6 +141,7 @@ def tfdata_service(  # noqa: PLR0913, PLR0917 - one for each option
     authentication.
     """
     prepare()
+    from headrace.common.logs import log_to_stdout
     from headrace.trainer.service import roles
 
     if listen == EVERYWHERE:
@@ -149,6 +150,8 @@ def tfdata_service(  # noqa: PLR0913, PLR0917 - one for each option
         raise click.UsageError(
             f"a worker at --host {host} that listens on {listen} is unreachable; add --listen {EVERYWHERE}"
         )
+    if role is not None:
+        log_to_stdout()  # in a pod, or in the log of the service that started it
     if role == "worker":
         if dispatcher is None:
             raise click.UsageError("a worker needs --dispatcher HOST:PORT")

@@ -7,12 +7,14 @@ run = headrace.run(config)
 run.blessed, run.metrics["auc"], run.pushed
 
 The names in `__all__` are the public API. Nothing is imported before it is used, and TensorFlow only to compile a
-pipeline or to read artifacts that need it. Messages go to the logger `headrace` and its children.
+pipeline or to read artifacts that need it. Messages go to the logger `headrace` and its children, and are shown only
+if the program configures logging.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ _HOMES = {
     **dict.fromkeys(("compile", "load", "run", "runs", "share", "validate"), "headrace.pipeline.api"),
 }
 """Name to the module that defines it; the other names are errors."""
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

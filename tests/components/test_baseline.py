@@ -43,7 +43,7 @@ def test_without_a_file_there_is_no_baseline_and_the_first_blessing_makes_it(tmp
 
 
 def test_a_new_candidate_is_compared_with_the_newest_that_is_still_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "blessed.json"
     first, second = _model(tmp_path, "first"), _model(tmp_path, "second")
@@ -52,7 +52,7 @@ def test_a_new_candidate_is_compared_with_the_newest_that_is_still_there(
     assert _baseline(path, "/new") == second
     Path(second).rmdir()
     assert _baseline(path, "/new") == first
-    assert f"the blessed model {second} is gone" in capsys.readouterr().out
+    assert f"the blessed model {second} is gone" in log.text
     Path(first).rmdir()
     assert _baseline(path, "/new") is None
 
@@ -266,7 +266,7 @@ def test_damaged_model_for_other_data_blocks_no_candidate(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("what", ["zeros", "gone", "cut", "more"])
 def test_damaged_model_is_restored_from_the_copy_that_was_pushed(
-    tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, what: str, log: pytest.LogCaptureFixture
 ) -> None:
     weights = _weighted(tmp_path, "blessed")
     _run_record(tmp_path, str(tmp_path / "blessed"), blessed=True)
@@ -281,7 +281,7 @@ def test_damaged_model_is_restored_from_the_copy_that_was_pushed(
     found = _run_baseline(tmp_path, "/candidate")
     assert (found.uri, found.get_int_custom_property("exists")) == (str(tmp_path / "blessed"), 1)
     assert checksum(tmp_path / "blessed") == sound
-    assert f"restored from {version}" in capsys.readouterr().out
+    assert f"restored from {version}" in log.text
 
 
 def test_pushed_copy_of_another_model_or_a_damaged_one_restores_nothing(tmp_path: Path) -> None:

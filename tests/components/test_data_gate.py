@@ -295,13 +295,13 @@ def test_the_component_stops_the_run_with_a_line_for_each_anomaly(validated: dic
 
 
 def test_the_component_only_warns_when_told_so(
-    validated: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    validated: dict[str, Any], tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     verdict = _gate(validated, tmp_path, "warn")
     assert (verdict["action"], verdict["stopped"], len(verdict["anomalies"])) == ("warn", False, 6)
     what = {"rule": "Column dropped", "what": "Column is completely missing"}
     assert {"split": "eval", "column": "gone", **what, "stops": True} in verdict["anomalies"]
-    assert "column 'gone', split eval" in capsys.readouterr().out
+    assert "column 'gone', split eval" in log.text
 
 
 REGRESSION = LabelConfig(key="y", kind="regression")

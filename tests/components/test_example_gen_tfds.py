@@ -150,7 +150,7 @@ def test_the_examples_are_those_that_tfds_reads(prepared: Path) -> None:
     ],
 )
 def test_the_newest_version_that_fits_is_read_and_told(
-    prepared: Path, name: str, version: str, capsys: pytest.CaptureFixture[str]
+    prepared: Path, name: str, version: str, log: pytest.LogCaptureFixture
 ) -> None:
     config = DataConfig(source=source(prepared, name))
     paths = find_spans(config).spans[0].paths
@@ -158,7 +158,7 @@ def test_the_newest_version_that_fits_is_read_and_told(
     records = [f"tiny_headrace-{split}.tfrecord-00000-of-00001" for split in ("test", "train")]
     assert paths == sorted(str(folder / own) for own in ("dataset_info.json", "features.json", *records))
     open_source(config.source, paths, ReadOptions(("id",))).parts(serial_map)
-    assert f"tiny_headrace {version}, in {folder}" in capsys.readouterr().out
+    assert f"tiny_headrace {version}, in {folder}" in log.text
 
 
 @pytest.mark.parametrize(

@@ -242,19 +242,19 @@ def test_a_push_that_was_killed_before_it_was_written_down_is_found_by_the_next(
 
 
 def test_a_damaged_version_is_told_and_another_takes_its_place(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: Path, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     serving = tmp_path / "serving"
     _execute(model, serving, tmp_path / "pushed", blessed=True)
     (version,) = serving.iterdir()
     (version / "variables" / "variables.index").write_bytes(bytes(7))
     pushed = _execute(model, serving, tmp_path / "pushed-2", blessed=True)
-    assert f"{version} is damaged" in capsys.readouterr().out
+    assert f"{version} is damaged" in log.text
     assert _files(Path(pushed.get_string_custom_property("pushed_destination"))) == _files(model)
 
 
 def test_damaged_version_is_replaced_though_the_candidate_is_not_blessed(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    model: Path, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     serving = tmp_path / "serving"
     _execute(model, serving, tmp_path / "pushed", blessed=True)
@@ -262,7 +262,7 @@ def test_damaged_version_is_replaced_though_the_candidate_is_not_blessed(
         newest = max(serving.iterdir())
         (newest / "variables" / "variables.index").write_bytes(b"weightz")
         pushed = _execute(model, serving, tmp_path / f"again-{turn}", blessed=False)
-        assert f"{newest} is damaged" in capsys.readouterr().out
+        assert f"{newest} is damaged" in log.text
         assert newest.name in pushed.get_string_custom_property(LATE)
         version = Path(pushed.get_string_custom_property("pushed_destination"))
         assert version == max(serving.iterdir()) != newest

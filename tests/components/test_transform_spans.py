@@ -171,7 +171,7 @@ def test_quantiles_over_spans_are_as_exact_as_those_of_one(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_quantiles_of_a_users_function_are_kept_as_data_that_nothing_executes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
     """TFT's own way is to pickle them."""
     (tmp_path / "hook_own_quantiles.py").write_text(OWN_QUANTILES)
@@ -187,7 +187,7 @@ def test_quantiles_of_a_users_function_are_kept_as_data_that_nothing_executes(
     kept.write_bytes(kept.read_bytes()[:-5] + b"?????")
     spoil(inputs, [2])
     assert_same_rows(analyze(tmp_path, inputs, "second", config, splits_config=NIGHT), expected)
-    said = capsys.readouterr().out
+    said = log.text
     assert f"{kept} is damaged" in said
     assert "Analyzed now: 2026-01-01; cached: 1 spans" in said
 

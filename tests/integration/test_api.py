@@ -49,7 +49,12 @@ import headrace
 SPLITS = ("train", "eval", "test")
 
 config = json.loads(Path("config.json").read_text())
+def mark():
+    for stream in sys.stdout, sys.stderr:
+        print("MARK", file=stream, flush=True)
+mark()
 run = headrace.run(config, overrides={"train.epochs": 2, "model.hidden": [16]}, show=False)
+mark()
 assert "tensorflow" not in sys.modules
 found = {
     "metrics": dict(run.metrics), "blessed": run.blessed, "reasons": run.reasons, "pushed": str(run.pushed),
@@ -145,6 +150,7 @@ class Program:
     folder: Path
     found: dict[str, Any]
     out: str
+    err: str
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +165,7 @@ def program(new_folder: Callable[[str], Path]) -> Program:
         cwd=folder, env=without_pythonpath(), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    return Program(folder, json.loads((folder / "found.json").read_text()), done.stdout)
+    return Program(folder, json.loads((folder / "found.json").read_text()), done.stdout, done.stderr)
 
 
 def test_importing_is_light_and_every_public_name_is_there(tmp_path: Path) -> None:
@@ -226,6 +232,28 @@ def test_transform_and_model_fit_the_examples(program: Program) -> None:
 
 
 @pytest.mark.slow
+def test_silent_run_prints_nothing(program: Program) -> None:
+    for stream in (program.out, program.err):
+        _, during_run, _ = stream.split("MARK\n")
+        assert during_run == ""
+
+
+def test_warnings_are_shown_only_if_the_program_configures_logging(program: Program) -> None:
+    def share(configure: str) -> tuple[int, str, str]:
+        code = f"import headrace, logging; {configure}; headrace.share(['runs/parcels', 'runs/other'], 'shared page')"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=program.folder, env=without_pythonpath(), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    assert share("pass") == (0, "", "")
+    code, out, err = share("logging.basicConfig()")
+    assert (code, out) == (0, "")
+    assert err.startswith("WARNING:headrace.")
+    assert "runs/other" in err
+
+
 def test_second_run_in_a_thread_reuses_everything_and_both_are_listed(program: Program) -> None:
     always = {"Spans", "Baseline", "RecordBlessing", "Pusher"}
     assert {status for id_, status in program.found["again"].items() if id_ not in always} == {"cached"}

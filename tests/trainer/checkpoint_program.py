@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import keras
 
+from headrace.common.logs import log_to_stdout
 from headrace.trainer.callbacks import checkpoint
 from headrace.trainer.run import run_fn
 
@@ -40,5 +41,6 @@ if len(sys.argv) > 2:
     import headrace.trainer.fitting
 
     headrace.trainer.fitting.Checkpoint = Killer  # type: ignore[attr-defined]
+log_to_stdout()
 keras.utils.disable_interactive_logging()
 run_fn(SimpleNamespace(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))

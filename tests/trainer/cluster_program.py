@@ -21,6 +21,7 @@ import keras
 import headrace.trainer.fitting
 import headrace.trainer.run
 from headrace.common.errors import TrainingError
+from headrace.common.logs import log_to_stdout
 from headrace.trainer.callbacks import checkpoint
 from headrace.trainer.devices.strategy import choose_strategy, detect_hardware, set_up
 from headrace.trainer.job import Job
@@ -62,6 +63,7 @@ class Ending(checkpoint.Checkpoint):
 
 
 headrace.trainer.fitting.Checkpoint = Ending  # type: ignore[attr-defined]
+log_to_stdout()
 keras.utils.disable_interactive_logging()
 for told in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
     Ending.end = told["end"]

@@ -67,7 +67,7 @@ def test_full_disk_leaves_the_last_checkpoint(checkpoints: Checkpoints, tmp_path
 
 @pytest.mark.parametrize("damage", ["zeros in the weights", "a bit", "cut", "empty", "zeros"])
 def test_older_checkpoint_is_taken_where_the_last_one_is_damaged(
-    checkpoints: Checkpoints, damage: str, capsys: pytest.CaptureFixture[str]
+    checkpoints: Checkpoints, damage: str, log: pytest.LogCaptureFixture
 ) -> None:
     newest = checkpoints.files()[0]
     content = bytearray(newest.read_bytes())
@@ -86,4 +86,4 @@ def test_older_checkpoint_is_taken_where_the_last_one_is_damaged(
             content[:] = bytes(len(content))
     newest.write_bytes(content)
     assert latest(checkpoints) == 1
-    assert f"{newest} cannot be read" in capsys.readouterr().out
+    assert f"{newest} cannot be read" in log.text

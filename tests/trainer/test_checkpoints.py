@@ -173,7 +173,7 @@ def test_what_ends_the_writing_is_raised_by_the_next_write(tmp_path: Path) -> No
     assert writer.last() is not None
 
 
-def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     kept = Checkpoints(tmp_path)
     for number in (1, 2):
         kept.write(TrainingPosition(batches=number), {"weights": [np.zeros(1000)]})
@@ -182,7 +182,7 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, capsys: 
     saved = kept.latest()
     assert saved is not None
     assert saved.position.batches == 1
-    assert f"{newest} cannot be read" in capsys.readouterr().out
+    assert f"{newest} cannot be read" in log.text
     (tmp_path / "batch-000000000009-1000000.partial").write_bytes(b"half")  # left by a kill
     assert len(kept.files()) == 2
 

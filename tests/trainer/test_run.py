@@ -66,7 +66,7 @@ def test_regression_model_learns_far_below_the_variance_of_its_label(prepared: P
 
 
 def test_record_and_line_say_what_each_epoch_did(
-    prepared: Prepare, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    prepared: Prepare, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     record = trained(prepared("binary"), tmp_path, epochs=2)
     assert [epoch["epoch"] for epoch in record["epochs"]] == [1, 2]
@@ -78,7 +78,7 @@ def test_record_and_line_say_what_each_epoch_did(
     assert record["parameters"] == build_model(prepared("binary").sections(), prepared("binary").output).count_params()
     assert record["stopped_early"] is False
     assert "they stay in memory" in record["input"]
-    lines = capsys.readouterr().out.splitlines()
+    lines = log.messages
     assert lines[0] == f"input: {record['input']}"
     metrics = record["epochs"][1]["metrics"]
     assert lines[-1].startswith(f"epoch 2/2: loss {metrics['loss']:.4g}, val_loss {metrics['val_loss']:.4g}, auc ")

@@ -67,9 +67,8 @@ def trials(found: dict[str, Any]) -> Search:
 
 
 @pytest.mark.slow
-def test_search_finds_the_better_values(prepared: Prepare, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_search_finds_the_better_values(prepared: Prepare, tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     first = search(prepared("binary"), tmp_path / "a", max_trials=4)
-    log = capfd.readouterr().out
     told = trials(first)
     assert [trial.number for trial in told.trials] == [1, 2, 3, 4]
     assert len({json.dumps(trial.values) for trial in told.trials}) == 4
@@ -77,7 +76,7 @@ def test_search_finds_the_better_values(prepared: Prepare, tmp_path: Path, capfd
     assert told.best.score == min(trial.score or 9 for trial in told.trials)
     assert first["headrace"]["values"] == told.best.values
     assert told.best.values["train.learning_rate"] == 0.02
-    assert "trial     loss  seconds  epochs  train.learning_rate  model.hidden" in log
+    assert "trial     loss  seconds  epochs  train.learning_rate  model.hidden" in log.text
 
 
 def test_a_search_is_not_advised_against_tracing_each_trials_graph(caplog: pytest.LogCaptureFixture) -> None:
@@ -120,7 +119,7 @@ PARAMETERS = {
 def test_search_that_is_killed_goes_on_amid_the_trial_and_comes_to_what_it_would_have(  # noqa: PLR0917
     prepared: Prepare,
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    log: pytest.LogCaptureFixture,
     algorithm: str,
     many: dict[str, int],
     where: tuple[int, int, str],
@@ -138,9 +137,9 @@ def test_search_that_is_killed_goes_on_amid_the_trial_and_comes_to_what_it_would
 
     said = killed(data, tmp_path / "killed", where, **settings)
     assert said.count("\ntrial ") == where[0] - 1
-    capfd.readouterr()
+    log.clear()
     found = trials(search(data, tmp_path / "again", **settings))
-    said = capfd.readouterr().out
+    said = log.text
     assert said.count("; trained before the search was interrupted") == where[0] - 1
     assert said.count("checkpoint: resuming from ") == 1
     assert f"{place} of its batches done" in said

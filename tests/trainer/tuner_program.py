@@ -65,6 +65,9 @@ def end_in(trial: int, batch: int, number: signal.Signals) -> None:
 if __name__ == "__main__":
     import keras
 
+    from headrace.common.logs import log_to_stdout
+
+    log_to_stdout()
     keras.utils.disable_interactive_logging()
     end_in(int(sys.argv[2]), int(sys.argv[3]), signal.Signals[sys.argv[4]])
     do(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,8 @@ from headrace.trainer.checkpointing.state import (
     values_of,
 )
 from headrace.trainer.input.pipeline import InputSplit
+
+logger = logging.getLogger(__name__)
 
 Agree = Callable[[tuple[bool, ...]], tuple[bool, ...]]
 
@@ -127,7 +130,7 @@ class Checkpoint(keras.callbacks.Callback):
             build_metrics(self.model, self._split.peek)
             skip_executions(self.model, self.begin)
         where = f"epoch {self.begin.epoch + 1}, {self.begin.step:,} of its batches done"
-        print(f"checkpoint: resuming from {self._saved.file}: {where}", flush=True)
+        logger.info(f"checkpoint: resuming from {self._saved.file}: {where}")
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Start counting; the first epoch may be partly done."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import keras
+
+logger = logging.getLogger(__name__)
 
 FILE = "training.json"
 INTERVAL = 10.0
@@ -57,9 +60,9 @@ class History:
 
 
 class EpochLog(keras.callbacks.Callback):
-    """Fills `epochs`, and prints lines like `epoch 3/10: loss 0.41, val_loss 0.39, auc 0.91; 1.2 s, 84,000 examples/s`.
+    """Fills `epochs`, and logs lines like `epoch 3/10: loss 0.41, val_loss 0.39, auc 0.91; 1.2 s, 84,000 examples/s`.
 
-    In a long epoch it also prints lines like `epoch 3/10, step 1,200 of 4,000: loss 0.44; 65 steps/s, 7 min left`. The
+    In a long epoch it also logs lines like `epoch 3/10, step 1,200 of 4,000: loss 0.44; 65 steps/s, 7 min left`. The
     seconds of an epoch include its training steps and its evaluation; the examples per second, and the time left, are
     those of training steps only.
     """
@@ -82,42 +85,41 @@ class EpochLog(keras.callbacks.Callback):
         self.epochs: list[Epoch] = []
         self._planned, self._examples, self._steps, self._clock = epochs, examples, steps, clock
         self._begun = self._trained = self._before = 0.0
-        self._epoch, self._printed, self._printed_step = 0, 0.0, 0
+        self._epoch, self._logged, self._logged_step = 0, 0.0, 0
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Start the clock."""
         now = self._clock()
         self._begun = self._trained = now - self._before
         self._before = 0.0
-        self._epoch, self._printed, self._printed_step = epoch, now, 0
+        self._epoch, self._logged, self._logged_step = epoch, now, 0
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Record the time of the last step, and print the progress if that was not done for a while."""
+        """Record the time of the last step, and log the progress if that was not done for a while."""
         self._trained = self._clock()
-        if self._trained - self._printed >= INTERVAL:
-            self._print_progress(batch + 1, logs or {})
+        if self._trained - self._logged >= INTERVAL:
+            self._log_progress(batch + 1, logs or {})
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Record and print the epoch."""
+        """Record and log the epoch."""
         seconds = self._clock() - self._begun
         rate = self._examples(epoch + 1) / max(self._trained - self._begun, 1e-9)
         metrics = {name: float(value) for name, value in (logs or {}).items()}
         self._begun = self._trained = 0.0
         self.epochs.append(Epoch(epoch + 1, seconds, rate, metrics))
         shown = ", ".join(f"{name} {metrics[name]:.4g}" for name in sorted(metrics, key=_loss_first))
-        print(f"epoch {epoch + 1}/{self._planned}: {shown}; {seconds:.1f} s, {rate:,.0f} examples/s", flush=True)
+        logger.info(f"epoch {epoch + 1}/{self._planned}: {shown}; {seconds:.1f} s, {rate:,.0f} examples/s")
 
-    def _print_progress(self, step: int, logs: Mapping[str, float]) -> None:
-        rate = (step - self._printed_step) / (self._trained - self._printed)
+    def _log_progress(self, step: int, logs: Mapping[str, float]) -> None:
+        rate = (step - self._logged_step) / (self._trained - self._logged)
         steps = self._steps
         left = (self._planned - self._epoch) * steps - step if steps else 0
-        print(
+        logger.info(
             f"epoch {self._epoch + 1}/{self._planned}, step {step:,}{f' of {steps:,}' if steps else ''}:"
             f" loss {float(logs.get('loss', math.nan)):.4g}; {rate:,.{0 if rate >= 10 else 1}f} steps/s"
-            f"{f', {_duration(left / rate)} left' if left > 0 < rate else ''}",
-            flush=True,
+            f"{f', {_duration(left / rate)} left' if left > 0 < rate else ''}"
         )
-        self._printed, self._printed_step = self._trained, step
+        self._logged, self._logged_step = self._trained, step
 
     def state(self) -> dict[str, Any]:
         """The state for a checkpoint."""

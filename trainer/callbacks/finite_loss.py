@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from headrace.trainer.callbacks.diagnosis import (
 )
 from headrace.trainer.checkpointing.checkpoints import SavedCheckpoint, Tree
 from headrace.trainer.checkpointing.state import capture, restore
+
+logger = logging.getLogger(__name__)
 
 BatchesAfter = Callable[[int], Iterable[Any]]
 """From a number of batches to those that follow."""
@@ -48,11 +51,11 @@ class NonFiniteValue:
         try:
             return self._in_evaluation(model, evaluation) if self.evaluating else self._in_training(model, train)
         except (tf.errors.OpError, ValueError, TypeError, AttributeError) as error:
-            print(f"that did not work: {error}", flush=True)
+            logger.info(f"that did not work: {error}")
             return GENERAL_ADVICE
 
     def _in_training(self, model: keras.Model, train: BatchesAfter) -> str:
-        print(f"{self.what}: repeating the steps since batch {self.batches:,} to find the cause", flush=True)
+        logger.info(f"{self.what}: repeating the steps since batch {self.batches:,} to find the cause")
         found = replay(model, self.tree, train(self.batches))
         if found is None:
             return GENERAL_ADVICE

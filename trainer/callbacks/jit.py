@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ import tensorflow as tf
 
 from headrace.trainer.checkpointing.checkpoints import TrainingPosition
 from headrace.trainer.devices.errors import xla_failure
+
+logger = logging.getLogger(__name__)
 
 ESTIMATE_AFTER = 5.0
 """Seconds of training before its length is estimated."""
@@ -86,7 +89,7 @@ class JitChoice(keras.callbacks.Callback):
             )
         else:
             self._choose()
-        print(f"jit: {self.words}", flush=True)
+        logger.info(f"jit: {self.words}")
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Explain why nothing was measured."""

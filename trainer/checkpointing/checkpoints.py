@@ -11,6 +11,7 @@ disk, and then renamed, so that a process that is killed at any moment leaves th
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import threading
 import zipfile
@@ -24,6 +25,8 @@ import numpy as np
 
 from headrace.common.durable import replacing
 from headrace.common.errors import TrainingError
+
+logger = logging.getLogger(__name__)
 
 Tree = dict[str, Any]
 """Names to JSON values, NumPy arrays, and lists and mappings of them."""
@@ -102,11 +105,11 @@ class Checkpoints:
             try:
                 saved = _read(file)
             except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-                print(f"checkpoint: {file} cannot be read ({error}); trying an older one", flush=True)
+                logger.warning(f"checkpoint: {file} cannot be read ({error}); trying an older one")
                 continue
             if is_finite(saved.tree):
                 return saved
-            print(f"checkpoint: {file} contains non-finite numbers; trying an older one", flush=True)
+            logger.warning(f"checkpoint: {file} contains non-finite numbers; trying an older one")
         return None
 
     def clear(self) -> None:

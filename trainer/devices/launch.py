@@ -34,6 +34,7 @@ from headrace.common.credentials import redact
 from headrace.common.durable import write_text
 from headrace.common.errors import HeadraceError, TrainingError, TrainingStoppedError, write_traceback
 from headrace.common.locks import adopted_descriptors
+from headrace.common.logs import log_to_stdout
 
 if TYPE_CHECKING:
     from headrace.trainer.job import Job
@@ -133,6 +134,7 @@ def main(arguments: list[str]) -> int:
     """Train as the job says, and return the exit status."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
+    log_to_stdout()
     if arguments:
         _exit_with_parent()
         text = Path(arguments[0]).read_text(encoding="utf-8")

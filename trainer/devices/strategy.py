@@ -12,6 +12,7 @@ devices, which must be set up before any operation.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,8 @@ from headrace.configs.schema.train import DISTRIBUTED, TrainConfig
 from headrace.trainer.devices.machine import LOCAL_TPU, Hardware, best_strategy, hardware_from, missing_for
 from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker
 from headrace.trainer.service.ports import only_loopback
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,7 @@ def _restrict_to_loopback(port: int) -> None:
     try:
         _UNTIL_EXIT.enter_context(only_loopback(port))
     except RunError as error:
-        print(f"strategy: port {port} may be reachable from other machines: {str(error).split('. ')[0]}", flush=True)
+        logger.warning(f"strategy: port {port} may be reachable from other machines: {str(error).split('. ')[0]}")
     else:
         os.environ["TF_GRPC_REUSE_PORT"] = "1"  # without it, TensorFlow's own socket does not share a port
 

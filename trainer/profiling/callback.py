@@ -6,6 +6,7 @@ Keras 3 does not mark steps, so a profile of its own callback says "No step time
 
 from __future__ import annotations
 
+import logging
 import re
 import resource
 import time
@@ -24,6 +25,8 @@ from headrace.trainer.input.memory import FreeSpace
 from headrace.trainer.input.reading import CORES
 from headrace.trainer.profiling.facts import LOGS, MARKER, SESSIONS, ProfiledExecution, ProfileFacts
 from headrace.trainer.profiling.steps import ProfileRequest, ProfileWindow, keep_markers
+
+logger = logging.getLogger(__name__)
 
 MAX_PAUSE = 1.0
 """Seconds between two executions above which something else than training happened, such as trying XLA."""
@@ -69,7 +72,7 @@ def profiling(
             "cores": CORES,
         }
         (facts := facts.model_copy(update=known)).write(directory)
-        print(f"profile: {_describe(facts)}", flush=True)
+        logger.info(f"profile: {_describe(facts)}")
 
     first, last = train.profile.batches
     steps = train.steps_per_epoch or split.steps

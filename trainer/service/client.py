@@ -11,6 +11,7 @@ it does not come back, by the trainer itself; duplicates are dropped.
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,8 @@ from headrace.trainer.input.packing import Packed, Packing, no_autograph
 from headrace.trainer.input.reading import DEFAULT_READ_OPTIONS, SINGLE_WORKER, ClusterWorker, ReadOptions
 from headrace.trainer.service.delivery import DeliveryLog, StalledError, elements_with_timeout, numbered_batches
 from headrace.trainer.service.probe import alive_workers, wait_for_workers
+
+logger = logging.getLogger(__name__)
 
 ATTEMPTS = 3
 """Times that the service is asked for missing batches before the trainer reads them itself."""
@@ -125,7 +128,7 @@ class Service:
                 until = time.monotonic() + self.settings.timeout
                 if here:
                     self.statistics.read_here += 1
-                    print(f"input: {self.settings.address} does not answer: the trainer reads itself", flush=True)
+                    logger.warning(f"input: {self.settings.address} does not answer: the trainer reads itself")
                     elements: Iterator[Any] = iter(dataset)
                 else:
                     served = dataset.apply(self._every_worker())
@@ -141,7 +144,7 @@ class Service:
                         if here and time.monotonic() > until:
                             break  # look for the service again
                 except StalledError as error:
-                    print(f"input: {self.settings.address}: {error}", flush=True)
+                    logger.warning(f"input: {self.settings.address}: {error}")
 
         stream = tf.data.Dataset.from_generator(generate, output_signature=(tf.TensorSpec([], tf.bool), *spec))
         real = stream.filter(no_autograph(lambda is_real, *_: is_real))
@@ -159,19 +162,19 @@ class Service:
                     if log.complete:  # TensorFlow's client would find this out a second later
                         break
             except StalledError as error:
-                print(f"input: {self.settings.address}: {error}", flush=True)
+                logger.warning(f"input: {self.settings.address}: {error}")
             wanted = log.missing()
             if not wanted:
                 break
             self.statistics.read_again += len(wanted)
-            print(f"input: {len(wanted)} of {len(files)} files were incomplete and are read again", flush=True)
+            logger.warning(f"input: {len(wanted)} of {len(files)} files were incomplete and are read again")
         self.statistics.repeats += log.repeats
 
     def _read_once(self, files: list[str], packing: Packing, here: bool) -> Iterator[tuple[int, int, Packed]]:
         dataset = numbered_batches(files, packing, self.reading)
         if here:
             self.statistics.read_here += len(files)
-            print(f"input: {self.settings.address} does not answer: the trainer reads {len(files)} files", flush=True)
+            logger.warning(f"input: {self.settings.address} does not answer: the trainer reads {len(files)} files")
             elements: Iterator[tf.Tensor] = iter(dataset)
         else:
             elements = elements_with_timeout(dataset.apply(self._distributed()), self.settings.timeout)
@@ -193,7 +196,7 @@ class Service:
 
         def keep_waiting(timeouts: int) -> bool:
             if timeouts == 1 and limit > 1:
-                print(f"input: {self.settings.address}: waiting for the other trainers, or for the service", flush=True)
+                logger.warning(f"input: {self.settings.address}: waiting for the other trainers, or for the service")
             return timeouts < limit and bool(alive_workers(self.address, _PROBE))
 
         return keep_waiting

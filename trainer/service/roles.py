@@ -7,6 +7,7 @@ Both exit on SIGTERM and Ctrl-C, and when the pipe to the process that started t
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -19,6 +20,8 @@ import grpc
 from headrace.common.errors import RunError
 from headrace.trainer.service.ports import check_loopback, free_port, only_loopback
 from headrace.trainer.service.probe import registered_workers
+
+logger = logging.getLogger(__name__)
 
 JOURNAL = "journal"
 """Folder in the work directory for what another dispatcher needs to continue."""
@@ -124,7 +127,7 @@ def _serve(name: str, listen: str, port: int, *_servers: object) -> None:
     """Wait for a signal. _servers: referenced so that they stay alive."""
     if listen != ALL_INTERFACES:
         check_loopback(port)
-    print(f"{name} is ready", flush=True)
+    logger.info(f"{name} is ready")
     signal.sigwait(EXIT_SIGNALS)
     _exit()
 
@@ -144,7 +147,7 @@ def _wait_for(dispatcher: str) -> None:
             if time.monotonic() > end:
                 raise RunError(f"no dispatcher answers at {dispatcher}") from error
         if not reported:
-            print(f"waiting for the dispatcher at {dispatcher}, which does not answer", flush=True)
+            logger.info(f"waiting for the dispatcher at {dispatcher}, which does not answer")
             reported = True
         if signal.sigtimedwait(EXIT_SIGNALS, _PAUSE):
             _exit()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,8 @@ from headrace.trainer.checkpointing.checkpoints import Checkpoints
 from headrace.trainer.job import Job, job_digest
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.tuning.trials import INTERNAL, Trial
+
+logger = logging.getLogger(__name__)
 
 FILE = "trials.json"
 
@@ -84,9 +87,9 @@ class FinishedTrials:
         except FileNotFoundError:
             return cls(folder)
         except (OSError, ValueError, TypeError) as error:
-            print(f"tune: {folder / FILE} cannot be read ({error}): the search starts from scratch", flush=True)
+            logger.warning(f"tune: {folder / FILE} cannot be read ({error}): the search starts from scratch")
             return cls(folder)
-        print(f"tune: {len(trials)} trials of an interrupted search are in {folder}", flush=True)
+        logger.info(f"tune: {len(trials)} trials of an interrupted search are in {folder}")
         return cls(folder, trials, list(trials))
 
     def take(self, values: Mapping[str, Any], epochs: int) -> Trial | None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs
     from tfx.components.tuner.component import TunerFnResult
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_TRIALS = 10
 """Number of trials if the config does not set it."""
 
@@ -93,7 +95,7 @@ class Tuner(base_tuner.BaseTuner):
         epochs = int(hyperparameters.get("tuner/epochs", self.epochs))
         if (known := self.finished.take(values, epochs)) and known.score is not None:
             self.done.append(dataclasses.replace(known, number=len(self.done) + 1))
-            self._print(self.done[-1], "; trained before the search was interrupted")
+            self._log(self.done[-1], "; trained before the search was interrupted")
             return {self.oracle.objective.name: known.score}
         began, score, failure = time.perf_counter(), None, ""
         try:
@@ -107,17 +109,17 @@ class Tuner(base_tuner.BaseTuner):
             failure = f"{type(error).__name__}: {error}"
         seconds = time.perf_counter() - began
         self.done.append(Trial(len(self.done) + 1, values, epochs, seconds, score, failure))
-        self._print(self.done[-1])
+        self._log(self.done[-1])
         self.finished.add(self.done[-1])
         if score is None:
             raise FailedTrialError(failure)
         return {self.oracle.objective.name: score}
 
     def on_search_end(self) -> None:
-        """Print the table. Raises TrainingError if no trial succeeded."""
+        """Log the table. Raises TrainingError if no trial succeeded."""
         self.oracle.max_trials = len(self.done)  # TFX asks for this many of the best; None would be an error there
         search = self.found
-        print(f"\n{search.table()}\n", flush=True)
+        logger.info(f"\n{search.table()}\n")
         if search.best is None:
             raise TrainingError(f"tune: every trial failed; the first: {self.done[0].failure if self.done else 'none'}")
         self.finished.clear()
@@ -130,12 +132,12 @@ class Tuner(base_tuner.BaseTuner):
         return [BestHyperparameters(best, tuned) for best in super().get_best_hyperparameters(num_trials)]
 
     def results_summary(self, num_trials: int = 10) -> None:
-        """Do nothing: the table was printed at the end of the search."""
+        """Do nothing: the table was logged at the end of the search."""
 
     def search_space_summary(self, extended: bool = False) -> None:  # noqa: ARG002
-        """Print a line for each parameter."""
+        """Log a line for each parameter."""
         for name, parameter in self.tune.parameters.items():
-            print(f"tune: {name}: {parameter.model_dump_json(exclude_defaults=True)}")
+            logger.info(f"tune: {name}: {parameter.model_dump_json(exclude_defaults=True)}")
 
     def _train(self, values: dict[str, Any], epochs: int, directory: Path) -> float:
         """Train, and return the objective in the best epoch."""
@@ -158,10 +160,10 @@ class Tuner(base_tuner.BaseTuner):
             raise TrainingError(f"val_{self.metric} is not finite")
         return max(finite) if self.better_is_higher else min(finite)
 
-    def _print(self, trial: Trial, more: str = "") -> None:
+    def _log(self, trial: Trial, more: str = "") -> None:
         values = ", ".join(f"{name}: {format_value(value)}" for name, value in trial.values.items())
         result = f"failed: {trial.failure}" if trial.score is None else f"{self.metric} {trial.score:.5f}"
-        print(f"trial {trial.number} ({trial.seconds:.1f} s): {result} with {values}{more}", flush=True)
+        logger.info(f"trial {trial.number} ({trial.seconds:.1f} s): {result} with {values}{more}")
 
     def _oracle(self) -> keras_tuner.Oracle:
         """Create the algorithm that chooses the values."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ from headrace.components.example_gen.sources import ScanResult
 from headrace.components.example_gen.spans.shared_spans import SharedSpans
 from headrace.components.example_gen.storage import UNKNOWN, FileState
 from headrace.components.example_gen.tfexample.rounding import ColumnRounding
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ class SpanStore:
             return None
         for name, (*_, checksum) in stored.files.items():
             if file_checksum(folder / name) != checksum:
-                print(f"{folder / name} has changed although nothing wrote to it: the disk may be failing")
+                logger.warning(f"{folder / name} has changed although nothing wrote to it: the disk may be failing")
                 return None
         return SpanShards(folder, stored.rows, stored.plan, stored.roundings, stored.skipped)
 

@@ -4,8 +4,8 @@ and on this machine, by the run records.
 
 from __future__ import annotations
 
+import logging
 import re
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from headrace.configs.schema.pod_resources import PeakUsage
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.local.record import RunRecord
+
+logger = logging.getLogger(__name__)
 
 RUNS = 5
 """How many of the newest runs count, each with the components that it ran itself."""
@@ -27,16 +29,14 @@ LOG = re.compile(r"([^/]+)/([^/]+)/[^/]+/executor-logs(-\d+)?")
 def peaks(config: PipelineConfig, store: Store) -> dict[str, PeakUsage]:
     """By component, the peak use in the last runs on the cluster, or else in those on this machine.
 
-    Components without a run are missing. If the store cannot be read, a line on standard error says so.
+    Components without a run are missing. If the store cannot be read, a warning is logged.
     """
     home = f"{config.kubeflow.pipeline_root.rstrip('/')}/{config.pipeline.name}"
     try:
         in_pods = _in_pods(store, home)
     except (OSError, RunError) as error:
         why = str(error).splitlines()[0]
-        print(
-            f"kubeflow.resources: auto uses runs on this machine, because {home} cannot be read: {why}", file=sys.stderr
-        )
+        logger.warning(f"kubeflow.resources: auto uses runs on this machine, because {home} cannot be read: {why}")
         in_pods = {}
     return _on_this_machine(config) | in_pods
 

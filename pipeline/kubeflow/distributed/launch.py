@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 import threading
 import time
 import uuid
@@ -31,6 +32,8 @@ from headrace.pipeline.kubeflow.store import Store
 
 if TYPE_CHECKING:
     from headrace.trainer.job import Job
+
+logger = logging.getLogger(__name__)
 
 POD_NAME = "KFP_POD_NAME"
 """Environment variable that Kubeflow sets: the name of the pod."""
@@ -101,7 +104,7 @@ def _train(job: Job, manifest: Mapping[str, Any], task: TrainerTask) -> str:
     }
     try:
         handover.write(JOB, packed(handover, job, task.files))
-        print(f"distributed training: JobSet {task.name} of {len(training['hosts'])} workers", flush=True)
+        logger.info(f"distributed training: JobSet {task.name} of {len(training['hosts'])} workers")
         jobsets.create(jobset.complete(manifest["jobset"], task.name, owner, training))
         with _chief_log(jobsets, task.name), _deleted_at_once(jobsets, task.name):
             _watch(jobsets, task.name, handover)
@@ -123,13 +126,13 @@ def _deleted_at_once(jobsets: JobSetClient, name: str) -> Iterator[None]:
 
 
 def _clean(jobsets: JobSetClient, name: str, handover: Handover) -> None:
-    """Remove the JobSet and the handover. A failure is printed, and hides no other error."""
+    """Remove the JobSet and the handover. A failure is logged, and hides no other error."""
     removals: list[Callable[[], None]] = [lambda: jobsets.request_deletion(name), handover.remove]
     for remove in removals:
         try:
             remove()
         except (RunError, OSError) as error:
-            print(f"distributed training: could not clean up: {error}", flush=True)
+            logger.warning(f"distributed training: could not clean up: {error}")
 
 
 def _watch(jobsets: JobSetClient, name: str, handover: Handover) -> None:
@@ -147,17 +150,17 @@ def _watch(jobsets: JobSetClient, name: str, handover: Handover) -> None:
             _fail(handover, ended["Failed"].get("message", ""), status.get("restarts", 0))
         if (again := status.get("restarts", 0)) > restarts:
             restarts = again
-            print(f"distributed training: a worker was lost; all workers restart (restart {again})", flush=True)
+            logger.warning(f"distributed training: a worker was lost; all workers restart (restart {again})")
             _raise_reported(handover)
-        shown = _print_ready(status, shown)
+        shown = _log_ready(status, shown)
         time.sleep(POLL_SECONDS)
 
 
-def _print_ready(status: Mapping[str, Any], before: str) -> str:
-    """Print how many workers are ready, if that has changed."""
+def _log_ready(status: Mapping[str, Any], before: str) -> str:
+    """Log how many workers are ready, if that has changed."""
     now = ", ".join(f"{one.get('ready', 0)} ready" for one in status.get("replicatedJobsStatus", []))
     if now and now != before:
-        print(f"distributed training: jobs: {now}", flush=True)
+        logger.info(f"distributed training: jobs: {now}")
     return now
 
 
@@ -182,7 +185,7 @@ def _raise_reported(handover: Handover) -> None:
 
 @contextlib.contextmanager
 def _chief_log(jobsets: JobSetClient, name: str) -> Iterator[None]:
-    """Print the lines of worker 0 of a JobSet, of each of its pods one after the other, until the block ends."""
+    """Log the lines of worker 0 of a JobSet, of each of its pods one after the other, until the block ends."""
     follower = _ChiefLog(jobsets, name)
     thread = threading.Thread(target=follower.run, name="chief-log", daemon=True)
     thread.start()
@@ -197,10 +200,10 @@ class _ChiefLog:
     def __init__(self, jobsets: JobSetClient, name: str) -> None:
         self.ended = threading.Event()
         self._jobsets, self._name = jobsets, name
-        self._printed: dict[str, int] = {}
-        """Pod to the number of its lines that are printed."""
+        self._logged: dict[str, int] = {}
+        """Pod to the number of its lines that are logged."""
         self._done: set[str] = set()
-        """Pods that had ended, and whose lines are all printed."""
+        """Pods that had ended, and whose lines are all logged."""
         self._failed = False
 
     def run(self) -> None:
@@ -209,7 +212,7 @@ class _ChiefLog:
             for pod, phase in self._pods().items():
                 is_chief = pod.startswith(f"{jobset.pod_prefix(self._name, 0)}-")
                 if is_chief and phase != "Pending" and pod not in self._done:
-                    self._print(pod, ended=phase in ("Succeeded", "Failed"))
+                    self._log(pod, ended=phase in ("Succeeded", "Failed"))
             if last or self._failed:
                 return
             self.ended.wait(POLL_SECONDS)
@@ -221,13 +224,13 @@ class _ChiefLog:
             self._give_up(error)
             return {}
 
-    def _print(self, pod: str, *, ended: bool) -> None:
-        printed = self._printed.get(pod, 0)
+    def _log(self, pod: str, *, ended: bool) -> None:
+        logged = self._logged.get(pod, 0)
         try:
             for number, line in enumerate(self._jobsets.log(pod)):
-                if number >= printed:
-                    print(line, flush=True)
-                    self._printed[pod] = number + 1
+                if number >= logged:
+                    logger.info(line)
+                    self._logged[pod] = number + 1
             if ended:
                 self._done.add(pod)
         except Exception as error:
@@ -238,4 +241,4 @@ class _ChiefLog:
         """Say why the log is not shown; the training is worth more than its log."""
         self._failed = True
         command = f"kubectl logs -n {self._jobsets.namespace} -l jobset.sigs.k8s.io/jobset-name={self._name}"
-        print(f"the workers' log cannot be read here ({str(error).splitlines()[0]}); use: {command}", flush=True)
+        logger.warning(f"the workers' log cannot be read here ({str(error).splitlines()[0]}); use: {command}")

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.common.credentials import redact
 from headrace.common.errors import ConfigError, HeadraceError, TrainingError, TrainingStoppedError, write_traceback
+from headrace.common.logs import log_to_stdout
 from headrace.common.utf8 import use_utf8
 from headrace.configs.schema.train import CHECKPOINT_FOLDER
 from headrace.pipeline.environment import prepare
@@ -45,6 +46,7 @@ LOST_WORKER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "Dea
 def main(environ: Mapping[str, str] = os.environ) -> int:
     """Train as this worker; returns the exit status."""
     prepare()
+    log_to_stdout()
     signal.signal(signal.SIGTERM, _end)  # until training handles it
     training, number = json.loads(environ[TRAINING]), int(environ[INDEX])
     os.environ["TF_CONFIG"] = json.dumps(

@@ -10,6 +10,7 @@ The training knows only the folder, in which each piece of work has a folder of 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from pathlib import Path, PurePosixPath
 
 from headrace.pipeline.kubeflow.store import Store
 from headrace.trainer.checkpointing.checkpoints import PATTERN
+
+logger = logging.getLogger(__name__)
 
 SECONDS = 0.5
 """Interval between scans of the folder."""
@@ -67,7 +70,7 @@ class _Mirror:
                     self.fetched.add(name)
                     self.synced.add(name)
                     os.utime(self.folder / work, (found[name], found[name]))
-                    print(f"checkpoint: fetched {self.uri}/{name}", flush=True)
+                    logger.info(f"checkpoint: fetched {self.uri}/{name}")
         except OSError as error:
             self._report(error)
 
@@ -106,7 +109,7 @@ class _Mirror:
 
     def _report(self, error: OSError) -> None:
         if not self.failing:
-            print(f"checkpoint: not stored in {self.uri}, so a new pod would train from the start: {error}", flush=True)
+            logger.warning(f"checkpoint: not stored in {self.uri}, so a new pod would train from the start: {error}")
         self.failing = True
 
 

@@ -18,6 +18,7 @@ All paths in the objects are relative to the pipeline's folder.
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -31,6 +32,8 @@ from headrace.components.deploy.registry import Entry, Registry, inside
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod.paths import PARTS_BELOW_HOME
 from headrace.pipeline.kubeflow.store import Store
+
+logger = logging.getLogger(__name__)
 
 BLESSED, TRAINED = "blessed", "trained"
 """The folders of the objects."""
@@ -53,7 +56,7 @@ def fetch_blessings(uri: str, path: Path, store: Store) -> Registry:
     names = store.children(folder)
     known_names = {_blessing_name(entry) for entry in known.models}
     for stray in (name for name in names if not name.endswith(_JSON)):
-        print(f"{folder}/{stray} is not a record of a blessing; it is ignored", flush=True)
+        logger.warning(f"{folder}/{stray} is not a record of a blessing; it is ignored")
     new = [_blessing(f"{folder}/{name}", store) for name in names if name.endswith(_JSON) and name not in known_names]
     merged = known.merged(entry.with_paths(lambda text: str(path.parent / text)) for entry in new)
     if merged.models:
@@ -102,7 +105,7 @@ def fetch_trainings(uri: str, path: Path, store: Store) -> TrainingRecord:
     there = store.children(folder)
     names = sorted(name for name in there if _TRAINING.fullmatch(name))
     for stray in {*there} - {*names, BEFORE}:
-        print(f"{folder}/{stray} is not a record of a training; it is ignored", flush=True)
+        logger.warning(f"{folder}/{stray} is not a record of a training; it is ignored")
     if not there:
         known = _parsed(uri, path.read_bytes()) if store.get(uri, path) else TrainingRecord()
     else:

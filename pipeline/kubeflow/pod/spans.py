@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +29,8 @@ import google_crc32c
 from pydantic import Field, TypeAdapter
 
 from headrace.pipeline.kubeflow.store import CHUNK, Store
+
+logger = logging.getLogger(__name__)
 
 PARALLEL_COPIES = 16
 MAX_FAILURES = 3
@@ -101,7 +104,7 @@ class SpanObjects:
         if self.used:
             note = f"{self.uri}/{RUNS}/{self.user}{LIST}"
             self._ask(lambda: self.store.write(note, json.dumps(sorted(self.used))), f"{note} cannot be written")
-            print(f"spans: fetched {_amount(self.fetched)} from {self.uri}, stored {_amount(self.stored)}", flush=True)
+            logger.info(f"spans: fetched {_amount(self.fetched)} from {self.uri}, stored {_amount(self.stored)}")
 
     def fetch(self, keys: Iterable[str], part: str) -> list[str]:
         """Fetch that part of spans into the folder. Returns the keys of those that are complete there."""
@@ -232,4 +235,4 @@ def _amount(sizes: Sequence[int]) -> str:
 
 
 def _report(text: str) -> None:
-    print(f"spans: {text}", flush=True)
+    logger.info(f"spans: {text}")

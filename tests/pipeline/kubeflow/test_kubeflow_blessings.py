@@ -126,12 +126,12 @@ def test_damaged_object_is_named(store: Store, tmp_path: Path) -> None:
 
 
 def test_strange_object_is_passed_over_and_a_damaged_list_is_named(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Store, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     bless(store, tmp_path / "1", "first", "2026-03-01")
     store.write(f"{HOME}/blessed/folder/inside.txt", "?")
     assert len(listed(store, tmp_path / "2")) == 1
-    assert f"{HOME}/blessed/folder is not a record" in capsys.readouterr().out
+    assert f"{HOME}/blessed/folder is not a record" in log.text
     store.write(f"{HOME}/blessed.json", "[]")
     with pytest.raises(RunError, match=rf"{HOME}/blessed\.json: the list of blessed models cannot be read"):
         listed(store, tmp_path / "3")

@@ -98,12 +98,12 @@ def test_the_last_checkpoint_is_copied_though_training_ends_with_an_error(store:
 
 
 def test_a_store_that_fails_is_told_once_and_fails_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "headrace")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "only-for-this-test")
     with mirrored(tmp_path, URI, Store({"endpoint": "http://127.0.0.1:9"})):
         written(tmp_path, WORK, 40)
-    told = capsys.readouterr().out.splitlines()
+    told = log.messages
     assert len(told) == 1
     assert told[0].startswith(f"checkpoint: not stored in {URI}, so a new pod would train from the start: ")

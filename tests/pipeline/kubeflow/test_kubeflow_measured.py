@@ -62,7 +62,7 @@ def test_what_pods_took_goes_before_what_was_taken_here_and_makes_the_request(fo
 
 
 def test_a_store_out_of_reach_is_told_and_runs_here_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("HEADRACE_STORE", raising=False)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
@@ -70,4 +70,4 @@ def test_a_store_out_of_reach_is_told_and_runs_here_count(
     config = trips(f"pipeline.root={tmp_path}/runs")
     store = Store({"endpoint": "http://127.0.0.1:1"})
     assert measured.peaks(config, store) == {}
-    assert "minio://mlpipeline/v2/artifacts/trips cannot be read" in capsys.readouterr().err
+    assert "minio://mlpipeline/v2/artifacts/trips cannot be read" in log.text

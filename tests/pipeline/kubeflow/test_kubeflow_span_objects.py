@@ -109,7 +109,7 @@ def test_nothing_is_written_twice(store: Store, uri: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "gone", "list", "list cut", "escape", "no list"])
 def test_what_is_damaged_is_told_and_counts_as_not_kept_until_it_is_written_again(
-    store: Store, uri: str, tmp_path: Path, damage: str, capfd: pytest.CaptureFixture[str]
+    store: Store, uri: str, tmp_path: Path, damage: str, log: pytest.LogCaptureFixture
 ) -> None:
     publish(pod(tmp_path, store, uri, "first", FILES))
     told = f"{uri}/{KEY}/shards.json"
@@ -133,7 +133,7 @@ def test_what_is_damaged_is_told_and_counts_as_not_kept_until_it_is_written_agai
     second = pod(tmp_path, store, uri, "second")
     assert second.fetch([KEY], "shards") == []
     assert there(second) == {}
-    said = capfd.readouterr().out
+    said = log.text
     if damage == "no list":
         assert not said
     else:
@@ -175,11 +175,11 @@ class Failing(Store):
 
 @pytest.mark.parametrize("after", range(6))
 def test_an_upload_that_fails_anywhere_is_told_and_never_seen(
-    tmp_path: Path, uri: str, after: int, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, uri: str, after: int, log: pytest.LogCaptureFixture
 ) -> None:
     failing = Failing(tmp_path / "store", after)
     publish(pod(tmp_path, failing, uri, "first", FILES))
-    said = capfd.readouterr().out
+    said = log.text
     second = pod(tmp_path, Store({}, str(tmp_path / "store")), uri, "second")
     whole = after >= len(FILES) + 1
     assert second.fetch([KEY], "shards") == ([KEY] if whole else [])
@@ -187,7 +187,7 @@ def test_an_upload_that_fails_anywhere_is_told_and_never_seen(
 
 
 def test_a_store_that_is_down_is_asked_a_few_times_and_fails_no_pod(
-    tmp_path: Path, uri: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, uri: str, log: pytest.LogCaptureFixture
 ) -> None:
     failing = Failing(tmp_path / "store", 0)
     with pod(tmp_path, failing, uri, "first", FILES).open() as one:
@@ -195,12 +195,12 @@ def test_a_store_that_is_down_is_asked_a_few_times_and_fails_no_pod(
             assert one.fetch([KEY], "shards") == []
             publish(one)
     assert failing.asked == MAX_FAILURES
-    said = capfd.readouterr().out
+    said = log.text
     assert said.count("the network is down") == MAX_FAILURES
     assert "continues without it" in said
 
 
-def test_failures_at_once_are_counted_one_by_one(tmp_path: Path, uri: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_failures_at_once_are_counted_one_by_one(tmp_path: Path, uri: str, log: pytest.LogCaptureFixture) -> None:
     """Sixteen threads ask: two that counted the same failure said nothing of going on without the store."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -208,7 +208,8 @@ def test_failures_at_once_are_counted_one_by_one(tmp_path: Path, uri: str, capfd
         for number in range(30):
             one = pod(tmp_path, Failing(tmp_path / "store", 0), uri, f"pod{number}")
             assert one.fetch([f"{KEY}-{count}" for count in range(50)], "shards") == []
-            said = capfd.readouterr().out
+            said = log.text
+            log.clear()
             assert said.count("the network is down") == MAX_FAILURES
             assert said.count("continues without it") == 1
     finally:

@@ -87,11 +87,11 @@ def test_a_pod_that_the_store_refuses_names_the_setting_with_the_keys(
 
 
 def test_a_training_goes_on_where_the_store_refuses_its_checkpoints(
-    refusing: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    refusing: str, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     with mirrored(tmp_path / "checkpoints", f"{HOME}/checkpoints", open_store({"minio": refusing}, of_pod=True)):
         pass
-    told = capfd.readouterr().out
+    told = log.text
     assert "so a new pod would train from the start" in told
     assert "kubeflow.object_store.secret" in told
 

@@ -84,13 +84,13 @@ def test_record_of_an_earlier_version_is_taken_over(store: Store, tmp_path: Path
 
 
 def test_damaged_record_is_named_and_a_strange_object_is_passed_over(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Store, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     judge(store, tmp_path / "1", "1")
     store.write(f"{HOME}/trained/notes.txt", "?")
     store.write(f"{HOME}/trained/folder/inside.json", "?")
     assert found(store, tmp_path / "2").judged == data("1")
-    said = capsys.readouterr().out
+    said = log.text
     assert f"{HOME}/trained/notes.txt is not a record" in said
     assert f"{HOME}/trained/folder is not a record" in said
     (name,) = (name for name in store.children(f"{HOME}/trained") if "-judged-" in name)
@@ -110,7 +110,7 @@ def test_record_that_leads_out_of_the_pipelines_folder_is_refused(store: Store, 
 
 
 def test_file_that_leads_out_of_a_folder_is_not_fetched(
-    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Store, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     """A store takes any name for an object."""
     bucket = boto3.resource("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).Bucket("root")
@@ -118,4 +118,4 @@ def test_file_that_leads_out_of_a_folder_is_not_fetched(
         bucket.put_object(Key=f"trips/statistics/{name}", Body=b"content")
     assert store.get_all(f"{HOME}/statistics", tmp_path / "1/2/statistics") == 1
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["whole"]
-    assert f"{HOME}/statistics/../../escaped is ignored" in capsys.readouterr().out
+    assert f"{HOME}/statistics/../../escaped is ignored" in log.text

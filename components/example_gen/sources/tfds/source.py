@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,8 @@ from headrace.components.example_gen.sources.tfds.prepared import (
 )
 from headrace.components.example_gen.types import Kind, listed
 from headrace.configs.schema.sources import TfdsSource
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class TfdsExamples:
         """The files of the splits, or the ranges of them that the slices select."""
         builder = _builder(self.folder)
         dataset = f"{self.source.name.partition(':')[0]} {self.folder.name}"
-        print(f"TensorFlow Datasets: {dataset}, in {self.folder}", flush=True)
+        logger.info(f"TensorFlow Datasets: {dataset}, in {self.folder}")
         features = {name: _stored(name, builder.info.features[name], str(self.folder)) for name in self.columns()}
         pieces = [piece for name in self.source.slices or builder.info.splits for piece in self._pieces(builder, name)]
         _check_disjoint(pieces)
