@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 from benchmarks.measure import Used
-from headrace.pipeline.local.record import RunRecord
+from headrace.pipeline.results.record import RunRecord
 
 START, END = "start, imports", "report, exit"
 NAMES = {"CsvExampleGen": "ExampleGen", "Resolver": "Baseline"}

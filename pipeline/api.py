@@ -26,7 +26,7 @@ from headrace.configs.loading.loader import (
 from headrace.pipeline.environment import prepare, quiet
 
 if TYPE_CHECKING:
-    from headrace.pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.run import Run
     from headrace.pipeline.terminal import Display
 
@@ -75,8 +75,8 @@ def run(  # noqa: PLR0913 - one for each option of the command
     KeyboardInterrupt after Ctrl-C or SIGTERM, once all processes have ended.
     """
     from headrace.pipeline.interrupts import handlers_restored, uninterrupted
-    from headrace.pipeline.local.record import Status
     from headrace.pipeline.report import write_report
+    from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import value_overrides
     from headrace.pipeline.terminal import SilentDisplay, failure_text, open_display
 
@@ -101,7 +101,7 @@ def runs(config: ConfigSource, *, profile: str | None = None, overrides: Overrid
     A run whose record is damaged, or of another version, is left out.
     """
     from headrace.pipeline.folders import Folders
-    from headrace.pipeline.local.record import FILE_NAME
+    from headrace.pipeline.results.record import FILE_NAME
     from headrace.pipeline.run import Run
 
     found = []
@@ -266,7 +266,7 @@ def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool
     ConfigError if this machine lacks what the config needs.
     """
     from headrace.pipeline.local.runner import run as run_pipeline
-    from headrace.pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.run import Run
     from headrace.pipeline.validate import check_machine
 

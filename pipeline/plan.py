@@ -18,7 +18,7 @@ from headrace.components.example_gen.spans.component import Spans
 from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
 from headrace.components.trigger.decision import GO
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
-from headrace.pipeline.cache.key import flatten
+from headrace.pipeline.cache_key import flatten
 from headrace.pipeline.code.digest import sources_digest, sources_of, stack_versions
 
 UNCACHED = frozenset(

@@ -24,9 +24,9 @@ from headrace.common.errors import RunError
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.environment import prepare
-from headrace.pipeline.local.record import FILE_NAME as RECORD_NAME
-from headrace.pipeline.local.record import ArtifactRecord, RunRecord, Status
-from headrace.pipeline.report.run_folder import RunFolder
+from headrace.pipeline.results.record import FILE_NAME as RECORD_NAME
+from headrace.pipeline.results.record import ArtifactRecord, RunRecord, Status
+from headrace.pipeline.results.run_folder import RunFolder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0.schema_pb2 import Schema
     from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 
-    from headrace.pipeline.report.verdict import ModelVerdict
+    from headrace.pipeline.results.verdict import ModelVerdict
 
 WHOLE = "all"
 """The row of `metrics_frame` for the whole split."""
@@ -238,7 +238,7 @@ class Run:
 
     @cached_property
     def _verdict(self) -> ModelVerdict:
-        from headrace.pipeline.report.verdict import read_verdict
+        from headrace.pipeline.results.verdict import read_verdict
 
         return read_verdict(self._folder)
 

@@ -22,7 +22,7 @@ from headrace.common.digests import installed_version
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS, CheckpointConfig
 from headrace.trainer.checkpointing.checkpoints import Checkpoints
 from headrace.trainer.sections import TrainerSections
-from headrace.trainer.tuning.trials import Search, format_value
+from headrace.trainer.trials import Search, format_value
 from headrace.trainer.weights.sidecar import work_digest
 
 if TYPE_CHECKING:

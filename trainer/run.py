@@ -15,7 +15,6 @@ from headrace.trainer import columns, generation
 from headrace.trainer.callbacks.finite_loss import BatchesAfter, NonFiniteLossError
 from headrace.trainer.columns.image import with_stored_images
 from headrace.trainer.devices.errors import explain_out_of_memory
-from headrace.trainer.devices.launch import launch, remote_training
 from headrace.trainer.devices.strategy import (
     StrategyChoice,
     check_same_checkpoint,
@@ -29,6 +28,7 @@ from headrace.trainer.fitting import WEIGHTS, Training, fit
 from headrace.trainer.input.errors import explain_label_errors
 from headrace.trainer.input.inputs import Inputs, open_inputs
 from headrace.trainer.job import Job, checkpoints
+from headrace.trainer.launch import launch, remote_training
 from headrace.trainer.model import build_model, compile_model
 from headrace.trainer.models.layers import adapt_scale
 from headrace.trainer.weights.sidecar import Origin

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headrace.components.example_gen.spans.manifest import Span, SpanManifest
-from headrace.pipeline.cache.key import KeyParts
+from headrace.pipeline.cache_key import KeyParts
 
 Kind = Literal["setting", "code", "version", "input", "executor", "image"]
 MAX_LENGTH = 60

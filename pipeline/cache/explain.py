@@ -13,9 +13,9 @@ from headrace.common.errors import RunError
 from headrace.common.names import did_you_mean
 from headrace.pipeline.cache.differences import Difference, differences, manifest_changes
 from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
-from headrace.pipeline.cache.key import KeyInput, KeyParts
+from headrace.pipeline.cache_key import KeyInput, KeyParts
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 
 MAX_RUNS = 100
 """Runs that are searched for a similar execution."""

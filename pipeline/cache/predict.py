@@ -27,7 +27,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.cache.explain import RecordedRun, explain_miss, most_similar, run_of, runs
 from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
-from headrace.pipeline.cache.key import KeyInput, KeyParts, cache_key
+from headrace.pipeline.cache_key import KeyInput, KeyParts, cache_key
 from headrace.pipeline.execute import execute
 from headrace.pipeline.folders import Folders, locked
 from headrace.pipeline.local.metadata import Metadata

@@ -25,7 +25,7 @@ from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.example_gen.spans.store import keys_used_by
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.local.record import RunRecord, Status
+from headrace.pipeline.results.record import RunRecord, Status
 
 ArtifactId = tuple[str, ...]
 """The component, output and run of an artifact: the last three names of its folder."""

@@ -24,8 +24,8 @@ from headrace.pipeline.folders import Folders, locked, processes_file
 from headrace.pipeline.interrupts import interrupted_once
 from headrace.pipeline.local.client import ForkServer
 from headrace.pipeline.local.metadata import Metadata
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.local.scheduler import Scheduler, remove_outputs
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.terminal import Display
 from headrace.pipeline.training_digest import training_digest
 from headrace.pipeline.versions import write_versions

@@ -22,13 +22,13 @@ from headrace.common.digests import digest_path
 from headrace.common.errors import RunError
 from headrace.components.deploy.registry import PushRecord
 from headrace.components.trigger.decision import GO, NO, WHY
-from headrace.pipeline.cache.key import KeyInput, KeyParts, cache_key
+from headrace.pipeline.cache_key import KeyInput, KeyParts, cache_key
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.interrupts import uninterrupted
 from headrace.pipeline.local.client import ForkServer
 from headrace.pipeline.local.metadata import Metadata
-from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.local.wire import FULL_DISK, StoredArtifact, total_rows
+from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.terminal import Display
 
 Outputs = dict[str, StoredArtifact]

@@ -18,7 +18,7 @@ def write_report(run_dir: Path) -> Path:
     Raises FileNotFoundError if the folder holds no run record.
     """
     from headrace.pipeline.report.page import render_page
-    from headrace.pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.results.run_folder import RunFolder
 
     page = render_page(RunFolder.read(run_dir))
     write_text(run_dir / FILE_NAME, page)

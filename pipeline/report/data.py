@@ -11,10 +11,10 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.features import data_columns
-from headrace.pipeline.local.record import Ingestion, ingested, on_one_line
 from headrace.pipeline.report.charts import histogram
-from headrace.pipeline.report.run_folder import RunFolder
 from headrace.pipeline.report.statistics import ColumnStatistics, SplitStatistics, read_statistics
+from headrace.pipeline.results.record import Ingestion, ingested, on_one_line
+from headrace.pipeline.results.run_folder import RunFolder
 
 _TRAIN = "train"
 _SPLIT = "Split-"

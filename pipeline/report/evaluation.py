@@ -15,7 +15,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.evaluate import LOWER_IS_BETTER
 from headrace.pipeline.report.charts import ChartLine, Scale, line_chart, padded
 from headrace.pipeline.report.formatting import value_in_words
-from headrace.pipeline.report.verdict import Bound, ModelVerdict
+from headrace.pipeline.results.verdict import Bound, ModelVerdict
 
 _FROM_0_TO_1 = frozenset({"auc", "auc_precision_recall", "binary_accuracy", "precision", "recall", "accuracy"})
 _BEST_AT_ONE = "calibration"

@@ -12,16 +12,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.report.data import read_anomalies, read_data
 from headrace.pipeline.report.evaluation import evaluation_section
 from headrace.pipeline.report.features import describe_features
 from headrace.pipeline.report.formatting import FILTERS, visible
 from headrace.pipeline.report.profile import read_profile
-from headrace.pipeline.report.run_folder import RunFolder
 from headrace.pipeline.report.timings import describe_beam, read_timings
 from headrace.pipeline.report.training import draw_curves, read_search, read_training
-from headrace.pipeline.report.verdict import ModelVerdict, read_verdict
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.results.run_folder import RunFolder
+from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
 from headrace.pipeline.terminal.logs import last_lines
 from headrace.pipeline.versions import read_versions
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from headrace.components.profile.result import OperationTime, ProfileDiagnosis
-from headrace.pipeline.report.run_folder import RunFolder
+from headrace.pipeline.results.run_folder import RunFolder
 
 _PARTS = (
     ("input", "Input", "a step waits for its batch, or for the copy to the accelerator, and nothing computes"),

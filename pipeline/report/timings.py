@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.pipeline.local.record import NodeRecord, RunRecord
 from headrace.pipeline.report.formatting import count
+from headrace.pipeline.results.record import NodeRecord, RunRecord
 from headrace.pipeline.terminal.table import STATUS_STYLES, duration
 
 

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headrace.pipeline.report.charts import ChartLine, line_chart
-from headrace.trainer.tuning.trials import Search
+from headrace.trainer.trials import Search
 
 FILE_NAME = "training.json"
 SEARCH_FILE_NAME = "best_hyperparameters.txt"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from headrace.common.errors import RunError, UntrainedError
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.local.record import FILE_NAME
-from headrace.pipeline.report.run_folder import RunFolder
+from headrace.pipeline.results.record import FILE_NAME
+from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.share.events import log_files
 
 RUNS = "runs"

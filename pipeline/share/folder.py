@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from headrace.common.errors import RunError
 
 if TYPE_CHECKING:
-    from headrace.pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.share.runs import SharedRun
 
 PAGE, DATA, LOGS = "index.html", "share.json", "logs"

@@ -12,13 +12,13 @@ import yaml
 
 from headrace.common.credentials import redact
 from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section, group_slices
-from headrace.pipeline.report.run_folder import RunFolder
 from headrace.pipeline.report.training import TrainingRecord, read_search, read_training
-from headrace.pipeline.report.verdict import ModelVerdict, read_verdict
+from headrace.pipeline.results.run_folder import RunFolder
+from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
 from headrace.pipeline.share.events import TrainingClock, TrainingLogs, read_logs
 from headrace.pipeline.share.find import logs_of
 from headrace.pipeline.share.settings import flattened, stripped
-from headrace.trainer.tuning.trials import Search
+from headrace.trainer.trials import Search
 
 COLORS, STROKES = 10, 3
 """Colors of runs (share.css), and dash patterns of their lines: together they distinguish 40 runs."""

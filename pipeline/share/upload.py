@@ -16,7 +16,7 @@ from headrace.common.errors import DataError, MissingDependencyError, RunError
 
 if TYPE_CHECKING:
     from headrace.components.example_gen.remote.filesystems import ObjectLocation
-    from headrace.pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.results.run_folder import RunFolder
 
 SCHEMES = ("gs://", "s3://", "minio://")
 _TYPES = {".html": "text/html; charset=utf-8", ".json": "application/json"}

@@ -20,7 +20,7 @@ from typing import Any
 
 from headrace.common.errors import RunError
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.local.record import FILE_NAME, RunRecord
+from headrace.pipeline.results.record import FILE_NAME, RunRecord
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 

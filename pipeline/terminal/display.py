@@ -10,7 +10,7 @@ from types import TracebackType
 from rich.console import Console
 
 from headrace.pipeline.interrupts import ReaderGoneError, discard_stdout
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.terminal.table import count, duration
 
 Clock = Callable[[], float]

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from headrace.pipeline.local.record import RunRecord
+from headrace.pipeline.results.record import RunRecord
 from headrace.pipeline.terminal.display import Clock, Display, PlainDisplay
 from headrace.pipeline.terminal.table import render
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from headrace.pipeline.local.record import NodeRecord
+from headrace.pipeline.results.record import NodeRecord
 
 _TAIL_BYTES = 256 * 1024
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

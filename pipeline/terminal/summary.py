@@ -9,8 +9,8 @@ from types import MappingProxyType
 from rich.console import Console
 from rich.text import Text
 
-from headrace.pipeline.local.record import Ingestion, NodeRecord, RunRecord, Status, ingested
-from headrace.pipeline.report.verdict import ModelVerdict
+from headrace.pipeline.results.record import Ingestion, NodeRecord, RunRecord, Status, ingested
+from headrace.pipeline.results.verdict import ModelVerdict
 from headrace.pipeline.terminal.logs import failure_text
 from headrace.pipeline.terminal.table import duration
 
@@ -50,7 +50,7 @@ def summary(
 ) -> list[str]:
     """The lines that end a run.
 
-    verdict: from `headrace.pipeline.report.verdict.read_verdict`; remarks: lines about the `data` and the `training`;
+    verdict: from `headrace.pipeline.results.verdict.read_verdict`; remarks: lines about the `data` and the `training`;
     paths are shown as given.
     """
     lines = [*_failures(record), *_data(ingested(record))]

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 
 LOADING = "loading TensorFlow, TFX and Beam"
 _WIDE = 72  # columns from which two spaces fit between the fields

@@ -65,7 +65,7 @@ def run(
     prepare()
     from headrace.pipeline.api import run_loaded
     from headrace.pipeline.interrupts import uninterrupted
-    from headrace.pipeline.local.record import Status
+    from headrace.pipeline.results.record import Status
     from headrace.pipeline.run_parameters import parameter_overrides
     from headrace.pipeline.terminal import StandardOutput, open_display
 
@@ -88,9 +88,9 @@ def _report_and_summary(console: Console, done: Run) -> None:
 
     from headrace.pipeline.report import write_report
     from headrace.pipeline.report.data import anomalies_in_words
-    from headrace.pipeline.report.run_folder import RunFolder
     from headrace.pipeline.report.training import read_training
-    from headrace.pipeline.report.verdict import read_verdict
+    from headrace.pipeline.results.run_folder import RunFolder
+    from headrace.pipeline.results.verdict import read_verdict
     from headrace.pipeline.terminal import print_summary
 
     report_file = short(write_report(done.path))

@@ -13,7 +13,7 @@ from headrace.pipeline.verbs.options import config_options, reports_errors, sess
 
 if TYPE_CHECKING:
     from headrace.pipeline.kubeflow.server.session import Session
-    from headrace.pipeline.local.record import RunRecord
+    from headrace.pipeline.results.record import RunRecord
 
 FAILED, CANCELLED = 1, 3
 """Exit codes for a run that failed, and for one that was cancelled or is lost."""
@@ -87,7 +87,7 @@ def watch_to_the_end(session: Session, run: Any) -> int:
 def _print_state(shown: RunRecord, run: Any) -> int:
     """Print the state of the run in a line; returns the exit code."""
     from headrace.pipeline.kubeflow.server.runs import state_word
-    from headrace.pipeline.local.record import Status
+    from headrace.pipeline.results.record import Status
 
     state = {"cancelled": "cancelled", "cancelling": "being cancelled", "lost": f"lost: {LOST}"}.get(
         state_word(run, dt.datetime.now(dt.UTC)), str(shown.status)
@@ -102,7 +102,7 @@ def _print_state(shown: RunRecord, run: Any) -> int:
 
 def _ended_early(shown: RunRecord) -> str:
     """Name the log that says why a run ended early, as a success; "" for any other run."""
-    from headrace.pipeline.local.record import Status
+    from headrace.pipeline.results.record import Status
 
     ran = [node.id for node in shown.nodes if node.status in (Status.DONE, Status.CACHED)]
     if shown.status is not Status.DONE or not any(node.status is Status.SKIPPED for node in shown.nodes):
@@ -113,7 +113,7 @@ def _ended_early(shown: RunRecord) -> str:
 def _print_memory_kills(session: Session, shown: RunRecord, run: Any) -> None:
     """Print which components of a failed run were killed for lack of memory, and what to set."""
     from headrace.pipeline.kubeflow.server.status import killed_for_memory
-    from headrace.pipeline.local.record import Status
+    from headrace.pipeline.results.record import Status
 
     if shown.status is Status.FAILED:
         for line in killed_for_memory(session, run).values():

@@ -12,7 +12,7 @@ from headrace.pipeline.verbs.options import config_options, load, reports_errors
 
 if TYPE_CHECKING:
     from headrace.configs.config import PipelineConfig
-    from headrace.trainer.input.tune import InputTuning
+    from headrace.trainer.tune_input import InputTuning
 
 LOOPBACK, EVERYWHERE = "127.0.0.1", "0.0.0.0"  # noqa: S104 - only if the user asks for it
 LOCAL = {"localhost", LOOPBACK, "::1", "[::1]"}
@@ -35,8 +35,8 @@ def tune_input(config: Path, profile: str | None, overrides: tuple[str, ...], se
     loaded = load(config, profile, overrides, data=False)
     graph, examples = transformed(loaded.config)
     with quiet():
-        from headrace.trainer.input.tune import measure
         from headrace.trainer.sections import TrainerSections
+        from headrace.trainer.tune_input import measure
 
         found = measure(TrainerSections.of(loaded.config), graph, examples, seconds)
     _print_trials(found)
@@ -54,7 +54,7 @@ def transformed(config: PipelineConfig) -> tuple[Path, Path]:
     """The folders of the transform graph and the transformed examples of the latest run that made them."""
     from headrace.common.errors import RunError
     from headrace.pipeline.folders import Folders
-    from headrace.pipeline.report.run_folder import RunFolder
+    from headrace.pipeline.results.run_folder import RunFolder
 
     for record in sorted(Folders.of(config).runs.glob("*/run.json"), reverse=True):
         run = RunFolder.read(record.parent)

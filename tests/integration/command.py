@@ -20,7 +20,7 @@ from pathlib import Path
 from forks import HEADRACE, Forked
 from installed import without_pythonpath
 
-from headrace.pipeline.local.record import RunRecord, Status
+from headrace.pipeline.results.record import RunRecord, Status
 
 ROOT = Path(__file__).parents[2]
 # Where the tests are a script's background job they ignore Ctrl-C, and so would all that they start.

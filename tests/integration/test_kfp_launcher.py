@@ -18,7 +18,7 @@ from kfp_server import Server
 from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.verify.driver import TaskRun
 from headrace.pipeline.kubeflow.verify.verify import compared
-from headrace.pipeline.local.record import RunRecord
+from headrace.pipeline.results.record import RunRecord
 
 pytestmark = pytest.mark.slow
 

@@ -29,7 +29,7 @@ from tfx.orchestration.portable.mlmd import execution_lib
 from tfx.types import standard_artifacts
 
 from headrace.pipeline.kubeflow.verify.compare import folders
-from headrace.pipeline.local.record import RunRecord
+from headrace.pipeline.results.record import RunRecord
 
 pytestmark = pytest.mark.slow
 

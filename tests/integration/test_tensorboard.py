@@ -20,7 +20,7 @@ from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.configs.schema.train import TrainConfig
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.tensorboard.server import LOADER, link, profile_page, trainings
 from headrace.trainer.callbacks.tensorboard import Scalars
 from headrace.trainer.profiling.callback import profiling

@@ -7,8 +7,8 @@ import pytest
 from headrace.common.durable import replacing
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.local.metadata import Metadata
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.local.runner import clear_killed_runs
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 
 KIND = "tfx.components.transform.component.Transform"
 

@@ -16,9 +16,9 @@ from headrace.components.example_gen.storage import FileState
 from headrace.pipeline.cache.differences import differences
 from headrace.pipeline.cache.explain import explain
 from headrace.pipeline.cache.explanation import UNCHANGED, ComponentExplanation, as_json, lines, show
-from headrace.pipeline.cache.key import KeyInput, KeyParts, flatten
+from headrace.pipeline.cache_key import KeyInput, KeyParts, flatten
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 
 
 def parts(key: str = "k", **changed: Any) -> KeyParts:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status, ingested
+from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status, ingested
 from headrace.pipeline.terminal.summary import summary
 
 

@@ -10,7 +10,7 @@ from dying import deaths
 
 from headrace.components.deploy.registry import Entry, Registry
 from headrace.components.trigger.decision import TrainingRecord
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 
 
 def _run(folder: Path, word: str) -> None:

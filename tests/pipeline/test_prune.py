@@ -19,7 +19,7 @@ from headrace.components.trigger.decision import TrainingData, TrainingRecord
 from headrace.pipeline.cli import cli
 from headrace.pipeline.folders import Folders, locked
 from headrace.pipeline.local.prune import PrunePlan, plan_prune, remove
-from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 
 LATER = 10.0**9
 OLD = 1000.0

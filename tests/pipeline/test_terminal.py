@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
-from headrace.pipeline.report.verdict import Bound, ModelVerdict
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.results.verdict import Bound, ModelVerdict
 from headrace.pipeline.terminal import failure_text, last_lines, open_display, print_summary, summary
 from headrace.pipeline.terminal.table import duration, render
 

@@ -16,11 +16,11 @@ import pytest
 from command import PATIENCE, alive, wait_until
 
 from headrace.common.errors import TrainingError, TrainingStoppedError
-from headrace.trainer.devices import launch
-from headrace.trainer.devices.launch import SHARED
+from headrace.trainer import launch
 from headrace.trainer.devices.machine import VIRTUAL
 from headrace.trainer.fitting import WEIGHTS
 from headrace.trainer.job import Job
+from headrace.trainer.launch import SHARED
 from headrace.trainer.run import run_fn
 from headrace.trainer.service.ports import free_ports
 
@@ -98,7 +98,7 @@ def test_workers_of_a_cluster_give_the_weights_of_one_device_and_the_chief_alone
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     worker = subprocess.Popen(
-        [sys.executable, "-m", "headrace.trainer.devices.launch"],
+        [sys.executable, "-m", "headrace.trainer.worker"],
         cwd=PROJECT,
         env={**os.environ, "TF_CONFIG": cluster(ports, 1), "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
@@ -152,7 +152,7 @@ def test_killing_the_trainer_ends_the_process_of_its_training(
     (tmp_path / "job.json").write_text(job.to_json())
     program = (
         "import sys; from pathlib import Path; from headrace.trainer.job import Job;"
-        "from headrace.trainer.devices.launch import launch;"
+        "from headrace.trainer.launch import launch;"
         " launch(Job.from_json(Path(sys.argv[1]).read_text()))"
     )
     log = tmp_path / "log"

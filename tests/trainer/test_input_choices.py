@@ -15,7 +15,7 @@ from headrace.trainer.input.disk_cache import DiskCache
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline, InputSplit
 from headrace.trainer.input.reading import ReadOptions
-from headrace.trainer.input.tune import InputTrial, InputTuning, find_fastest
+from headrace.trainer.tune_input import InputTrial, InputTuning, find_fastest
 
 SPEC = {"words": tf.io.RaggedFeature(tf.int64, "words"), "label": tf.io.FixedLenFeature([], tf.float32)}
 LENGTHS = (np.random.default_rng(0).pareto(1.2, 1100) * 8).astype(int) % 300

@@ -11,8 +11,8 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load
 from headrace.pipeline.verbs.training_input import write
 from headrace.trainer.input.inputs import InputPlan, TransformedExamples
-from headrace.trainer.input.tune import InputTuning, measure
 from headrace.trainer.sections import TrainerSections
+from headrace.trainer.tune_input import InputTuning, measure
 
 TAXI = Path(__file__).resolve().parents[2] / "configs" / "taxi.yaml"
 

@@ -24,9 +24,9 @@ from headrace.configs.schema.train import ServiceConfig, TrainConfig
 from headrace.trainer.input.memory import CacheChoice
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline
+from headrace.trainer.input.service.client import Service
+from headrace.trainer.input.service.endless import endless
 from headrace.trainer.input.sources import ExampleSources
-from headrace.trainer.service.client import Service
-from headrace.trainer.service.endless import endless
 from headrace.trainer.service.local import LocalService
 from headrace.trainer.service.ports import check_loopback, free_port
 from headrace.trainer.service.probe import registered_workers, wait_for_workers

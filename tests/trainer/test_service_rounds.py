@@ -18,10 +18,10 @@ from headrace.configs.schema.train import ServiceConfig, TrainConfig
 from headrace.trainer.input.buckets import LengthBuckets, choose_buckets
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.reading import ClusterWorker
+from headrace.trainer.input.service.client import Service
+from headrace.trainer.input.service.delivery import StalledError, elements_with_timeout
+from headrace.trainer.input.service.endless import coordinated_rounds
 from headrace.trainer.input.sources import ExampleSources
-from headrace.trainer.service.client import Service
-from headrace.trainer.service.delivery import StalledError, elements_with_timeout
-from headrace.trainer.service.endless import coordinated_rounds
 from headrace.trainer.service.local import LocalService
 
 BATCH, TRAINERS = 20, 2

@@ -21,7 +21,7 @@ from headrace.configs.schema.tune import TuneConfig
 from headrace.trainer import run
 from headrace.trainer.job import Job
 from headrace.trainer.profiling.facts import ProfileFacts
-from headrace.trainer.tuning.trials import Search
+from headrace.trainer.trials import Search
 from headrace.trainer.tuning.tuner import without_retracing_warnings
 
 Prepare = Callable[[str], Any]

@@ -14,9 +14,9 @@ from headrace.trainer.input.memory import CacheChoice
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import Stream
 from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, ReadOptions
+from headrace.trainer.input.service.client import Service
+from headrace.trainer.input.service.endless import endless, endless_batches
 from headrace.trainer.input.snapshot import Snapshots
-from headrace.trainer.service.client import Service
-from headrace.trainer.service.endless import endless, endless_batches
 
 
 @dataclass(frozen=True)

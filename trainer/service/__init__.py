@@ -1,1 +1,1 @@
-"""A tf.data service: its processes, and reading through it without losing an example."""
+"""The processes of a tf.data service, and how they are found."""

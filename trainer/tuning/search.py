@@ -28,7 +28,7 @@ from headrace.configs.schema.tune import TunedParameter
 from headrace.trainer.checkpointing.checkpoints import Checkpoints
 from headrace.trainer.job import Job, job_digest
 from headrace.trainer.sections import TrainerSections
-from headrace.trainer.tuning.trials import INTERNAL, Trial
+from headrace.trainer.trials import INTERNAL, Trial
 
 logger = logging.getLogger(__name__)
 

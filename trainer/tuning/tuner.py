@@ -25,12 +25,12 @@ from headrace.configs.rules.tune import ONE_MACHINE_ONLY
 from headrace.configs.schema.tune import HIGHER_IS_BETTER, TuneConfig
 from headrace.trainer.callbacks.epoch_log import FILE
 from headrace.trainer.devices.errors import explain_out_of_memory
-from headrace.trainer.devices.launch import launch
 from headrace.trainer.devices.strategy import StrategyChoice, choose_strategy, detect_hardware
 from headrace.trainer.job import Job, checkpoints
+from headrace.trainer.launch import launch
 from headrace.trainer.run import train
+from headrace.trainer.trials import Search, Trial, format_value
 from headrace.trainer.tuning.search import FinishedTrials, config_values, search_space
-from headrace.trainer.tuning.trials import Search, Trial, format_value
 
 if TYPE_CHECKING:
     from tfx.components.trainer.fn_args_utils import FnArgs

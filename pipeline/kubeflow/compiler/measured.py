@@ -14,7 +14,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.pod_resources import PeakUsage
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.kubeflow.store import Store
-from headrace.pipeline.local.record import RunRecord
+from headrace.pipeline.results.record import RunRecord
 
 logger = logging.getLogger(__name__)
 

@@ -73,7 +73,7 @@ def distributed(environ: Mapping[str, str], task: TrainerTask) -> Iterator[None]
     if jobset.MANIFEST not in environ:
         yield
         return
-    from headrace.trainer.devices.launch import training_by
+    from headrace.trainer.launch import training_by
 
     manifest = json.loads(environ[jobset.MANIFEST])
     if not task.pod:

@@ -16,7 +16,7 @@ from typing import Any
 from headrace.common.errors import ServerError
 from headrace.pipeline.cache.differences import Difference, differences, manifest_changes
 from headrace.pipeline.cache.explanation import ALWAYS_RUNS, UNCHANGED, ComponentExplanation, Explanation
-from headrace.pipeline.cache.key import KeyInput, KeyParts, flatten
+from headrace.pipeline.cache_key import KeyInput, KeyParts, flatten
 from headrace.pipeline.kubeflow.document import component_of, container_of, flat_graph
 from headrace.pipeline.kubeflow.pod.invocation import unpack
 from headrace.pipeline.kubeflow.server.connection import Connection
@@ -24,7 +24,7 @@ from headrace.pipeline.kubeflow.server.session import Session
 from headrace.pipeline.kubeflow.server.status import run_record
 from headrace.pipeline.kubeflow.server.tasks import executor_inputs
 from headrace.pipeline.kubeflow.server.versions import specification_of
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 
 MAX_EARLIER = 10
 """How many earlier runs a run is compared with."""

@@ -23,7 +23,7 @@ from headrace.pipeline.kubeflow.server.errors import is_unclear
 from headrace.pipeline.kubeflow.server.session import Session
 from headrace.pipeline.kubeflow.server.tasks import executor_nodes, task_details, workflow_nodes
 from headrace.pipeline.kubeflow.server.versions import specification_of
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.terminal import Display
 
 STATES = {

@@ -17,8 +17,8 @@ from headrace.pipeline.kubeflow.verify import compare
 from headrace.pipeline.kubeflow.verify.cluster import Cluster
 from headrace.pipeline.kubeflow.verify.compare import OutputComparison
 from headrace.pipeline.kubeflow.verify.driver import TaskRun
-from headrace.pipeline.local.record import ArtifactRecord, RunRecord, Status
 from headrace.pipeline.local.runner import run as run_locally
+from headrace.pipeline.results.record import ArtifactRecord, RunRecord, Status
 from headrace.pipeline.terminal import Display
 
 PER_RUN = frozenset(

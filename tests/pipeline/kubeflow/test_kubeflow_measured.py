@@ -13,7 +13,7 @@ from headrace.pipeline.folders import Folders
 from headrace.pipeline.kubeflow.compiler import measured
 from headrace.pipeline.kubeflow.entrypoint import last_line
 from headrace.pipeline.kubeflow.store import Store, open_store
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 
 HOME = Path("minio/mlpipeline/v2/artifacts/trips")
 MIB = 1 << 20

@@ -28,7 +28,7 @@ from headrace.pipeline.kubeflow.store import Store
 from headrace.pipeline.kubeflow.verify.cluster import Cluster
 from headrace.pipeline.kubeflow.verify.driver import condition_holds
 from headrace.pipeline.kubeflow.verify.verify import compared
-from headrace.pipeline.local.record import NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.training_digest import training_digest
 
 TRIPS = """\

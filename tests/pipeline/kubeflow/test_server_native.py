@@ -22,7 +22,7 @@ from headrace.pipeline.kubeflow.server.cache import explain
 from headrace.pipeline.kubeflow.server.logs import LauncherLogs, read_log
 from headrace.pipeline.kubeflow.server.status import run_record
 from headrace.pipeline.kubeflow.store import Store
-from headrace.pipeline.local.record import Status
+from headrace.pipeline.results.record import Status
 
 NAMES = ("spans", "example-gen", "transform", "trainer", "pusher")
 TASKS = {

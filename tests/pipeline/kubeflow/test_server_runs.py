@@ -11,7 +11,7 @@ from faulty_backend import Backend, connected, fails
 from headrace.common.errors import RunError, ServerError
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.status import run_record
-from headrace.pipeline.local.record import Status
+from headrace.pipeline.results.record import Status
 
 TASKS = {
     "trainer": {"taskInfo": {"name": "Trainer"}},

@@ -18,7 +18,7 @@ from headrace.pipeline.kubeflow.server import status
 from headrace.pipeline.kubeflow.server.connection import Connection, connect
 from headrace.pipeline.kubeflow.server.runs import get_run
 from headrace.pipeline.kubeflow.server.session import Session
-from headrace.pipeline.local.record import RunRecord, Status
+from headrace.pipeline.results.record import RunRecord, Status
 
 CONFIG = load(str(Path(__file__).parents[3] / "configs/taxi.yaml"))
 TASKS = {"components": {}, "root": {"dag": {"tasks": {"trainer": {"taskInfo": {"name": "Trainer"}}}}}}

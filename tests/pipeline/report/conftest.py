@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from headrace.components.evaluation.result import Curves, Evaluation, SliceMetrics, ThresholdCheck, write_evaluation
-from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.report import write_report
+from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 
 START = 1_700_000_000.0
 EVIL = "<script>alert(1)</script>"

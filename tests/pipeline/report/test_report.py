@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from headrace.components.deploy.registry import LATE
-from headrace.pipeline.local.record import Status
 from headrace.pipeline.report.formatting import MINUS, NONE
 from headrace.pipeline.report.statistics import read_statistics
+from headrace.pipeline.results.record import Status
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 EVIL = "<script>alert(1)</script>"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.pipeline.local.record import NodeRecord, Status
 from headrace.pipeline.report import write_report
+from headrace.pipeline.results.record import NodeRecord, Status
 
 START = 1_700_000_000.0
 EVIL = "<script>alert(1)</script>"

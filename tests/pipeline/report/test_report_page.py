@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from browsing import watched
 
-from headrace.pipeline.local.record import NodeRecord, Status
+from headrace.pipeline.results.record import NodeRecord, Status
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

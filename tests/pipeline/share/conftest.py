@@ -14,10 +14,10 @@ import yaml
 
 from headrace.components.evaluation.result import Evaluation, SliceMetrics, write_evaluation
 from headrace.components.profile.result import ProfileDiagnosis, SettingChange, TimeShares
-from headrace.pipeline.local.record import ArtifactRecord, NodeRecord, RunRecord, Status
+from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunRecord, Status
 from headrace.pipeline.versions import write_versions
 from headrace.trainer.callbacks.tensorboard import Scalars
-from headrace.trainer.tuning.trials import Search
+from headrace.trainer.trials import Search
 
 START = 1_700_000_000.0
 EVIL = "</script><script>alert(1)</script>"

@@ -21,7 +21,7 @@ from headrace.pipeline.share.folder import write_share
 from headrace.pipeline.share.settings import differing, distinguish, flattened
 from headrace.pipeline.verbs.share import share
 from headrace.pipeline.versions import installed
-from headrace.trainer.tuning.trials import Search, Trial
+from headrace.trainer.trials import Search, Trial
 
 EVIL = "</script><script>alert(1)</script>"
 EVIL_VALUE = "\"><img src=x onerror=alert(2)> it's"

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from headrace.common.errors import RunError
 from headrace.components.evaluation.result import Evaluation, read_evaluation
 from headrace.configs.config import PipelineConfig
-from headrace.pipeline.local.record import ArtifactRecord, RunRecord, Status
+from headrace.pipeline.results.record import ArtifactRecord, RunRecord, Status
 
 CONFIG_FILE = "config.yaml"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from headrace.components.deploy.registry import LATE, WHY
 from headrace.components.evaluation.result import Evaluation, ThresholdCheck
 from headrace.configs.schema.evaluate import LOWER_IS_BETTER, EvaluateConfig
-from headrace.pipeline.report.run_folder import RunFolder
+from headrace.pipeline.results.run_folder import RunFolder
 
 
 @dataclass(frozen=True)

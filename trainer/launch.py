@@ -1,8 +1,6 @@
 """Training in other processes: a process for distributed training, or wherever a runner trains.
 
-    launch(job)                                    # in the Trainer: start the process, wait, raise what it raised
-    python -m headrace.trainer.devices.launch JOB RESULT    # that process: the job as JSON, and its error
-    HEADRACE_JOB=FILE python -m headrace.trainer.devices.launch    # another worker of a cluster: waits for the job
+    launch(job)     # in the Trainer: start `headrace.trainer.worker`, wait, raise what it raised
 
 A process of its own is needed because strategies must be set up before any TensorFlow operation. Its output goes where
 the Trainer's goes. It stays in the Trainer's process group, and exits when the Trainer is gone, however that ended: its
@@ -23,18 +21,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.common.credentials import redact
 from headrace.common.durable import write_text
-from headrace.common.errors import HeadraceError, TrainingError, TrainingStoppedError, write_traceback
+from headrace.common.errors import TrainingError, TrainingStoppedError
 from headrace.common.locks import adopted_descriptors
-from headrace.common.logs import log_to_stdout
 
 if TYPE_CHECKING:
     from headrace.trainer.job import Job
@@ -43,7 +38,6 @@ SHARED = "HEADRACE_JOB"
 """Environment variable: a file on storage that all workers of a cluster share. The chief writes the job there."""
 SETTINGS = {"TF_USE_LEGACY_KERAS": "0", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0"}
 """The TensorFlow settings of this project's commands, for a worker that is started without them."""
-POLL_SECONDS = 0.2
 
 RemoteTraining = Callable[["Job"], None]
 _REMOTE: ContextVar[RemoteTraining | None] = ContextVar("launch", default=None)
@@ -85,10 +79,10 @@ def launch(job: Job) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    """Run this module with the arguments, forward SIGTERM to it, and return its exit status."""
+    """Run the program with the arguments, forward SIGTERM to it, and return its exit status."""
     sys.stdout.flush()
     process = subprocess.Popen(  # noqa: S603 - our own module
-        [sys.executable, "-P", "-m", "headrace.trainer.devices.launch", *arguments],
+        [sys.executable, "-P", "-m", "headrace.trainer.worker", *arguments],
         stdin=subprocess.PIPE,
         pass_fds=adopted_descriptors(),  # may still write a checkpoint after the Trainer is killed
         env={**SETTINGS, **os.environ, "PYTHONUNBUFFERED": "1"},
@@ -128,73 +122,3 @@ def _published(job: Job) -> Iterator[None]:
         yield
     finally:
         Path(file).unlink(missing_ok=True)
-
-
-def main(arguments: list[str]) -> int:
-    """Train as the job says, and return the exit status."""
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
-    log_to_stdout()
-    if arguments:
-        _exit_with_parent()
-        text = Path(arguments[0]).read_text(encoding="utf-8")
-    else:
-        text = _wait_for_job()
-    try:
-        _train(text)
-    except Exception as error:  # passed on to the Trainer
-        message = str(error) if isinstance(error, HeadraceError) else _describe_unexpected(error)
-        if not isinstance(error, HeadraceError):
-            write_traceback(error)
-        elif not arguments:
-            print(message, file=sys.stderr, flush=True)
-        if arguments:
-            result = {"kind": type(error).__name__, "message": message}
-            Path(arguments[1]).write_text(json.dumps(result), encoding="utf-8")
-        return 1
-    return 0
-
-
-def _train(text: str) -> None:
-    from headrace.trainer.devices.errors import explain_out_of_memory
-    from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
-    from headrace.trainer.job import Job
-    from headrace.trainer.run import train
-
-    job = Job.from_json(text)
-    choice = choose_strategy(job.sections.train, detect_hardware())
-    with explain_out_of_memory(job.sections.train):
-        train(job, choice)
-
-
-def _describe_unexpected(error: Exception) -> str:
-    message = redact(f"{type(error).__name__}: {error}".strip())
-    gone = " Is one of the workers gone?" if type(error).__name__ in ("UnavailableError", "AbortedError") else ""
-    return f"distributed training failed: {message}.{gone} The Trainer's log has the traceback"
-
-
-def _exit_with_parent() -> None:
-    """Exit at once when the process that started this one is gone."""
-
-    def watch() -> None:
-        while os.read(0, 1):
-            pass
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _wait_for_job() -> str:
-    """Return the job as soon as the chief has written it."""
-    file = os.environ.get(SHARED)
-    if not file:
-        sys.exit(f"set the environment variable {SHARED} to the file to which the chief writes its job")
-    print(f"waiting for the chief's job at {file}", flush=True)
-    while True:
-        with contextlib.suppress(FileNotFoundError):
-            return Path(file).read_text(encoding="utf-8")
-        time.sleep(POLL_SECONDS)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -24,7 +24,7 @@ import tensorflow as tf
 from headrace.configs.schema.train import ServiceConfig
 from headrace.trainer.input.packing import Packed, Packing, no_autograph
 from headrace.trainer.input.reading import DEFAULT_READ_OPTIONS, SINGLE_WORKER, ClusterWorker, ReadOptions
-from headrace.trainer.service.delivery import DeliveryLog, StalledError, elements_with_timeout, numbered_batches
+from headrace.trainer.input.service.delivery import DeliveryLog, StalledError, elements_with_timeout, numbered_batches
 from headrace.trainer.service.probe import alive_workers, wait_for_workers
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""The client of the tf.data service: batches that other processes read."""
