@@ -13,8 +13,8 @@ from headrace.configs.schema.sources import SourceConfig
 
 ColumnType = Literal["int", "float", "string", "bytes", "int list", "float list", "string list", "bytes list"]
 ShardSize = Annotated[str, Field(pattern=r"^[1-9][0-9]* ?MB$")]
-Span = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
-Range = Annotated[tuple[Span, ...], Field(min_length=2, max_length=2)]
+SpanId = Annotated[int, Field(ge=0)] | Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+SpanRange = Annotated[tuple[SpanId, ...], Field(min_length=2, max_length=2)]
 
 PLACEHOLDER = re.compile(r"\{(?P<name>SPAN|VERSION|YYYY|MM|DD)(?::(?P<width>[1-9]))?\}")
 """A placeholder in a path, which divides the data into spans."""
@@ -39,7 +39,7 @@ class DataConfig(Section):
     window: PositiveInt | Literal["all"] = 1
     """How many spans to train on, counted back from the newest by number (a date counts as a day). Requires a path with
     `{SPAN}` or a date. Each span is read once and then stored."""
-    spans: Span | Range | None = None
+    spans: SpanId | SpanRange | None = None
     """Spans selected by number or date (`2026-11-20`): one span, from which `window` counts back instead of from the
     newest; or the first and the last, in which case `window` is ignored. null: the newest."""
     run_date: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None

@@ -15,7 +15,7 @@ StoreUrl = Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+$")]
 RootUri = Annotated[str, Field(pattern=r"^(gs|s3|minio)://[a-z0-9][a-z0-9._-]*(/[^?#@\s]+)?$")]
 Backend = Literal["2.14", "2.15", "2.16", "2.17"]
 Storage = Literal["staged", "reference"]
-RunParameter = Literal["run_date", "spans", "window", "epochs", "steps_per_epoch"]
+RunParameterName = Literal["run_date", "spans", "window", "epochs", "steps_per_epoch"]
 
 DEFAULT_SECRET = "mlpipeline-minio-artifact"  # noqa: S105 - a name
 """The Secret with the keys of the store that ships with Kubeflow, which its launcher uses by default for `minio://`
@@ -128,7 +128,7 @@ class KubeflowConfig(Section):
     """Secrets for the registries of the images."""
     server: ServerConfig = ServerConfig()
     """The API server of Kubeflow Pipelines, for `headrace submit` and the commands that follow a run."""
-    parameters: tuple[RunParameter, ...] = ("run_date", "spans", "epochs", "steps_per_epoch")
+    parameters: tuple[RunParameterName, ...] = ("run_date", "spans", "epochs", "steps_per_epoch")
     """Settings that each run can override: `run_date`, `spans` and `window` of `data`, `epochs` and `steps_per_epoch`
     of `train`. (The pipeline root always, and `schedule.retrain` unless it is `always`.) `run_date` is omitted if no
     path contains a date."""

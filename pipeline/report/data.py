@@ -12,7 +12,7 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.features import data_columns
 from headrace.pipeline.report.charts import histogram
-from headrace.pipeline.report.statistics import ColumnStatistics, SplitStatistics, read_statistics
+from headrace.pipeline.report.statistics import ColumnStatistics, SplitSummary, read_statistics
 from headrace.pipeline.results.record import Ingestion, ingested, on_one_line
 from headrace.pipeline.results.run_folder import RunFolder
 
@@ -126,7 +126,7 @@ def _split_row(name: str, rows: int, total: int, examples: Path | None) -> Split
     return SplitRow(name, rows, rows / total if total else 0.0, len(files), sum(files))
 
 
-def _column_rows(split: SplitStatistics, config: PipelineConfig | None) -> list[ColumnRow]:
+def _column_rows(split: SplitSummary, config: PipelineConfig | None) -> list[ColumnRow]:
     rows = [
         ColumnRow(column, _role(column.name, config), histogram(_picture_title(column), column.histogram))
         for column in split.columns.values()

@@ -71,7 +71,7 @@ class ColumnStatistics:
 
 
 @dataclass(frozen=True)
-class SplitStatistics:
+class SplitSummary:
     """One split, with its columns in the order of the statistics."""
 
     name: str
@@ -79,18 +79,18 @@ class SplitStatistics:
     columns: dict[str, ColumnStatistics]
 
 
-def read_statistics(directory: Path | None) -> dict[str, SplitStatistics]:
+def read_statistics(directory: Path | None) -> dict[str, SplitSummary]:
     """The splits of an ExampleStatistics artifact, the largest first; empty if there is none."""
     files = [] if directory is None else sorted(directory.glob(f"{_SPLIT}*/{FILE_NAME}"))
     splits = [_split(file) for file in files]
     return {split.name: split for split in sorted(splits, key=lambda split: -split.rows)}
 
 
-def _split(file: Path) -> SplitStatistics:
+def _split(file: Path) -> SplitSummary:
     statistics = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
     dataset = statistics.datasets[0] if statistics.datasets else statistics_pb2.DatasetFeatureStatistics()
     columns = [_column(feature, dataset.num_examples) for feature in dataset.features]
-    return SplitStatistics(
+    return SplitSummary(
         file.parent.name.removeprefix(_SPLIT), dataset.num_examples, {column.name: column for column in columns}
     )
 

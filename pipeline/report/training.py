@@ -28,7 +28,7 @@ class EpochRecord(BaseModel):
     metrics: dict[str, float] = {}
 
 
-class TrainingRecord(BaseModel):
+class TrainingHistory(BaseModel):
     """A whole training, as `training.json` has it."""
 
     model_config = ConfigDict(frozen=True)
@@ -73,17 +73,17 @@ class MetricCurve:
     best: float | None
 
 
-def read_training(directory: Path | None) -> TrainingRecord | None:
+def read_training(directory: Path | None) -> TrainingHistory | None:
     """The training in a ModelRun artifact; None if there is none that can be read."""
     if directory is None:
         return None
     try:
-        return TrainingRecord.model_validate_json((directory / FILE_NAME).read_bytes())
+        return TrainingHistory.model_validate_json((directory / FILE_NAME).read_bytes())
     except (OSError, ValidationError):
         return None
 
 
-def draw_curves(training: TrainingRecord) -> list[MetricCurve]:
+def draw_curves(training: TrainingHistory) -> list[MetricCurve]:
     """One chart per metric with train and eval split; the loss first, then the order of the first epoch."""
     names = sorted(training.names, key=lambda name: name != "loss")
     return [_curve(training, name) for name in names]
@@ -100,7 +100,7 @@ def read_search(directory: Path | None) -> Search | None:
         return None
 
 
-def _curve(training: TrainingRecord, metric: str) -> MetricCurve:
+def _curve(training: TrainingHistory, metric: str) -> MetricCurve:
     lines = [
         ChartLine(name, points, style)
         for name, key, style in (("train", metric, "first"), ("eval", VALIDATION + metric, "second"))

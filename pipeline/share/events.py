@@ -18,7 +18,7 @@ import numpy as np
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.sources.tfrecord.frames import frames
-from headrace.pipeline.report.training import TrainingRecord
+from headrace.pipeline.report.training import TrainingHistory
 
 EVENTS = "events.out.tfevents"
 MOST_STEPS = 40
@@ -73,7 +73,7 @@ class TrainingClock:
     """Seconds from the start of the training to the end of each epoch; None if they were not recorded."""
 
     @classmethod
-    def of(cls, logs: TrainingLogs, training: TrainingRecord | None) -> TrainingClock:
+    def of(cls, logs: TrainingLogs, training: TrainingHistory | None) -> TrainingClock:
         """The clock of a training, from its logs and its record."""
         seconds = [epoch.seconds for epoch in training.epochs] if training else []
         known = [each for each in seconds if each is not None]

@@ -12,7 +12,7 @@ import yaml
 
 from headrace.common.credentials import redact
 from headrace.pipeline.report.evaluation import EvaluationSection, evaluation_section, group_slices
-from headrace.pipeline.report.training import TrainingRecord, read_search, read_training
+from headrace.pipeline.report.training import TrainingHistory, read_search, read_training
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.results.verdict import ModelVerdict, read_verdict
 from headrace.pipeline.share.events import TrainingClock, TrainingLogs, read_logs
@@ -73,7 +73,7 @@ class SharedRun:
         return read_logs(self.logs_at)
 
     @cached_property
-    def training(self) -> TrainingRecord | None:
+    def training(self) -> TrainingHistory | None:
         return read_training(self.logs_at)
 
     @cached_property

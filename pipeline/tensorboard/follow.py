@@ -34,7 +34,7 @@ LONGEST = 600.0
 
 
 @dataclass(frozen=True)
-class ScanResult:
+class LogScan:
     """The result of a scan: logs copied and removed, bytes copied, logs in the folder, trainings left out."""
 
     copied: int
@@ -54,7 +54,7 @@ class Follower:
         self._store, self._root, self._folder, self._limit = store, root.rstrip("/"), folder, limit
         shutil.rmtree(folder / PARTIAL, ignore_errors=True)
 
-    def scan(self) -> ScanResult:
+    def scan(self) -> LogScan:
         """Copy what is new, and remove what is gone or too old. Raises OSError if the store does not answer."""
         listing = self._store.listing(self._root)
         wanted, left_out = select(listing, self._limit)
@@ -65,7 +65,7 @@ class Follower:
         missing = [name for name, file in wanted.items() if not self._is_current(name, listing[file])]
         copied = [name for name in missing if self._copy(wanted[name], listing[wanted[name]], name)]
         size = sum(listing[wanted[name]].size for name in copied)
-        return ScanResult(len(copied), size, len(removed), len(wanted) - len(missing) + len(copied), left_out)
+        return LogScan(len(copied), size, len(removed), len(wanted) - len(missing) + len(copied), left_out)
 
     def _files(self) -> dict[str, int]:
         """The files in the folder with their sizes."""
@@ -119,7 +119,7 @@ class Follower:
 
 
 def follow(
-    scan: Callable[[], ScanResult],
+    scan: Callable[[], LogScan],
     every: float,
     ended: threading.Event,
     report: Callable[[str], None],
@@ -146,7 +146,7 @@ def follow(
             return
 
 
-def describe(result: ScanResult) -> str:
+def describe(result: LogScan) -> str:
     """The result of a scan in one line."""
     from headrace.pipeline.report.formatting import size
 

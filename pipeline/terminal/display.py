@@ -13,7 +13,7 @@ from headrace.pipeline.interrupts import ReaderGoneError, discard_stdout
 from headrace.pipeline.results.record import NodeRecord, RunRecord, Status
 from headrace.pipeline.terminal.table import count, duration
 
-Clock = Callable[[], float]
+MonotonicClock = Callable[[], float]
 """Returns Unix seconds."""
 _STATUS_WIDTH = max(map(len, Status))
 
@@ -60,7 +60,7 @@ class PlainDisplay(Display):
     12:03:04 Transform         done         4.1 s  15,002 rows in  15,002 rows out
     """
 
-    def __init__(self, console: Console, clock: Clock) -> None:
+    def __init__(self, console: Console, clock: MonotonicClock) -> None:
         self._console, self._clock = console, clock
         self._shown: dict[str, Status] | None = None
 

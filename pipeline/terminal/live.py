@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from headrace.pipeline.results.record import RunRecord
-from headrace.pipeline.terminal.display import Clock, Display, PlainDisplay
+from headrace.pipeline.terminal.display import Display, MonotonicClock, PlainDisplay
 from headrace.pipeline.terminal.table import render
 
 REFRESHES_PER_SECOND = 8
@@ -21,7 +21,7 @@ NOTEBOOK_WIDTH = 100
 HTML_TABLE = '<pre style="line-height: 1.3; font-family: monospace">{code}</pre>'
 
 
-def open_display(console: Console | None = None, clock: Clock = time.time) -> Display:
+def open_display(console: Console | None = None, clock: MonotonicClock = time.time) -> Display:
     """Choose the display for standard output: a live table on a terminal that can move its cursor and in a notebook,
     plain lines elsewhere.
 
@@ -38,7 +38,7 @@ def open_display(console: Console | None = None, clock: Clock = time.time) -> Di
 class LiveDisplay(Display):
     """Redraws on a terminal, eight times a second while something runs, so that the seconds tick."""
 
-    def __init__(self, console: Console, clock: Clock) -> None:
+    def __init__(self, console: Console, clock: MonotonicClock) -> None:
         self._console, self._clock = console, clock
         self._record: RunRecord | None = None
         # The runner forks: rich's proxies for stdout and stderr must not end up in a child.
@@ -69,7 +69,7 @@ class LiveDisplay(Display):
 class NotebookDisplay(Display):
     """Redraws one output of the cell, which stays after the run."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: MonotonicClock) -> None:
         self._clock = clock
         self._record: RunRecord | None = None
         self._output: Any = None

@@ -13,7 +13,7 @@ from moto.server import ThreadedMotoServer
 from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.store import Store, StoredObject
 from headrace.pipeline.kubeflow.store_settings import launcher_settings
-from headrace.pipeline.tensorboard.follow import PARTIAL, Follower, ScanResult, follow, select
+from headrace.pipeline.tensorboard.follow import PARTIAL, Follower, LogScan, follow, select
 from headrace.pipeline.verbs.tensorboard import follow_logs
 
 EVENTS = "events.out.tfevents.1.host"
@@ -78,10 +78,10 @@ def test_logs_and_nothing_else_are_copied_and_what_is_there_is_not_copied_again(
         "taxi/run-1/train/plugins/profile/1/host.xplane.pb": "profile",
     }
     assert there(folder) == expected
-    assert first == ScanResult(copied=3, size=17, removed=0, files=3, left_out=0)
+    assert first == LogScan(copied=3, size=17, removed=0, files=3, left_out=0)
     numbers = {path: path.stat().st_ino for path in folder.rglob("*") if path.is_file()}
     after_restart = Follower(store, root, folder, MUCH)
-    assert after_restart.scan() == ScanResult(0, 0, 0, 3, 0)
+    assert after_restart.scan() == LogScan(0, 0, 0, 3, 0)
     assert {path: path.stat().st_ino for path in folder.rglob("*") if path.is_file()} == numbers
 
 
@@ -95,7 +95,7 @@ def test_new_changed_and_removed_logs_are_followed(
     store.remove(gone)
     put("run-2", text="now longer")
     put("run-3", text="new")
-    assert follower.scan() == ScanResult(copied=2, size=13, removed=1, files=2, left_out=0)
+    assert follower.scan() == LogScan(copied=2, size=13, removed=1, files=2, left_out=0)
     assert there(folder) == {f"taxi/run-2/train/{EVENTS}": "now longer", f"taxi/run-3/train/{EVENTS}": "new"}
     assert not (folder / "taxi/run-1").exists()
 
@@ -108,7 +108,7 @@ def test_a_file_that_goes_while_it_is_looked_for_is_left_out(
     listing = store.listing(root)
     store.remove(gone)
     monkeypatch.setattr(store, "listing", lambda _: listing)
-    assert Follower(store, root, folder, MUCH).scan() == ScanResult(1, 3, 0, 1, 0)
+    assert Follower(store, root, folder, MUCH).scan() == LogScan(1, 3, 0, 1, 0)
     assert list(there(folder)) == [f"taxi/run-2/train/{EVENTS}"]
 
 
@@ -131,7 +131,7 @@ def test_a_file_that_came_half_is_never_shown(
     follower = Follower(store, root, folder, MUCH)
     with pytest.raises(OSError, match="connection lost"):
         follower.scan()
-    assert follower.scan() == ScanResult(0, 0, 0, 0, 0)
+    assert follower.scan() == LogScan(0, 0, 0, 0, 0)
     assert [set(files) for files in seen] == [{f"{PARTIAL}/copy"}] * 2  # where TensorBoard sees no log
     assert there(folder) == {}
     (folder / PARTIAL).mkdir(exist_ok=True)
@@ -153,7 +153,7 @@ def test_what_tensorboard_computes_of_a_profile_goes_with_it_and_when_it_grows_t
     assert follower.scan().removed == 0
     assert len(there(folder)) == 4
     store.remove(profile)
-    assert follower.scan() == ScanResult(0, 0, 1, 1, 0)
+    assert follower.scan() == LogScan(0, 0, 1, 1, 0)
     assert {path.name for path in (folder / "taxi").iterdir()} == {"run-2"}
     made = folder / "taxi/run-2/train/plugins/profile/2/host.SSTABLE"
     made.write_text("x" * 26)
@@ -198,8 +198,8 @@ def test_no_name_in_the_store_leads_out_of_the_folder() -> None:
 
 
 def test_a_store_that_fails_is_told_once_and_asked_again_with_a_pause_as_long_as_the_look(tmp_path: Path) -> None:
-    change = ScanResult(1, 3_000_000, 0, 1, 2)
-    answers: list[ScanResult | OSError] = [OSError("no route"), OSError("no route"), change, ScanResult(0, 0, 0, 1, 2)]
+    change = LogScan(1, 3_000_000, 0, 1, 2)
+    answers: list[LogScan | OSError] = [OSError("no route"), OSError("no route"), change, LogScan(0, 0, 0, 1, 2)]
     times = iter([0.0, 1, 1, 1, 2, 6, 6, 1000])
     told: list[str] = []
     pauses: list[float | None] = []
@@ -209,7 +209,7 @@ def test_a_store_that_fails_is_told_once_and_asked_again_with_a_pause_as_long_as
             pauses.append(timeout)
             return not answers
 
-    def look() -> ScanResult:
+    def look() -> LogScan:
         answer = answers.pop(0)
         if isinstance(answer, OSError):
             raise answer

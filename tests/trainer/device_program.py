@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from headrace.trainer.input.pipeline import InputPipeline, InputSplit
-from headrace.trainer.input.reading import ReadOptions
+from headrace.trainer.input.reading import InputOptions
 
 SPEC = {"numbers": tf.io.FixedLenFeature([2], tf.float32), "label": tf.io.FixedLenFeature([], tf.float32)}
 BATCH, EPOCHS, TOGETHER = 32, 2, 3
@@ -29,7 +29,7 @@ def split(file: str, device: str | None) -> InputSplit:
         batch_size=BATCH,
         cache="memory",
         shuffle=1000,
-        reading=ReadOptions(device=device),
+        reading=InputOptions(device=device),
     )
     return pipeline.open("train", [file])
 

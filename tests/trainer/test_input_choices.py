@@ -14,7 +14,7 @@ from headrace.trainer.input.buckets import LengthBuckets, choose_buckets, paddin
 from headrace.trainer.input.disk_cache import DiskCache
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline, InputSplit
-from headrace.trainer.input.reading import ReadOptions
+from headrace.trainer.input.reading import InputOptions
 from headrace.trainer.tune_input import InputTrial, InputTuning, find_fastest
 
 SPEC = {"words": tf.io.RaggedFeature(tf.int64, "words"), "label": tf.io.FixedLenFeature([], tf.float32)}
@@ -167,16 +167,16 @@ def test_a_disk_cache_that_fails_half_way_is_removed_and_never_read(
 @pytest.mark.parametrize(
     "reading",
     [
-        ReadOptions(threads=3, prefetch=0),
-        ReadOptions(threads=1, prefetch=4, read_batch=7, open_files=1),
-        ReadOptions(deterministic=False),
-        ReadOptions(device="CPU:0", prefetch=2),
+        InputOptions(threads=3, prefetch=0),
+        InputOptions(threads=1, prefetch=4, read_batch=7, open_files=1),
+        InputOptions(deterministic=False),
+        InputOptions(device="CPU:0", prefetch=2),
     ],
     ids=repr,
 )
 @pytest.mark.parametrize("cache", ["memory", "none"])
 def test_how_the_machine_is_used_changes_nothing_in_what_is_read(
-    tmp_path: Path, reading: ReadOptions, cache: Any
+    tmp_path: Path, reading: InputOptions, cache: Any
 ) -> None:
     spec = {"label": SPEC["label"]}
     split = InputPipeline(
@@ -188,9 +188,9 @@ def test_how_the_machine_is_used_changes_nothing_in_what_is_read(
 
 def test_settings_of_the_config_reach_the_dataset() -> None:
     given = InputConfig(threads=3, prefetch=5, deterministic=False, read_batch=9, open_files=2)
-    assert ReadOptions.of(given) == ReadOptions(9, 2, False, 3, 5)
-    assert ReadOptions.of(InputConfig()) == ReadOptions()
-    finished = ReadOptions.of(given).finished(tf.data.Dataset.range(3))
+    assert InputOptions.of(given) == InputOptions(9, 2, False, 3, 5)
+    assert InputOptions.of(InputConfig()) == InputOptions()
+    finished = InputOptions.of(given).finished(tf.data.Dataset.range(3))
     assert finished.options().threading.private_threadpool_size == 3
     assert finished.options().deterministic is False
 

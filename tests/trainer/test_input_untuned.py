@@ -13,7 +13,7 @@ from numbered_shards import SPEC, write_shards
 
 from headrace.configs.schema.train import InputConfig
 from headrace.trainer.input.pipeline import InputPipeline
-from headrace.trainer.input.reading import AHEAD, ReadOptions
+from headrace.trainer.input.reading import AHEAD, InputOptions
 
 
 @pytest.mark.parametrize("cache", ["memory", "disk", "none"])
@@ -37,7 +37,7 @@ def test_what_is_read_is_tuned_where_the_config_asks_for_it(tmp_path: Path, cach
     files = write_shards(tmp_path, [9, 4])
     buffers = {}
     for autotune in (False, True):
-        reading = ReadOptions.of(InputConfig(autotune=autotune))
+        reading = InputOptions.of(InputConfig(autotune=autotune))
         pipeline = InputPipeline(
             feature_spec=SPEC, label_key="label", batch_size=4, cache=cache, shuffle=8, reading=reading
         )
@@ -57,14 +57,14 @@ def prefetched(dataset: tf.data.Dataset) -> list[int]:
 
 
 def test_settings_of_the_config_are_not_tuned() -> None:
-    tuned = ReadOptions.of(InputConfig(autotune=True))
+    tuned = InputOptions.of(InputConfig(autotune=True))
     assert (tuned.prefetch, tuned.calls, tuned.autotune) == (tf.data.AUTOTUNE, tf.data.AUTOTUNE, True)
-    given = ReadOptions.of(InputConfig(autotune=True, prefetch=3, threads=2))
+    given = InputOptions.of(InputConfig(autotune=True, prefetch=3, threads=2))
     assert (given.prefetch, given.calls) == (3, 2)
-    assert ReadOptions.of(InputConfig()).autotune is False
+    assert InputOptions.of(InputConfig()).autotune is False
 
 
 @pytest.mark.parametrize(("batch_bytes", "ahead"), [(0, AHEAD), (1 << 20, AHEAD), (10 << 20, 6), (1 << 30, 2)])
 def test_batches_are_made_ahead_as_far_as_they_take_little_memory(batch_bytes: int, ahead: int) -> None:
-    assert ReadOptions.of(InputConfig(), batch_bytes=batch_bytes).prefetch == ahead
-    assert ReadOptions.of(InputConfig(prefetch=5), batch_bytes=batch_bytes).prefetch == 5
+    assert InputOptions.of(InputConfig(), batch_bytes=batch_bytes).prefetch == ahead
+    assert InputOptions.of(InputConfig(prefetch=5), batch_bytes=batch_bytes).prefetch == 5

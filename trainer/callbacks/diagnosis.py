@@ -18,7 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from headrace.trainer.checkpointing.checkpoints import Tree, all_finite, optimizer_is_finite
+from headrace.trainer.checkpointing.checkpoints import StateTree, all_finite, optimizer_is_finite
 from headrace.trainer.checkpointing.state import restore, values_of
 
 MAX_SECONDS = 120.0
@@ -32,7 +32,7 @@ GENERAL_ADVICE = (
     " values, which must be corrected or made missing, or with extreme ones, which `normalize: z_score` or `log` scale"
 )
 
-Batch = tuple[dict[str, Any], Any]
+LabeledBatch = tuple[dict[str, Any], Any]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,10 @@ class Diagnosis:
 
 
 def replay(
-    model: keras.Model, state: Tree, batches: Iterable[Batch], clock: Callable[[], float] = time.perf_counter
+    model: keras.Model,
+    state: StateTree,
+    batches: Iterable[LabeledBatch],
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Diagnosis | None:
     """Train from a state until a step is bad; None if no step is, or after MAX_SECONDS. Destroys the model's state."""
     restore(model, state)
@@ -79,7 +82,7 @@ def _is_good(model: keras.Model) -> bool:
     return all_finite(values_of(model.trainable_variables)) and optimizer_variables_finite(model)
 
 
-def first_bad_batch(model: keras.Model, batches: Iterable[Batch]) -> Diagnosis | None:
+def first_bad_batch(model: keras.Model, batches: Iterable[LabeledBatch]) -> Diagnosis | None:
     """Find the first batch on which the loss of the model is not finite."""
     for number, (features, label) in enumerate(batches):
         if not math.isfinite(_loss(model, features, label)):

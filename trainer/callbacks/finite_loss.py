@@ -20,7 +20,7 @@ from headrace.trainer.callbacks.diagnosis import (
     optimizer_variables_finite,
     replay,
 )
-from headrace.trainer.checkpointing.checkpoints import SavedCheckpoint, Tree
+from headrace.trainer.checkpointing.checkpoints import SavedCheckpoint, StateTree
 from headrace.trainer.checkpointing.state import capture, restore
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class NonFiniteValue:
     """The number, such as the loss, and when it occurred."""
     batches: int
     """Batches in all epochs that were trained on before `tree`; for an evaluation, 0."""
-    tree: Tree
+    tree: StateTree
     """The state of the model: the last good one of a training, or the one that is evaluated."""
     epoch: int
     """Batches of earlier epochs."""
@@ -120,7 +120,7 @@ class FiniteLoss(keras.callbacks.Callback):
         self._checkpoint, self._batches_after, self._evaluation = checkpoint, batches_after, evaluation
         self._elsewhere = elsewhere
         self._epoch = 0
-        self._begin: tuple[int, Tree] | None = None
+        self._begin: tuple[int, StateTree] | None = None
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
         """Save the state at the start of the epoch."""
@@ -151,7 +151,7 @@ class FiniteLoss(keras.callbacks.Callback):
                 value = NonFiniteValue(what, 0, capture(self.model), 0, evaluating=True)
             raise self._error(what, value)
 
-    def _last_good(self) -> tuple[int, Tree] | None:
+    def _last_good(self) -> tuple[int, StateTree] | None:
         """The latest good state, and the batches before it."""
         saved: SavedCheckpoint | None = self._checkpoint.last_saved() if self._checkpoint else None
         if saved is not None and (self._begin is None or saved.position.batches > self._begin[0]):

@@ -28,7 +28,7 @@ from headrace.common.errors import TrainingError
 
 logger = logging.getLogger(__name__)
 
-Tree = dict[str, Any]
+StateTree = dict[str, Any]
 """Names to JSON values, NumPy arrays, and lists and mappings of them."""
 _ARRAY, _TYPE = "\u0000array", "type"
 _TREE = "tree"
@@ -67,7 +67,7 @@ class SavedCheckpoint:
 
     file: Path
     position: TrainingPosition
-    tree: Tree
+    tree: StateTree
 
 
 @dataclass(frozen=True)
@@ -130,11 +130,11 @@ class CheckpointWriter:
     def __init__(self, checkpoints: Checkpoints, last: Path | None = None) -> None:
         """last: the checkpoint that training resumes from."""
         self._checkpoints, self._last = checkpoints, last
-        self._queue: Queue[tuple[TrainingPosition, Tree] | None] = Queue(maxsize=1)
+        self._queue: Queue[tuple[TrainingPosition, StateTree] | None] = Queue(maxsize=1)
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
 
-    def write(self, position: TrainingPosition, tree: Tree) -> None:
+    def write(self, position: TrainingPosition, tree: StateTree) -> None:
         """Start writing once the previous checkpoint is written. Raises TrainingError if that failed."""
         self.wait()
         if self._thread is None:

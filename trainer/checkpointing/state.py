@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from headrace.common.errors import TrainingError
 from headrace.trainer import private_api
-from headrace.trainer.checkpointing.checkpoints import TrainingPosition, Tree
+from headrace.trainer.checkpointing.checkpoints import StateTree, TrainingPosition
 from headrace.trainer.private_api import ensure_global_seeds, global_seeds
 
 _EARLY_STOPPING = ("wait", "best", "stopped_epoch", "best_epoch")
@@ -26,14 +26,14 @@ _EARLY_STOPPING = ("wait", "best", "stopped_epoch", "best_epoch")
 class Resumable(Protocol):
     """A callback with state that a checkpoint saves."""
 
-    def state(self) -> Tree | None:
+    def state(self) -> StateTree | None:
         """Return the state; None if there is none."""
 
-    def restore(self, state: Tree) -> None:
+    def restore(self, state: StateTree) -> None:
         """Restore the state, after `on_train_begin`."""
 
 
-def capture(model: keras.Model) -> Tree:
+def capture(model: keras.Model) -> StateTree:
     """Copy weights, random states of layers, the optimizer, the epoch's metrics, and the global random states.
 
     The latter are those of Python, NumPy and Keras. Training may continue afterwards.
@@ -46,7 +46,7 @@ def capture(model: keras.Model) -> Tree:
     }
 
 
-def restore(model: keras.Model, tree: Tree) -> None:
+def restore(model: keras.Model, tree: StateTree) -> None:
     """Restore the captured state of a compiled and built model, except for the metrics.
 
     Raises TrainingError if it is the state of another model.
@@ -72,12 +72,12 @@ def assign(variables: Sequence[Any], values: Sequence[np.ndarray]) -> None:
         variable.assign(value)
 
 
-def callback_states(callbacks: Iterable[keras.callbacks.Callback]) -> Tree:
+def callback_states(callbacks: Iterable[keras.callbacks.Callback]) -> StateTree:
     """Return the states of callbacks by the names of their classes."""
     return {type(one).__name__: state for one in callbacks if (state := _callback_state(one)) is not None}
 
 
-def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], tree: Tree) -> None:
+def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], tree: StateTree) -> None:
     """Restore the states of callbacks of the same classes."""
     for one in callbacks:
         state = tree.get(type(one).__name__)
@@ -87,14 +87,14 @@ def restore_callbacks(callbacks: Iterable[keras.callbacks.Callback], tree: Tree)
             vars(one).update(state)
 
 
-def _callback_state(callback: keras.callbacks.Callback) -> Tree | None:
+def _callback_state(callback: keras.callbacks.Callback) -> StateTree | None:
     if isinstance(callback, keras.callbacks.EarlyStopping):
         known = {name: getattr(callback, name) for name in _EARLY_STOPPING}
         return {name: value if value is None else float(value) for name, value in known.items()}
     return callback.state() if isinstance(callback, Resumable) else None
 
 
-def _random_states() -> Tree:
+def _random_states() -> StateTree:
     seeds = global_seeds()
     name, keys, *rest = np.random.get_state(legacy=True)  # what keras.utils.set_random_seed sets
     return {
@@ -104,7 +104,7 @@ def _random_states() -> Tree:
     }
 
 
-def _restore_random_states(tree: Tree) -> None:
+def _restore_random_states(tree: StateTree) -> None:
     version, numbers, last = tree["python"]
     random.setstate((version, tuple(numbers), last))
     np.random.set_state(tuple(tree["numpy"]))

@@ -26,7 +26,7 @@ from headrace.trainer.checkpointing.checkpoints import TrainingPosition
 from headrace.trainer.input.packing import no_autograph
 from headrace.trainer.private_api import disable_gradient_reduction
 
-Batch = tuple[Any, ...]
+LabeledBatch = tuple[Any, ...]
 Logs = dict[str, float]
 
 
@@ -219,7 +219,7 @@ class DistributedLoop:
         return self.strategy.distribute_datasets_from_function(of_this_worker)
 
 
-def part(batch: Batch, number: tf.Tensor, parts: int) -> Batch:
+def part(batch: LabeledBatch, number: tf.Tensor, parts: int) -> LabeledBatch:
     """Return a part of a batch (features, label) as features, label, share, count.
 
     A part without examples borrows one, and has a share of 0.
@@ -256,7 +256,7 @@ def _of_fixed_size(dataset: tf.data.Dataset, size: int, replicas: int) -> tf.dat
     return dataset.filter(no_autograph(lambda _, label: tf.equal(tf.shape(label)[0], size)))
 
 
-def _with_size(batch: Batch, size: int | None) -> Batch:
+def _with_size(batch: LabeledBatch, size: int | None) -> LabeledBatch:
     """Set the static shape of a part, if its number of examples is fixed."""
     if size is None:
         return batch

@@ -27,7 +27,7 @@ from headrace.trainer.input.memory import (
 )
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline, InputSplit
-from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, ReadOptions
+from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, InputOptions
 from headrace.trainer.input.sources import ExampleSources
 from headrace.trainer.sections import TrainerSections
 
@@ -114,7 +114,7 @@ class InputPlan:
             seed=train.seed,
             steps_per_epoch=train.steps_per_epoch,
             buckets=buckets,
-            reading=ReadOptions.of(train.input, prefetch_device, batch_bytes),
+            reading=InputOptions.of(train.input, prefetch_device, batch_bytes),
             load=stored_image_loader(columns.build(sections.features)),
             source=sources.stream,
             check=label_check(sections.label),

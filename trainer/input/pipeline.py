@@ -27,7 +27,7 @@ from headrace.trainer.input.disk_cache import DiskCache
 from headrace.trainer.input.errors import explain_file_errors
 from headrace.trainer.input.memory import CacheKind, packed_bytes
 from headrace.trainer.input.packing import Column, Feature, Packed, Packing, no_autograph
-from headrace.trainer.input.reading import DEFAULT_READ_OPTIONS, ReadOptions, without_autotune
+from headrace.trainer.input.reading import DEFAULT_INPUT_OPTIONS, InputOptions, without_autotune
 from headrace.trainer.input.shuffle import (
     StreamStart,
     epoch_numbers,
@@ -92,7 +92,7 @@ class InputPipeline:
     """Steps in an epoch of an endless dataset; None: an epoch is the whole split."""
     buckets: LengthBuckets | None = None
     """If set, and examples are shuffled, those of a batch have similar lengths."""
-    reading: ReadOptions = DEFAULT_READ_OPTIONS
+    reading: InputOptions = DEFAULT_INPUT_OPTIONS
     """How to use the machine."""
     load: Callable[[dict[str, Column]], dict[str, Column]] | None = None
     """Converts a batch of stored features to those that the model takes; None if they are the same."""

@@ -37,7 +37,7 @@ def without_autotune(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 @dataclass(frozen=True)
-class ReadOptions:
+class InputOptions:
     """Settings of `train.input` that affect speed."""
 
     read_batch: int = 1024
@@ -56,7 +56,7 @@ class ReadOptions:
     """Where to prefetch batches, such as `GPU:0`; None: on the CPU, or wherever Keras takes them."""
 
     @classmethod
-    def of(cls, config: InputConfig, device: str | None = None, batch_bytes: int = 0) -> ReadOptions:
+    def of(cls, config: InputConfig, device: str | None = None, batch_bytes: int = 0) -> InputOptions:
         """Take the options from the config. batch_bytes: approximate size of a batch."""
         threads = None if config.threads == "auto" else config.threads
         fitting = min(max(AHEAD_BYTES // max(batch_bytes, 1), 2), AHEAD)
@@ -77,7 +77,7 @@ class ReadOptions:
         """Batches that are parsed or loaded in parallel; without autotuning tf.data would stop at 16."""
         return self.threads or (tf.data.AUTOTUNE if self.autotune else CORES)
 
-    def from_memory(self, loaded: bool) -> ReadOptions:
+    def from_memory(self, loaded: bool) -> InputOptions:
         """Adapt to examples in memory: private threads keep the fetching away from the training step.
 
         One is enough, unless batches are also loaded, such as images from their bytes.
@@ -124,7 +124,7 @@ def _fits_device(spec: tf.TypeSpec) -> bool:
     return isinstance(spec, tf.TensorSpec) and spec.dtype != tf.string
 
 
-DEFAULT_READ_OPTIONS = ReadOptions()
+DEFAULT_INPUT_OPTIONS = InputOptions()
 
 
 @dataclass(frozen=True)

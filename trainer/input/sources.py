@@ -13,7 +13,7 @@ from headrace.trainer.input.buckets import LengthBuckets
 from headrace.trainer.input.memory import CacheChoice
 from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import Stream
-from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, ReadOptions
+from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, InputOptions
 from headrace.trainer.input.service.client import Service
 from headrace.trainer.input.service.endless import endless, endless_batches
 from headrace.trainer.input.snapshot import Snapshots
@@ -41,7 +41,7 @@ class ExampleSources:
         """Raises TrainingError if the service does not answer, or batches cannot be divided among the workers."""
         config = train.input
         settings = service_config(config.service)
-        reader = Service(settings, worker, ReadOptions.of(config)) if settings else None
+        reader = Service(settings, worker, InputOptions.of(config)) if settings else None
         words = reader.check() if reader else ""
         snapshots = Snapshots(Path(config.snapshot).absolute(), transform_graph) if config.snapshot else None
         sources = cls(reader, snapshots, train, words, worker)

@@ -28,12 +28,12 @@ from headrace.trainer.columns.base import ignore_input_names_warning
 from headrace.trainer.hooks import resolve
 from headrace.trainer.models import dcn, dnn, image, text, wide_and_deep
 
-__all__ = ["KINDS", "Builder", "build"]
+__all__ = ["KINDS", "ModelBuilder", "build"]
 
-Builder = Callable[[ModelInputs, LabelConfig, Any], keras.Model]
+ModelBuilder = Callable[[ModelInputs, LabelConfig, Any], keras.Model]
 """The type of a builder. Its last parameter is the `model:` section of the builder's kind."""
 
-KINDS: dict[type, Builder] = {
+KINDS: dict[type, ModelBuilder] = {
     DcnModel: dcn.build,
     DnnModel: dnn.build,
     ImageModel: image.build,

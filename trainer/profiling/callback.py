@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from headrace.configs.schema.train import TrainConfig
-from headrace.trainer.checkpointing.checkpoints import TrainingPosition, Tree
+from headrace.trainer.checkpointing.checkpoints import StateTree, TrainingPosition
 from headrace.trainer.input.inputs import Inputs
 from headrace.trainer.input.memory import FreeSpace
 from headrace.trainer.input.reading import CORES
@@ -195,7 +195,7 @@ class Profile(keras.callbacks.Callback):
             self._window, self._pause = ProfileWindow(self._window.first, self._window.last, ended), ""
         self._done(self._facts(), self._epochs)
 
-    def state(self) -> Tree | None:
+    def state(self) -> StateTree | None:
         """The profile, for a checkpoint; None if there is none yet, or it is very large."""
         files = [file for file in sorted((self._directory / SESSIONS).glob("*/*")) if self._over]
         if not files or sum(file.stat().st_size for file in files) > MAX_BYTES:
@@ -204,7 +204,7 @@ class Profile(keras.callbacks.Callback):
         contents = [np.frombuffer(file.read_bytes(), np.uint8) for file in files]
         return {"facts": self._facts().model_dump_json(), "names": names, "contents": contents}
 
-    def restore(self, state: Tree) -> None:
+    def restore(self, state: StateTree) -> None:
         """Restore the profile from a checkpoint, if it is of the steps that are requested now."""
         facts = ProfileFacts.model_validate_json(state["facts"])
         if facts.asked != self._request.steps:

@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from headrace.configs.schema.train import ServiceConfig
 from headrace.trainer.input.packing import Packed, Packing, no_autograph
-from headrace.trainer.input.reading import DEFAULT_READ_OPTIONS, SINGLE_WORKER, ClusterWorker, ReadOptions
+from headrace.trainer.input.reading import DEFAULT_INPUT_OPTIONS, SINGLE_WORKER, ClusterWorker, InputOptions
 from headrace.trainer.input.service.delivery import DeliveryLog, StalledError, elements_with_timeout, numbered_batches
 from headrace.trainer.service.probe import alive_workers, wait_for_workers
 
@@ -65,7 +65,7 @@ class Service:
     settings: ServiceConfig
     worker: ClusterWorker = SINGLE_WORKER
     """Which worker of the training cluster reads."""
-    reading: ReadOptions = DEFAULT_READ_OPTIONS
+    reading: InputOptions = DEFAULT_INPUT_OPTIONS
     """How a worker of the service reads."""
     statistics: ReadStatistics = field(default_factory=ReadStatistics)
     _jobs: Iterator[int] = field(default_factory=itertools.count)

@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from headrace.trainer.input.packing import Packing, no_autograph
-from headrace.trainer.input.reading import DEFAULT_READ_OPTIONS, READ_BUFFER, ReadOptions, without_autotune
+from headrace.trainer.input.reading import DEFAULT_INPUT_OPTIONS, READ_BUFFER, InputOptions, without_autotune
 from headrace.trainer.private_api import CancellationManager
 
 FILES_PER_OPEN_FILE = 8
@@ -33,7 +33,7 @@ _END = object()
 
 
 def numbered_batches(
-    files: Sequence[str], packing: Packing, reading: ReadOptions = DEFAULT_READ_OPTIONS
+    files: Sequence[str], packing: Packing, reading: InputOptions = DEFAULT_INPUT_OPTIONS
 ) -> tf.data.Dataset:
     """Parse TFRecord files into elements (index of the file, number of the batch in it, *packed).
 

@@ -12,14 +12,14 @@ import tensorflow as tf
 
 from headrace.trainer.input.buckets import LengthBuckets
 from headrace.trainer.input.packing import Packed, Packing, no_autograph
-from headrace.trainer.input.reading import DEFAULT_READ_OPTIONS, READ_BUFFER, ReadOptions
+from headrace.trainer.input.reading import DEFAULT_INPUT_OPTIONS, READ_BUFFER, InputOptions
 from headrace.trainer.input.shuffle import exact_batches, permutation, shuffle_by_seed, shuffled
 
 BUFFER = 16
 """Read batches in the shuffle buffer."""
 
 
-def endless(files: Sequence[str], packing: Packing, reading: ReadOptions = DEFAULT_READ_OPTIONS) -> tf.data.Dataset:
+def endless(files: Sequence[str], packing: Packing, reading: InputOptions = DEFAULT_INPUT_OPTIONS) -> tf.data.Dataset:
     """Return packed batches of about `read_batch`, pass after pass, each in an order of its own for each worker."""
     paths, compression = tf.constant(files, tf.string), "GZIP" if all(file.endswith(".gz") for file in files) else ""
 
