@@ -187,12 +187,12 @@ def _ratios(found: Mapping[tuple[int, str], Mapping[str, float | str]]) -> Itera
 
     sizes = sorted({copies for copies, _ in found})
     for engine, name in (("ours", "gzip"), ("plain", "uncompressed against its gzip")):
-        told = [
+        reported = [
             f"{by('rows_per_cpu_second', (n, engine), (n, 'stock')):.0f} ({n} x)"
             for n in sizes
             if (n, "stock") in found
         ]
-        yield f"Rows per CPU second, Headrace by stock, {name}: {', '.join(told)}."
+        yield f"Rows per CPU second, Headrace by stock, {name}: {', '.join(reported)}."
     few, many = sizes[0], sizes[-1]
     yield f"Two workers by one, in wall time at {many} x: {by('wall_seconds', (many, 'ours'), (many, 'two')):.2f}."
     if few != many:

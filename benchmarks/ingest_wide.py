@@ -129,7 +129,7 @@ def prepare_polars(kind: str, file: Path, out: Path) -> Iterator[None]:
 
 
 def measure_here(engine: str, name: str, file: str, out: str) -> measure.Figures:
-    """Run one engine in this process; `write`: make the file that the others read, of so many columns."""
+    """Run one engine in this process; `write`: make the file that the others read, of this many columns."""
     case = CASES[name]
     if engine == "write":
         write(Case(case.name, case.kind, int(out), case.rows), Path(file))
@@ -223,9 +223,11 @@ def _growth(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     speeds = {
         (row["case"], row["columns"]): float(row["values_per_cpu_second"]) for row in rows if row["engine"] == "ours"
     }
-    told = [f"{speeds[name, COLUMNS] / speeds[name, FEWER]:.2f} ({name})" for name in WIDE if (name, FEWER) in speeds]
-    if told:
-        yield f"Values per CPU second, Headrace, at {COLUMNS:,} columns by those at {FEWER:,}: {', '.join(told)}."
+    reported = [
+        f"{speeds[name, COLUMNS] / speeds[name, FEWER]:.2f} ({name})" for name in WIDE if (name, FEWER) in speeds
+    ]
+    if reported:
+        yield f"Values per CPU second, Headrace, at {COLUMNS:,} columns by those at {FEWER:,}: {', '.join(reported)}."
 
 
 def main() -> None:

@@ -79,7 +79,7 @@ def transform_taxi(folder: Path, config: PipelineConfig) -> tuple[list[str], tft
 
 
 def examples_per_second(fetch: Fetch, seconds: float) -> float:
-    """Of a pipeline that has been opened: after a warm-up, over about so many seconds."""
+    """Of a pipeline that has been opened: after a warm-up, over about this many seconds."""
     fetch(20)  # fills the shuffle buffer
     count, spent = 20, 0.0
     while spent < seconds / 4:  # find out how many batches take a while

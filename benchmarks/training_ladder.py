@@ -21,7 +21,7 @@ STOCK = "TFX tf_dataset_factory"
 NUMPY = "NumPy gather in memory"
 
 Fetch = Callable[[int], int]
-"""Fetches so many batches, and says how many examples they held."""
+"""Fetches this many batches, and says how many examples they held."""
 
 
 class Pipelines:

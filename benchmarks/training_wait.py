@@ -9,8 +9,8 @@ are known to have 256 examples and ours may have fewer, TensorFlow compiles a fa
 no wait.
 
 What is timed is each call of Keras' train function, which makes `steps_per_execution` steps, as benchmarks/turns.py
-does it: a low percentile of a kind's calls counts. Where they are so many that a call takes long, as on pydoc, all make
-fewer. An epoch's first and last call are told from those between: where there is a new iterator for each epoch the
+does it: a low percentile of a kind's calls counts. If this many steps make a call long, as on pydoc, all make
+fewer. The first and last call of an epoch are counted apart: where there is a new iterator for each epoch the
 first has to make it, and the last is short. Where one iterator serves all epochs the input's threads get a core of
 their own, as they have it on a machine without other work.
 """
@@ -130,7 +130,7 @@ class Training:
         return turns.Timed(place, seconds)
 
     def warm_up(self) -> float:
-        """Three epochs to warm up, as a graph is traced anew for the second and third iterator; seconds of a call."""
+        """Three epochs to warm up, as a graph is traced again for the second and third iterator; seconds of a call."""
         return statistics.median_low(self.call().seconds for _ in range(3 * self._calls))
 
 

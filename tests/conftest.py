@@ -80,6 +80,6 @@ def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> py
 
 @pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
-    """Headless Chromium (see browsing.py). Its event loop goes on while it is open, so it closes with the module."""
+    """Headless Chromium (see browsing.py). Its event loop runs while it is open, so it closes with the module."""
     with open_browser() as opened:
         yield opened

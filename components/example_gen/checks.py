@@ -19,9 +19,9 @@ def check_key(data: DataConfig, columns: Sequence[str]) -> None:
         )
 
 
-def check_rows(survey: ScanResult) -> None:
+def check_rows(scan: ScanResult) -> None:
     """Raise DataError if a file has no rows."""
-    for file, rows in survey.rows.items():
+    for file, rows in scan.rows.items():
         if not rows:
             raise DataError("the file has no rows, or none that can be read", file=file, hint="Remove it, or add rows")
 
@@ -35,9 +35,9 @@ def check_columns(data: DataConfig, columns: Collection[str]) -> None:
             raise DataError(what, hint=suggest_columns(name, tuple(columns)))
 
 
-def check_written(survey: ScanResult, rows: Mapping[str, int], files: str, skipped: int = 0) -> None:
+def check_written(scan: ScanResult, rows: Mapping[str, int], files: str, skipped: int = 0) -> None:
     """Raise DataError if the number of rows changed between scanning and writing; `skipped` were skipped in between."""
-    found, written = sum(survey.rows.values()), sum(rows.values()) + skipped
+    found, written = sum(scan.rows.values()), sum(rows.values()) + skipped
     if found != written:
         what = f"the scan found {found:,} rows, but {written:,} were there when they were written"
         raise DataError(what, file=files, hint="Run again when nothing writes to the data")
@@ -46,7 +46,7 @@ def check_written(survey: ScanResult, rows: Mapping[str, int], files: str, skipp
 def check_fraction(data: DataConfig, skipped: Skipped, rows: int) -> None:
     """Raise DataError if more records were skipped than `data.max_bad_fraction` allows."""
     if skipped.count > data.max_bad_fraction * (rows + skipped.count):
-        first = "\n  ".join(skipped.told[:5])
+        first = "\n  ".join(skipped.reported[:5])
         raise DataError(
             f"{skipped.count:,} of {rows + skipped.count:,} records cannot be read, more than"
             f" `data.max_bad_fraction` ({data.max_bad_fraction:g}) allows; the first ones:\n  {first}",

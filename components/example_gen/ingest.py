@@ -64,7 +64,7 @@ class IngestResult:
         """Everything but the keys, for people."""
         shards = f"Shards: {self.plan}{self.read and '; '}{self.read}"
         lines = [f"Rows: {dict(self.rows)}", f"Types: {self.kinds}", shards]
-        return "\n".join([*lines, *self.gaps, *self.changes, *self.rounded, *self.skipped.told])
+        return "\n".join([*lines, *self.gaps, *self.changes, *self.rounded, *self.skipped.reported])
 
 
 def ingest(

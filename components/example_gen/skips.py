@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.common.errors import DataError
 
-TOLD = 20
+MAX_REPORTED = 20
 """Bad records that are reported individually; the rest are only counted."""
 
 
@@ -19,29 +19,29 @@ class Skipped:
     """
 
     count: int = 0
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
 
     def __add__(self, other: Skipped) -> Skipped:
-        return Skipped(self.count + other.count, (self.told + other.told)[:TOLD])
+        return Skipped(self.count + other.count, (self.reported + other.reported)[:MAX_REPORTED])
 
 
 class Skips:
     """Collects the errors of skipped records.
 
-    `told`: how many of them to report individually. The line number of a record costs a pass over all before it.
+    `reported`: how many of them to report individually. The line number of a record costs a pass over all before it.
     """
 
-    def __init__(self, told: int = TOLD) -> None:
-        self._limit, self._count = told, 0
-        self._told: list[str] = []
+    def __init__(self, reported: int = MAX_REPORTED) -> None:
+        self._limit, self._count = reported, 0
+        self._reported: list[str] = []
 
     def add(self, error: Callable[[], DataError]) -> None:
         """Count one more record; `error` is called only if it is to be reported."""
         self._count += 1
-        if len(self._told) < self._limit:
-            self._told.append(str(error()).splitlines()[0])
+        if len(self._reported) < self._limit:
+            self._reported.append(str(error()).splitlines()[0])
 
     @property
     def skipped(self) -> Skipped:
         """The records so far."""
-        return Skipped(self._count, tuple(self._told))
+        return Skipped(self._count, tuple(self._reported))

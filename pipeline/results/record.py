@@ -147,7 +147,7 @@ def _read_ingestion(properties: Mapping[str, str | int | float], *, reused: bool
     lists, lines = (("gaps", "rounded"), ("plan",)) if reused else (("gaps", "rounded", "notes"), ("plan", "read"))
     notes = [line for name in lists for line in json.loads(str(properties.get(name, "[]")))]
     plan = "; ".join(str(properties[name]) for name in lines if name in properties)
-    places = tuple(map(on_one_line, skipped.get("told", ())))
+    places = tuple(map(on_one_line, skipped.get("reported", ())))
     return Ingestion(count, rows + count, places, tuple(map(on_one_line, notes)), on_one_line(plan))
 
 

@@ -72,7 +72,7 @@ def test_ratios_are_those_of_the_figures_and_hold_where_they_are_not_below() -> 
     assert [one.holds for one in found] == [ratio >= floor.least for ratio, floor in zip(RATIOS, FLOORS, strict=True)]
 
 
-def test_a_ratio_at_its_floor_holds_and_one_that_is_no_number_does_not() -> None:
+def test_a_ratio_at_its_floor_holds_and_one_that_is_not_a_number_does_not() -> None:
     floor = next(floor for floor in FLOORS if floor.benchmark == "statistics_gen")
     assert [one.holds for one in judged({"statistics_gen": rows(floor.least, 1.0)})] == [True]
     assert [one.holds for one in judged({"statistics_gen": rows(float("nan"), 1.0)})] == [False]
@@ -103,14 +103,14 @@ def test_floors_are_well_below_what_the_document_reports() -> None:
     (sizes,) = re.findall(r"Headrace by stock, gzip: (.*)\.", DOCUMENT)
     csv = {int(copies): float(ratio) for ratio, copies in re.findall(r"([\d.]+) \((\d+) x\)", sizes)}
     (memory,) = re.findall(r"cache: memory\) \| [\d,]+ \| ([\d.]+) \|", DOCUMENT)
-    told = {
+    reported = {
         ("ingest_parquet", "rows a CPU second, ours by stock"): float(parquet),
         ("statistics_gen", "rows a CPU second, ours by stock"): float(statistics),
         ("training_input", "examples a second from memory, by TFX's factory"): float(memory),
         ("ingest", "rows of CSV a CPU second at 4 times the data, ours by stock"): csv[4],
         ("ingest", "rows of CSV a CPU second at 16 times the data, ours by stock"): csv[16],
     }
-    for place, ratio in told.items():
+    for place, ratio in reported.items():
         assert 0.25 * ratio < floors[place] < 0.8 * ratio, place
 
 

@@ -48,7 +48,7 @@ def test_a_median_is_over_the_runs_that_have_the_figure() -> None:
     assert medians([{"x": 1.0}, {"x": 9.0, "y": 5.0}, {"x": 2.0}]) == {"x": 2.0, "y": 5.0}
 
 
-def test_time_before_the_first_component_and_after_the_last_is_told_too() -> None:
+def test_time_before_the_first_component_and_after_the_last_is_reported_too() -> None:
     used = Used(started=100.0, ended=120.0, cpu_seconds=1.0, peak_mb=1.0)
 
     found = seconds(used, {"Trainer": (108.0, 117.0), "Spans": (104.0, 105.5)})

@@ -25,7 +25,7 @@ def _way(random: Random, step: float, calls: int, begin: float = 0.0) -> Callabl
 
 
 @pytest.mark.parametrize("calls", [1, 12])
-def test_a_way_that_is_two_percent_slower_is_found_amid_noise_that_is_larger(calls: int) -> None:
+def test_a_way_that_is_two_percent_slower_is_found_despite_larger_noise(calls: int) -> None:
     random = Random(0)
     kinds = {"control": _way(random, 0.01, calls), "ours": _way(random, 0.0102, calls)}
     turns = in_turn(kinds, seconds=0, calls=4, least=60)

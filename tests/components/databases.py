@@ -64,14 +64,14 @@ def source_of(server: postgres.Server, **more: Any) -> SqlSource:
 
 def read(source: SqlSource, declared: dict | None = None) -> tuple[dict[str, str], list[tuple]]:
     opened = open_source(source)
-    survey = sum((opened.scan(part, declared or {}) for part in opened.parts(serial_map)), ScanResult())
-    kinds = {**survey.kinds, **(declared or {})}
+    scan = sum((opened.scan(part, declared or {}) for part in opened.parts(serial_map)), ScanResult())
+    kinds = {**scan.kinds, **(declared or {})}
     rows = []
     for part in opened.parts(serial_map):
         for batch in pickle.loads(pickle.dumps(opened)).batches(part, kinds):
             assert batch.schema.names == opened.columns()
             rows += [tuple(row.values()) for row in batch.to_pylist()]
-    assert sum(survey.rows.values()) == len(rows)
+    assert sum(scan.rows.values()) == len(rows)
     return dict(kinds), rows
 
 

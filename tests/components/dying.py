@@ -29,9 +29,9 @@ _NEEDS_ROOM = ("open ", "mkdir ", "link ", "rename ", "fsync ")
 
 def changes(call: Callable[[], object], folder: Path) -> list[str]:
     """All changes that the call makes below the folder, in order: what is done, and to which name."""
-    with tempfile.NamedTemporaryFile() as told:
-        assert _in_child(call, folder, lambda _, what: os.write(told.fileno(), f"{what}\n".encode())) == 0
-        return Path(told.name).read_text(encoding="utf-8").splitlines()
+    with tempfile.NamedTemporaryFile() as reported:
+        assert _in_child(call, folder, lambda _, what: os.write(reported.fileno(), f"{what}\n".encode())) == 0
+        return Path(reported.name).read_text(encoding="utf-8").splitlines()
 
 
 def deaths(call: Callable[[], object], folder: Path) -> Iterator[int]:

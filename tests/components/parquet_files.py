@@ -18,9 +18,7 @@ def write(path: Path, columns: dict | pa.Table, **options: object) -> Path:
     return path
 
 
-def survey_of(
-    path: Path, reading: ReadOptions | None = None, declared: dict | None = None, **source: Any
-) -> ScanResult:
+def scan_of(path: Path, reading: ReadOptions | None = None, declared: dict | None = None, **source: Any) -> ScanResult:
     opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), options=reading)
     return sum((opened.scan(part, declared or {}) for part in opened.parts(serial_map)), ScanResult())
 
@@ -30,7 +28,7 @@ def read(
 ) -> tuple[dict[str, str], list[dict]]:
     """The kinds of the columns, and the tf.Examples as lists of values; None for a missing value."""
     opened = open_source(ParquetSource(kind="parquet", path=str(path), **source), options=reading)
-    kinds = {**survey_of(path, reading, declared, **source).kinds, **(declared or {})}
+    kinds = {**scan_of(path, reading, declared, **source).kinds, **(declared or {})}
     rows = []
     for part in opened.parts(serial_map):
         for batch in opened.batches(part, kinds):

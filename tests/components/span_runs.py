@@ -61,7 +61,7 @@ def generate(folder: Path, data: DataConfig, *, store: bool = True) -> Examples:
     return examples
 
 
-def told(examples: Examples, name: str) -> Any:
+def reported(examples: Examples, name: str) -> Any:
     text = examples.get_string_custom_property(name)
     return json.loads(text) if text else []
 

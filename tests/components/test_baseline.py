@@ -201,7 +201,7 @@ def test_the_components_pass_the_baseline_on_from_run_to_run(tmp_path: Path) -> 
     assert (entry.uri, entry.compared_with, newest.uri) == ("third", "first", third)
 
 
-def test_damaged_model_is_no_baseline(tmp_path: Path) -> None:
+def test_damaged_model_is_not_a_baseline(tmp_path: Path) -> None:
     older, newer = _model(tmp_path, "older"), _model(tmp_path, "newer")
     variables = Path(newer, "Format-Serving", "variables")
     variables.mkdir(parents=True)

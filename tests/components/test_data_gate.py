@@ -139,7 +139,7 @@ def test_one_wrong_label_among_a_million_is_found() -> None:
     ]
 
 
-def test_text_is_no_label_for_a_regression() -> None:
+def test_text_is_not_a_label_for_a_regression() -> None:
     found = _judge(LabelConfig(key="y", kind="regression"), train={"y": ["a", "b"]})
     ((split, column, rule, what),) = found
     assert (split, column, rule) == ("train", "y", "Label is not a number")
@@ -294,7 +294,7 @@ def test_the_component_stops_the_run_with_a_line_for_each_anomaly(validated: dic
     assert not (tmp_path / "value").exists()
 
 
-def test_the_component_only_warns_when_told_so(
+def test_component_with_on_anomaly_warn_only_warns(
     validated: dict[str, Any], tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     verdict = _gate(validated, tmp_path, "warn")

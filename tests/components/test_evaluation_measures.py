@@ -150,7 +150,7 @@ def test_a_certain_and_wrong_probability_has_the_greatest_loss_and_not_none() ->
 
 
 @pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
-def test_predictions_that_are_no_numbers_give_no_metric_a_value(kind: str) -> None:
+def test_predictions_that_are_not_numbers_give_no_metric_a_value(kind: str) -> None:
     labels = np.array([0.0, 1.0, 1.0])
     predictions = np.array([[0.2, 0.8], [np.nan, np.nan], [0.6, 0.4]])
     found = LABEL_METRICS[kind].metrics(_whole(kind, labels, predictions))

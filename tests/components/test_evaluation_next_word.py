@@ -53,7 +53,7 @@ def test_metrics_of_an_epoch_are_those_of_the_evaluation() -> None:
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf])
-def test_predictions_that_are_no_numbers_have_no_value(broken: float) -> None:
+def test_predictions_that_are_not_numbers_have_no_value(broken: float) -> None:
     p = P.copy()
     p[5] = broken
     found = measured(LABELS, p)

@@ -275,7 +275,7 @@ def test_without_a_blessed_model_there_is_nothing_to_be_worse_than(examples: Any
     assert not blessing.has_custom_property("baseline_model")
 
 
-def test_predictions_that_are_no_numbers_are_refused_even_without_thresholds(
+def test_predictions_that_are_not_numbers_are_refused_even_without_thresholds(
     examples: Any, models: Any, tmp_path: Path
 ) -> None:
     evaluation, _ = _evaluate(tmp_path, "binary", examples, models["broken"], metrics=("auc", "precision"))

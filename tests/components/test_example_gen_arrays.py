@@ -53,11 +53,11 @@ def read(
     """The kinds of the columns, and the tf.Examples as lists of values; None for a missing value."""
     opened = open_source(source, options=reading)
     parts = opened.parts(serial_map)
-    survey = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
-    kinds = {**survey.kinds, **(declared or {})}
+    scan = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
+    kinds = {**scan.kinds, **(declared or {})}
     batches = [batch for part in parts for batch in opened.batches(part, kinds)]
     rows = [decoded(record) for batch in batches for record in encode(batch).to_pylist()]
-    assert sum(survey.rows.values()) == len(rows)
+    assert sum(scan.rows.values()) == len(rows)
     return kinds, rows
 
 
@@ -159,7 +159,7 @@ def test_any_arrays_come_back(
         (pd.DataFrame({"p": pd.period_range("2026-01", periods=2, freq="M")}), "'p': is of type"),
     ],
 )
-def test_what_is_no_table_is_refused_and_the_column_named(give: Give, given_: object, what: str) -> None:
+def test_what_is_not_a_table_is_refused_and_the_column_named(give: Give, given_: object, what: str) -> None:
     with pytest.raises(DataError, match=what) as caught:
         read(give(given_))
     assert "given_arrays.table" in str(caught.value)
@@ -267,7 +267,7 @@ def test_a_changed_byte_in_an_npz_file_is_noticed(tmp_path: Path) -> None:
         read(source)
 
 
-def test_a_npy_file_is_told_from_an_npz_file(tmp_path: Path) -> None:
+def test_a_npy_file_is_distinguished_from_an_npz_file(tmp_path: Path) -> None:
     np.save(tmp_path / "f.npy", np.arange(3))
     with pytest.raises(DataError, match="one array without a name"):
         read(ArraysSource(kind="arrays", path=str(tmp_path / "f.npy")))

@@ -103,9 +103,9 @@ class Google:
         if "/tables/" in path:
             if not path.endswith("/tables/t"):
                 return 404, {"error": {"code": 404, "message": "Not found: Table"}}
-            told = {"tableReference": {"projectId": "p", "datasetId": "d", "tableId": "t"}, "type": self.kind}
+            reported = {"tableReference": {"projectId": "p", "datasetId": "d", "tableId": "t"}, "type": self.kind}
             return 200, {
-                **told, "schema": {"fields": FIELDS}, "lastModifiedTime": str(self.modified), "numBytes": "12000",
+                **reported, "schema": {"fields": FIELDS}, "lastModifiedTime": str(self.modified), "numBytes": "12000",
             }  # fmt: skip
         reference = {"projectId": "p", "jobId": "j", "location": "EU"}
         if method == "POST":
@@ -149,8 +149,8 @@ def rest_server(google: Google) -> Iterator[str]:
         def do_GET(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else {}
-            status, told = google.answer(self.command, self.path.partition("?")[0], body)
-            text = json.dumps(told).encode()
+            status, reported = google.answer(self.command, self.path.partition("?")[0], body)
+            text = json.dumps(reported).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(text)))
@@ -194,16 +194,16 @@ def config(**source: object) -> DataConfig:
 
 def read(data: DataConfig, columns: tuple[str, ...] | None = None) -> tuple[ScanResult, list[dict]]:
     opened = open_source(data.source, options=ReadOptions(columns))
-    survey = sum((opened.scan(part, {}) for part in opened.parts(serial_map)), ScanResult())
+    scan = sum((opened.scan(part, {}) for part in opened.parts(serial_map)), ScanResult())
     found = []
     for part in opened.parts(serial_map):
         own, part = pickle.loads(pickle.dumps((opened, part)))  # noqa: PLW2901 - as it reaches a worker
-        found += [row for batch in own.batches(part, survey.kinds) for row in batch.to_pylist()]
-    return survey, found
+        found += [row for batch in own.batches(part, scan.kinds) for row in batch.to_pylist()]
+    return scan, found
 
 
 def test_a_table_is_read_by_the_streams_of_one_session(google: Google) -> None:
-    survey, found = read(config(table="d.t", row_filter="fare > 1", streams=3))
+    scan, found = read(config(table="d.t", row_filter="fare > 1", streams=3))
     (session,) = google.sessions
     assert session.parent == "projects/p"
     assert session.max_stream_count == 3
@@ -212,8 +212,8 @@ def test_a_table_is_read_by_the_streams_of_one_session(google: Google) -> None:
     assert session.read_session.read_options.row_restriction == "fare > 1"
     assert list(session.read_session.read_options.selected_fields) == []
     assert [request.read_stream for request in google.reads] == ["s/0", "s/1", "s/2"]
-    assert survey.kinds == {"id": "int", "fare": "float", "tags": "string list", "at": "string"}
-    assert survey.size == 12_000
+    assert scan.kinds == {"id": "int", "fare": "float", "tags": "string list", "at": "string"}
+    assert scan.size == 12_000
     assert found == [
         {
             "id": i,
@@ -260,7 +260,7 @@ def test_a_table_gives_the_same_with_beam_and_without(google: Google, tmp_path: 
     assert len(google.sessions) == 2
 
 
-def test_a_stream_that_breaks_off_goes_on_where_it_was(google: Google) -> None:
+def test_a_stream_that_breaks_off_resumes_where_it_was(google: Google) -> None:
     google.breaks = 2
     assert [row["id"] for row in read(config(table="d.t"))[1]] == list(range(120))
     assert [request.offset for request in google.reads[:2]] == [0, 40]
@@ -304,7 +304,7 @@ def records(google: Google) -> None:
         ({"table": "d.t"}, records, "column 'r': .*struct"),
     ],
 )
-def test_what_bigquery_does_not_give_is_told(
+def test_what_bigquery_does_not_give_is_reported(
     google: Google, tmp_path: Path, source: dict, change: Callable[[Google], None] | None, message: str
 ) -> None:
     if change is not None:
@@ -314,7 +314,7 @@ def test_what_bigquery_does_not_give_is_told(
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 
-def test_missing_credentials_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_GCE_CHECK", "true")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))

@@ -258,9 +258,9 @@ def test_the_manifest_survives_its_artifact(tmp_path: Path) -> None:
     for name in ("b.csv", "a.csv"):
         (tmp_path / name).write_text("a\n1\n")
     manifest = find_spans(DataConfig(source=CsvSource(kind="csv", path=str(tmp_path / "*.csv"))))
-    told = json.loads(manifest.to_json())
-    assert [Path(file["path"]).name for file in told["spans"][0]["files"]] == ["a.csv", "b.csv"]
-    assert told["fingerprint"] == manifest.fingerprint
+    reported = json.loads(manifest.to_json())
+    assert [Path(file["path"]).name for file in reported["spans"][0]["files"]] == ["a.csv", "b.csv"]
+    assert reported["fingerprint"] == manifest.fingerprint
     assert SpanManifest.from_json(manifest.to_json()) == manifest
 
 
@@ -293,7 +293,7 @@ def test_the_components_connect() -> None:
     assert examples.outputs["examples"].type is standard_artifacts.Examples
 
 
-def spread_of(work: Path, *args: str) -> BeamMap:
+def parallel_map_of(work: Path, *args: str) -> BeamMap:
     def pipeline() -> beam.Pipeline:
         return beam.Pipeline(options=PipelineOptions(args))
 
@@ -303,9 +303,9 @@ def spread_of(work: Path, *args: str) -> BeamMap:
 @pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
 def test_tasks_give_their_results_in_order_through_threads_and_through_beam(tmp_path: Path, runner: str) -> None:
     args = [f"--runner={runner}", "--direct_num_workers=3", "--direct_running_mode=multi_threading"]
-    spread = spread_of(tmp_path, *args)
-    assert spread.takes_small_work == (runner == "FnApiRunner")
-    assert spread("Squares", lambda number: number**2, range(20)) == [number**2 for number in range(20)]
+    parallel_map = parallel_map_of(tmp_path, *args)
+    assert parallel_map.takes_small_work == (runner == "FnApiRunner")
+    assert parallel_map("Squares", lambda number: number**2, range(20)) == [number**2 for number in range(20)]
 
 
 @pytest.mark.parametrize("runner", ["FnApiRunner", "BundleBasedDirectRunner"])
@@ -315,9 +315,9 @@ def test_the_error_of_the_first_task_in_order_is_raised(tmp_path: Path, runner: 
             raise DataError(f"task {number}")
 
     args = [f"--runner={runner}", "--direct_num_workers=3", "--direct_running_mode=multi_threading"]
-    spread = spread_of(tmp_path, *args)
+    parallel_map = parallel_map_of(tmp_path, *args)
     with pytest.raises(DataError, match="task 7"):
-        spread("Fail", fail, range(20))
+        parallel_map("Fail", fail, range(20))
 
 
 def test_result_that_no_worker_of_the_run_wrote_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,9 +334,9 @@ def test_result_that_no_worker_of_the_run_wrote_is_not_loaded(tmp_path: Path, mo
 
     read = beam_map._result
     monkeypatch.setattr(beam_map, "_result", swapped)
-    spread = spread_of(tmp_path, "--runner=BundleBasedDirectRunner")
+    parallel_map = parallel_map_of(tmp_path, "--runner=BundleBasedDirectRunner")
     with pytest.raises(RunError, match=r"Squares/0 was not written by a Beam worker"):
-        spread("Squares", lambda number: number**2, range(3))
+        parallel_map("Squares", lambda number: number**2, range(3))
     assert not Path("loaded").exists()
 
 

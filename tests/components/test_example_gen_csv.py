@@ -25,10 +25,10 @@ def read(source: CsvSource, declared: dict | None = None) -> tuple[dict[str, str
     """The kinds of the columns, and all the rows."""
     opened = open_source(source)
     parts = opened.parts(serial_map)
-    survey = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
-    kinds = {**survey.kinds, **(declared or {})}
+    scan = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
+    kinds = {**scan.kinds, **(declared or {})}
     rows = [row for part in parts for batch in opened.batches(part, kinds) for row in batch.to_pylist()]
-    return dict(survey.kinds), [tuple(row[name] for name in opened.columns()) for row in rows]
+    return dict(scan.kinds), [tuple(row[name] for name in opened.columns()) for row in rows]
 
 
 def read_text(tmp_path: Path, text: str | bytes, **source: Any) -> tuple[dict[str, str], list[tuple]]:
@@ -157,7 +157,7 @@ def test_a_column_of_nothing_but_quoted_null_values_is_a_string(tmp_path: Path) 
     assert rows == [(1, "NA"), (2, None)]
 
 
-def test_blank_lines_are_no_rows(tmp_path: Path) -> None:
+def test_blank_lines_are_not_rows(tmp_path: Path) -> None:
     assert read_text(tmp_path, "\n\na,b\r\n\r\n1,2\r\n\r\n\r\n3,4")[1] == [(1, 2), (3, 4)]
 
 

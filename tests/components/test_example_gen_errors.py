@@ -1,4 +1,4 @@
-"""Bad data: each mistake told with its file, line and column, and nothing left of the output."""
+"""Bad data: each mistake reported with its file, line and column, and nothing left of the output."""
 
 import gzip
 from pathlib import Path
@@ -81,7 +81,7 @@ def place(error: DataError) -> tuple[str | None, int | None, str | None]:
     ],
 )
 @pytest.mark.parametrize("chunk", [1 << 21, 300])
-def test_a_bad_file_is_told_with_its_place(
+def test_a_bad_file_is_reported_with_its_place(
     *, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | bytes, expected: tuple, words: str, chunk: int
 ) -> None:
     monkeypatch.setattr(blocks_module, "CHUNK", chunk)
@@ -92,7 +92,7 @@ def test_a_bad_file_is_told_with_its_place(
 
 @pytest.mark.parametrize("part", [1 << 24, 1000])
 @pytest.mark.parametrize("kind", ["int", "float"])
-def test_a_number_that_does_not_parse_is_told_with_line_column_and_value(
+def test_a_number_that_does_not_parse_is_reported_with_line_column_and_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, part: int
 ) -> None:
     monkeypatch.setattr(parts_module, "SMALLEST_PART", part)
@@ -169,7 +169,7 @@ def test_few_values_of_the_split_key_are_named_as_why_a_split_is_empty(tmp_path:
     assert "'text' (`data.split_key`)" in error.hint
 
 
-def test_a_split_key_that_is_no_column_is_refused(tmp_path: Path) -> None:
+def test_a_split_key_that_is_not_a_column_is_refused(tmp_path: Path) -> None:
     error = failure(tmp_path / "in", {"f.csv": HEAD + GOOD}, split_key="nunber")
     assert "'number'" in error.hint
 

@@ -58,14 +58,14 @@ def ids_written(out: Path) -> list[int]:
 def check(path: Path, out: Path, **data: Any) -> tuple[DataError | None, list[int], IngestResult | None]:
     """Ingest; either an error and an empty output, or rows that are right."""
     try:
-        told = run(path, out, **data)
+        reported = run(path, out, **data)
     except DataError as error:
         assert list(out.rglob("*")) == []
         return error, [], None
     found = ids_written(out)
-    assert len(found) == sum(told.rows.values())
+    assert len(found) == sum(reported.rows.values())
     assert len(set(found)) == len(found)
-    return None, found, told
+    return None, found, reported
 
 
 SKIP = {"on_bad_record": "skip", "max_bad_fraction": 1.0}
@@ -76,7 +76,7 @@ TYPES = {"types": {"id": "int", "number": "float", "text": "string"}}
 @pytest.mark.parametrize(
     ("kind", "number"), [(kind, number) for kind in KINDS for number in range(len(BAD_LINES[kind]))]
 )
-def test_a_bad_record_is_told_or_left_out(tmp_path: Path, kind: str, number: int, *, packed: bool) -> None:
+def test_a_bad_record_is_reported_or_left_out(tmp_path: Path, kind: str, number: int, *, packed: bool) -> None:
     bad = bytes(BAD_LINES[kind][number])
     text = content(kind, bad)
     path = tmp_path / name(kind, packed=packed)
@@ -86,12 +86,12 @@ def test_a_bad_record_is_told_or_left_out(tmp_path: Path, kind: str, number: int
     assert error.file == str(path)
     line = ROWS // 2 + 1 + (kind == "csv")
     assert error.line == line if kind != "tfrecord" else f"record {line}, " in error.what
-    error, found, told = check(path, tmp_path / "out", **TYPES, **SKIP)
+    error, found, reported = check(path, tmp_path / "out", **TYPES, **SKIP)
     assert error is None
-    assert told is not None
+    assert reported is not None
     assert found == list(range(ROWS))
-    assert told.skipped.count == 1
-    assert told.skipped.told[0].startswith(f"{path}:")
+    assert reported.skipped.count == 1
+    assert reported.skipped.reported[0].startswith(f"{path}:")
     strict = check(path, tmp_path / "out", **TYPES, on_bad_record="skip", max_bad_fraction=0.001)[0]
     assert strict is not None
     assert "max_bad_fraction" in strict.what
@@ -99,7 +99,7 @@ def test_a_bad_record_is_told_or_left_out(tmp_path: Path, kind: str, number: int
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.77, 0.999])
-def test_a_gzip_file_cut_off_is_told_or_keeps_its_whole_records(tmp_path: Path, kind: str, share: float) -> None:
+def test_a_gzip_file_cut_off_is_reported_or_keeps_its_whole_records(tmp_path: Path, kind: str, share: float) -> None:
     path = tmp_path / name(kind, packed=True)
     packed = gzip.compress(content(kind), 1)
     path.write_bytes(packed[: int(len(packed) * share)])
@@ -107,12 +107,12 @@ def test_a_gzip_file_cut_off_is_told_or_keeps_its_whole_records(tmp_path: Path, 
     assert error is not None
     assert error.file == str(path)
     assert "truncated" in error.what
-    error, found, told = check(path, tmp_path / "out", **SKIP)
+    error, found, reported = check(path, tmp_path / "out", **SKIP)
     if error is None:
-        assert told is not None
+        assert reported is not None
         assert found == list(range(len(found)))
-        assert told.skipped.count == 1
-        assert f"{path}:" in told.skipped.told[0]
+        assert reported.skipped.count == 1
+        assert f"{path}:" in reported.skipped.reported[0]
     else:
         assert share < 0.1
 
@@ -120,7 +120,7 @@ def test_a_gzip_file_cut_off_is_told_or_keeps_its_whole_records(tmp_path: Path, 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("left", [1, 5, 9, 14])
 @pytest.mark.parametrize("before", [3, 200, 399])
-def test_a_plain_file_cut_off_inside_a_record_is_told_or_keeps_its_whole_records(
+def test_a_plain_file_cut_off_inside_a_record_is_reported_or_keeps_its_whole_records(
     tmp_path: Path, kind: str, left: int, before: int
 ) -> None:
     path = tmp_path / name(kind)
@@ -134,18 +134,18 @@ def test_a_plain_file_cut_off_inside_a_record_is_told_or_keeps_its_whole_records
         assert f"record {before + 1}, " in error.what
     else:
         assert error.line == before + 1 + (kind == "csv")
-    error, found, told = check(path, tmp_path / "out", **TYPES, **SKIP)
+    error, found, reported = check(path, tmp_path / "out", **TYPES, **SKIP)
     if error is None:
-        assert told is not None
+        assert reported is not None
         assert found == list(range(before))
-        assert told.skipped.count == 1
+        assert reported.skipped.count == 1
     else:
         assert "is empty" in error.what or (kind == "csv" and "never closes" in error.what)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
-def test_a_gzip_file_with_a_flipped_bit_is_told(tmp_path: Path, kind: str, seed: int) -> None:
+def test_a_gzip_file_with_a_flipped_bit_is_reported(tmp_path: Path, kind: str, seed: int) -> None:
     path = tmp_path / name(kind, packed=True)
     packed = bytearray(gzip.compress(content(kind), 1))
     place = random.Random(seed).randrange(20, len(packed))
@@ -157,7 +157,7 @@ def test_a_gzip_file_with_a_flipped_bit_is_told(tmp_path: Path, kind: str, seed:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_tfrecord_file_with_a_flipped_bit_is_told_or_leaves_out_that_record(tmp_path: Path, seed: int) -> None:
+def test_a_tfrecord_file_with_a_flipped_bit_is_reported_or_leaves_out_that_record(tmp_path: Path, seed: int) -> None:
     path = tmp_path / "f.tfrecord"
     data = bytearray(content("tfrecord"))
     place = random.Random(seed).randrange(len(data))
@@ -173,7 +173,7 @@ def test_a_tfrecord_file_with_a_flipped_bit_is_told_or_leaves_out_that_record(tm
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", WHOLE_FILES)
-def test_what_is_another_kind_of_file_is_told(tmp_path: Path, kind: str, what: str) -> None:
+def test_what_is_another_kind_of_file_is_reported(tmp_path: Path, kind: str, what: str) -> None:
     path = tmp_path / name(kind)
     path.write_bytes(WHOLE_FILES[what](content(kind)))
     error, found, _ = check(path, tmp_path / "out")
@@ -187,7 +187,7 @@ def test_what_is_another_kind_of_file_is_told(tmp_path: Path, kind: str, what: s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_plain_records_under_a_gzip_name_are_told_or_read(tmp_path: Path, kind: str) -> None:
+def test_plain_records_under_a_gzip_name_are_reported_or_read(tmp_path: Path, kind: str) -> None:
     path = tmp_path / name(kind, packed=True)
     path.write_bytes(content(kind))
     error, found, _ = check(path, tmp_path / "out")
@@ -230,7 +230,7 @@ def _integers(row: dict[str, int]) -> bytes:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_directory_or_a_pipe_where_a_file_should_be_is_told(tmp_path: Path, kind: str) -> None:
+def test_a_directory_or_a_pipe_where_a_file_should_be_is_reported(tmp_path: Path, kind: str) -> None:
     (tmp_path / name(kind)).mkdir()
     with pytest.raises(DataError, match="is a directory"):
         find_spans(config(tmp_path / name(kind)))
@@ -267,7 +267,7 @@ def in_child(function: Callable[[], str]) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("closed", ["file", "folder"])
-def test_what_may_not_be_read_is_told(tmp_path: Path, kind: str, closed: str) -> None:
+def test_what_may_not_be_read_is_reported(tmp_path: Path, kind: str, closed: str) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     path = folder / name(kind)
@@ -292,16 +292,16 @@ def test_what_may_not_be_read_is_told(tmp_path: Path, kind: str, closed: str) ->
             assert caught.value.file == str(path)
         assert not list(out.rglob("*"))
         out.rmdir()
-        return "told"
+        return "reported"
 
-    assert in_child(read) == "told"
+    assert in_child(read) == "reported"
     folder.chmod(0o755)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("change", ["grows", "shrinks", "vanishes", "is replaced"])
 @pytest.mark.parametrize("read", [1, 2, 5])
-def test_a_file_that_changes_while_it_is_read_is_told(
+def test_a_file_that_changes_while_it_is_read_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, change: str, read: int
 ) -> None:
     path = tmp_path / name(kind)
@@ -340,7 +340,7 @@ def _change(path: Path, change: str, more: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
     path = tmp_path / name(kind)
     path.write_bytes(content(kind))
     out = tmp_path / "out"
@@ -350,9 +350,9 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, kind: str) -> No
         with pytest.raises(DataError, match="cannot be written: File too large") as caught:
             run(path, out)
         assert caught.value.file == str(out)
-        return "told"
+        return "reported"
 
-    assert in_child(write) == "told"
+    assert in_child(write) == "reported"
     assert list(out.rglob("*")) == []
 
 

@@ -50,11 +50,11 @@ def config(**source: object) -> DataConfig:
 def read(source: dict, *, skip_bad: bool = False, declared: dict | None = None) -> tuple[ScanResult, list[dict]]:
     opened = open_source(config(**source).source, options=ReadOptions(skip_bad=skip_bad))
     parts = opened.parts(serial_map)
-    survey = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
-    rows = [row for part in parts for batch in opened.batches(part, survey.kinds) for row in batch.to_pylist()]
-    assert sum(survey.rows.values()) == len(rows)
-    assert list(survey.kinds) == opened.columns()
-    return survey, rows
+    scan = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
+    rows = [row for part in parts for batch in opened.batches(part, scan.kinds) for row in batch.to_pylist()]
+    assert sum(scan.rows.values()) == len(rows)
+    assert list(scan.kinds) == opened.columns()
+    return scan, rows
 
 
 def examples(folder: Path) -> Iterator[dict]:
@@ -93,9 +93,9 @@ def test_an_index_gives_its_own_columns(digits: Path, tmp_path: Path, form: str)
         index = tmp_path / "index.parquet"
         table = {"image": [row["image"] for row in rows], "digit": [int(row["digit"]) for row in rows]}
         pq.write_table(pa.table({**table, "code": [row["code"] for row in rows]}), index)
-    survey, found = read({"index": str(index), "path": str(digits)})
+    scan, found = read({"index": str(index), "path": str(digits)})
     originals = load_digits()
-    assert survey.kinds == {
+    assert scan.kinds == {
         **dict.fromkeys(("height", "width", "channel", "digit"), "int"),
         "image": "bytes",
         "code": "string",
@@ -197,20 +197,20 @@ BAD = {
 
 @pytest.mark.parametrize("decode", [False, True])
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_whole_image_stops_the_run_or_is_left_out(tmp_path: Path, name: str, *, decode: bool) -> None:
+def test_what_is_not_a_whole_image_stops_the_run_or_is_left_out(tmp_path: Path, name: str, *, decode: bool) -> None:
     content, message = BAD[name]
     folder = tmp_path / "all" / "x"
     folder.mkdir(parents=True)
     (folder / name).write_bytes(content)
     (folder / "sound").write_bytes(PNG)
     source = {"path": str(tmp_path / "all"), "decode": decode}
-    with pytest.raises(DataError, match=message) as told:
+    with pytest.raises(DataError, match=message) as reported:
         read(source)
-    assert told.value.file == str(folder / name)
-    survey, rows = read(source, skip_bad=True)
+    assert reported.value.file == str(folder / name)
+    scan, rows = read(source, skip_bad=True)
     assert [row["width"] for row in rows] == [30]
-    assert survey.skipped.count == len(survey.skipped.told) == 1
-    assert survey.skipped.told[0].startswith(f"{folder / name}: ")
+    assert scan.skipped.count == len(scan.skipped.reported) == 1
+    assert scan.skipped.reported[0].startswith(f"{folder / name}: ")
 
 
 def test_folders_hold_what_desktops_leave_and_two_classes_the_same_name(tmp_path: Path) -> None:
@@ -233,15 +233,15 @@ def test_folders_hold_what_desktops_leave_and_two_classes_the_same_name(tmp_path
     assert read({"path": str(tmp_path)}, skip_bad=True)[0].skipped.count == 1
 
 
-def test_rows_of_an_index_without_an_image_are_told_or_left_out(tmp_path: Path) -> None:
+def test_rows_of_an_index_without_an_image_are_reported_or_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     (tmp_path / "i.csv").write_text("file,y\na.png,1\ngone.png,2\n,3\na.png,4\n")
     source = {"index": str(tmp_path / "i.csv"), "index_column": "file"}
     with pytest.raises(DataError, match=r"gone\.png: is in the index, but"):
         read(source)
-    survey, rows = read(source, skip_bad=True)
+    scan, rows = read(source, skip_bad=True)
     assert [row["y"] for row in rows] == [1, 4]
-    assert "has no path in its column 'file'" in survey.skipped.told[1]
+    assert "has no path in its column 'file'" in scan.skipped.reported[1]
     assert find_spans(config(**source)).paths == [str(tmp_path / "a.png"), str(tmp_path / "i.csv")]
 
 
@@ -257,7 +257,7 @@ def test_rows_of_an_index_without_an_image_are_told_or_left_out(tmp_path: Path) 
         ({"index": "{}/gone.csv"}, "no file matches"),
     ],
 )
-def test_what_names_no_images_is_told(tmp_path: Path, source: dict[str, str], message: str) -> None:
+def test_what_names_no_images_is_reported(tmp_path: Path, source: dict[str, str], message: str) -> None:
     (tmp_path / "none").mkdir()
     (tmp_path / "i.csv").write_text("file\na.png\n")
     (tmp_path / "own.csv").write_text("image,height\na.png,3\n")

@@ -1,4 +1,4 @@
-"""Reading JSON lines: what Python's json module reads comes back, and what it cannot be sure of is told."""
+"""Reading JSON lines: what Python's json module reads comes back, and what it cannot be sure of is reported."""
 
 import gzip
 import json
@@ -25,12 +25,12 @@ SCALARS = {"int": INT64 | st.booleans(), "float": INT64 | FLOAT, "string": TEXT}
 def read(
     path: str, declared: dict | None = None, columns: tuple[str, ...] | None = None, *, skip_bad: bool = False
 ) -> tuple[ScanResult, list[dict[str, Any]]]:
-    """What the survey says, and all the rows."""
+    """What the scan says, and all the rows."""
     opened = open_source(JsonlSource(kind="jsonl", path=path), options=ReadOptions(columns, skip_bad))
     cut = opened.parts(serial_map)
-    survey = sum((opened.scan(part, declared or {}) for part in cut), ScanResult())
-    kinds = {**survey.kinds, **(declared or {})}
-    return survey, [row for part in cut for batch in opened.batches(part, kinds) for row in batch.to_pylist()]
+    scan = sum((opened.scan(part, declared or {}) for part in cut), ScanResult())
+    kinds = {**scan.kinds, **(declared or {})}
+    return scan, [row for part in cut for batch in opened.batches(part, kinds) for row in batch.to_pylist()]
 
 
 def read_text(
@@ -97,17 +97,17 @@ def test_what_json_writes_comes_back(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks_module, "CHUNK", chunk)
         patch.setattr(parts_module, "SMALLEST_PART", length)
-        survey, rows = read(str(path))
+        scan, rows = read(str(path))
     names = {name for row in table for name in row}
-    assert survey.kinds == {name: expected_kind([row.get(name) for row in table]) for name in names}
-    assert survey.rows == {str(path): len(table)}
-    assert rows == [{name: expected_value(row.get(name), survey.kinds[name]) for name in rows[0]} for row in table]
+    assert scan.kinds == {name: expected_kind([row.get(name) for row in table]) for name in names}
+    assert scan.rows == {str(path): len(table)}
+    assert rows == [{name: expected_value(row.get(name), scan.kinds[name]) for name in rows[0]} for row in table]
 
 
 def test_most_blocks_are_read_by_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_module, "CHUNK", 4000)
     taken: list[bool] = []
-    monkeypatch.setattr(fast.BlockReader, "read", _told(fast.BlockReader.read, taken))
+    monkeypatch.setattr(fast.BlockReader, "read", _reported(fast.BlockReader.read, taken))
     rows: list[dict[str, Any]] = [
         {"n": i, "x": i / 2, "ok": i % 2 == 0, "when": f"2024-01-{i % 28 + 1:02d}", "tags": ["a"] * (i % 3), "s": None}
         for i in range(1000)
@@ -118,7 +118,7 @@ def test_most_blocks_are_read_by_pyarrow(tmp_path: Path, monkeypatch: pytest.Mon
     assert all(taken)
 
 
-def _told(function: Any, results: list[bool]) -> Any:
+def _reported(function: Any, results: list[bool]) -> Any:
     def call(*args: Any) -> Any:
         found = function(*args)
         results.append(found is not None)
@@ -158,7 +158,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("line", "words"), BAD)
-def test_a_bad_line_is_told_with_its_place(tmp_path: Path, line: bytes, words: str) -> None:
+def test_a_bad_line_is_reported_with_its_place(tmp_path: Path, line: bytes, words: str) -> None:
     good = b'{"a":1,"b":"x"}\n{"a":2.5}\n' * 50
     with pytest.raises(DataError) as caught:
         read_text(tmp_path, good + line + b"\n" + good)
@@ -176,12 +176,12 @@ def test_bad_lines_are_left_out_where_they_may(
     text = b"".join(
         json.dumps(row).encode() + b"\n" + line + b"\n" for row, (line, _) in zip(good, BAD * 4, strict=False)
     )
-    survey, rows = read_text(tmp_path, text, columns=pruned, skip_bad=True)
+    scan, rows = read_text(tmp_path, text, columns=pruned, skip_bad=True)
     assert [row["a"] for row in rows] == [row["a"] for row in good]
-    assert sum(survey.rows.values()) == 100
-    assert survey.skipped.count == 100
-    assert len(survey.skipped.told) == 20
-    assert survey.skipped.told[0].startswith(f"{tmp_path}/f.jsonl:2: ")
+    assert sum(scan.rows.values()) == 100
+    assert scan.skipped.count == 100
+    assert len(scan.skipped.reported) == 20
+    assert scan.skipped.reported[0].startswith(f"{tmp_path}/f.jsonl:2: ")
 
 
 def test_numbers_and_strings_in_one_key_are_refused_even_where_bad_lines_are_left_out(tmp_path: Path) -> None:
@@ -195,14 +195,14 @@ def test_numbers_and_strings_in_one_key_are_refused_even_where_bad_lines_are_lef
 
 def test_numbers_declared_as_string_keep_the_text_they_are_written_in(tmp_path: Path) -> None:
     text = '{"a":1.50}\n{"a":"x"}\n{"a":18446744073709551615}\n{"a":true}\n{}\n'
-    survey, rows = read_text(tmp_path, text, {"a": "string"})
-    assert survey.kinds == {"a": "string"}
+    scan, rows = read_text(tmp_path, text, {"a": "string"})
+    assert scan.kinds == {"a": "string"}
     assert [row["a"] for row in rows] == ["1.50", "x", "18446744073709551615", "true", None]
 
 
 def test_an_integer_beyond_int64_is_a_float_where_no_digit_is_lost(tmp_path: Path) -> None:
-    survey, rows = read_text(tmp_path, '{"a":100000000000000000000}\n{"a":1}\n')
-    assert survey.kinds == {"a": "float"}
+    scan, rows = read_text(tmp_path, '{"a":100000000000000000000}\n{"a":1}\n')
+    assert scan.kinds == {"a": "float"}
     assert [row["a"] for row in rows] == [1e20, 1.0]
 
 
@@ -216,7 +216,7 @@ def test_an_integer_beyond_int64_is_a_float_where_no_digit_is_lost(tmp_path: Pat
         ("int list", '["x"]', 'a list with "x" is not an int'),
     ],
 )
-def test_a_value_not_of_its_declared_type_is_told(tmp_path: Path, kind: str, value: str, words: str) -> None:
+def test_a_value_not_of_its_declared_type_is_reported(tmp_path: Path, kind: str, value: str, words: str) -> None:
     with pytest.raises(DataError) as caught:
         read_text(tmp_path, '{"a":null}\n{"a":' + value + "}\n", {"a": kind})
     assert (caught.value.line, caught.value.column) == (2, "a")
@@ -224,15 +224,15 @@ def test_a_value_not_of_its_declared_type_is_told(tmp_path: Path, kind: str, val
 
 
 def test_scalars_of_a_list_column_are_lists_of_one(tmp_path: Path) -> None:
-    survey, rows = read_text(tmp_path, '{"a":1}\n{"a":[2,3]}\n{"a":[]}\n{"a":null}\n')
-    assert survey.kinds == {"a": "int list"}
+    scan, rows = read_text(tmp_path, '{"a":1}\n{"a":[2,3]}\n{"a":[]}\n{"a":null}\n')
+    assert scan.kinds == {"a": "int list"}
     assert [row["a"] for row in rows] == [[1], [2, 3], [], None]
 
 
 def test_only_the_columns_asked_for_are_read(tmp_path: Path) -> None:
     text = '{"a":1,"b":{"c":1},"d":"x"}\n{"a":2,"b":3}\n'
-    survey, rows = read_text(tmp_path, text, columns=("a", "d"))
-    assert survey.kinds == {"a": "int", "d": "string"}
+    scan, rows = read_text(tmp_path, text, columns=("a", "d"))
+    assert scan.kinds == {"a": "int", "d": "string"}
     assert rows == [{"a": 1, "d": "x"}, {"a": 2, "d": None}]
 
 
@@ -247,8 +247,8 @@ def test_a_gzip_file_cut_off_keeps_its_whole_lines_where_bad_ones_are_left_out(t
     (tmp_path / "f.jsonl.gz").write_bytes(packed[: len(packed) // 2])
     with pytest.raises(DataError, match="truncated"):
         read(str(tmp_path / "f.jsonl.gz"))
-    survey, rows = read(str(tmp_path / "f.jsonl.gz"), skip_bad=True)
+    scan, rows = read(str(tmp_path / "f.jsonl.gz"), skip_bad=True)
     assert 100 < len(rows) < 1000
     assert [row["a"] for row in rows] == list(range(len(rows)))
-    assert survey.skipped.count == 1
-    assert f":{len(rows) + 1}: " in survey.skipped.told[0]
+    assert scan.skipped.count == 1
+    assert f":{len(rows) + 1}: " in scan.skipped.reported[0]

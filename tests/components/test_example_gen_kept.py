@@ -1,4 +1,4 @@
-"""Columns kept from the survey are those that a second reading would give, or are not used."""
+"""Columns kept from the scan are those that a second reading would give, or are not used."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ CELLS = st.sampled_from(["", "1", "-7", "0.5", "1e300", "nan", "9007199254740993
 CELLS |= st.sampled_from(["NA", "2020-01-01", "true", "12:30"])
 
 
-def surveyed(path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, **more: Any) -> tuple[Any, ColumnCache]:
+def scanned(path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, **more: Any) -> tuple[Any, ColumnCache]:
     path.mkdir(exist_ok=True, parents=True)
     file, folder = path / "data.csv", path / "columns"
     file.write_text("\n".join(["a,b", *lines, ""]), encoding="utf-8")
@@ -45,7 +45,7 @@ def test_columns_that_fit_are_those_of_a_second_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[tuple[str, str]]
 ) -> None:
     rows = [row for row in rows if row != ("", "")] or [("1", "1")]
-    source, kept = surveyed(tmp_path, [f"{a},{b}" for a, b in rows], monkeypatch, null_values=("NA",))
+    source, kept = scanned(tmp_path, [f"{a},{b}" for a, b in rows], monkeypatch, null_values=("NA",))
     if kept.fits(kept.result.kinds):
         read, again = tables(source, kept)
         assert read.schema == again.schema
@@ -53,7 +53,7 @@ def test_columns_that_fit_are_those_of_a_second_reading(
 
 
 def test_a_column_that_widens_to_float_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, kept = surveyed(tmp_path, [*(["1,"] * 20), *(["0.5,2"] * 20)], monkeypatch)
+    source, kept = scanned(tmp_path, [*(["1,"] * 20), *(["0.5,2"] * 20)], monkeypatch)
     assert kept.result.kinds == {"a": "float", "b": "int"}
     assert kept.fits(kept.result.kinds)
     read, again = tables(source, kept)
@@ -61,19 +61,19 @@ def test_a_column_that_widens_to_float_is_kept(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_column_that_widens_to_text_has_to_be_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, kept = surveyed(tmp_path, [*(["1,1"] * 20), *(["text,2"] * 20)], monkeypatch)
+    _, kept = scanned(tmp_path, [*(["1,1"] * 20), *(["text,2"] * 20)], monkeypatch)
     assert kept.result.kinds == {"a": "string", "b": "int"}
     assert not kept.fits(kept.result.kinds)
 
 
 def test_nothing_is_kept_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, _ = surveyed(tmp_path, ["1,2"], monkeypatch)
+    source, _ = scanned(tmp_path, ["1,2"], monkeypatch)
     kept = ColumnCache.scan(source, source.parts(serial_map), {}, serial_map, None)
     assert kept.result.kinds == {"a": "int", "b": "int"}
     assert not kept.fits(kept.result.kinds)
 
 
-def surveyed_lines(path: Path, rows: Sequence[dict[str, Any] | str]) -> tuple[Any, ColumnCache]:
+def scanned_lines(path: Path, rows: Sequence[dict[str, Any] | str]) -> tuple[Any, ColumnCache]:
     """JSON lines, a few at a time; a text is a line as it is."""
     (path / "columns").mkdir(parents=True)
     file = path / "data.jsonl"
@@ -83,7 +83,7 @@ def surveyed_lines(path: Path, rows: Sequence[dict[str, Any] | str]) -> tuple[An
     return source, ColumnCache.scan(source, source.parts(serial_map), {}, serial_map, path / "columns")
 
 
-def surveyed_records(path: Path, rows: Sequence[dict[str, Any]]) -> tuple[Any, ColumnCache]:
+def scanned_records(path: Path, rows: Sequence[dict[str, Any]]) -> tuple[Any, ColumnCache]:
     """TFRecords, of which each row decides alone which features it has and of what kind."""
     (path / "columns").mkdir(parents=True)
     file = path / "data.tfrecord"
@@ -95,40 +95,40 @@ def surveyed_records(path: Path, rows: Sequence[dict[str, Any]]) -> tuple[Any, C
 
 VALUES = st.sampled_from([None, 1, -7, 2**53 + 1, 0.5, [], [1], [2, 3], [0.5]])
 ROWS = st.lists(st.fixed_dictionaries({}, optional={"a": VALUES, "b": VALUES, "c": st.just("é")}), min_size=1)
-SURVEYS = [surveyed_lines, surveyed_records]
-Surveyed = Callable[[Path, Sequence[dict[str, Any]]], tuple[Any, ColumnCache]]
+SCANS = [scanned_lines, scanned_records]
+Scanned = Callable[[Path, Sequence[dict[str, Any]]], tuple[Any, ColumnCache]]
 
 
-@pytest.mark.parametrize("survey", SURVEYS, ids=["jsonl", "tfrecord"])
+@pytest.mark.parametrize("scan", SCANS, ids=["jsonl", "tfrecord"])
 @settings(max_examples=100, deadline=None)
 @given(rows=ROWS)
 @example(rows=[{"a": None}, {"a": 0.5}])
 @example(rows=[{"a": 0.5}, {"a": 2**53 + 1}])
 @example(rows=[{"a": 2**53 + 1}, {"a": 0.5}])
 def test_values_that_fit_are_those_of_a_second_reading(
-    tmp_path_factory: pytest.TempPathFactory, survey: Surveyed, rows: list[dict[str, Any]]
+    tmp_path_factory: pytest.TempPathFactory, scan: Scanned, rows: list[dict[str, Any]]
 ) -> None:
     rows = [row for row in rows if row] or [{"c": "é"}]
     with pytest.MonkeyPatch.context() as patch:
         for module in (json_blocks, frames):
             patch.setattr(module, "CHUNK", 20)
-        source, kept = survey(tmp_path_factory.mktemp("kept"), rows)
+        source, kept = scan(tmp_path_factory.mktemp("kept"), rows)
         if kept.fits(kept.result.kinds):
             read, again = tables(source, kept)
             assert read.column_names == again.column_names
             assert str(read.to_pydict()) == str(again.to_pydict())
 
 
-@pytest.mark.parametrize("survey", SURVEYS, ids=["jsonl", "tfrecord"])
+@pytest.mark.parametrize("scan", SCANS, ids=["jsonl", "tfrecord"])
 def test_an_empty_list_before_others_is_not_taken_for_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survey: Surveyed
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scan: Scanned
 ) -> None:
     for module in (json_blocks, frames):
         monkeypatch.setattr(module, "CHUNK", 20)
     rows: list[dict[str, Any]] = [{"a": [], "b": 1}, {"a": None, "b": 1}, {"a": [1, 2], "b": 1}]
-    if survey is surveyed_records:
+    if scan is scanned_records:
         rows = [{"a": pa.array([[]], pa.list_(pa.int64()))[0], "b": 1}, {"b": 1}, {"a": [1, 2], "b": 1}]
-    source, kept = survey(tmp_path, rows)
+    source, kept = scan(tmp_path, rows)
     assert kept.result.kinds == {"a": "int list", "b": "int"}
     assert not kept.fits(kept.result.kinds)
     (part,) = kept.parts
@@ -138,7 +138,7 @@ def test_an_empty_list_before_others_is_not_taken_for_missing(
 
 def test_lines_without_a_column_are_counted_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_blocks, "CHUNK", 6)
-    source, kept = surveyed_lines(tmp_path, [*["{}"] * 10, '{"a": 1}', "{}"])
+    source, kept = scanned_lines(tmp_path, [*["{}"] * 10, '{"a": 1}', "{}"])
     assert sum(kept.result.rows.values()) == 12
     assert kept.fits(kept.result.kinds)
     read, again = tables(source, kept)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parquet_files import read, survey_of, write
+from parquet_files import read, scan_of, write
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.sources import ReadOptions
@@ -20,11 +20,11 @@ def test_only_the_chosen_columns_are_read_from_disk(tmp_path: Path) -> None:
         read(path)
 
 
-def test_the_survey_needs_nothing_but_the_footer(tmp_path: Path) -> None:
+def test_the_scan_needs_nothing_but_the_footer(tmp_path: Path) -> None:
     path = write(tmp_path / "f.parquet", {"a": list(range(1000))}, compression="none", use_dictionary=False)
     whole = path.read_bytes()
     path.write_bytes(whole[:4] + bytes(4000) + whole[4004:])
-    assert survey_of(path).rows == {str(path): 1000}
+    assert scan_of(path).rows == {str(path): 1000}
     with pytest.raises(DataError, match="damaged"):
         read(path)
 
@@ -70,10 +70,10 @@ def test_a_changed_byte_gives_an_error_or_the_footers_number_of_rows(
     except DataError as error:
         assert error.file == str(path)  # noqa: PT017 - either this, or the rows
     else:
-        assert len(rows) == survey_of(path).rows[str(path)]
+        assert len(rows) == scan_of(path).rows[str(path)]
 
 
-def test_a_folder_without_files_and_a_path_without_anything_are_told_apart(tmp_path: Path) -> None:
+def test_a_folder_without_files_and_a_path_without_anything_are_distinguished(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"no `\*\.parquet`"):
         read(tmp_path / "empty")

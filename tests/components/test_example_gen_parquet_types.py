@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parquet_files import one, read, survey_of, write
+from parquet_files import one, read, scan_of, write
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen.sources import ReadOptions
@@ -101,17 +101,17 @@ def test_a_value_that_is_not_of_its_type_is_named_with_its_place(
     assert (caught.value.file, caught.value.column) == (str(tmp_path / "f.parquet"), "x")
 
 
-def test_skipped_rows_are_the_same_in_the_survey_and_the_batches(tmp_path: Path) -> None:
+def test_skipped_rows_are_the_same_in_the_scan_and_the_batches(tmp_path: Path) -> None:
     table = {"n": ["1", "x", "3", "4", "y"], "l": [[1], [1], [1, None], None, [2]], "i": [0, 1, 2, 3, 4]}
     path = write(tmp_path / "f.parquet", table, row_group_size=2)
     skip, declared = ReadOptions(None, skip_bad=True), {"n": "int"}
-    survey = survey_of(path, skip, declared)
-    assert (survey.rows, survey.skipped.count) == ({str(path): 2}, 3)
-    assert "row 1 of row group 0" in survey.skipped.told[0]
+    scan = scan_of(path, skip, declared)
+    assert (scan.rows, scan.skipped.count) == ({str(path): 2}, 3)
+    assert "row 1 of row group 0" in scan.skipped.reported[0]
     assert [row["i"] for row in read(path, skip, declared)[1]] == [[0], [3]]
 
 
-def test_invalid_utf_8_in_a_string_column_is_no_value(tmp_path: Path) -> None:
+def test_invalid_utf_8_in_a_string_column_is_not_a_value(tmp_path: Path) -> None:
     bad = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
     with pytest.raises(DataError, match=r"row 0 of row group 0 .*UTF8"):
         one(tmp_path, bad)
@@ -162,13 +162,13 @@ def test_a_nested_column_is_refused_unless_it_is_not_read(tmp_path: Path, column
 def test_a_uint64_column_without_statistics_gets_its_kind_from_its_values(tmp_path: Path) -> None:
     small, large = pa.array([1, 2], pa.uint64()), pa.array([1, 2**63], pa.uint64())
     path = write(tmp_path / "f.parquet", {"s": small, "l": large}, write_statistics=False)
-    assert survey_of(path).kinds == {"s": "int", "l": "string"}
+    assert scan_of(path).kinds == {"s": "int", "l": "string"}
 
 
 def test_a_uint64_column_is_of_integers_up_to_the_greatest_that_int64_holds(tmp_path: Path) -> None:
     columns = {"most": pa.array([1, 2**63 - 1], pa.uint64()), "more": pa.array([1, 2**63], pa.uint64())}
     path = write(tmp_path / "f.parquet", columns, write_statistics=False)
-    assert survey_of(path).kinds == {"most": "int", "more": "string"}
+    assert scan_of(path).kinds == {"most": "int", "more": "string"}
 
 
 @pytest.mark.parametrize(

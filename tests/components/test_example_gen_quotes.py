@@ -56,7 +56,7 @@ def test_records_end_where_the_csv_module_ends_them(text: str) -> None:
 
 @settings(max_examples=300)
 @given(TEXT, st.integers(0, 40))
-def test_the_state_goes_on_across_any_cut_that_spares_runs_of_quotes(text: str, cut: int) -> None:
+def test_the_state_continues_across_any_cut_that_spares_runs_of_quotes(text: str, cut: int) -> None:
     cut = min(cut, len(text))
     while 0 < cut < len(text) and text[cut - 1] == '"':
         cut += 1
@@ -98,7 +98,7 @@ def test_segments_of_a_file_cut_anywhere_hold_its_records_once_and_in_order(
     assert all(segment.start in ends and segment.end in ends for segment in found)
 
 
-def test_an_open_quote_is_told_with_its_own_line(tmp_path: Path) -> None:
+def test_an_open_quote_is_reported_with_its_own_line(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text('a,b\n1,"x\ny"\n2,z\n3,"never\nclosed\n')
     with pytest.raises(DataError, match="never closes") as caught:

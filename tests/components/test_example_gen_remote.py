@@ -96,10 +96,10 @@ def test_spans_are_found_in_an_object_store(s3_bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"), [(rows(1), "the file changed during the run"), (None, "the object does not exist")]
+    ("content", "reported"), [(rows(1), "the file changed during the run"), (None, "the object does not exist")]
 )
 def test_an_object_that_changes_before_it_is_read_leaves_no_examples(
-    bucket: Bucket, tmp_path: Path, content: str | None, told: str
+    bucket: Bucket, tmp_path: Path, content: str | None, reported: str
 ) -> None:
     path = bucket.put("a.csv", rows(0))
     manifest = SpanManifest.of(resolve(path))
@@ -107,13 +107,13 @@ def test_an_object_that_changes_before_it_is_read_leaves_no_examples(
         bucket.remove("a.csv")
     else:
         bucket.put("a.csv", content)
-    with pytest.raises(DataError, match=told) as caught:
+    with pytest.raises(DataError, match=reported) as caught:
         ingest(config(path), manifest, tmp_path / "out", lambda _work: serial_map)
     assert caught.value.file == path
     assert not list((tmp_path / "out").rglob("*"))
 
 
-def test_a_mistake_in_an_object_is_told_with_its_line(bucket: Bucket, tmp_path: Path) -> None:
+def test_a_mistake_in_an_object_is_reported_with_its_line(bucket: Bucket, tmp_path: Path) -> None:
     path = bucket.put("a.csv", rows(0) + "7,x\n")
     with pytest.raises(DataError, match="2 fields") as caught:
         ingest(config(path), SpanManifest.of([path]), tmp_path / "out", lambda _work: serial_map)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from span_runs import config, generate, ids, told, write
+from span_runs import config, generate, ids, reported, write
 
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import serial_map
@@ -39,7 +39,7 @@ def test_a_linked_file_is_read_once_and_named(folder: Path, link: object) -> Non
     link(folder)  # type: ignore[operator]
     examples = generate(folder, config("in/**/*.csv"))
     assert ids(examples) == [*range(40), *range(100, 140)]
-    notes = [line for line in told(examples, "gaps") if "read once" in line]
+    notes = [line for line in reported(examples, "gaps") if "read once" in line]
     assert notes
     assert all("in/a.csv" in line or "in/z.csv" in line or "more paths" in line for line in notes)
     assert str(folder / "in/a.csv is") not in "\n".join(notes)  # the name without a link is the one that is kept

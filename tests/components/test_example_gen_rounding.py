@@ -70,7 +70,7 @@ def test_lists_are_looked_through_and_a_row_with_two_such_numbers_is_left_out_on
     kept = found.checked(pa.RecordBatch.from_pydict({"x": pa.array(lists, pa.list_(pa.float64()))}))
     assert kept.column("x").to_pylist() == [[1.0], None, [], [0.1]]
     assert (found.skipped.count, found["x"].count) == (1, 2)
-    assert "1e+39" in found.skipped.told[0]
+    assert "1e+39" in found.skipped.reported[0]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_column_is_reported_where_rounding_is_large_beside_its_spread(values: 
     assert not expected or (found["x"].share == pytest.approx(share) and share > COARSE)
 
 
-def test_a_note_names_column_example_and_way_out_and_many_are_told_together() -> None:
+def test_a_note_names_column_example_and_way_out_and_many_are_reported_together() -> None:
     (note,) = rounding_notes(roundings(TIMES))
     assert "'x'" in note
     assert "is stored as 17000" in note
@@ -163,7 +163,7 @@ def test_each_source_refuses_a_number_beyond_float32_with_its_place(tmp_path: Pa
 def test_with_skip_such_rows_are_left_out_and_counted(tmp_path: Path, kind: str) -> None:
     found = ingested(tmp_path, kind, [0.5, 1e39, *range(300)], on_bad_record="skip")
     assert found.skipped.count == 1
-    assert "1e+39" in found.skipped.told[0]
+    assert "1e+39" in found.skipped.reported[0]
     assert sum(found.rows.values()) == 301
     assert not found.rounded
 

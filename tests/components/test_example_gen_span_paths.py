@@ -75,14 +75,14 @@ def test_numbers_far_apart_are_counted_and_not_listed() -> None:
     assert SpanManifest.from_json(manifest.to_json()) == manifest
 
 
-def test_missing_start_of_a_range_is_told_and_that_of_a_window_is_not() -> None:
+def test_missing_start_of_a_range_is_reported_and_that_of_a_window_is_not() -> None:
     write("2026-11-04.csv", "2026-11-05.csv")
     asked = found("{YYYY}-{MM}-{DD}.csv", spans=("2026-11-02", "2026-11-05"))
     assert (asked.missing, asked.missing_count) == (("2026-11-02", "2026-11-03"), 2)
     assert found("{YYYY}-{MM}-{DD}.csv", window=30).missing_count == 0
 
 
-def test_number_beyond_all_dates_is_told_as_it_is() -> None:
+def test_number_beyond_all_dates_is_reported_as_it_is() -> None:
     write("2026-11-04.csv")
     with pytest.raises(DataError, match="there is no span 99999999"):
         found("{YYYY}-{MM}-{DD}.csv", spans=99999999)

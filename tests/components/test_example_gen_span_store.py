@@ -14,8 +14,8 @@ from span_runs import (
     config,
     days,
     generate,
+    reported,
     rows_of,
-    told,
     write,
 )
 
@@ -27,7 +27,7 @@ def test_shards_of_a_span_carry_its_name_and_are_shared_with_the_store(folder: P
     examples = generate(folder, config(DAYS, window=2, shards=2))
     names = [path.name for path in sorted(Path(examples.uri, "Split-train").iterdir())]
     assert names == [f"data_tfrecord-{day}-0000{shard}-of-00002.gz" for day in FIRST_TWO for shard in range(2)]
-    key = told(examples, "spans")["2026-01-01"]
+    key = reported(examples, "spans")["2026-01-01"]
     kept = folder / "store" / key / "Split-train" / "data_tfrecord-00000-of-00002.gz"
     assert kept.samefile(Path(examples.uri, "Split-train", names[0]))
 
@@ -37,7 +37,7 @@ def test_removed_store_costs_only_time(folder: Path) -> None:
     first = generate(folder, config(DAYS, window=2))
     shutil.rmtree(folder / "store")
     second = generate(folder, config(DAYS, window=2))
-    assert (rows_of(first), told(first, "spans")) == (rows_of(second), told(second, "spans"))
+    assert (rows_of(first), reported(first, "spans")) == (rows_of(second), reported(second, "spans"))
 
 
 @pytest.mark.parametrize("damage", ["folder", "split", "shard", "empty", "cut", "overwritten", "rotten"])
@@ -45,7 +45,7 @@ def test_span_whose_shards_are_not_all_there_is_read_again(folder: Path, reads: 
     days("2026-01-01", "2026-01-02")
     data = config(DAYS, window=2, shards=2)
     made = generate(folder, data)
-    whole, key = rows_of(made), told(made, "spans")["2026-01-01"]
+    whole, key = rows_of(made), reported(made, "spans")["2026-01-01"]
     shutil.rmtree(made.uri)
     shard = folder / "store" / key / "Split-train" / "data_tfrecord-00001-of-00002.gz"
     if damage in ("folder", "split"):
@@ -71,13 +71,13 @@ def test_store_that_cannot_be_read_counts_as_empty(folder: Path, text: str) -> N
     days("2026-01-01")
     whole = rows_of(generate(folder, config(DAYS)))
     kept = list((folder / "store").rglob("*.json"))
-    assert {path.name for path in kept} == {"seen.json", "survey.json", "columns.json", "ingested.json"}
+    assert {path.name for path in kept} == {"seen.json", "scan.json", "columns.json", "ingested.json"}
     for path in kept:
         sound = path.read_text()
         path.write_text(text)
         again = generate(folder, config(DAYS))
         assert rows_of(again) == whole
-        assert told(again, "notes") == []
+        assert reported(again, "notes") == []
         assert without_times(path) == without_times(path, sound) or (path.name, text) == ("columns.json", "[]")
 
 
@@ -138,7 +138,7 @@ def test_kill_leaves_nothing_half_kept(folder: Path, monkeypatch: pytest.MonkeyP
 def test_data_without_placeholders_keeps_nothing(folder: Path) -> None:
     write("in/a.csv")
     examples = generate(folder, config("in/a.csv"))
-    assert told(examples, "spans") == []
+    assert reported(examples, "spans") == []
     assert [path.name for path in (folder / "store").iterdir()] == ["seen.json"]
     write("in/a.csv", 500, rows=41)
-    assert len(told(generate(folder, config("in/a.csv")), "notes")) == 1
+    assert len(reported(generate(folder, config("in/a.csv")), "notes")) == 1

@@ -5,7 +5,7 @@ from typing import Any
 
 import apache_beam as beam
 import pytest
-from span_runs import DAYS, Examples, config, days, generate, ids, read, told, write
+from span_runs import DAYS, Examples, config, days, generate, ids, read, reported, write
 from tfx.types import standard_artifacts
 
 from headrace.common.errors import DataError
@@ -89,14 +89,14 @@ def test_spans_chosen_by_hand_take_the_place_of_the_newest(folder: Path) -> None
         ("2026-02-30", "'2026-02-30'"),
     ],
 )
-def test_span_that_is_not_there_is_told_with_those_that_are(folder: Path, chosen: Any, message: str) -> None:
+def test_span_that_is_not_there_is_reported_with_those_that_are(folder: Path, chosen: Any, message: str) -> None:
     days("2026-01-01", "2026-01-02")
     with pytest.raises(DataError) as error:
         find_spans(config(DAYS, spans=chosen))
     assert message in str(error.value)
 
 
-def test_pattern_without_files_is_told_as_it_stands_in_the_config(folder: Path) -> None:
+def test_pattern_without_files_is_reported_as_it_stands_in_the_config(folder: Path) -> None:
     with pytest.raises(DataError, match=r"no file matches 'in/\{YYYY\}-\{MM\}-\{DD\}\.csv'"):
         find_spans(config(DAYS))
     write("in/one.csv")
@@ -110,18 +110,18 @@ def test_date_that_does_not_exist_names_the_file(folder: Path) -> None:
         find_spans(config(DAYS))
 
 
-def test_missing_days_are_told(folder: Path) -> None:
+def test_missing_days_are_reported(folder: Path) -> None:
     days("2026-01-01", "2026-01-02", "2026-01-04", "2026-01-06")
     examples = generate(folder, config(DAYS, window=4))
-    assert told(examples, "gaps") == ["there is no data for 2026-01-03, 2026-01-05"]
-    assert list(told(examples, "spans")) == ["2026-01-04", "2026-01-06"]
-    assert told(generate(folder, config(DAYS, window=1)), "gaps") == []
+    assert reported(examples, "gaps") == ["there is no data for 2026-01-03, 2026-01-05"]
+    assert list(reported(examples, "spans")) == ["2026-01-04", "2026-01-06"]
+    assert reported(generate(folder, config(DAYS, window=1)), "gaps") == []
     days("2026-03-01")
-    (note,) = told(generate(folder, config(DAYS, window="all")), "gaps")
+    (note,) = reported(generate(folder, config(DAYS, window="all")), "gaps")
     assert note.endswith("2026-01-13, 2026-01-14 and 45 more")
 
 
-def test_file_that_vanishes_after_it_was_listed_is_told(folder: Path) -> None:
+def test_file_that_vanishes_after_it_was_listed_is_reported(folder: Path) -> None:
     days("2026-01-01", "2026-01-02")
     data = config(DAYS, window=2)
     listed = find_spans(data).to_json()
@@ -135,16 +135,16 @@ def test_file_that_vanishes_after_it_was_listed_is_told(folder: Path) -> None:
     assert not list((folder / "out").iterdir())
 
 
-def test_span_that_vanished_is_told_and_left_out(folder: Path) -> None:
+def test_span_that_vanished_is_reported_and_left_out(folder: Path) -> None:
     days("2026-01-01", "2026-01-02", "2026-01-03")
     generate(folder, config(DAYS, window=3))
     Path("in/2026-01-02.csv").unlink()
     examples = generate(folder, config(DAYS, window=3))
-    assert told(examples, "gaps") == ["there is no data for 2026-01-02"]
+    assert reported(examples, "gaps") == ["there is no data for 2026-01-02"]
     assert ids(examples) == [*range(40), *range(2000, 2040)]
 
 
-def test_one_span_is_told_with_its_version(folder: Path, log: pytest.LogCaptureFixture) -> None:
+def test_one_span_is_reported_with_its_version(folder: Path, log: pytest.LogCaptureFixture) -> None:
     for version in (1, 3):
         write(f"in/7/v{version}/a.csv", version, rows=20)
     days("2026-01-01")

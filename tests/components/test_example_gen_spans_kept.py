@@ -12,8 +12,8 @@ from span_runs import (
     days,
     generate,
     ids,
+    reported,
     rows_of,
-    told,
     write,
 )
 
@@ -29,7 +29,7 @@ def test_only_the_new_span_is_read(folder: Path, reads: Counter[str]) -> None:
     second = generate(folder, config(DAYS, window=2))
     assert {name.split()[1] for name in reads} == {"2026-01-03.csv"}
     assert ids(second) == [*range(1000, 1040), *range(2000, 2040)]
-    assert told(first, "spans")["2026-01-02"] == told(second, "spans")["2026-01-02"]
+    assert reported(first, "spans")["2026-01-02"] == reported(second, "spans")["2026-01-02"]
     assert second.get_string_custom_property("read") == "read now: 2026-01-03"
     reads.clear()
     third = generate(folder, config(DAYS, window=3))
@@ -52,27 +52,27 @@ def test_kept_span_does_not_depend_on_its_raw_file(folder: Path) -> None:
         generate(folder, config(DAYS, window=3, fingerprint="checksums"))
 
 
-def test_changed_file_is_told_and_only_its_span_read_again(folder: Path, reads: Counter[str]) -> None:
+def test_changed_file_is_reported_and_only_its_span_read_again(folder: Path, reads: Counter[str]) -> None:
     days("2026-01-01", "2026-01-02")
     generate(folder, config(DAYS, window=2))
     reads.clear()
     changed = write("in/2026-01-01.csv", 5000, rows=50)
     examples = generate(folder, config(DAYS, window=2))
     assert {name.split()[1] for name in reads} == {"2026-01-01.csv"}
-    (note,) = told(examples, "notes")
+    (note,) = reported(examples, "notes")
     assert note.startswith(f"{changed.absolute()} changed since it was last read (")
     assert ids(examples) == [*range(1000, 1040), *range(5000, 5050)]
-    assert told(generate(folder, config(DAYS, window=2)), "notes") == []
+    assert reported(generate(folder, config(DAYS, window=2)), "notes") == []
 
 
-def test_change_is_told_until_it_was_read(folder: Path) -> None:
+def test_change_is_reported_until_it_was_read(folder: Path) -> None:
     days("2026-01-01")
     generate(folder, config(DAYS))
     Path("in/2026-01-01.csv").write_text("id,word\n1,2,3\n", encoding="utf-8")
     with pytest.raises(DataError):
         generate(folder, config(DAYS))
     write("in/2026-01-01.csv", 7000)
-    assert len(told(generate(folder, config(DAYS)), "notes")) == 1
+    assert len(reported(generate(folder, config(DAYS)), "notes")) == 1
 
 
 def test_touched_file_is_read_again_unless_checksums_are_compared(folder: Path, reads: Counter[str]) -> None:
@@ -85,18 +85,18 @@ def test_touched_file_is_read_again_unless_checksums_are_compared(folder: Path, 
         os.utime(file, (1, 1))
         examples = generate(folder, data)
         assert {name.split()[1] for name in reads} == again
-        assert len(told(examples, "notes")) == len(again)
+        assert len(reported(examples, "notes")) == len(again)
         os.utime(file, (2, 2))
 
 
 def test_wider_type_in_one_span_rewrites_the_others_and_moves_no_row(folder: Path, reads: Counter[str]) -> None:
     write("in/1.csv", 0)
     first = generate(folder, config("in/{SPAN}.csv", window=2))
-    assert told(first, "types") == {"id": "int", "word": "string"}
+    assert reported(first, "types") == {"id": "int", "word": "string"}
     write("in/2.csv", 1000, id="0.5", rows=20)
     reads.clear()
     both = generate(folder, config("in/{SPAN}.csv", window=2))
-    assert told(both, "types") == {"id": "float", "word": "string"}
+    assert reported(both, "types") == {"id": "float", "word": "string"}
     assert set(reads) == {"batches 1.csv", "columns 2.csv", "scan_rows 2.csv"}
     assert rows_of(both, span="1-") == rows_of(first)
     assert all(isinstance(value, float) for values in rows_of(both, span="1-").values() for value in values)
@@ -151,5 +151,5 @@ def test_schema_that_lies_elsewhere_keeps_the_spans_and_one_of_other_types_does_
     generate(folder, config(DAYS, window=2, schema="b.pbtxt"))
     assert not reads
     other = generate(folder, config(DAYS, window=2, schema="c.pbtxt"))
-    assert told(other, "types")["id"] == "float"
+    assert reported(other, "types")["id"] == "float"
     assert {name.split()[1] for name in reads} == {"2026-01-01.csv", "2026-01-02.csv"}

@@ -61,13 +61,13 @@ def test_parallel_ranges_read_what_one_reader_reads(server: postgres.Server) -> 
 
 @pytest.mark.parametrize("mode", ["multi_threading", pytest.param("multi_processing", marks=pytest.mark.slow)])
 def test_shards_are_the_same_bytes_by_any_workers(server: postgres.Server, tmp_path: Path, mode: str) -> None:
-    def spread(work: Path) -> BeamMap:
+    def parallel_map(work: Path) -> BeamMap:
         options = ["--runner=FnApiRunner", "--direct_num_workers=2", f"--direct_running_mode={mode}"]
         make = partial(beam.Pipeline, options=PipelineOptions(options))
         return BeamMap(make, work, local_threads(make))
 
     source = source_of(server, table="trips", key="id", ranges=4)
-    assert written(source, tmp_path / "a") == written(source, tmp_path / "b", spread)
+    assert written(source, tmp_path / "a") == written(source, tmp_path / "b", parallel_map)
 
 
 def test_rows_come_through_a_cursor_on_the_server_a_few_at_a_time(server: postgres.Server) -> None:
@@ -151,7 +151,7 @@ def test_data_that_is_read_again_in_each_run_is_not_said_to_have_changed(sqlite:
     store = SpanStore(tmp_path / "store")
     store.remember(source_state(source) or ())
     assert list(store.changed(source_state(source) or ())) == []
-    told = source.model_copy(update={"fingerprint_query": "select 1"})
-    store.remember(source_state(told) or ())
-    changed = told.model_copy(update={"fingerprint_query": "select 2"})
+    reported = source.model_copy(update={"fingerprint_query": "select 1"})
+    store.remember(source_state(reported) or ())
+    changed = reported.model_copy(update={"fingerprint_query": "select 2"})
     assert len(list(store.changed(source_state(changed) or ()))) == 1

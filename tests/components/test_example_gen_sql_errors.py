@@ -1,4 +1,4 @@
-"""Databases that break off, refuse or are none, and passwords that are not told."""
+"""Databases that break off, refuse or do not exist, and passwords that are not repeated."""
 
 from pathlib import Path
 
@@ -48,16 +48,16 @@ def test_a_connection_lost_while_writing_leaves_nothing(server: postgres.Server,
         ({"query": "select 'infinity'::date as a"}, "the database reports"),
     ],
 )
-def test_what_postgresql_cannot_give_is_told(
+def test_what_postgresql_cannot_give_is_reported(
     server: postgres.Server, tmp_path: Path, more: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as reported:
         written(source_of(server, **more), tmp_path / "out")
-    assert message in str(told.value)
-    assert postgres.PASSWORD not in str(told.value)
+    assert message in str(reported.value)
+    assert postgres.PASSWORD not in str(reported.value)
 
 
-def test_no_server_a_wrong_password_and_no_password_are_told(
+def test_no_server_a_wrong_password_and_no_password_are_reported(
     server: postgres.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = source_of(server, table="trips")
@@ -65,9 +65,9 @@ def test_no_server_a_wrong_password_and_no_password_are_told(
     with pytest.raises(DataError, match=r"cannot connect to the database: .*refused"):
         open_source(gone).columns()
     monkeypatch.setenv("DB_PASSWORD", "not-this-one")
-    with pytest.raises(DataError, match="password authentication failed") as told:
+    with pytest.raises(DataError, match="password authentication failed") as reported:
         open_source(source).columns()
-    assert "not-this-one" not in str(told.value)
+    assert "not-this-one" not in str(reported.value)
     monkeypatch.delenv("DB_PASSWORD")
     with pytest.raises(DataError, match="the environment variable DB_PASSWORD is not set"):
         open_source(source).columns()
@@ -84,14 +84,14 @@ def test_no_server_a_wrong_password_and_no_password_are_told(
         ("sqlite://host:port/x", "not a URL"),
     ],
 )
-def test_what_is_no_database_here_is_told(url: str, message: str) -> None:
-    with pytest.raises(DataError) as told:
+def test_what_is_not_a_database_here_is_reported(url: str, message: str) -> None:
+    with pytest.raises(DataError) as reported:
         open_source(SqlSource(kind="sql", url=url, table="t")).columns()
-    assert message in str(told.value)
+    assert message in str(reported.value)
     assert not Path("/nowhere").exists()
 
 
-def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "notes.db"
     path.write_text("these are notes " * 100)
     with pytest.raises(DataError, match="not a database"):
@@ -109,9 +109,9 @@ def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_a_password_in_the_url_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(ValidationError) as told:
+    with pytest.raises(ValidationError) as reported:
         SqlSource(kind="sql", url=url, table="t")
-    (error,) = told.value.errors(include_input=False)
+    (error,) = reported.value.errors(include_input=False)
     assert "password_env" in error["msg"]
     assert "pa55" not in error["msg"]
     tree, mistakes = parse_setting(f"data.source.url={url}", layer=1)

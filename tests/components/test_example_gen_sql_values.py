@@ -53,7 +53,7 @@ def test_values_become_columns(values: list, kind: str, column: list) -> None:
 @pytest.mark.parametrize(
     ("value", "kind"), [(1.5, "int"), ("x", "float"), (2**63, "int"), (b"1", "int"), (b"\xff", "string")]
 )
-def test_a_value_that_is_not_of_its_declared_type_is_told(value: object, kind: Any) -> None:
+def test_a_value_that_is_not_of_its_declared_type_is_reported(value: object, kind: Any) -> None:
     with pytest.raises(DataError, match="column 'x'"):
         column_of([None, value], kind, "x")
     assert column_of([None], kind, "x").equals(pa.array([None], column_of([], kind, "x").type))

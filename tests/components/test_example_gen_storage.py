@@ -127,7 +127,7 @@ def test_the_mark_of_a_local_file_is_its_time_of_change(tmp_path: Path) -> None:
     assert stat(str(file)) == FileState(str(file), 2, str(file.stat().st_mtime_ns))
 
 
-def test_folders_are_told_from_files(bucket: Bucket, tmp_path: Path) -> None:
+def test_folders_are_distinguished_from_files(bucket: Bucket, tmp_path: Path) -> None:
     path = bucket.put("d/a.csv", "a")
     assert is_folder(f"{bucket.url}/d")
     assert is_folder(f"{bucket.url}/d/")
@@ -226,7 +226,7 @@ def test_link_to_nothing_is_named_with_what_it_means(tmp_path: Path, pattern: st
     assert caught.value.file == str(tmp_path / "day.csv")
 
 
-def test_pipe_is_told_from_a_link_to_nothing(tmp_path: Path) -> None:
+def test_pipe_is_distinguished_from_a_link_to_nothing(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "day.csv")
     (tmp_path / "link.csv").symlink_to("day.csv")
     for name in ("day.csv", "link.csv"):

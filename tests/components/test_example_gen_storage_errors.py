@@ -1,4 +1,4 @@
-"""What goes wrong with files and objects, each told with its path and the way out, word for word."""
+"""What goes wrong with files and objects, each reported with its path and the way out."""
 
 import gzip
 import re
@@ -26,7 +26,7 @@ from headrace.components.example_gen.storage import (
 CLOSED = "http://127.0.0.1:1"
 
 
-def test_wrong_paths_are_told(s3_bucket: Bucket) -> None:
+def test_wrong_paths_are_reported(s3_bucket: Bucket) -> None:
     url = s3_bucket.url
     s3_bucket.put("d/a.csv", "a")
     expected = {
@@ -47,14 +47,14 @@ def test_wrong_paths_are_told(s3_bucket: Bucket) -> None:
     assert {path: text for path, text in found.items() if not text.startswith(expected[path])} == {}
 
 
-def test_of_several_wrong_paths_the_first_is_told(s3_bucket: Bucket) -> None:
+def test_of_several_wrong_paths_the_first_is_reported(s3_bucket: Bucket) -> None:
     good = s3_bucket.put("a.csv", "a")
     paths = [good, *(f"{s3_bucket.url}/{name}.csv" for name in range(40))]
     assert message(lambda: resolve(paths)).startswith(f"no file matches '{paths[1]}'")
     assert message(lambda: stats(paths)) == f"{paths[1]}: the object does not exist"
 
 
-def test_wrong_paths_on_google_cloud_storage_are_told(gcs_bucket: Bucket) -> None:
+def test_wrong_paths_on_google_cloud_storage_are_reported(gcs_bucket: Bucket) -> None:
     gcs_bucket.put("d/a.csv", "a")
     url = gcs_bucket.url
     expected = {
@@ -68,12 +68,12 @@ def test_wrong_paths_on_google_cloud_storage_are_told(gcs_bucket: Bucket) -> Non
 
 
 @pytest.mark.parametrize("call", [stat, open_file, checksum, arrow_file])
-def test_an_object_that_is_not_there_is_told(bucket: Bucket, call: Callable[[str], object]) -> None:
+def test_an_object_that_is_not_there_is_reported(bucket: Bucket, call: Callable[[str], object]) -> None:
     path = f"{bucket.url}/none.csv"
     assert message(lambda: call(path)) == f"{path}: the object does not exist"
 
 
-def test_denied_access_is_told_with_where_credentials_come_from(
+def test_denied_access_is_reported_with_where_credentials_come_from(
     s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = s3_bucket.put("a.csv", "a")
@@ -89,7 +89,7 @@ def test_denied_access_is_told_with_where_credentials_come_from(
     filesystems._s3.cache_clear()
 
 
-def test_a_token_that_expired_is_told(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_expired_is_reported(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     with refusing_server(400, "ExpiredToken") as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         assert "s3://some/*.csv: access is denied\n" in message(lambda: resolve("s3://some/*.csv"))
@@ -97,7 +97,7 @@ def test_a_token_that_expired_is_told(s3_bucket: Bucket, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "told"),
+    ("status", "code", "reported"),
     [
         (403, "AccessDenied", "access is denied"),
         (403, "InvalidAccessKeyId", "access is denied"),
@@ -109,18 +109,18 @@ def test_a_token_that_expired_is_told(s3_bucket: Bucket, monkeypatch: pytest.Mon
         (503, "SlowDown", "cannot be read: {} answers: "),
     ],
 )
-def test_what_a_server_refuses_is_told(
-    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch, status: int, code: str, told: str
+def test_what_a_server_refuses_is_reported(
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch, status: int, code: str, reported: str
 ) -> None:
     monkeypatch.setattr(filesystems, "ATTEMPTS", 1)
     with refusing_server(status, code) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         for path in ("s3://some/*.csv", "s3://some/a.csv"):
             found = message(partial(resolve, path)).splitlines()[0]
-            assert found.startswith(f"{path}: {told.format(url)}"), path
+            assert found.startswith(f"{path}: {reported.format(url)}"), path
 
 
-def test_a_server_that_cannot_be_reached_is_told(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_cannot_be_reached_is_reported(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystems, "ATTEMPTS", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", CLOSED)
     assert message(lambda: resolve("s3://some/*.csv")) == (
@@ -131,7 +131,7 @@ def test_a_server_that_cannot_be_reached_is_told(s3_bucket: Bucket, monkeypatch:
     assert "http://nowhere.invalid:9000 cannot be reached: Could" in message(lambda: resolve("s3://some/*.csv"))
 
 
-def test_google_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_google_that_cannot_be_reached_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystems, "GOOGLE_SECONDS", 1)
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", CLOSED)
     assert message(lambda: stat("gs://some/a.csv")) == (
@@ -140,7 +140,7 @@ def test_google_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch) 
     )
 
 
-def test_minio_needs_to_be_told_where_it_is(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minio_needs_an_endpoint(s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     path = s3_bucket.put("a.csv", "a")
     assert resolve(path.replace("s3://", "minio://")) == [path]
     monkeypatch.delenv("AWS_ENDPOINT_URL")
@@ -151,13 +151,13 @@ def test_minio_needs_to_be_told_where_it_is(s3_bucket: Bucket, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("url", ["http://me:secret@host:1", "ftp://host", "http://"])
-def test_a_bad_endpoint_is_told_without_what_may_be_secret(
+def test_a_bad_endpoint_is_reported_without_what_may_be_secret(
     s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", url)
-    told = message(lambda: resolve("s3://some/*.csv"))
-    assert told.startswith("AWS_ENDPOINT_URL is not the URL of a server")
-    assert "secret" not in told
+    reported = message(lambda: resolve("s3://some/*.csv"))
+    assert reported.startswith("AWS_ENDPOINT_URL is not the URL of a server")
+    assert "secret" not in reported
 
 
 def test_a_server_whose_certificate_nobody_signed_is_not_read_from(
@@ -166,12 +166,12 @@ def test_a_server_whose_certificate_nobody_signed_is_not_read_from(
     monkeypatch.setattr(filesystems, "ATTEMPTS", 1)
     with tls_server(tmp_path) as port:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{port}")
-        told = message(lambda: resolve("s3://some/*.csv"))
-    assert f"https://127.0.0.1:{port} is not accepted: SSL" in told
+        reported = message(lambda: resolve("s3://some/*.csv"))
+    assert f"https://127.0.0.1:{port} is not accepted: SSL" in reported
 
 
 @pytest.mark.parametrize("change", ["vanish", "shrink", "rewrite"])
-def test_an_object_that_changes_while_it_is_read_is_told(
+def test_an_object_that_changes_while_it_is_read_is_reported(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     monkeypatch.setattr(reader_module, "LARGEST", 1 << 17)
@@ -183,14 +183,14 @@ def test_an_object_that_changes_while_it_is_read_is_told(
             bucket.remove("f.csv")
         else:
             bucket.put("f.csv", b"short" if change == "shrink" else content[::-1])
-        told = message(lambda: read_fully(stream, len(content)))
+        reported = message(lambda: read_fully(stream, len(content)))
     how = "vanished" if change == "vanish" else "changed"
-    assert told == f"{path}: the object {how} while it was read\n  Run again when nothing writes to it"
+    assert reported == f"{path}: the object {how} while it was read\n  Run again when nothing writes to it"
 
 
 @pytest.mark.parametrize("change", ["vanish", "grow", "replace"])
 @pytest.mark.parametrize("name", ["f.csv", "f.csv.gz"])
-def test_a_local_file_that_changes_while_it_is_read_is_told(tmp_path: Path, change: str, name: str) -> None:
+def test_a_local_file_that_changes_while_it_is_read_is_reported(tmp_path: Path, change: str, name: str) -> None:
     file = tmp_path / name
     file.write_bytes(gzip.compress(b"a\n1\n" * 1000) if name.endswith("gz") else b"a\n1\n" * 1000)
 
@@ -211,7 +211,7 @@ def test_a_local_file_that_changes_while_it_is_read_is_told(tmp_path: Path, chan
     assert message(read) == f"{file}: the file {how} while it was read\n  Run again when nothing writes to it"
 
 
-def test_an_object_that_vanishes_from_pyarrows_own_readers_is_told(s3_bucket: Bucket) -> None:
+def test_an_object_that_vanishes_from_pyarrows_own_readers_is_reported(s3_bucket: Bucket) -> None:
     path = s3_bucket.put("f.parquet", b"0123456789" * 60_000)
     file = arrow_file(path)
     s3_bucket.remove("f.parquet")
@@ -226,7 +226,7 @@ def test_an_object_that_vanishes_from_pyarrows_own_readers_is_told(s3_bucket: Bu
     )
 
 
-def test_a_connection_that_breaks_is_told_with_how_far_it_came(
+def test_a_connection_that_breaks_is_reported_with_how_far_it_came(
     s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filesystems, "ATTEMPTS", 2)
@@ -234,10 +234,10 @@ def test_a_connection_that_breaks_is_told_with_how_far_it_came(
     path = s3_bucket.put("f.csv", b"0123456789" * 100_000)
     with breaking_proxy(s3_bucket.server, after=300_000) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
-        told = message(lambda: line_at(path, 10_000_000))
-    assert re.match(rf"{path}: reading failed after [1-9][0-9]*,[0-9]* of 1,000,000 bytes: \S", told)
-    assert "AWS Error" not in told
-    assert "curl" not in told
+        reported = message(lambda: line_at(path, 10_000_000))
+    assert re.match(rf"{path}: reading failed after [1-9][0-9]*,[0-9]* of 1,000,000 bytes: \S", reported)
+    assert "AWS Error" not in reported
+    assert "curl" not in reported
 
 
 @pytest.mark.parametrize("error", [IsADirectoryError(21, "Is a directory"), OSError(5, "Input/output error")])

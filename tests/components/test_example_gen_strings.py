@@ -18,10 +18,10 @@ SOURCE = '''# not a string
 def f(name="short", *, label='with \\
 a joined line'):
     r"""Raw \\d+ of f."""
-    told = f"{name} is {'inside'} here"
+    reported = f"{name} is {'inside'} here"
     return (
         "adjacent strings "
-        'are one' , b"bytes are none", told
+        'are one' , b"bytes are none", reported
     )
 '''
 
@@ -69,7 +69,7 @@ def test_windows_lie_in_one_string(tmp_path: Path) -> None:
     ]
 
 
-def test_file_that_is_no_python_is_named_with_its_line(tmp_path: Path) -> None:
+def test_file_that_is_not_python_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x = 1\nthis is no Python\n")
     with pytest.raises(DataError, match=r"a\.py:2: is not valid in this version of Python"):
         read(source_of(tmp_path / "a.py", unit="string"))

@@ -38,10 +38,10 @@ def source_of(path: Path | str, **more: Any) -> TextSource:
 def read(source: TextSource, *, skip_bad: bool = False) -> tuple[ScanResult, list[dict]]:
     opened = open_source(source, options=ReadOptions(skip_bad=skip_bad))
     parts = opened.parts(serial_map)
-    survey = sum((opened.scan(part, {}) for part in parts), ScanResult())
-    rows = [row for part in parts for batch in opened.batches(part, survey.kinds) for row in batch.to_pylist()]
-    assert sum(survey.rows.values()) == len(rows)
-    return survey, rows
+    scan = sum((opened.scan(part, {}) for part in parts), ScanResult())
+    rows = [row for part in parts for batch in opened.batches(part, scan.kinds) for row in batch.to_pylist()]
+    assert sum(scan.rows.values()) == len(rows)
+    return scan, rows
 
 
 def windows(texts: list[str], width: int, stride: int = 1) -> list[tuple[list[str], str]]:
@@ -56,15 +56,15 @@ def windows(texts: list[str], width: int, stride: int = 1) -> list[tuple[list[st
 
 @pytest.mark.parametrize("unit", ["line", "file"])
 def test_windows_of_the_documentation_are_those_that_plain_python_cuts(documentation: Path, unit: str) -> None:
-    survey, rows = read(source_of(documentation / "*.txt", unit=unit, window=6, stride=3, lowercase=True))
+    scan, rows = read(source_of(documentation / "*.txt", unit=unit, window=6, stride=3, lowercase=True))
     texts = [topics[name].lower() for name in sorted(topics, key=lambda name: f"{name}.txt")]
     if unit == "line":
         texts = [line for text in texts for line in text.split("\n")]
     expected = windows(texts, 6, 3)
     assert len(expected) > 5000
     assert [(row["words"], row["next_word"]) for row in rows] == expected
-    assert survey.kinds == {"words": "string list", "next_word": "string"}
-    assert survey.size == pytest.approx(sum(len("".join(words)) + len(word) for words, word in expected), rel=1)
+    assert scan.kinds == {"words": "string list", "next_word": "string"}
+    assert scan.size == pytest.approx(sum(len("".join(words)) + len(word) for words, word in expected), rel=1)
 
 
 def test_lines_of_the_documentation_are_filtered(documentation: Path) -> None:
@@ -72,10 +72,10 @@ def test_lines_of_the_documentation_are_filtered(documentation: Path) -> None:
         line.strip() for name in sorted(topics, key=lambda name: f"{name}.txt") for line in topics[name].split("\n")
     ]
     expected = [line for line in lines if 20 <= len(line) <= 60 and re.search(r"\bclass(es)?\b", line)]
-    survey, rows = read(source_of(documentation / "*", min_length=20, max_length=60, keep=r"\bclass(es)?\b"))
+    scan, rows = read(source_of(documentation / "*", min_length=20, max_length=60, keep=r"\bclass(es)?\b"))
     assert len(expected) > 100
     assert [row["text"] for row in rows] == expected
-    assert survey.kinds == {"text": "string"}
+    assert scan.kinds == {"text": "string"}
 
 
 def test_windows_of_one_text_share_a_split_by_its_key(documentation: Path, tmp_path: Path) -> None:
@@ -179,16 +179,16 @@ def test_texts_of_an_object_store_are_read(s3_bucket: Bucket, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("unit", ["line", "file"])
-def test_what_is_not_utf8_is_told_with_its_line_or_left_out(tmp_path: Path, unit: str) -> None:
+def test_what_is_not_utf8_is_reported_with_its_line_or_left_out(tmp_path: Path, unit: str) -> None:
     (tmp_path / "a.txt").write_bytes(b"one\r\ntwo\r\nth\xe9ree\r\nfour\n\xff\n")
     (tmp_path / "b.txt").write_bytes("fünf".encode())
     source = source_of(tmp_path / "*.txt", unit=unit)
     with pytest.raises(DataError, match=r"a\.txt:3: is not UTF-8: byte 0xe9"):
         read(source)
-    survey, rows = read(source, skip_bad=True)
+    scan, rows = read(source, skip_bad=True)
     assert [row["text"] for row in rows] == (["one", "two", "four", "fünf"] if unit == "line" else ["fünf"])
-    assert survey.skipped.count == len(survey.skipped.told) == (2 if unit == "line" else 1)
-    assert survey.skipped.told[0].startswith(f"{tmp_path}/a.txt:3: is not UTF-8")
+    assert scan.skipped.count == len(scan.skipped.reported) == (2 if unit == "line" else 1)
+    assert scan.skipped.reported[0].startswith(f"{tmp_path}/a.txt:3: is not UTF-8")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_what_is_not_utf8_is_told_with_its_line_or_left_out(tmp_path: Path, unit
         (b" \n\n", {}, "has no rows"),
     ],
 )
-def test_what_cannot_be_read_is_told(tmp_path: Path, content: bytes, more: dict, message: str) -> None:
+def test_what_cannot_be_read_is_reported(tmp_path: Path, content: bytes, more: dict, message: str) -> None:
     path = tmp_path / more.pop("path", "x.txt")
     path.write_bytes(content)
     data = DataConfig.model_validate({"source": {"kind": "text", "path": str(path), **more}})

@@ -106,11 +106,11 @@ def read(
 ) -> tuple[dict, list]:
     opened = open_source(given, options=ReadOptions(columns, skip_bad=skip))
     parts = opened.parts(serial_map)
-    survey = sum((opened.scan(part, declared) for part in parts), ScanResult())
-    kinds = {**survey.kinds, **declared}
+    scan = sum((opened.scan(part, declared) for part in parts), ScanResult())
+    kinds = {**scan.kinds, **declared}
     batches = [batch for part in parts for batch in opened.batches(part, kinds)]
     rows = [decoded(record) for batch in batches for record in encode(batch).to_pylist()]
-    assert sum(survey.rows.values()) == len(rows)
+    assert sum(scan.rows.values()) == len(rows)
     return kinds, rows
 
 
@@ -149,7 +149,7 @@ def test_the_examples_are_those_that_tfds_reads(prepared: Path) -> None:
         ("tiny_headrace:1.2.0", "1.2.0"),
     ],
 )
-def test_the_newest_version_that_fits_is_read_and_told(
+def test_the_newest_version_that_fits_is_read_and_reported(
     prepared: Path, name: str, version: str, log: pytest.LogCaptureFixture
 ) -> None:
     config = DataConfig(source=source(prepared, name))
@@ -172,7 +172,7 @@ def test_the_newest_version_that_fits_is_read_and_told(
         ("tiny_headrace/small", "no config 'small'"),
     ],
 )
-def test_what_is_not_there_is_told_with_what_is(prepared: Path, name: str, what: str) -> None:
+def test_what_is_not_there_is_reported_with_what_is(prepared: Path, name: str, what: str) -> None:
     with pytest.raises(DataError, match=what):
         find_spans(DataConfig(source=source(prepared, name)))
 
@@ -217,7 +217,7 @@ def test_slices_that_cannot_be_are_refused(prepared: Path, slices: tuple[str, ..
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_a_feature_that_is_no_column_is_named(prepared: Path, name: str) -> None:
+def test_a_feature_that_is_not_a_column_is_named(prepared: Path, name: str) -> None:
     with pytest.raises(DataError, match=f"column '{name}'"):
         read(source(prepared), ("id", name))
 
@@ -226,7 +226,9 @@ def test_the_names_of_the_features_need_no_tfds(prepared: Path) -> None:
     assert sorted(open_source(source(prepared)).columns()) == sorted([*PLAIN, *NESTED])
 
 
-def test_a_missing_package_is_told_with_its_command(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_reported_with_the_command_that_installs_it(
+    prepared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(DataError, match=r'pip install "headrace\[tfds\]"'):
         open_source(source(prepared))

@@ -1,4 +1,4 @@
-"""Reading TFRecords: what TensorFlow writes comes back, and damage is told with its place."""
+"""Reading TFRecords: what TensorFlow writes comes back, and damage is reported with its place."""
 
 import gzip
 from collections.abc import Sequence
@@ -66,12 +66,12 @@ def read(
     skip_bad: bool = False,
     **how: Any,
 ) -> tuple[ScanResult, list[dict[str, Any]]]:
-    """What the survey says, and all the rows."""
+    """What the scan says, and all the rows."""
     opened = open_source(TfrecordSource(kind="tfrecord", path=path, **how), options=ReadOptions(columns, skip_bad))
     parts = opened.parts(serial_map)
-    survey = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
-    kinds = {**survey.kinds, **(declared or {})}
-    return survey, [row for part in parts for batch in opened.batches(part, kinds) for row in batch.to_pylist()]
+    scan = sum((opened.scan(part, declared or {}) for part in parts), ScanResult())
+    kinds = {**scan.kinds, **(declared or {})}
+    return scan, [row for part in parts for batch in opened.batches(part, kinds) for row in batch.to_pylist()]
 
 
 @pytest.fixture(params=[1 << 21, 60])
@@ -122,12 +122,12 @@ def test_what_tensorflow_writes_comes_back(
     path = write(tmp_path_factory.mktemp("records") / "f", [example(**row) for row in table], packed=packed)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(frames_module, "CHUNK", chunk)
-        survey, rows = read(path)
+        scan, rows = read(path)
     # A feature without values is of no kind here, so a column of nothing else may be missing or empty.
-    assert survey.kinds == {name: expected_kind([row.get(name) for row in table]) for name in names}
-    assert survey.rows == {path: len(table)}
-    expected = [{name: expected_value(row.get(name), survey.kinds[name]) for name in names} for row in table]
-    wide = [name for name, kind in survey.kinds.items() if kind.endswith(" list")]
+    assert scan.kinds == {name: expected_kind([row.get(name) for row in table]) for name in names}
+    assert scan.rows == {path: len(table)}
+    expected = [{name: expected_value(row.get(name), scan.kinds[name]) for name in names} for row in table]
+    wide = [name for name, kind in scan.kinds.items() if kind.endswith(" list")]
     for row, found in zip(expected, rows, strict=True):
         assert {**found, **{name: found[name] or None for name in wide}} == {
             **row, **{name: row[name] or None for name in wide}
@@ -135,10 +135,10 @@ def test_what_tensorflow_writes_comes_back(
 
 
 @pytest.mark.usefixtures("_chunk")
-def test_missing_and_empty_lists_are_told_apart(tmp_path: Path) -> None:
+def test_missing_and_empty_lists_are_distinguished(tmp_path: Path) -> None:
     path = write(tmp_path / "f", [example(a=[1, 2]), example(a=None), example(), b"", _empty("a")])
-    survey, rows = read(path)
-    assert survey.kinds == {"a": "int list"}
+    scan, rows = read(path)
+    assert scan.kinds == {"a": "int list"}
     assert [row["a"] for row in rows] == [[1, 2], None, None, None, []]
 
 
@@ -148,7 +148,7 @@ def _empty(name: str) -> bytes:
 
 
 @pytest.mark.usefixtures("_chunk")
-def test_a_file_of_several_gzip_members_is_told_by_its_first_bytes(tmp_path: Path) -> None:
+def test_a_file_of_several_gzip_members_is_reported_by_its_first_bytes(tmp_path: Path) -> None:
     plain = Path(write(tmp_path / "plain", [example(a=[i]) for i in range(100)])).read_bytes()
     (tmp_path / "f").write_bytes(gzip.compress(plain) + gzip.compress(plain))
     assert [row["a"] for row in read(str(tmp_path / "f"))[1]] == [*range(100), *range(100)]
@@ -171,8 +171,8 @@ def test_feature_lists_become_lists_with_the_lengths_of_uneven_steps(tmp_path: P
         sequence({}, score=[[3.5]]),
     ]
     path = write(tmp_path / "f", records)
-    survey, rows = read(path, payload="sequence_example")
-    assert survey.kinds == {
+    scan, rows = read(path, payload="sequence_example")
+    assert scan.kinds == {
         "id": "int", "words": "string list", "words.lengths": "int list", "score": "float list", "none": "missing",
     }  # fmt: skip
     assert rows[0] == {
@@ -192,8 +192,8 @@ def test_feature_lists_become_lists_with_the_lengths_of_uneven_steps(tmp_path: P
 
 def test_steps_of_different_kinds_are_joined_as_if_they_were_decoded_together(tmp_path: Path) -> None:
     path = write(tmp_path / "f", [sequence({}, x=[[1], [2.5, 3.5]]), sequence({}, x=[[4]]), sequence({}, x=[[], None])])
-    survey, rows = read(path, payload="sequence_example")
-    assert survey.kinds == {"x": "float list", "x.lengths": "int list"}
+    scan, rows = read(path, payload="sequence_example")
+    assert scan.kinds == {"x": "float list", "x.lengths": "int list"}
     assert [row["x"] for row in rows] == [[1.0, 2.5, 3.5], [4.0], []]
     assert [row["x.lengths"] for row in rows] == [[1, 2], [1], [0, 0]]
 
@@ -208,8 +208,8 @@ def test_sequence_examples_are_not_taken_for_examples(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_chunk")
 def test_integers_among_floats_are_floats(tmp_path: Path) -> None:
     path = write(tmp_path / "f", [example(a=[1]), example(a=[2.5]), example(a=[3, 4])])
-    survey, rows = read(path)
-    assert survey.kinds == {"a": "float list"}
+    scan, rows = read(path)
+    assert scan.kinds == {"a": "float list"}
     assert [row["a"] for row in rows] == [[1.0], [2.5], [3.0, 4.0]]
 
 
@@ -233,7 +233,7 @@ def test_numbers_among_texts_are_refused_unless_declared(tmp_path: Path) -> None
         ("float list", ["x", "y"], "cannot be read as float"),
     ],
 )
-def test_a_value_not_of_its_declared_type_is_told_or_left_out(
+def test_a_value_not_of_its_declared_type_is_reported_or_left_out(
     tmp_path: Path, kind: str, bad: list[Any], words: str
 ) -> None:
     path = write(
@@ -243,9 +243,9 @@ def test_a_value_not_of_its_declared_type_is_told_or_left_out(
         read(path, {"a": kind})
     assert caught.value.column == "a"
     assert words in caught.value.what
-    survey, rows = read(path, {"a": kind}, skip_bad=True)
-    assert survey.skipped.count == 1
-    assert survey.rows == {path: 25}
+    scan, rows = read(path, {"a": kind}, skip_bad=True)
+    assert scan.skipped.count == 1
+    assert scan.rows == {path: 25}
     assert len(rows) == 25
 
 
@@ -257,7 +257,7 @@ def _records(tmp_path: Path) -> tuple[bytes, int]:
 
 @pytest.mark.usefixtures("_chunk")
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_wrong_checksum_is_told_or_left_out(tmp_path: Path, *, packed: bool) -> None:
+def test_a_wrong_checksum_is_reported_or_left_out(tmp_path: Path, *, packed: bool) -> None:
     data, size = _records(tmp_path)
     for place in (size * 41 + 12 + 5, size * 42 - 2, size * 41 + 9):
         bad = bytearray(data)
@@ -266,8 +266,8 @@ def test_a_wrong_checksum_is_told_or_left_out(tmp_path: Path, *, packed: bool) -
         path.write_bytes(gzip.compress(bytes(bad)) if packed else bytes(bad))
         with pytest.raises(DataError, match=f"record 42, which starts at byte {size * 41:,},"):
             read(str(path))
-        survey, rows = read(str(path), skip_bad=True)
-        assert survey.skipped.count == 1
+        scan, rows = read(str(path), skip_bad=True)
+        assert scan.skipped.count == 1
         assert [row["a"] for row in rows] == [1000 + i for i in range(100) if i != 41]
 
 
@@ -285,33 +285,33 @@ def test_a_damaged_length_is_an_error_in_any_case(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_chunk")
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("lost", [1, 7, 20, 40])
-def test_a_file_cut_off_is_told_or_keeps_what_is_whole(tmp_path: Path, lost: int, *, packed: bool) -> None:
+def test_a_file_cut_off_is_reported_or_keeps_what_is_whole(tmp_path: Path, lost: int, *, packed: bool) -> None:
     data, size = _records(tmp_path)
     data = (gzip.compress(data) if packed else data)[:-lost]
     path = tmp_path / "f"
     path.write_bytes(data)
     with pytest.raises(DataError, match=r"truncated in or before record [0-9]+, "):
         read(str(path))
-    survey, rows = read(str(path), skip_bad=True)
-    assert survey.skipped.count == 1
+    scan, rows = read(str(path), skip_bad=True)
+    assert scan.skipped.count == 1
     assert [row["a"] for row in rows] == [1000 + i for i in range(len(rows))]
     assert packed or len(rows) == 100 - -(-lost // size)
 
 
 @pytest.mark.usefixtures("_chunk")
-def test_a_record_that_is_no_example_is_told_or_left_out(tmp_path: Path) -> None:
+def test_a_record_that_is_not_an_example_is_reported_or_left_out(tmp_path: Path) -> None:
     path = write(tmp_path / "f", [example(a=[1], b=[0.5]), b"no example", example(a=[2])])
     with pytest.raises(DataError, match=r"record 2, which starts at byte \d+, is not a tf.Example"):
         read(path)
-    survey, rows = read(path, skip_bad=True)
-    assert survey.skipped.count == 1
+    scan, rows = read(path, skip_bad=True)
+    assert scan.skipped.count == 1
     assert rows == [{"a": 1, "b": 0.5}, {"a": 2, "b": None}]
 
 
 @pytest.mark.parametrize(
     "content", [b"hello, world, this is text\n" * 9, b"\x00" * 100, np.random.default_rng(0).bytes(5000)]
 )
-def test_what_is_no_tfrecord_file_is_told(tmp_path: Path, content: bytes) -> None:
+def test_what_is_not_a_tfrecord_file_is_reported(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f").write_bytes(content)
     with pytest.raises(DataError, match="is not a TFRecord file"):
         read(str(tmp_path / "f"))

@@ -135,7 +135,7 @@ def test_the_calls_of_a_run_grow_with_the_columns_and_no_faster(
 
 
 @pytest.mark.parametrize("write", [jsonl, tfrecord], ids=lambda write: write.__name__)
-def test_what_the_survey_had_to_parse_is_not_parsed_again(
+def test_what_the_scan_had_to_parse_is_not_parsed_again(
     write: Callable[[pa.Table, Path], dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def again(*_: object) -> None:

@@ -35,7 +35,7 @@ def process(number: int) -> tuple[int, int]:
 
 
 def by_everyone(task: tuple[int, int, Path]) -> tuple[int, int]:
-    """The same; a task takes until so many processes have begun one."""
+    """The same; a task takes until this many processes have begun one."""
     number, processes, folder = task
     (folder / str(os.getpid())).touch()
     assert wait_until(lambda: len(list(folder.iterdir())) >= processes)
@@ -124,7 +124,7 @@ def test_nothing_is_forked_before_there_is_work() -> None:
         assert {pid for _, pid in workers(process, range(3))} == {os.getpid()}
 
 
-def test_the_first_error_in_order_is_raised_as_it_is_and_the_workers_go_on() -> None:
+def test_the_first_error_in_order_is_raised_as_it_is_and_the_workers_continue() -> None:
     with ForkedWorkers(3) as workers:
         for _ in range(3):
             with pytest.raises(DataError, match=r"^f\.csv:7: task 7$"):
@@ -132,7 +132,7 @@ def test_the_first_error_in_order_is_raised_as_it_is_and_the_workers_go_on() -> 
         assert workers(failing, range(7)) == list(range(7))
 
 
-def test_an_error_that_cannot_cross_is_told_with_its_traceback(tmp_path: Path) -> None:
+def test_an_error_that_cannot_cross_is_reported_with_its_traceback(tmp_path: Path) -> None:
     with ForkedWorkers(2) as workers, pytest.raises(RuntimeError, match="OddError: 1 and 2"):
         workers(odd, [(os.getpid(), tmp_path / "begun")] * 2)
 
@@ -142,7 +142,7 @@ def test_a_process_that_is_killed_ends_the_work_with_a_message(tmp_path: Path) -
         workers(killed_elsewhere, [(os.getpid(), tmp_path / "begun")] * 4)
 
 
-def test_a_process_that_was_killed_between_two_calls_is_told_too(tmp_path: Path) -> None:
+def test_a_process_that_was_killed_between_two_calls_is_reported_too(tmp_path: Path) -> None:
     with ForkedWorkers(2) as workers:
         (pid,) = {pid for _, pid in workers(by_everyone, shared_tasks(2, tmp_path / "tasks"))} - {os.getpid()}
         os.kill(pid, signal.SIGKILL)
@@ -217,11 +217,11 @@ def test_what_processes_write_is_what_one_writes(tmp_path: Path, kind: str, monk
     ingest(config, find_spans(config), tmp_path / "one", lambda _work: serial_map)
     with ForkedWorkers(3) as workers:
 
-        def spread(label: str, function: Any, tasks: Any) -> Any:
+        def parallel_map(label: str, function: Any, tasks: Any) -> Any:
             called.append(label)
             return workers(function, tasks)
 
-        ingest(config, find_spans(config), tmp_path / "three", lambda _work: spread)
+        ingest(config, find_spans(config), tmp_path / "three", lambda _work: parallel_map)
     one, three = (
         {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.gz")}
         for folder in (tmp_path / "one", tmp_path / "three")
@@ -231,7 +231,7 @@ def test_what_processes_write_is_what_one_writes(tmp_path: Path, kind: str, monk
     assert {"Scan", "Scatter", "Pack"} <= set(called)
 
 
-def test_a_full_disk_met_by_another_process_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_met_by_another_process_is_reported_and_leaves_nothing(tmp_path: Path) -> None:
     config = data(tmp_path / "in", "csv")
     with ForkedWorkers(2) as workers, pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "SMALLEST_PART", 1 << 14)
@@ -239,11 +239,11 @@ def test_a_full_disk_met_by_another_process_is_told_and_leaves_nothing(tmp_path:
         for other in workers._others:
             resource.prlimit(other.pid, resource.RLIMIT_FSIZE, (2_000, 2_000))
 
-        def spread(label: str, function: Any, tasks: Any) -> Any:
+        def parallel_map(label: str, function: Any, tasks: Any) -> Any:
             shared = partial(once_another_has_one, function, os.getpid(), tmp_path / label)
             return workers(shared if len(tasks) > 1 else function, tasks)
 
-        with pytest.raises(DataError, match="cannot be written: File too large") as told:
-            ingest(config, find_spans(config), tmp_path / "out", lambda _work: spread)
-    assert told.value.file == str(tmp_path / "out")
+        with pytest.raises(DataError, match="cannot be written: File too large") as reported:
+            ingest(config, find_spans(config), tmp_path / "out", lambda _work: parallel_map)
+    assert reported.value.file == str(tmp_path / "out")
     assert list((tmp_path / "out").rglob("*")) == []

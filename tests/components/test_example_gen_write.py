@@ -48,11 +48,11 @@ def threads(_label: str, function: Callable, tasks: Sequence) -> list:
 
 
 def written(
-    path: Path, how: ShardLayout, given: list, packing: Compression = PLAIN, spread: Callable = serial_map
+    path: Path, how: ShardLayout, given: list, packing: Compression = PLAIN, parallel_map: Callable = serial_map
 ) -> Path:
     work = path / "work"
     work.mkdir(parents=True)
-    found, sizes = ShardWriter(how, packing, work, path / "out").write(given, read, spread)
+    found, sizes = ShardWriter(how, packing, work, path / "out").write(given, read, parallel_map)
     assert list(work.iterdir()) == []
     assert sum(found.rows.values()) == sum(last - first for first, last in given)
     assert sizes == {shard: size for shard, size in sizes.items() if size == _file(path, shard, how, packing)}

@@ -85,7 +85,7 @@ def test_settings_that_hold_the_input_back_are_named() -> None:
 
 
 def short_epochs(steps: int) -> ProfileFacts:
-    """Facts of a training whose epochs have so many steps, of which one was seen whole."""
+    """Facts of a training whose epochs have this many steps, of which one was seen whole."""
     execution = ProfiledExecution(step=steps + 1, steps=steps, seconds=0.1)
     return CACHED.model_copy(update={"executions": (execution,), "examples": steps * 1024, "steps_per_execution": 64})
 
@@ -136,7 +136,7 @@ def test_the_largest_part_is_called_most_only_where_it_is(stages: dict[str, floa
     assert explain_waits(situation(CACHED, stages=stages)) == words
 
 
-def test_copies_to_the_accelerator_are_no_reason_to_read_faster() -> None:
+def test_copies_to_the_accelerator_are_not_a_reason_to_read_faster() -> None:
     starved: dict[str, Any] = {"input": {"cache": "none", "threads": 1, "prefetch": 0}, "steps_per_execution": 64}
     facts = FACTS.model_copy(update={"steps_per_execution": 64})
     advised = settings(facts, copying=0.59, **starved)
@@ -172,7 +172,7 @@ def test_calls_from_python_ask_for_more_steps_in_one_graph() -> None:
         (9, {"steps_per_execution": 9, "steps_per_epoch": 9}),  # all of an epoch
     ],
 )
-def test_nobody_is_told_to_set_what_is_set_or_would_change_nothing(together: int, train: Any) -> None:
+def test_no_advice_to_set_what_is_set_or_would_change_nothing(together: int, train: Any) -> None:
     called = TimeShares(input=0.0, host=0.5, compute=0.5, idle=0.0)
     few = FACTS.model_copy(update={"steps_per_execution": together})
     assert "train.steps_per_execution" not in settings(few, split=called, **train)

@@ -65,7 +65,7 @@ WAIT = (("IteratorGetNext:IteratorGetNext", 0, 70), ("IteratorGetNextOp::DoCompu
 
 @pytest.mark.parametrize("copy", ["MemcpyH2D", "MEMCPYHtoD"])
 @pytest.mark.parametrize("streams", ["apart", "one"])
-def test_copies_to_an_accelerator_are_no_computing(copy: str, streams: str, tmp_path: Path) -> None:
+def test_copies_to_an_accelerator_are_not_computing(copy: str, streams: str, tmp_path: Path) -> None:
     copied, kernel = (copy, 20, 70), ("gemm", 75, 100)
     apart = {"Stream #14(MemcpyH2D)": (copied,), "Stream #13(Kernel)": (kernel,)}
     trace = Moments(WAIT, apart if streams == "apart" else {"Stream #1": (copied, kernel)}).read(tmp_path / "x.pb")

@@ -131,7 +131,7 @@ def profiled_by_the_clock(dataset: tf.data.Dataset, folder: Path) -> tuple[float
     return waits / (ended - begun), trace.shares.input
 
 
-def test_a_starved_training_is_told_from_a_healthy_one(starving: Profiled, fed: Profiled) -> None:
+def test_a_starved_training_is_distinguished_from_a_healthy_one(starving: Profiled, fed: Profiled) -> None:
     assert starving.verdict.words == "input-bound"
     assert fed.verdict.words == "not input-bound"
     assert fed.verdict.cause == ""
@@ -206,7 +206,7 @@ def test_several_steps_in_one_graph_have_markers_that_xprof_finds(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
-def test_an_epochs_short_last_execution_before_the_range_is_no_part_of_it(tmp_path: Path, known: bool) -> None:
+def test_an_epochs_short_last_execution_before_the_range_is_not_a_part_of_it(tmp_path: Path, known: bool) -> None:
     """It has steps 41 to 48; a whole one from there would reach step 58, where the range begins."""
     dataset = healthy() if known else healthy().filter(lambda *_: True)
     profiled = train_with_profile(dataset, tmp_path / "run", 20, BATCH * STEPS if known else None)

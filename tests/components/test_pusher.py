@@ -75,7 +75,7 @@ def test_a_model_that_differs_from_the_newest_version_is_pushed(model: Path, tmp
     assert len(list(serving.iterdir())) == 2
 
 
-def test_a_model_of_before_is_pushed_anew_though_an_older_version_is_the_same(model: Path, tmp_path: Path) -> None:
+def test_a_model_of_before_is_pushed_again_though_an_older_version_is_the_same(model: Path, tmp_path: Path) -> None:
     serving = tmp_path / "serving"
     push(model, serving, clock=lambda: 1700000000.0)
     (model / "saved_model.pb").write_bytes(b"later")
@@ -241,7 +241,7 @@ def test_a_push_that_was_killed_before_it_was_written_down_is_found_by_the_next(
     assert _files(tmp_path / "pushed") == _files(model)
 
 
-def test_a_damaged_version_is_told_and_another_takes_its_place(
+def test_a_damaged_version_is_reported_and_another_takes_its_place(
     model: Path, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     serving = tmp_path / "serving"

@@ -47,7 +47,7 @@ def tables(draw: st.DrawFn) -> pa.RecordBatch:
 
 @st.composite
 def wide_tables(draw: st.DrawFn) -> pa.RecordBatch:
-    """Columns again and again, under so many names that they are decoded together."""
+    """Columns again and again, under enough names to be decoded together."""
     table = draw(tables().filter(lambda table: table.num_columns))
     count = draw(st.integers(MANY_COLUMNS, MANY_COLUMNS + 8))
     prefix = draw(st.text(LETTERS, max_size=150))

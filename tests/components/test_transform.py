@@ -167,7 +167,7 @@ def test_error_of_a_column_reaches_the_user_as_it_is(inputs: Artifacts, tmp_path
 
 
 @pytest.mark.parametrize("args", [(), ("--direct_running_mode=multi_threading", "--direct_num_workers=2")])
-def test_a_function_that_does_not_give_one_value_for_each_example_is_told_by_its_feature(
+def test_a_function_that_does_not_give_one_value_for_each_example_is_reported_by_its_feature(
     inputs: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: Sequence[str]
 ) -> None:
     (tmp_path / "hook_fixed_batch.py").write_text("import tensorflow as tf\ndef f(raw):\n    return tf.zeros([3])\n")

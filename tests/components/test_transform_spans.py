@@ -42,7 +42,7 @@ PLAIN: dict[str, Any] = {
     **CONFIG,
     "features": {name: one for name, one in CONFIG["features"].items() if name not in {"tags", "said"}},
 }
-"""Without several values and texts, whose vocabularies may be counted anew where another feature is taken out."""
+"""Without several values and texts, whose vocabularies may be counted again if another feature is removed."""
 
 
 def spanned(folder: Path, days: list[int], rows: int = 400) -> Artifacts:

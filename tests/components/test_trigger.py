@@ -62,7 +62,7 @@ def test_reason_to_train(  # noqa: PLR0917
     assert pd.Series([found.why]).str.match(why).all(), found.why
 
 
-def test_data_that_did_not_drift_is_no_reason_a_second_time_under_the_same_limits() -> None:
+def test_data_that_did_not_drift_is_not_a_reason_a_second_time_under_the_same_limits() -> None:
     now = manifest("b", "c")
     passed = BLESSED.with_passed(now.fingerprint, "limits")
     found = decide(now, passed, "w", "drift", "limits")

@@ -156,7 +156,7 @@ def judged(folder: Path, content: bytes | str, overrides: tuple[str, ...] = ()) 
     file = folder / "c.yaml"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     given = f"{file.read_text(errors='replace')} {overrides}".lower()
-    foreign = [word for word in JARGON if word not in given]  # what the user wrote is told as it is
+    foreign = [word for word in JARGON if word not in given]  # what the user wrote is repeated as it is
     for problem in problems(file, overrides):
         assert problem.where.startswith((str(file), "--set"))
         assert not any(word in str(problem).lower() for word in foreign), problem

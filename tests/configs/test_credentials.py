@@ -38,17 +38,17 @@ REST = st.sampled_from(["", " - no such host", '", "b": "x"}', "\nnext line", " 
 def test_password_of_a_url_goes_and_nothing_else(  # noqa: PLR0917
     before: str, scheme: str, user: str, password: str, host: str, path: str, rest: str
 ) -> None:
-    told = redact(f"{before}{scheme}://{user}:{password}@{host}/{path}{rest}")
-    assert password not in told
-    assert told == f"{before}{scheme}://{user}:{MASK}@{host}/{path}{rest}"
+    reported = redact(f"{before}{scheme}://{user}:{password}@{host}/{path}{rest}")
+    assert password not in reported
+    assert reported == f"{before}{scheme}://{user}:{MASK}@{host}/{path}{rest}"
 
 
 @given(PROSE, SCHEMES, WORD, SETTINGS, SAFE, REST)
 def test_signature_or_token_of_a_query_goes_and_nothing_else(  # noqa: PLR0917
     before: str, scheme: str, host: str, setting: str, secret: str, rest: str
 ) -> None:
-    told = redact(f"{before}{scheme}://{host}/a?x=1&{setting}={secret}&y=2{rest}")
-    assert told == f"{before}{scheme}://{host}/a?x=1&{setting}={MASK}&y=2{rest}"
+    reported = redact(f"{before}{scheme}://{host}/a?x=1&{setting}={secret}&y=2{rest}")
+    assert reported == f"{before}{scheme}://{host}/a?x=1&{setting}={MASK}&y=2{rest}"
     first = redact(f"{before}{scheme}://{host}/a?{setting}={secret}{rest}")
     assert first == f"{before}{scheme}://{host}/a?{setting}={MASK}{rest}"
 
@@ -109,11 +109,11 @@ def test_value_under_the_name_of_a_secret_goes_and_its_surroundings_stay(
 ) -> None:
     start, end = form[0].format(name=name), form[1].format()
     rest = rest if end else rest.lstrip('",')
-    told = redact(f"{before}{start}Zq{secret}9{end} {rest}")
-    assert f"Zq{secret}9" not in told
+    reported = redact(f"{before}{start}Zq{secret}9{end} {rest}")
+    assert f"Zq{secret}9" not in reported
     quotes = str.maketrans("", "", "\"'")
-    assert told.translate(quotes) == f"{before}{start}{MASK}{end} {rest}".translate(quotes)
-    assert redact(told) == told
+    assert reported.translate(quotes) == f"{before}{start}{MASK}{end} {rest}".translate(quotes)
+    assert redact(reported) == reported
 
 
 @pytest.mark.parametrize(
@@ -167,10 +167,10 @@ def test_login_in_a_url_is_refused_and_hidden_whatever_letters_it_has(  # noqa: 
     ):
         ((where, what),) = url_credentials({"data": {"source": {"path": [url]}}})
         assert where == ("data", "source", "path", 0)
-        for told in (what, redact_value(url)):
-            assert secret not in told
-            assert quote(secret, safe="") not in told
-            assert MASK in told
+        for reported in (what, redact_value(url)):
+            assert secret not in reported
+            assert quote(secret, safe="") not in reported
+            assert MASK in reported
 
 
 TEXTS = st.text("abcXYZ019 _.,=*'-", max_size=8)
@@ -190,7 +190,7 @@ TEXTS = st.text("abcXYZ019 _.,=*'-", max_size=8)
         st.builds("{}@{}.example".format, WORD, WORD),
     )
 )
-def test_text_with_an_at_sign_or_a_colon_is_no_login(text: str) -> None:
+def test_text_with_an_at_sign_or_a_colon_is_not_a_login(text: str) -> None:
     assert list(url_credentials([text])) == []
     assert redact_value(text) == text
 

@@ -158,7 +158,7 @@ def test_a_day_that_one_of_the_months_has_is_said(five: str) -> None:
         ("0 3 1 * *", "Asia/Tokyo", "some of its runs fall on another day there"),
     ],
 )
-def test_what_cannot_be_said_is_refused_with_the_reason(five: str, zone: str, what: str) -> None:
+def test_schedule_that_cron_cannot_express_is_refused_with_the_reason(five: str, zone: str, what: str) -> None:
     with pytest.raises(ValueError, match=re.escape(what)):
         translate(five, zone, "UTC")
 

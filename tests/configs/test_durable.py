@@ -49,7 +49,7 @@ def test_full_disk_leaves_the_old_text_and_nothing_else(tmp_path: Path) -> None:
     assert count >= 3
 
 
-def test_partial_file_of_a_write_that_goes_on_is_left_alone(tmp_path: Path) -> None:
+def test_partial_file_of_a_write_that_continues_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     with replacing(file) as first:
         first.write_text("first")

@@ -97,7 +97,7 @@ def test_the_file_says_what_it_said_and_the_settings(
         "- a\n",
     ],
 )
-def test_a_file_that_cannot_be_edited_stays_and_the_patch_is_told(tmp_path: Path, text: str) -> None:
+def test_a_file_that_cannot_be_edited_stays_and_the_patch_is_reported(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"input: \{cache: memory, threads: 2\}"):
         edited(tmp_path, text)
     assert (tmp_path / "config.yaml").read_text() == text

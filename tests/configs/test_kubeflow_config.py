@@ -50,7 +50,7 @@ def test_a_components_settings_replace_the_defaults_one_by_one(tmp_path: Path) -
         ("{defaults: {cpu: 1234567}}", "100000"),
     ],
 )
-def test_a_mistake_is_told_with_the_way_out(tmp_path: Path, text: str, message: str) -> None:
+def test_a_mistake_is_reported_with_the_way_out(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         kubeflow(tmp_path, text)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Every mistake in a config is told at once, at its line, in plain words, with what was meant."""
+"""Every mistake in a config is reported at once, at its line, in plain words, with what was meant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECTIONS = {
 }
 
 
-def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
+def reported(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
     """The mistakes of a config whose first lines are `text`, completed by the sections that `text` leaves out."""
     file = folder / "c.yaml"
     rest = [section for name, section in SECTIONS.items() if f"{name}:" not in text]
@@ -243,15 +243,15 @@ def told(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[str]:
         ("deploy: {push: ''}", 'deploy.push: ""; allowed'),
     ],
 )
-def test_one_mistake_is_told_in_plain_words(tmp_path: Path, text: str, message: str) -> None:
+def test_one_mistake_is_reported_in_plain_words(tmp_path: Path, text: str, message: str) -> None:
     line = text.count("\n") + 1
     setting, key_word = message.split(": ", 1)
-    (problem,) = told(tmp_path, text)
+    (problem,) = reported(tmp_path, text)
     assert problem.startswith(f"c.yaml:{line}: {setting}: ")
     assert key_word in problem
 
 
-def test_all_mistakes_are_told_at_once_in_file_order(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once_in_file_order(tmp_path: Path) -> None:
     text = """\
 trian: {}
 label:
@@ -266,7 +266,7 @@ features:
   tip: {column: numeric}
 evaluate: {metrics: [auc], split: valid}
 """
-    assert [line.split(": ")[0] + " " + line.split(": ")[1] for line in told(tmp_path, text)] == [
+    assert [line.split(": ")[0] + " " + line.split(": ")[1] for line in reported(tmp_path, text)] == [
         "c.yaml:1 trian",
         "c.yaml:3 label.kind",
         "c.yaml:7 train.epochs",
@@ -276,8 +276,8 @@ evaluate: {metrics: [auc], split: valid}
     ]
 
 
-def test_a_value_of_several_lines_is_told_at_the_line_of_the_item(tmp_path: Path) -> None:
-    assert told(tmp_path, "model:\n  hidden:\n    - 1\n    - x")[0].startswith("c.yaml:4: model.hidden[1]: ")
+def test_a_value_of_several_lines_is_reported_at_the_line_of_the_item(tmp_path: Path) -> None:
+    assert reported(tmp_path, "model:\n  hidden:\n    - 1\n    - x")[0].startswith("c.yaml:4: model.hidden[1]: ")
 
 
 def test_the_example_loads_with_the_place_of_each_setting() -> None:
@@ -300,7 +300,7 @@ def test_a_missing_file_names_the_one_that_was_meant() -> None:
         load("configs/taxy.yaml")
 
 
-def test_a_missing_folder_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"no such file.*{tmp_path}/gone$"):
         load(tmp_path / "gone" / "c.yaml")
 
@@ -322,7 +322,7 @@ def test_a_folder_names_the_configs_in_it() -> None:
         (b"a: 1\nb: x\x07\n", ":2:5: the character U+0007"),
     ],
 )
-def test_what_is_no_config_at_all_is_told_with_its_place(tmp_path: Path, content: bytes, message: str) -> None:
+def test_what_is_not_a_config_at_all_is_reported_with_its_place(tmp_path: Path, content: bytes, message: str) -> None:
     file = tmp_path / "c.yaml"
     file.write_bytes(content)
     with pytest.raises(ConfigError) as caught:

@@ -37,7 +37,7 @@ def config(tmp_path: Path) -> Path:
     return file
 
 
-def told(error: ConfigError, folder: Path) -> list[str]:
+def reported(error: ConfigError, folder: Path) -> list[str]:
     return str(error).replace(f"{folder}/", "").splitlines()
 
 
@@ -78,7 +78,7 @@ def test_mistakes_name_the_file_that_they_stand_in(config: Path, tmp_path: Path)
     config.with_name("taxi.big.yaml").write_text("\ntrain: {epochs: x}\n")
     with pytest.raises(ConfigError) as caught:
         load(config, profile="big", overrides=["label.kind=bin"])
-    assert [line[: line.index(": found")] for line in told(caught.value, tmp_path)] == [
+    assert [line[: line.index(": found")] for line in reported(caught.value, tmp_path)] == [
         "taxi.yaml:5: features.fare.normalize",
         "taxi.big.yaml:2: train.epochs",
         "--set label.kind=bin: label.kind",
@@ -90,14 +90,14 @@ def test_an_unknown_profile_lists_those_that_exist(config: Path, tmp_path: Path)
         config.with_name(f"taxi.{name}.yaml").write_text("")
     with pytest.raises(ConfigError) as caught:
         load(config, profile="kubflow")
-    assert told(caught.value, tmp_path) == [
+    assert reported(caught.value, tmp_path) == [
         "--profile kubflow: no such profile; available: kubeflow, sample (a profile is a file taxi.<profile>.yaml); "
         'did you mean "kubeflow"?'
     ]
 
 
 @pytest.mark.parametrize("profile", ["", "../x", "a/b", "\0", "*"])
-def test_a_profile_that_is_no_name_is_told(config: Path, profile: str) -> None:
+def test_a_profile_that_is_not_a_name_is_reported(config: Path, profile: str) -> None:
     with pytest.raises(ConfigError, match="no such profile"):
         load(config, profile=profile)
 
@@ -149,7 +149,7 @@ def test_the_place_of_a_set_value_is_the_option(config: Path) -> None:
         ("train.epochs.x=1", "train.epochs: found settings (x); allowed: integer, at least 1"),
     ],
 )
-def test_a_mistaken_set_is_told_with_the_option(config: Path, text: str, message: str) -> None:
+def test_a_mistaken_set_is_reported_with_the_option(config: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(config, overrides=[text])
     assert str(caught.value) == f"--set {text}: {message}"
@@ -212,7 +212,7 @@ def test_an_unknown_name_in_set_offers_the_nearest(config: Path) -> None:
         ("features=", "found null"),
     ],
 )
-def test_a_null_that_takes_nothing_away_is_told(config: Path, text: str, message: str) -> None:
+def test_a_null_that_takes_nothing_away_is_reported(config: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(config, overrides=[text])
     assert str(caught.value).startswith(f"--set {text}: {text.partition('=')[0]}")

@@ -68,7 +68,7 @@ def test_rules_across_sections_hold_for_a_config_that_is_built() -> None:
         load(wrong)
 
 
-def test_every_mistake_is_told_in_the_order_of_the_settings() -> None:
+def test_every_mistake_is_reported_in_the_order_of_the_settings() -> None:
     wrong = copy.deepcopy(TRIPS)
     wrong["pipeline"]["nam"] = "x"
     wrong["data"]["window"] = object()
@@ -102,7 +102,7 @@ def test_numpy_numbers_dates_and_odd_characters_are_taken_as_they_are() -> None:
         (("train.epochs", np.arange(2)), "override train.epochs: found numpy.ndarray"),
     ],
 )
-def test_override_that_is_no_setting_is_refused(override: tuple[str, Any], words: str) -> None:
+def test_override_that_is_not_a_setting_is_refused(override: tuple[str, Any], words: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load(TRIPS, overrides=[override])
     assert words in str(refused.value)
@@ -124,8 +124,13 @@ def test_no_message_holds_a_credential_in_any_of_its_forms() -> None:
     ):
         with pytest.raises(ConfigError) as refused:
             load(source, profile)
-        told = [str(refused.value), repr(refused.value), *map(str, refused.value.problems), repr(refused.value.args)]
-        assert not [text for text in told if "hunter2" in text]
+        reported = [
+            str(refused.value),
+            repr(refused.value),
+            *map(str, refused.value.problems),
+            repr(refused.value.args),
+        ]
+        assert not [text for text in reported if "hunter2" in text]
 
 
 def test_settings_nested_without_end_are_refused() -> None:

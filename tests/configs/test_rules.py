@@ -841,14 +841,14 @@ BROKEN = {
         )
     ],
 }
-CASES = [(rule, text, told) for rule, cases in BROKEN.items() for text, told in cases]
+CASES = [(rule, text, reported) for rule, cases in BROKEN.items() for text, reported in cases]
 
 
-@pytest.mark.parametrize(("rule", "text", "told"), CASES)
-def test_a_broken_rule_is_told_at_its_line_and_alone(tmp_path: Path, rule: str, text: str, told: str) -> None:
+@pytest.mark.parametrize(("rule", "text", "reported"), CASES)
+def test_a_broken_rule_is_reported_at_its_line_and_alone(tmp_path: Path, rule: str, text: str, reported: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(config(tmp_path, text))
-    line, setting, key_word = told.split(": ", 2)
+    line, setting, key_word = reported.split(": ", 2)
     (problem,) = caught.value.problems
     assert str(problem).startswith(f"{tmp_path}/c.yaml:{line}: {setting}: "), rule
     assert key_word in problem.what, rule

@@ -1,4 +1,4 @@
-"""`schedule:` and `kubeflow.server:`: what is refused, and how it is told."""
+"""`schedule:` and `kubeflow.server:`: what is refused, and how it is reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_schedule_in_whole_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reported"),
     [
         (("schedule.paused=true",), "either `cron:"),
         (("schedule.every=6h", "schedule.cron=0 4 * * *"), "either `cron:"),
@@ -37,10 +37,10 @@ def test_a_schedule_in_whole_is_taken() -> None:
         (("kubeflow.server.verify_tls=false", "kubeflow.server.ca_file=ca.pem"), "`ca_file`"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_place(settings: tuple[str, ...], told: str) -> None:
+def test_what_cannot_be_is_refused_with_its_place(settings: tuple[str, ...], reported: str) -> None:
     with pytest.raises(ConfigError) as error:
         load(str(TAXI), None, settings)
-    assert told in str(error.value)
+    assert reported in str(error.value)
 
 
 def test_a_zone_with_summer_time_is_taken_where_the_server_counts_in_it() -> None:

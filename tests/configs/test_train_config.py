@@ -65,7 +65,7 @@ SCHEDULES = "constant, cosine, exponential, polynomial, piecewise or inverse_tim
         ),
     ],
 )
-def test_mistake_is_told_once_at_its_setting(tmp_path: Path, settings: str, message: str) -> None:
+def test_mistake_is_reported_once_at_its_setting(tmp_path: Path, settings: str, message: str) -> None:
     (tmp_path / "c.yaml").write_text(f"{REST}train:\n  {settings}\n")
     with pytest.raises(ConfigError) as caught:
         load(tmp_path / "c.yaml")

@@ -22,7 +22,7 @@ train: {optimizer: {kind: adamw, weight_decay: 0.01}}
 """
 
 
-def told(folder: Path, tune: str) -> str:
+def reported(folder: Path, tune: str) -> str:
     """What is said of a config with that `tune:`."""
     file = folder / "c.yaml"
     file.write_text(f"tune: {tune}\n{REST}")
@@ -53,15 +53,15 @@ WRONG = {
 
 
 @pytest.mark.parametrize("parameter", WRONG)
-def test_wrong_parameter_is_told(tmp_path: Path, parameter: str) -> None:
-    message = told(tmp_path, f"{{parameters: {{{parameter}}}}}")
+def test_wrong_parameter_is_reported(tmp_path: Path, parameter: str) -> None:
+    message = reported(tmp_path, f"{{parameters: {{{parameter}}}}}")
     assert WRONG[parameter] in message
     assert message.startswith(f"{tmp_path}/c.yaml:1: tune.parameters.")
     assert "\n" not in message
 
 
-def test_objective_that_no_training_reports_is_told(tmp_path: Path) -> None:
-    message = told(tmp_path, "{objective: acu, parameters: {model.dropout: {min: 0, max: 0.5}}}")
+def test_objective_that_no_training_reports_is_reported(tmp_path: Path) -> None:
+    message = reported(tmp_path, "{objective: acu, parameters: {model.dropout: {min: 0, max: 0.5}}}")
     assert 'tune.objective: training does not report "acu" for a binary label; did you mean "auc"?' in message
 
 

@@ -1,4 +1,4 @@
-"""The YAML of configs: texts stay texts, places are kept, and what is not YAML is told in plain words."""
+"""The YAML of configs: texts stay texts, places are kept, and what is not YAML is reported in plain words."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_places_are_of_the_value_or_the_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (
             "a: 1\na: 2\na: 3",
@@ -131,8 +131,8 @@ def test_places_are_of_the_value_or_the_name() -> None:
         ),
     ],
 )
-def test_what_a_config_cannot_hold_is_told(text: str, told: list[str]) -> None:
-    assert mistakes(text) == told
+def test_what_a_config_cannot_hold_is_reported(text: str, reported: list[str]) -> None:
+    assert mistakes(text) == reported
 
 
 def test_aliases_that_multiply_are_stopped() -> None:
@@ -148,7 +148,7 @@ QUOTES = 'needs quotes around it, as in "*.csv"'
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("a: *.csv", f"1:5: not YAML: a string that starts with * {QUOTES}"),
         ("a: {b: |}", "1:8: not YAML: a string that starts with | needs quotes around it"),
@@ -179,6 +179,6 @@ QUOTES = 'needs quotes around it, as in "*.csv"'
         ('a: "\\d"', "1:6: not YAML: in \"...\" a backslash starts an escape; write it twice, or use '...'"),
     ],
 )
-def test_what_is_not_yaml_is_told_with_line_column_and_cause(text: str, told: str) -> None:
+def test_what_is_not_yaml_is_reported_with_line_column_and_cause(text: str, reported: str) -> None:
     (mistake,) = mistakes(text)
-    assert mistake.startswith(f"c.yaml:{told}")
+    assert mistake.startswith(f"c.yaml:{reported}")

@@ -79,11 +79,11 @@ def watched(browser: Browser, home: str, **context: Any) -> Iterator[Watched]:
     opened = browser.new_context(**context)
     page = opened.new_page()
     page.set_default_timeout(PATIENCE)
-    told = Watched(page, home)
-    page.on("request", told._asked)
-    page.on("pageerror", lambda error: told.errors.append(str(error)))
-    page.on("console", lambda said: told.errors.append(said.text) if said.type == "error" else None)
+    reported = Watched(page, home)
+    page.on("request", reported._asked)
+    page.on("pageerror", lambda error: reported.errors.append(str(error)))
+    page.on("console", lambda said: reported.errors.append(said.text) if said.type == "error" else None)
     try:
-        yield told
+        yield reported
     finally:
         opened.close()

@@ -61,7 +61,7 @@ class Finished:
         return {node.id: str(node.status) for node in self.run.nodes}
 
     def ran(self) -> set[str]:
-        """The components that were computed anew, but for those that always are."""
+        """The components that were computed, other than those that always are."""
         always = {"Spans", "Baseline", "RecordBlessing"}
         return {node.id for node in self.run.nodes if node.status is Status.DONE} - always
 
@@ -70,7 +70,7 @@ class Finished:
 
 
 class Going:
-    """A command that is going on, in a process group of its own, as a shell would start it."""
+    """A command in progress, in a process group of its own, as a shell would start it."""
 
     _start = subprocess.Popen
 
@@ -124,7 +124,7 @@ class _AtOnce(Going):
 
 
 def started_at_once(folder: Path, *arguments: str, **environment: str) -> Going:
-    """The command, going on without the seconds that its imports take."""
+    """The command in progress, without the seconds that its imports take."""
     return _AtOnce(folder, *arguments, **environment)
 
 

@@ -108,20 +108,20 @@ class Model:
         return Output(found, int(index or 0))
 
 
-def tensor(api: Api, told: dict[str, Any]) -> int:
+def tensor(api: Api, reported: dict[str, Any]) -> int:
     """A new TF_Tensor."""
-    shape = (ctypes.c_int64 * len(told["shape"]))(*told["shape"])
-    if told["dtype"] == "string":
-        texts = [base64.b64decode(value) for value in told["values"]]
-        made: int = api.TF_AllocateTensor(STRING, shape, len(told["shape"]), TSTRING_BYTES * len(texts))
+    shape = (ctypes.c_int64 * len(reported["shape"]))(*reported["shape"])
+    if reported["dtype"] == "string":
+        texts = [base64.b64decode(value) for value in reported["values"]]
+        made: int = api.TF_AllocateTensor(STRING, shape, len(reported["shape"]), TSTRING_BYTES * len(texts))
         start = api.TF_TensorData(made)
         for number, text in enumerate(texts):
             api.TF_StringInit(start + TSTRING_BYTES * number)
             api.TF_StringCopy(start + TSTRING_BYTES * number, text, len(text))
         return made
-    number, dtype = TYPES[told["dtype"]]
-    values = np.array(told["values"], dtype)
-    made = api.TF_AllocateTensor(number, shape, len(told["shape"]), values.nbytes)
+    number, dtype = TYPES[reported["dtype"]]
+    values = np.array(reported["values"], dtype)
+    made = api.TF_AllocateTensor(number, shape, len(reported["shape"]), values.nbytes)
     ctypes.memmove(api.TF_TensorData(made), values.ctypes.data, values.nbytes)
     return made
 

@@ -70,9 +70,9 @@ class Forked(POPEN):
             return super()._try_wait(wait_flags)
         if wait_flags & os.WNOHANG and not select.select([self._line], [], [], 0)[0]:
             return 0, 0
-        told = self._line.recv(LONGEST)
-        assert told, "the process that forks others has ended"
-        return self.pid, int(told)
+        reported = self._line.recv(LONGEST)
+        assert reported, "the process that forks others has ended"
+        return self.pid, int(reported)
 
     def _internal_poll(self, *arguments: Any, **named: Any) -> int | None:
         if self._line is None:

@@ -35,7 +35,7 @@ from headrace.trainer.service.ports import free_ports
 
 NAMESPACE = "kubeflow"
 GRACE_SECONDS, WAITING_SECONDS = 60.0, 3.0
-"""Between SIGTERM and SIGKILL; and where a worker is gone, for which the others wait and do not heed SIGTERM."""
+"""Between SIGTERM and SIGKILL; and where a worker is gone, for which the others wait and do not react to SIGTERM."""
 Json = dict[str, Any]
 
 
@@ -114,9 +114,9 @@ class Cluster:
         named = {"name": "here", "cluster": {"server": f"http://{host!s}:{port}"}}
         context = {"name": "here", "context": {"cluster": "here", "user": "account"}}
         user = {"name": "account", "user": {"token": "a token"}}
-        told = {"apiVersion": "v1", "kind": "Config", "clusters": [named], "contexts": [context], "users": [user]}
+        reported = {"apiVersion": "v1", "kind": "Config", "clusters": [named], "contexts": [context], "users": [user]}
         file = self.folder / "kubeconfig"
-        file.write_text(yaml.safe_dump({**told, "current-context": "here"}))
+        file.write_text(yaml.safe_dump({**reported, "current-context": "here"}))
         return file
 
     def __enter__(self) -> Self:
@@ -144,8 +144,8 @@ class Cluster:
         body = json.loads(request.rfile.read(int(request.headers.get("Content-Length") or 0)) or b"{}")
         if verb == "delete" and query.get("propagationPolicy") != "Foreground":
             return _send(request, 422, _status(422, "pods would be left behind"))
-        code, told = self._jobset(verb, name, body) if resource == "jobsets" else self._pods(verb, name, query)
-        return _send(request, code, told)
+        code, reported = self._jobset(verb, name, body) if resource == "jobsets" else self._pods(verb, name, query)
+        return _send(request, code, reported)
 
     def _pods(self, verb: str, name: str, query: Mapping[str, str]) -> tuple[int, Json]:
         if verb == "get":
@@ -241,8 +241,8 @@ class Cluster:
         value: str = each["value"]
         if each["name"] != "HEADRACE_TRAINING":
             return value
-        told = json.loads(value)
-        return json.dumps({**told, "hosts": [known[host] for host in told["hosts"]]})  # as DNS would answer
+        reported = json.loads(value)
+        return json.dumps({**reported, "hosts": [known[host] for host in reported["hosts"]]})  # as DNS would answer
 
     def _log(self, request: http.server.BaseHTTPRequestHandler, name: str) -> None:
         (pod,) = [pod for one in self.made for pod in one.pods if pod.name == name]

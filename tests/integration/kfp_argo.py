@@ -124,8 +124,8 @@ class Argo:
         except EndedError as ended:
             self._end(node, ended.phase, str(ended))
             raise
-        told = [{"name": name, "value": value} for name, value in values.items()]
-        self._end(node, "Succeeded", outputs={"parameters": told} if told else None)
+        reported = [{"name": name, "value": value} for name, value in values.items()]
+        self._end(node, "Succeeded", outputs={"parameters": reported} if reported else None)
         return values
 
     def _begin(self, node: str, kind: str, template: Any, parent: str) -> None:
@@ -144,8 +144,8 @@ class Argo:
             self.nodes[parent]["children"].append(node_id(self.name, node))
 
     def _end(self, node: str, phase: str, message: str = "", outputs: Any = None) -> None:
-        told = {"message": message} if message else {}
-        self.nodes[node].update({"phase": phase, "finishedAt": _now(), **told})
+        reported = {"message": message} if message else {}
+        self.nodes[node].update({"phase": phase, "finishedAt": _now(), **reported})
         if outputs:
             self.nodes[node]["outputs"] = outputs
 
@@ -181,8 +181,8 @@ class Argo:
         known = {**known, **{f"outputs.parameters.{name}.path": one["path"] for name, one in paths.items()}}
         patch = _filled(template.get("podSpecPatch", ""), known)
         if patch and self.stops:
-            told = {part: template.get(part) for part in ("metadata", "retryStrategy")}
-            raise ReachedError(json.loads(_filled(json.dumps(told), known)), json.loads(patch))
+            reported = {part: template.get(part) for part in ("metadata", "retryStrategy")}
+            raise ReachedError(json.loads(_filled(json.dumps(reported), known)), json.loads(patch))
         mounts = {}
         if patch:
             container = json.loads(patch)["containers"][0]

@@ -187,8 +187,8 @@ class Kubernetes:
             status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
             return 404, {**status, "message": f"{kind} {name} not found"}
         coded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
-        told = coded if kind == "secrets" else data
-        return 200, {"apiVersion": "v1", "metadata": {"name": name, "namespace": namespace}, "data": told}
+        reported = coded if kind == "secrets" else data
+        return 200, {"apiVersion": "v1", "metadata": {"name": name, "namespace": namespace}, "data": reported}
 
     def _mount(self, root: Path, launcher: Path) -> None:
         account = root / ACCOUNT

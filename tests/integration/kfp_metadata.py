@@ -79,11 +79,11 @@ def _without_filter(request: bytes) -> tuple[bytes, int | None]:
 
 def _of_graph(answer: bytes, graph: int) -> bytes:
     """The answer with the executions of one graph."""
-    told = metadata_store_service_pb2.GetExecutionsByContextResponse.FromString(answer)
-    kept = [one for one in told.executions if one.custom_properties["parent_dag_id"].int_value == graph]
-    del told.executions[:]
-    told.executions.extend(kept)
-    filtered: bytes = told.SerializeToString()
+    reported = metadata_store_service_pb2.GetExecutionsByContextResponse.FromString(answer)
+    kept = [one for one in reported.executions if one.custom_properties["parent_dag_id"].int_value == graph]
+    del reported.executions[:]
+    reported.executions.extend(kept)
+    filtered: bytes = reported.SerializeToString()
     return filtered
 
 

@@ -1,4 +1,4 @@
-"""What a cluster would tell Kubeflow's API server of workflows and their pods, told by a test.
+"""What a cluster would report to Kubeflow's API server about workflows and their pods, reported by a test.
 
 Nodes are named as Argo does with Kubeflow's configuration, in which each is tried again: `wf(0).root(0).trainer(0)`.
 """
@@ -55,7 +55,7 @@ def report(server: Server, run_id: str, phase: str, nodes: Mapping[str, tuple[st
 
 
 def cancelled(server: Server, run_id: str) -> None:
-    """What Argo makes of a run that was terminated: its deadline is over, so it failed. Only in what is told before
+    """What Argo makes of a run that was terminated: its deadline is over, so it failed. Only in what is reported before
     the end the server sees that somebody asked for that.
     """
     assert server.workflow(run_id)["spec"]["activeDeadlineSeconds"] == 0
@@ -64,7 +64,7 @@ def cancelled(server: Server, run_id: str) -> None:
 
 
 def with_pod(server: Server, workflow: Any, run_id: str, task: str, tries: int = 1) -> str:
-    """Tell of a task that has a pod, after so many tries, the last of which runs; the pod's name."""
+    """Report a task that has a pod, after this many tries, the last of which runs; the pod's name."""
     name, now = workflow["metadata"]["name"], int(time.time())
     found = {one["id"]: one for one in _frame(name, now)}
     found.update((one["id"], one) for one in _tried(name, (task,), "Running", (now, now)))
@@ -82,7 +82,7 @@ def with_pod(server: Server, workflow: Any, run_id: str, task: str, tries: int =
 
 
 def archived(server: Server, run_id: str, pod: str, text: str, ended: str = "") -> None:
-    """End a run whose one pod was told, with its log in the archive, at the key of Kubeflow's `keyFormat`.
+    """End a run whose one pod was reported, with its log in the archive, at the key of Kubeflow's `keyFormat`.
 
     ended: Argo's message of a pod that failed.
     """

@@ -103,7 +103,7 @@ class ObjectStore:
         self.client.put_object(Bucket="lake", Key=f"trips/{name(day)}.csv", Body=text.encode())
 
     def age(self, days: float) -> None:
-        """As if all that runs left had been written so many days earlier."""
+        """As if all that runs left had been written this many days earlier."""
         from moto.core.models import DEFAULT_ACCOUNT_ID
         from moto.s3.models import s3_backends
 
@@ -217,11 +217,11 @@ class Night:
 
     def moved(self, task: str) -> tuple[int, int, int, int]:
         """Files and bytes that a pod fetched of kept spans, and those that it kept."""
-        told = re.search(
+        reported = re.search(
             r"spans: fetched (\S+) files? \((\S+) bytes\) .*, stored (\S+) files? \((\S+) bytes\)", self.log(task)
         )
-        assert told, self.log(task)
-        one, two, three, four = (int(number.replace(",", "")) for number in told.groups())
+        assert reported, self.log(task)
+        one, two, three, four = (int(number.replace(",", "")) for number in reported.groups())
         return one, two, three, four
 
 

@@ -306,7 +306,7 @@ def test_what_is_compiled_is_what_the_command_compiles(program: Program) -> None
 
 
 @pytest.mark.slow
-def test_command_goes_on_where_the_program_ended(program: Program) -> None:
+def test_command_continues_where_the_program_ended(program: Program) -> None:
     (program.folder / "parcels.yaml").write_text(yaml.safe_dump(CONFIG, sort_keys=False))
     done: Finished = headrace(
         program.folder, "run", "parcels.yaml", "--set", "train.epochs=2", "--set", "model.hidden=[16]"

@@ -88,8 +88,8 @@ class Compiled:
 
     texts: dict[str, str] = field(default_factory=dict)
 
-    def told(self, name: str) -> dict[str, Any]:
-        """What each component's pod is told."""
+    def reported(self, name: str) -> dict[str, Any]:
+        """The invocation of each component's pod."""
         return {task.id: task for task in invocations(next(yaml.safe_load_all(self.texts[name]))).values()}
 
 
@@ -117,21 +117,21 @@ def edit_program(project: Installed, mine: Path) -> None:
 
 def test_compiled_digests_are_of_code_and_differ(compiled: Compiled) -> None:
     assert NOTHING not in compiled.texts["first"]
-    told = compiled.told("first").values()
-    modules = {task.executor.partition(":")[0] for task in told}
-    assert len({task.code for task in told}) == len(modules) == 10
+    reported = compiled.reported("first").values()
+    modules = {task.executor.partition(":")[0] for task in reported}
+    assert len({task.code for task in reported}) == len(modules) == 10
 
 
 def test_edit_of_the_projects_and_of_the_users_code_changes_what_is_compiled_of_the_components_that_use_it(
     compiled: Compiled,
 ) -> None:
-    first, edited = compiled.told("first"), compiled.told("edited")
+    first, edited = compiled.reported("first"), compiled.reported("edited")
     changed = {id_ for id_ in first if first[id_].to_json() != edited[id_].to_json()}
     assert changed == {"Spans", "DataGate", "Transform", "Trainer"}
     assert first["DataGate"].code != edited["DataGate"].code
     assert first["Spans"].exec_properties["code"] != edited["Spans"].exec_properties["code"]
     for id_ in ("Transform", "Trainer"):
-        before, now = (json.loads(told[id_].exec_properties["custom_config"]) for told in (first, edited))
+        before, now = (json.loads(reported[id_].exec_properties["custom_config"]) for reported in (first, edited))
         assert before.pop("sources") != now.pop("sources")
         assert before == now
     names = {version_name("trips", compiled.texts[name]) for name in ("first", "edited")}
@@ -186,15 +186,15 @@ WORDS = {"would be reused": "cached", "would run": "done", "always runs": "done"
 def situations(new_folder: Callable[[str], Path]) -> dict[str, Situation]:
     folder = write(new_folder("situations"), CSV)
     assert headrace(folder, "run", "trips.yaml").code == 0
-    told = {}
+    reported = {}
     for name, (change, options, _) in SITUATIONS.items():
         change(folder)
         said = headrace(folder, "explain-cache", "trips.yaml", "--next", "--json", *options)
         assert said.code == 0, said.err
         done = headrace(folder, "run", "trips.yaml", *options)
         assert done.code == 0, done.out + done.err
-        told[name] = Situation({one["component"]: one for one in json.loads(said.out)["components"]}, done)
-    return told
+        reported[name] = Situation({one["component"]: one for one in json.loads(said.out)["components"]}, done)
+    return reported
 
 
 @pytest.mark.parametrize("name", SITUATIONS)
@@ -205,6 +205,6 @@ def test_next_run_does_what_was_said_of_it(situations: dict[str, Situation], nam
     assert not [line for one in situation.said.values() for line in one["reasons"] if "removed" in line]
 
 
-def test_changed_code_is_told_by_its_module(situations: dict[str, Situation]) -> None:
+def test_changed_code_is_reported_by_its_module(situations: dict[str, Situation]) -> None:
     assert situations["the model's function"].said["Trainer"]["reasons"] == ["code mine.models: changed"]
     assert situations["what a feature's function imports"].said["Transform"]["reasons"] == ["code mine.units: changed"]

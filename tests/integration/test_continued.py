@@ -87,7 +87,7 @@ def story(new_folder: Callable[[str], Path]) -> Story:
     return one
 
 
-def test_run_after_a_kill_goes_on_from_the_last_checkpoint(story: Story) -> None:
+def test_run_after_a_kill_resumes_from_the_last_checkpoint(story: Story) -> None:
     assert story.runs["killed"].code == -signal.SIGKILL
     assert f"checkpoint: resuming from {story.kept['killed'][-1]}" in story.log("stopped")
 

@@ -135,7 +135,7 @@ def weights(folder: Path) -> bytes:
     return data.read_bytes()
 
 
-def test_damaged_model_is_told_and_trained_again(story: Story) -> None:
+def test_damaged_model_is_reported_and_trained_again(story: Story) -> None:
     done = story.zeroed_model
     assert done.code == 0
     assert done.statuses()["Transform"] == "cached"
@@ -149,7 +149,7 @@ def test_no_zeros_were_pushed(story: Story) -> None:
     assert story.pushed == story.weights
 
 
-def test_damaged_version_is_told_and_a_sound_one_takes_its_place(story: Story) -> None:
+def test_damaged_version_is_reported_and_a_sound_one_takes_its_place(story: Story) -> None:
     done = story.zeroed_version
     damaged = story.folder / story.zeroed_model.ending("pushed")
     assert re.search(rf"Pusher +{damaged} is damaged: .*; it is recomputed", done.out)

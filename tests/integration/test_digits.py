@@ -102,8 +102,8 @@ def test_it_is_far_better_than_guessing(digits: Story) -> None:
     accuracy, most_frequent = digits.accuracy(truth), max(Counter(truth.tolist()).values()) / len(truth)
     assert accuracy >= GOOD
     assert most_frequent < 0.2
-    told = float(digits.done.ending("blessing").split()[3].rstrip(";"))
-    assert told == pytest.approx(accuracy, abs=1e-4)
+    reported = float(digits.done.ending("blessing").split()[3].rstrip(";"))
+    assert reported == pytest.approx(accuracy, abs=1e-4)
 
 
 def test_it_reads_png_files_as_a_client_sends_them(digits: Story) -> None:
@@ -129,7 +129,7 @@ def test_the_report_shows_each_digit_and_no_bytes(digits: Story) -> None:
     assert "PNG" not in page.partition("</style>")[2].replace("PNG files", "")
 
 
-def test_the_record_of_the_training_tells_the_model(digits: Story) -> None:
+def test_record_of_the_training_describes_the_model(digits: Story) -> None:
     record = json.loads((digits.done.uri("Trainer", "model_run") / "training.json").read_text())
     assert record["examples"]["train"] > 1400
     assert record["parameters"] < 50_000

@@ -128,7 +128,7 @@ def run(folder: Path) -> Finished:
 
 
 @pytest.mark.slow
-def test_run_that_fills_the_disk_says_where_and_the_next_one_goes_on(disk: Disk, tmp_path: Path) -> None:
+def test_run_that_fills_the_disk_says_where_and_the_next_one_continues(disk: Disk, tmp_path: Path) -> None:
     write_parcels(tmp_path / "parcels.csv", 400)
     (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
     for size in ("64k", "400k", "500k", "600k", "700k"):

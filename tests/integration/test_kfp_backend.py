@@ -84,8 +84,8 @@ def test_every_example_becomes_a_valid_workflow(server: Server, tmp_path: Path, 
     containers = [json.loads(value) for name, value in given.items() if name.startswith("implementations-")]
     assert containers
     for container in containers:
-        told = json.loads(unpack(container["args"][container["args"].index("--invocation") + 1]))["store"]
-        assert (told["endpoint"], told["region"]) == (STORE["endpoint"], STORE["region"])
+        reported = json.loads(unpack(container["args"][container["args"].index("--invocation") + 1]))["store"]
+        assert (reported["endpoint"], reported["region"]) == (STORE["endpoint"], STORE["region"])
 
 
 @pytest.mark.slow

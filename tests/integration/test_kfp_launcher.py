@@ -92,8 +92,8 @@ def path_of(story: Story, uri: str) -> Path:
 
 
 def test_pushed_model_lies_whole_in_the_object_store(story: Story) -> None:
-    told = story.first["pusher"].artifacts["pushed_model"]["metadata"]
-    version = told["pushed_version"]
+    reported = story.first["pusher"].artifacts["pushed_model"]["metadata"]
+    version = reported["pushed_version"]
     assert f"{HOME}/serving/chicago-taxi/{version}/saved_model.pb" in story.names
 
 

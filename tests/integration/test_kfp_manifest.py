@@ -131,7 +131,7 @@ def carried_out(made: dict[str, Any], folder: Path, server: Server) -> subproces
 
 @pytest.mark.slow
 def test_the_server_starts_no_run_of_a_schedule_that_its_api_did_not_make(server: Server) -> None:
-    """Which is why the manifest has a Job in the place of a ScheduledWorkflow."""
+    """Which is why the manifest has a Job instead of a ScheduledWorkflow."""
     built = Built(server, 5001)
     built("submit")
     (run,) = built.runs()

@@ -88,13 +88,13 @@ def story(
     assert local.code == 0, local.out + local.err
     state = tmp_path_factory.mktemp("cluster")
     with cluster(server, kfp_binary, bucket, state, shared=[folder], claims={"artifacts": volume}) as there:
-        told = Story(folder, volume, there, there.uploaded(folder / "pipeline.yaml"))
-        first = told.nights["first"] = told.run()
-        told.compared = list(compared(load(folder / "nightly.yaml"), local.run, first.tasks, told.path))
-        told.nights["nothing"] = told.run()
+        reported = Story(folder, volume, there, there.uploaded(folder / "pipeline.yaml"))
+        first = reported.nights["first"] = reported.run()
+        reported.compared = list(compared(load(folder / "nightly.yaml"), local.run, first.tasks, reported.path))
+        reported.nights["nothing"] = reported.run()
         write_day(folder, 3)
-        told.nights["alike"] = told.run()
-        yield told
+        reported.nights["alike"] = reported.run()
+        yield reported
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +130,8 @@ def test_new_span_like_those_trained_on_ends_the_run_at_the_inner_condition(stor
 def test_span_that_drifted_is_trained_on_and_held_against_the_model_on_the_volume(story: Story, drifted: Night) -> None:
     first = story.nights["first"]
     assert drifted.ran() == first.ran()
-    told = json.loads(drifted.text("baseline", "baseline"))
-    assert told["uri"] == first.tasks["trainer"].artifacts["model"]["uri"]
+    reported = json.loads(drifted.text("baseline", "baseline"))
+    assert reported["uri"] == first.tasks["trainer"].artifacts["model"]["uri"]
     home = story.path(f"minio://{BUCKET}/v2/artifacts/nightly")
     blessed = json.loads((home / "blessed.json").read_text())["models"]
     assert len([*(home / "serving").glob("*/saved_model.pb")]) == len(blessed)

@@ -27,10 +27,10 @@ s3:
 
 
 def settings(overlay: str) -> dict[str, str]:
-    told: dict[str, str] = yaml.safe_load((ROOT / "kubernetes/overlays" / overlay / "launcher.yaml").read_text())[
+    reported: dict[str, str] = yaml.safe_load((ROOT / "kubernetes/overlays" / overlay / "launcher.yaml").read_text())[
         "data"
     ]
-    return told
+    return reported
 
 
 def read_by_kubeflow(server: Server, data: dict[str, str], root: str = "") -> Any:
@@ -47,19 +47,19 @@ def read_by_us(folder: Path, data: dict[str, str], root: str = "") -> tuple[str,
 
 
 def test_small_overlay_says_what_kubeflow_would_take_without_it(server: Server) -> None:
-    told = read_by_kubeflow(server, settings("small"))
+    reported = read_by_kubeflow(server, settings("small"))
     usual = read_by_kubeflow(server, {})
-    assert told["root"] == usual["root"] == "minio://mlpipeline/v2/artifacts"
-    assert told["provider"] == usual["provider"] == "minio"
-    assert told["params"] == {**usual["params"], "forcePathStyle": "true"}  # what S3 stores of one's own need
-    assert told["params"].items() >= {**KEYS, "endpoint": "seaweedfs.kubeflow:9000", "disableSSL": "true"}.items()
+    assert reported["root"] == usual["root"] == "minio://mlpipeline/v2/artifacts"
+    assert reported["provider"] == usual["provider"] == "minio"
+    assert reported["params"] == {**usual["params"], "forcePathStyle": "true"}  # what S3 stores of one's own need
+    assert reported["params"].items() >= {**KEYS, "endpoint": "seaweedfs.kubeflow:9000", "disableSSL": "true"}.items()
 
 
 def test_cloud_overlay_has_no_keys_and_amazons_store(server: Server) -> None:
-    told = read_by_kubeflow(server, settings("cloud"))
-    assert (told["root"], told["provider"]) == ("s3://your-bucket/headrace", "s3")
-    assert told["params"].items() >= {"fromEnv": "true", "region": "eu-central-1", "disableSSL": "false"}.items()
-    assert not set(KEYS) & set(told["params"])
+    reported = read_by_kubeflow(server, settings("cloud"))
+    assert (reported["root"], reported["provider"]) == ("s3://your-bucket/headrace", "s3")
+    assert reported["params"].items() >= {"fromEnv": "true", "region": "eu-central-1", "disableSSL": "false"}.items()
+    assert not set(KEYS) & set(reported["params"])
 
 
 @pytest.mark.parametrize(
@@ -77,11 +77,11 @@ def test_cloud_overlay_has_no_keys_and_amazons_store(server: Server) -> None:
 def test_we_reach_the_store_that_kubeflow_reaches(
     server: Server, data: dict[str, str], root: str, tmp_path: Path
 ) -> None:
-    told = read_by_kubeflow(server, data, root)
+    reported = read_by_kubeflow(server, data, root)
     found, options = read_by_us(tmp_path, data, root)
-    assert found == told["root"]
-    plain = told["params"]["disableSSL"] == "true"
-    endpoint = f"http{'' if plain else 's'}://{told['params']['endpoint']}"
+    assert found == reported["root"]
+    plain = reported["params"]["disableSSL"] == "true"
+    endpoint = f"http{'' if plain else 's'}://{reported['params']['endpoint']}"
     amazon = endpoint == "https://s3.amazonaws.com"  # the launcher leaves that out too
     assert options.get("endpoint") == (None if amazon else endpoint)
-    assert options.get("region", "minio") == told["params"]["region"]
+    assert options.get("region", "minio") == reported["params"]["region"]

@@ -1,5 +1,5 @@
 """What a Kubeflow with its own configuration of Argo does by itself, and what the verbs make of it: the same assertions
-against the API server of a release that the tests built, with a test in the place of Argo, and against the Kubeflow
+against the API server of a release that the tests built, with a test instead of Argo, and against the Kubeflow
 that HEADRACE_TEST_KFP_ENDPOINT names (conftest.py says what it needs).
 """
 

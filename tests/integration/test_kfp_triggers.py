@@ -81,17 +81,17 @@ def nights(
     file = folder / "pipeline.yaml"
     done = headrace(ROOT, "compile", str(config), "-o", str(file))
     assert done.code == 0, done.out + done.err
-    told = Nights(config)
+    reported = Nights(config)
     with cluster(server, kfp_binary, bucket, folder, shared=[days]) as there:
         start = starting(there, alone(file))
-        told.nights["first"] = start(run_date="scheduled")
-        _write_down(told, bucket)
-        told.nights["nothing"] = start(run_date="scheduled")
-        told.nights["new"] = start(run_date="2026-01-03")
-        told.nights["asked"] = start(run_date="2026-01-02", retrain="always")
+        reported.nights["first"] = start(run_date="scheduled")
+        _write_down(reported, bucket)
+        reported.nights["nothing"] = start(run_date="scheduled")
+        reported.nights["new"] = start(run_date="2026-01-03")
+        reported.nights["asked"] = start(run_date="2026-01-02", retrain="always")
         with a_pod_deleted(there.kubernetes):
-            told.nights["deleted"] = start(run_date="2026-01-01", retrain="always")
-        yield told
+            reported.nights["deleted"] = start(run_date="2026-01-01", retrain="always")
+        yield reported
 
 
 @contextlib.contextmanager
@@ -131,13 +131,13 @@ def alone(file: Path) -> Path:
     return file
 
 
-def _write_down(told: Nights, bucket: Bucket) -> None:
+def _write_down(reported: Nights, bucket: Bucket) -> None:
     """As RecordTraining does at the end of a run."""
-    (pipeline, *_) = yaml.safe_load_all((told.config.parent / "pipeline.yaml").read_text())
+    (pipeline, *_) = yaml.safe_load_all((reported.config.parent / "pipeline.yaml").read_text())
     invocation = json.loads(unpack(pipeline["deploymentSpec"]["executors"]["exec-spans"]["container"]["args"][1]))
     data = TrainingData(
-        fingerprint=json.loads(told.text("first", "spans"))["fingerprint"],
-        spans=tuple(told.spans("first")),
+        fingerprint=json.loads(reported.text("first", "spans"))["fingerprint"],
+        spans=tuple(reported.spans("first")),
         work=invocation["exec_properties"]["work"],
         statistics="artifacts/none",
     )
@@ -145,7 +145,7 @@ def _write_down(told: Nights, bucket: Bucket) -> None:
     bucket.client.put_object(Bucket=BUCKET, Key="v2/artifacts/nightly/trained.json", Body=text.encode())
 
 
-def test_first_run_goes_on_with_the_day_that_it_was_scheduled_for_less_the_delay(nights: Nights) -> None:
+def test_first_run_continues_with_the_day_that_it_was_scheduled_for_less_the_delay(nights: Nights) -> None:
     """Of a run that no schedule made, that is the day on which it was made: 2026-01-02, as kfp_argo has it."""
     assert nights.spans("first") == ["2025-12-31", "2026-01-01"]
     assert nights.text("first", "go") == "yes"
@@ -159,7 +159,7 @@ def test_nothing_new_ends_the_run_after_the_first_task(nights: Nights) -> None:
     assert "condition-1-driver" in nights.nights["nothing"].pods  # Kubeflow's own driver looked at the condition
 
 
-def test_a_new_span_or_a_word_lets_the_run_go_on(nights: Nights) -> None:
+def test_run_continues_with_a_new_span_or_a_parameter(nights: Nights) -> None:
     assert nights.text("new", "why") == "new data: 2026-01-02"
     assert "example-gen" in nights.nights["new"].pods
     assert nights.text("asked", "why") == "asked for"
@@ -184,10 +184,10 @@ def test_explain_cache_names_the_new_span_from_what_the_server_tells(nights: Nig
     name = nights.nights["new"].name
     done = headrace(ROOT, "explain-cache", str(nights.config), name, "--kubeflow", "--json")
     assert done.code == 0, done.err
-    told = {one["component"]: one for one in json.loads(done.out)["components"]}
-    assert told["Spans"]["result"] == "always runs"
-    assert told["ExampleGen"]["run"] == nights.nights["first"].name
-    assert told["ExampleGen"]["reasons"] == ["input spans from Spans: new: 2026-01-02; no longer read: 2025-12-31"]
+    reported = {one["component"]: one for one in json.loads(done.out)["components"]}
+    assert reported["Spans"]["result"] == "always runs"
+    assert reported["ExampleGen"]["run"] == nights.nights["first"].name
+    assert reported["ExampleGen"]["reasons"] == ["input spans from Spans: new: 2026-01-02; no longer read: 2025-12-31"]
 
 
 def test_schedule_and_backfill_give_their_runs_the_day_and_the_word(server: Server, nights: Nights) -> None:

@@ -97,7 +97,7 @@ def test_without_cache_no_task_of_the_version_may_be_reused(kubeflow: Kubeflow) 
     assert all(not task.get("cachingOptions", {}).get("enableCache") for task in tasks.values())
 
 
-def test_a_failed_run_goes_on_and_a_finished_one_does_not(kubeflow: Kubeflow) -> None:
+def test_a_failed_run_continues_and_a_finished_one_does_not(kubeflow: Kubeflow) -> None:
     name = name_of(kubeflow("submit"))
     (run,) = kubeflow.runs()
     assert "only what failed or was cancelled" in kubeflow("retry", name, code=1).err
@@ -119,7 +119,7 @@ def test_ctrl_c_ends_the_watching_and_not_the_run(kubeflow: Kubeflow) -> None:
     assert {run["state"] for run in kubeflow.runs()} <= GOING
 
 
-def test_a_run_deleted_underneath_is_told(kubeflow: Kubeflow) -> None:
+def test_a_run_deleted_underneath_is_reported(kubeflow: Kubeflow) -> None:
     kubeflow("submit")
     (run,) = kubeflow.runs()
     kubeflow.ask("DELETE", f"runs/{run['run_id']}")
@@ -183,7 +183,7 @@ def test_a_backfill_submits_each_span_once(kubeflow: Kubeflow) -> None:
     assert {one["window"] for one in given} == {"3"}
 
 
-def test_status_runs_and_logs_tell_of_a_run_that_was_submitted(kubeflow: Kubeflow) -> None:
+def test_status_runs_and_logs_describe_a_submitted_run(kubeflow: Kubeflow) -> None:
     name = name_of(kubeflow("submit"))
     (run,) = kubeflow.runs()
     assert "no run nowhere" in kubeflow("status", "nowhere", code=1).err

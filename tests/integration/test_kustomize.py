@@ -93,13 +93,13 @@ def test_no_account_has_power_over_all_of_anything(objects: list[dict[str, Any]]
             assert rule["verbs"] == ["get"]
 
 
-def test_runs_may_tell_the_api_of_tasks_and_artifacts_where_there_is_no_ml_metadata(
+def test_runs_may_report_tasks_and_artifacts_to_the_api_without_ml_metadata(
     objects: list[dict[str, Any]],
 ) -> None:
     """What Kubeflow's own role of runs has for it since kubeflow/pipelines#13986."""
     (role,) = (one for one in of_kind(objects, "Role") if one["metadata"]["name"] == "headrace-runner")
-    told = [rule for rule in role["rules"] if rule["apiGroups"] == ["pipelines.kubeflow.org"]]
-    assert {rule["resources"][0]: set(rule["verbs"]) for rule in told} == {
+    reported = [rule for rule in role["rules"] if rule["apiGroups"] == ["pipelines.kubeflow.org"]]
+    assert {rule["resources"][0]: set(rule["verbs"]) for rule in reported} == {
         "runs": {"get", "list", "update"},
         "artifacts": {"get", "list", "create"},
     }

@@ -88,12 +88,12 @@ def test_a_night_without_news_reads_nothing(nights: Nights) -> None:
     assert not nights.again.ran()
 
 
-def test_a_changed_day_is_told_and_read_again(nights: Nights) -> None:
+def test_a_changed_day_is_reported_and_read_again(nights: Nights) -> None:
     assert nights.changed.code == 0
     assert f"read now: {DAYS[2]}\n" in nights.log(nights.changed, "ExampleGen")
-    told = json.loads(str(nights.changed.run.node("ExampleGen").outputs["examples"].properties["notes"]))
-    assert len(told) == 1
-    assert told[0].startswith(f"{nights.folder}/trips/{DAYS[2]}.csv changed since it was last read")
+    reported = json.loads(str(nights.changed.run.node("ExampleGen").outputs["examples"].properties["notes"]))
+    assert len(reported) == 1
+    assert reported[0].startswith(f"{nights.folder}/trips/{DAYS[2]}.csv changed since it was last read")
 
 
 def test_what_old_nights_left_goes_and_the_next_one_reads_its_own_day_all_the_same(nights: Nights) -> None:

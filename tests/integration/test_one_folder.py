@@ -31,7 +31,7 @@ def test_kill_in_the_middle_of_transform_leaves_no_process(story: Story) -> None
     assert story.seen["all gone after the kill"]
 
 
-def test_run_after_a_kill_goes_on_where_it_stopped(story: Story) -> None:
+def test_run_after_a_kill_resumes_where_it_stopped(story: Story) -> None:
     statuses = story.runs["interrupted"].statuses()
     assert {statuses[node] for node in DATA_NODES} == {"cached"}
     assert statuses["Transform"] == "interrupted"
@@ -132,7 +132,7 @@ def test_failed_run_skips_what_follows_and_still_writes_a_report(story: Story) -
     assert not [path for path in story.outputs["broken"] if path.parts[0] == "Transform"]
 
 
-def test_mended_run_goes_on_from_the_failed_component(story: Story) -> None:
+def test_mended_run_resumes_from_the_failed_component(story: Story) -> None:
     done = story.runs["mended"]
     assert (done.code, done.err) == (0, "")
     assert done.ran() == {"Transform"} | MODEL_NODES

@@ -182,7 +182,7 @@ def test_bad_row_stops_the_run_with_its_file_and_line(houses: Story) -> None:
     assert not list((houses.folder / "runs" / "houses" / "artifacts" / "ExampleGen").glob("*/2"))
 
 
-def test_mended_data_is_read_anew_and_the_regression_trains(houses: Story) -> None:
+def test_mended_data_is_read_again_and_the_regression_trains(houses: Story) -> None:
     done = houses.done
     assert (done.code, done.err) == (0, "")
     assert done.run.node("ExampleGen").rows_out == 900

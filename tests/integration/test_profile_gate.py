@@ -1,4 +1,4 @@
-"""A run whose training waits for input stops before anything is pushed, and goes on from there where it may."""
+"""A run whose training waits for input stops before anything is pushed, and the next one resumes there if it may."""
 
 from __future__ import annotations
 

@@ -122,8 +122,8 @@ def test_evaluation_is_what_the_served_predictions_amount_to(story: Story) -> No
         [story.vocabulary.index(word) if word in story.vocabulary else len(story.vocabulary) for word in words]
     )
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-4)
-    told = (p.argmax(axis=1) == ids) & (ids < len(story.vocabulary))
-    assert story.evaluation.metrics["accuracy"] == pytest.approx(told.mean())
+    reported = (p.argmax(axis=1) == ids) & (ids < len(story.vocabulary))
+    assert story.evaluation.metrics["accuracy"] == pytest.approx(reported.mean())
     entropy = -np.log(np.maximum(p[np.arange(len(ids)), ids], 1e-7)).mean()
     assert story.evaluation.metrics["perplexity"] == pytest.approx(np.exp(entropy), rel=1e-4)
     labels = story.loaded.signatures["transform_features"](examples=tf.constant(examples))["next_word"]
@@ -171,7 +171,7 @@ def test_drawn_text_follows_its_seed_and_is_of_known_words(story: Story) -> None
     assert [[word.decode() for word in row] for row in found] == story.generate(prompts[:2], 4)
 
 
-def test_record_and_report_tell_of_words(story: Story) -> None:
+def test_record_and_report_describe_words(story: Story) -> None:
     run_dir = story.done.uri("Trainer", "model_run")
     history = json.loads((run_dir / "training.json").read_text())
     assert {"loss", "val_loss", "val_accuracy", "val_top_5_accuracy", "val_perplexity"} <= set(

@@ -105,7 +105,7 @@ def test_rows_of_a_night_are_those_of_its_window(ten: list[Night]) -> None:
 
 
 def test_a_night_fetches_the_kept_days_and_keeps_the_new_one(ten: list[Night]) -> None:
-    of_a_span = 6  # columns, survey, what is said of the shards, and a shard of each of three splits
+    of_a_span = 6  # columns, scan, what is said of the shards, and a shard of each of three splits
     assert ten[9].moved("example-gen")[::2] == (9 * of_a_span, of_a_span)
     assert ten[9].moved("statistics-gen")[::2] == (9 * 3, 3)
     fetched, _, kept, _ = ten[9].moved("transform")
@@ -159,7 +159,7 @@ def killing(nth: int) -> Callable[[str, str], str | None]:
     return before
 
 
-def test_damaged_day_is_told_read_again_and_kept_again(nights: Nights, new_day: Callable[[], int]) -> None:
+def test_damaged_day_is_reported_read_again_and_kept_again(nights: Nights, new_day: Callable[[], int]) -> None:
     before = nights.run()
     keys = json.loads(before.properties("example-gen", "examples")["spans"])
     rotten = sorted(keys)[4]
@@ -171,9 +171,9 @@ def test_damaged_day_is_told_read_again_and_kept_again(nights: Nights, new_day: 
     client.put_object(Bucket="runs", Key=f"{folder}/shards/{shard}", Body=bytes(content))
     night = nights.run()
     assert night.read == {rotten}
-    (told,) = [line for line in night.log("example-gen").splitlines() if line.startswith("spans: s3://")]
-    assert f"{keys[rotten]}/shards/{shard}" in told
-    assert "damaged" in told
+    (reported,) = [line for line in night.log("example-gen").splitlines() if line.startswith("spans: s3://")]
+    assert f"{keys[rotten]}/shards/{shard}" in reported
+    assert "damaged" in reported
     assert "byte for byte" in _line(night, before, "example-gen", "examples", "Examples")
     day = name(new_day())
     assert nights.run().read == {day}

@@ -337,7 +337,7 @@ def test_cpp_loader_of_model_servers_gives_what_python_gives(
     saved.ParseFromString(Path(taxi.pushed, "saved_model.pb").read_bytes())
     definitions = saved.meta_graphs[0].signature_def
     calls = [
-        {"feeds": {definitions[name].inputs[key].name: _told(x) for key, x in given.items()}, "fetch": output.name}
+        {"feeds": {definitions[name].inputs[key].name: _reported(x) for key, x in given.items()}, "fetch": output.name}
         for name, given in inputs.items()
         for _, output in sorted(definitions[name].outputs.items())
     ]
@@ -360,7 +360,7 @@ def test_cpp_loader_of_model_servers_gives_what_python_gives(
     assert len(np.unique(found[0])) > SERVED / 10
 
 
-def _told(tensor: tf.Tensor) -> dict[str, Any]:
+def _reported(tensor: tf.Tensor) -> dict[str, Any]:
     values = tensor.numpy().reshape(-1).tolist()
     texts = tensor.dtype == tf.string
     values = [base64.b64encode(value).decode() for value in values] if texts else values

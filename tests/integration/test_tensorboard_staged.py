@@ -45,10 +45,10 @@ def train(bucket: Bucket, folder: Path, run: str) -> list[str]:
 @pytest.fixture
 def settings(bucket: Bucket, tmp_path: Path) -> Path:
     """The small overlay's ConfigMap `kfp-launcher`, as a pod has it mounted, with the store of this test."""
-    told = yaml.safe_load((ROOT / "kubernetes/overlays/small/launcher.yaml").read_text())["data"]
+    reported = yaml.safe_load((ROOT / "kubernetes/overlays/small/launcher.yaml").read_text())["data"]
     folder = tmp_path / "kfp-launcher"
     folder.mkdir()
-    for name, text in told.items():
+    for name, text in reported.items():
         (folder / name).write_text(text.replace("seaweedfs.kubeflow:9000", bucket.server.removeprefix("http://")))
     return folder
 

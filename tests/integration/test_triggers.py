@@ -1,4 +1,4 @@
-"""A pipeline that trains only where there is a reason to: what each night does, and what is told of its cache."""
+"""A pipeline that trains only where there is a reason to: what each night does, and how its cache is explained."""
 
 from __future__ import annotations
 
@@ -70,22 +70,22 @@ class Nights:
 
 @pytest.fixture(scope="module")
 def nights(new_folder: Callable[[str], Path]) -> Nights:
-    told = Nights(new_folder("nights"))
-    (told.folder / "nightly.yaml").write_text(CONFIG)
-    (told.folder / "mine.py").write_text(MODEL)
+    reported = Nights(new_folder("nights"))
+    (reported.folder / "nightly.yaml").write_text(CONFIG)
+    (reported.folder / "mine.py").write_text(MODEL)
     for day in (1, 2):
-        write_day(told.folder, day)
-    told.run("first")
-    told.run("nothing")
-    write_day(told.folder, 3)
-    told.run("alike")
-    write_day(told.folder, 4, taxed=3, share=0.9)
-    told.run("drifted")
-    (told.folder / "mine.py").write_text(MODEL.replace("relu", "tanh"))
-    told.run("edited", *NEW_SPAN)
-    (told.folder / "mine.py").write_text("# Mine.\n" + MODEL.replace("relu", "tanh"))
-    told.run("commented", *NEW_SPAN)
-    return told
+        write_day(reported.folder, day)
+    reported.run("first")
+    reported.run("nothing")
+    write_day(reported.folder, 3)
+    reported.run("alike")
+    write_day(reported.folder, 4, taxed=3, share=0.9)
+    reported.run("drifted")
+    (reported.folder / "mine.py").write_text(MODEL.replace("relu", "tanh"))
+    reported.run("edited", *NEW_SPAN)
+    (reported.folder / "mine.py").write_text("# Mine.\n" + MODEL.replace("relu", "tanh"))
+    reported.run("commented", *NEW_SPAN)
+    return reported
 
 
 def test_first_run_trains_and_writes_down_what_on(nights: Nights) -> None:
@@ -136,28 +136,30 @@ def test_edited_model_is_trained_though_no_data_is_new_and_the_night_after_ends_
 
 def test_explain_cache_names_the_new_span_and_what_followed(nights: Nights) -> None:
     done = headrace(nights.folder, "explain-cache", "nightly.yaml", nights["drifted"].run.run_id, "--json")
-    told = {one["component"]: one for one in json.loads(done.out)["components"]}
-    assert told["ExampleGen"]["result"] == "ran"
-    assert told["ExampleGen"]["run"] == nights["alike"].run.run_id
-    assert told["ExampleGen"]["reasons"] == ["input spans from Spans: new: 2026-11-04; no longer read: 2026-11-02"]
-    assert told["Transform"]["reasons"][0].startswith("input examples from ExampleGen: from run ")
+    reported = {one["component"]: one for one in json.loads(done.out)["components"]}
+    assert reported["ExampleGen"]["result"] == "ran"
+    assert reported["ExampleGen"]["run"] == nights["alike"].run.run_id
+    assert reported["ExampleGen"]["reasons"] == ["input spans from Spans: new: 2026-11-04; no longer read: 2026-11-02"]
+    assert reported["Transform"]["reasons"][0].startswith("input examples from ExampleGen: from run ")
 
 
-def test_explain_cache_before_a_run_tells_that_there_is_nothing_to_run_for(
+def test_explain_cache_before_a_run_reports_that_there_is_nothing_to_run_for(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(nights.folder)
-    told = predict(load("nightly.yaml")).components
-    assert [one.result for one in told] == ["always runs", *["not run"] * (len(told) - 1)]
-    (reason,) = told[1].reasons
+    reported = predict(load("nightly.yaml")).components
+    assert [one.result for one in reported] == ["always runs", *["not run"] * (len(reported) - 1)]
+    (reason,) = reported[1].reasons
     assert reason.startswith("nothing new: ")
     assert reason.endswith(" up to 2026-11-04")
 
 
-def test_explain_cache_before_a_run_tells_what_it_would_reuse(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_cache_before_a_run_reports_what_it_would_reuse(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(nights.folder)
-    told = {one.component: one for one in predict(load("nightly.yaml", None, ["train.epochs=2"])).components}
-    assert told["Transform"].result == "would be reused"
-    assert told["Transform"].run == nights["drifted"].run.run_id
-    assert told["Trainer"].reasons == ["setting train.epochs: 1 → 2"]
-    assert told["Evaluator"].reasons[0].startswith("Baseline, Trainer would run")
+    reported = {one.component: one for one in predict(load("nightly.yaml", None, ["train.epochs=2"])).components}
+    assert reported["Transform"].result == "would be reused"
+    assert reported["Transform"].run == nights["drifted"].run.run_id
+    assert reported["Trainer"].reasons == ["setting train.epochs: 1 → 2"]
+    assert reported["Evaluator"].reasons[0].startswith("Baseline, Trainer would run")

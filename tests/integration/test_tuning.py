@@ -27,11 +27,13 @@ def test_best_values_reach_the_trainer_and_only_what_changed_runs_again(new_fold
 
     first = headrace(folder, "run", "taxi.yaml", *SMALL)
     assert first.code == 0, first.out + first.err
-    told = json.loads((first.uri("Tuner", "best_hyperparameters") / "best_hyperparameters.txt").read_text())["headrace"]
-    trials = told["search"]["trials"]
+    reported = json.loads((first.uri("Tuner", "best_hyperparameters") / "best_hyperparameters.txt").read_text())[
+        "headrace"
+    ]
+    trials = reported["search"]["trials"]
     assert len(trials) == 3
     best = min(trials, key=lambda trial: trial["score"])
-    assert told["values"] == best["values"]
+    assert reported["values"] == best["values"]
     record = json.loads((first.uri("Trainer", "model_run") / "training.json").read_text())
     assert record["chosen"]["tuned"].endswith(f"(trial {best['number']} of 3, random: val_loss {best['score']:.5f})")
     assert first.run_dir is not None

@@ -115,9 +115,9 @@ def test_a_runs_parameter_runs_again_what_it_concerns(story: Story) -> None:
 def test_a_candidate_is_compared_with_the_model_that_the_run_before_blessed(story: Story) -> None:
     first = story.again.tasks["trainer"].artifacts["model"]["uri"]
     assert json.loads(story.again.tasks["baseline"].parameters["baseline"]) == {"uri": "", "why": ""}
-    told = json.loads(story.one_epoch.tasks["baseline"].parameters["baseline"])
-    assert (told["uri"], told["why"]) == (first, "")
-    assert told["contents"] == story.again.tasks["trainer"].artifacts["model"]["metadata"]["headrace_contents"]
+    reported = json.loads(story.one_epoch.tasks["baseline"].parameters["baseline"])
+    assert (reported["uri"], reported["why"]) == (first, "")
+    assert reported["contents"] == story.again.tasks["trainer"].artifacts["model"]["metadata"]["headrace_contents"]
     assert story.registry()[0]["uri"] == first.removeprefix(f"{HOME}/")
     folder = story.cluster.path(story.one_epoch.tasks["evaluator"].artifacts["evaluation"]["uri"])
     assert json.loads((folder / "evaluation.json").read_text())["baseline"]["auc"] > 0.9
@@ -125,13 +125,13 @@ def test_a_candidate_is_compared_with_the_model_that_the_run_before_blessed(stor
 
 def test_what_is_pushed_lies_whole_in_the_object_store(story: Story) -> None:
     versions = story.cluster.store.children(f"{HOME}/serving")
-    told = story.again.tasks["pusher"].artifacts["pushed_model"]["metadata"]
-    assert told["pushed_version"] == versions[0]
-    assert told["pushed_destination"] == f"{HOME}/serving/{versions[0]}"
-    assert (story.cluster.path(told["pushed_destination"]) / "saved_model.pb").is_file()
+    reported = story.again.tasks["pusher"].artifacts["pushed_model"]["metadata"]
+    assert reported["pushed_version"] == versions[0]
+    assert reported["pushed_destination"] == f"{HOME}/serving/{versions[0]}"
+    assert (story.cluster.path(reported["pushed_destination"]) / "saved_model.pb").is_file()
 
 
-def test_killed_training_goes_on_in_a_new_pod_from_the_object_store(story: Story, tmp_path: Path) -> None:
+def test_killed_training_continues_in_a_new_pod_from_the_object_store(story: Story, tmp_path: Path) -> None:
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     store = f"http://{':'.join(map(str, server.get_host_and_port()))}"
@@ -141,21 +141,21 @@ def test_killed_training_goes_on_in_a_new_pod_from_the_object_store(story: Story
     trainer = with_store(task_specs(pipeline)["trainer"], store)
     given = {name: one["defaultValue"] for name, one in parameters.items() if "defaultValue" in one}
     inputs = resolve(trainer, given, story.again.tasks)
-    told = {"inputs": inputs, "outputs": provision(trainer, f"{HOME}/run", "salt")}
+    reported = {"inputs": inputs, "outputs": provision(trainer, f"{HOME}/run", "salt")}
     first, second = (Pod(tmp_path / name, story.cluster.store_folder, {}) for name in ("first", "second"))
-    with in_pod(first, trainer, told, HELD_CHECKPOINT) as process:
+    with in_pod(first, trainer, reported, HELD_CHECKPOINT) as process:
         assert wait_until(lambda: bool(checkpoints_in(store)) or process.poll() is not None)
         process.kill()
     kept = checkpoints_in(store)
     assert kept
-    assert not (model_in(first, told) / "Format-Serving").exists()
-    with in_pod(second, trainer, told) as process:
+    assert not (model_in(first, reported) / "Format-Serving").exists()
+    with in_pod(second, trainer, reported) as process:
         out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, out
     assert f"checkpoint: fetched {HOME}/checkpoints/{max(kept)}" in out
     assert "checkpoint: resuming from" in out
     uninterrupted = story.cluster.path(story.again.tasks["trainer"].artifacts["model"]["uri"])
-    ours, theirs = (weights(folder / "Format-Serving") for folder in (model_in(second, told), uninterrupted))
+    ours, theirs = (weights(folder / "Format-Serving") for folder in (model_in(second, reported), uninterrupted))
     assert ours.keys() == theirs.keys()
     for name, values in ours.items():
         np.testing.assert_allclose(values, theirs[name], rtol=1e-4, atol=1e-6)
@@ -166,21 +166,21 @@ def test_killed_training_goes_on_in_a_new_pod_from_the_object_store(story: Story
 def with_store(spec: TaskSpec, address: str) -> TaskSpec:
     """The task as compiled for an object store elsewhere (`kubeflow.object_store.endpoint`)."""
     first, argument, *others = spec.container["args"]
-    told = json.loads(unpack(argument))
-    told["store"]["endpoint"] = address
-    return replace(spec, container={**spec.container, "args": [first, pack(json.dumps(told), spec.name), *others]})
+    reported = json.loads(unpack(argument))
+    reported["store"]["endpoint"] = address
+    return replace(spec, container={**spec.container, "args": [first, pack(json.dumps(reported), spec.name), *others]})
 
 
 @contextlib.contextmanager
-def in_pod(pod: Pod, spec: TaskSpec, told: Any, *paths: Path) -> Iterator[subprocess.Popen[str]]:
+def in_pod(pod: Pod, spec: TaskSpec, reported: Any, *paths: Path) -> Iterator[subprocess.Popen[str]]:
     """A task's container in a pod that has its inputs and the store's keys. `paths`: where Python looks first."""
-    pod.prepare(told)
-    aside = json.dumps({"checkpoint": json.dumps({"every_steps": 40})})
+    pod.prepare(reported)
+    uncached = json.dumps({"checkpoint": json.dumps({"every_steps": 40})})
     path = os.pathsep.join(map(str, [*paths, ROOT]))
-    own = {"HEADRACE_POD": str(pod.root), "HEADRACE_ASIDE": aside, "PYTHONPATH": path}
+    own = {"HEADRACE_POD": str(pod.root), "HEADRACE_UNCACHED": uncached, "PYTHONPATH": path}
     keys = dict(zip(STORE_KEYS, (S3_KEYS["access_key"], S3_KEYS["secret_key"]), strict=True))
     with subprocess.Popen(
-        command(spec, told),
+        command(spec, reported),
         env={**os.environ, **own, **keys},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -197,8 +197,8 @@ def checkpoints_in(store: str) -> list[str]:
     return [one.path.removeprefix(f"{folder}/") for one in found if one.type == fs.FileType.File]
 
 
-def model_in(pod: Pod, told: Any) -> Path:
-    return PodPaths(str(pod.root)).local(told["outputs"]["artifacts"]["model"]["artifacts"][0]["uri"])
+def model_in(pod: Pod, reported: Any) -> Path:
+    return PodPaths(str(pod.root)).local(reported["outputs"]["artifacts"]["model"]["artifacts"][0]["uri"])
 
 
 def weights(serving: Path) -> dict[str, np.ndarray]:

@@ -120,7 +120,7 @@ def test_config_that_fits_its_data_is_said_to_be_sound(here: Path) -> None:
     assert done.stdout == "trips.yaml: the config is valid and fits the data (1 feature, label tip)\n"
 
 
-def test_every_mistake_in_a_config_is_told_at_once_with_its_line(here: Path) -> None:
+def test_every_mistake_in_a_config_is_reported_at_once_with_its_line(here: Path) -> None:
     (here / "trips.yaml").write_text(CONFIG + "  hour: {column: numerik}\ntrain: {epochs: none, batchsize: 3}\n")
     done = headrace(here, "validate", "trips.yaml")
     assert (done.returncode, done.stdout) == (1, "")
@@ -133,7 +133,7 @@ def test_every_mistake_in_a_config_is_told_at_once_with_its_line(here: Path) -> 
 
 
 @pytest.mark.parametrize("verb", ["validate", "run"])
-def test_name_that_is_no_column_is_told_before_anything_runs(here: Path, verb: str) -> None:
+def test_name_that_is_not_a_column_is_reported_before_anything_runs(here: Path, verb: str) -> None:
     (here / "trips.yaml").write_text(CONFIG.replace("fare:", "fair:"))
     done = headrace(here, verb, "trips.yaml")
     assert (done.returncode, done.stdout) == (1, "")
@@ -142,7 +142,7 @@ def test_name_that_is_no_column_is_told_before_anything_runs(here: Path, verb: s
     assert not (here / "runs").exists()
 
 
-def test_strategy_that_this_machine_lacks_is_told_before_anything_runs(
+def test_strategy_that_this_machine_lacks_is_reported_before_anything_runs(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
@@ -156,8 +156,8 @@ def test_strategy_that_this_machine_lacks_is_told_before_anything_runs(
     assert f"note: `headrace run` would stop on this machine: {lacking}" in done.stderr
 
 
-def test_push_that_would_fail_is_told_before_anything_runs(here: Path) -> None:
-    (here / "serving").write_text("a file in the place of the folder")
+def test_push_that_would_fail_is_reported_before_anything_runs(here: Path) -> None:
+    (here / "serving").write_text("a file instead of the folder")
     message = f"trips.yaml:1: deploy.push: serving/trips is not writable: {here}/serving: Not a directory"
     done = headrace(here, "run", "trips.yaml")
     assert (done.returncode, done.stderr) == (1, f"{message}\n")
@@ -181,7 +181,7 @@ def test_output_that_nobody_reads_ends_a_command_without_a_word(here: Path, argu
 
 
 @pytest.mark.parametrize("verb", ["validate", "run", "compile", "submit", "schedule"])
-def test_function_that_is_not_there_is_told_at_its_place_before_anything_is_loaded(here: Path, verb: str) -> None:
+def test_function_that_is_not_there_is_reported_at_its_place_before_anything_is_loaded(here: Path, verb: str) -> None:
     (here / "trips.yaml").write_text(f"{CONFIG}model: {{kind: mine.model.build}}\n")
     done = headrace(here, verb, "trips.yaml")
     assert done.returncode == 1
@@ -191,7 +191,7 @@ def test_function_that_is_not_there_is_told_at_its_place_before_anything_is_load
 
 
 @pytest.mark.parametrize("verb", ["validate", "run", "report"])
-def test_config_that_is_not_there_is_told(tmp_path: Path, verb: str) -> None:
+def test_config_that_is_not_there_is_reported(tmp_path: Path, verb: str) -> None:
     done = headrace(tmp_path, verb, "gone.yaml")
     assert done.returncode == 1
     assert done.stderr.startswith("gone.yaml: ")
@@ -244,7 +244,7 @@ def test_report_of_an_unknown_run_names_the_latest(here: Path) -> None:
     assert done.stderr.endswith("the latest are 20260101-000000, 20260102-000000\n")
 
 
-def test_schema_that_cannot_be_read_is_told_before_a_run_begins(here: Path) -> None:
+def test_schema_that_cannot_be_read_is_reported_before_a_run_begins(here: Path) -> None:
     (here / "trips.pbtxt").write_text("feature { nam")
     done = headrace(here, "run", "trips.yaml", "--set", "data.schema=trips.pbtxt")
     assert done.returncode == 1
@@ -253,9 +253,9 @@ def test_schema_that_cannot_be_read_is_told_before_a_run_begins(here: Path) -> N
     assert not list((here / "runs" / "trips" / "runs").glob("*"))
 
 
-def test_folder_of_the_pipeline_that_is_a_file_is_told_without_a_traceback(here: Path) -> None:
+def test_folder_of_the_pipeline_that_is_a_file_is_reported_without_a_traceback(here: Path) -> None:
     (here / "runs").mkdir()
-    (here / "runs" / "trips").write_text("a file in the place of the folder")
+    (here / "runs" / "trips").write_text("a file instead of the folder")
     (here / "trips.csv").write_text("fare,hour,tip\n" + "1.5,3,0\n2.5,4,1\n" * 50)
     done = headrace(here, "run", "trips.yaml")
     assert done.returncode == 1
@@ -264,7 +264,7 @@ def test_folder_of_the_pipeline_that_is_a_file_is_told_without_a_traceback(here:
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_damaged_record_of_a_run_is_told_by_report(here: Path) -> None:
+def test_damaged_record_of_a_run_is_reported_by_report(here: Path) -> None:
     (here / "runs" / "trips" / "runs" / "r-1").mkdir(parents=True)
     (here / "runs" / "trips" / "runs" / "r-1" / "run.json").write_text("{")
     done = headrace(here, "report", "trips.yaml")

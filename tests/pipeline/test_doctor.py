@@ -116,7 +116,9 @@ def fake_distribution(site: Path, name: str, version: str) -> None:
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
 
-def test_versions_outside_the_range_or_the_lock_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_outside_the_range_or_the_lock_are_distinguished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = tmp_path / "site"
     fake_distribution(site, "too_old", "1.0")
     fake_distribution(site, "not_locked", "2.5")

@@ -22,8 +22,12 @@ from headrace.pipeline.results.record import ArtifactRecord, NodeRecord, RunReco
 
 
 def parts(key: str = "k", **changed: Any) -> KeyParts:
-    told = {"settings": {"train.epochs": 5}, "sources": {"headrace.trainer.run": "aa"}, "versions": {"keras": "3.1"}}
-    return KeyParts(**{"key": key, "executor": "Trainer", **told, **changed})
+    reported = {
+        "settings": {"train.epochs": 5},
+        "sources": {"headrace.trainer.run": "aa"},
+        "versions": {"keras": "3.1"},
+    }
+    return KeyParts(**{"key": key, "executor": "Trainer", **reported, **changed})
 
 
 class Home:
@@ -49,7 +53,7 @@ class Home:
     def uri(self, node: str, run: str) -> str:
         return str(self.folders.artifacts / node / "out" / run)
 
-    def told(self, run: str | None = None) -> dict[str, ComponentExplanation]:
+    def reported(self, run: str | None = None) -> dict[str, ComponentExplanation]:
         return {one.component: one for one in explain(self.folders, run).components}
 
 
@@ -61,7 +65,7 @@ def home(tmp_path: Path) -> Home:
 def test_a_component_that_was_reused_names_the_run_that_made_it(home: Home) -> None:
     home.run("first", Trainer=(Status.DONE, parts()))
     home.run("second", Trainer=(Status.CACHED, parts()))
-    assert home.told()["Trainer"] == ComponentExplanation("Trainer", "reused", "first", [UNCHANGED])
+    assert home.reported()["Trainer"] == ComponentExplanation("Trainer", "reused", "first", [UNCHANGED])
 
 
 def test_a_miss_is_held_against_the_latest_of_the_runs_that_differ_least(home: Home) -> None:
@@ -70,11 +74,13 @@ def test_a_miss_is_held_against_the_latest_of_the_runs_that_differ_least(home: H
     home.run("nearer", Trainer=(Status.CACHED, parts(settings={"train.epochs": 9})))
     home.run("failed", Trainer=(Status.FAILED, parts(settings={"train.epochs": 5})))
     home.run("now", Trainer=(Status.DONE, parts()))
-    assert home.told()["Trainer"] == ComponentExplanation("Trainer", "ran", "nearer", ["setting train.epochs: 9 → 5"])
-    assert home.told("near")["Trainer"].run == "far"
+    assert home.reported()["Trainer"] == ComponentExplanation(
+        "Trainer", "ran", "nearer", ["setting train.epochs: 9 → 5"]
+    )
+    assert home.reported("near")["Trainer"].run == "far"
 
 
-def test_every_kind_of_part_is_told() -> None:
+def test_every_kind_of_part_is_reported() -> None:
     before = parts(sources={"a": "1", "b": "1"}, settings={"old": 1}, inputs={"x": KeyInput("A", "out", "i", "u")})
     now = parts(sources={"a": "2", "c": "1"}, settings={"new": [1]}, versions={"keras": "3.2"}, executor="Other")
     assert list(map(str, differences(before, now))) == [
@@ -89,7 +95,7 @@ def test_every_kind_of_part_is_told() -> None:
     ]
 
 
-def test_settings_are_told_one_by_one_however_deep_the_json_is_that_they_travel_in() -> None:
+def test_settings_are_reported_one_by_one_however_deep_the_json_is_that_they_travel_in() -> None:
     config = json.dumps({"train": {"epochs": 5}, "features": {"a": {"buckets": [1, 2]}}})
     custom = json.dumps({"config": config, "files": "{}"})
     found = flatten({"custom_config": custom, "run_fn": "headrace.trainer.run", "n": 1})
@@ -102,7 +108,7 @@ def test_settings_are_told_one_by_one_however_deep_the_json_is_that_they_travel_
     }
 
 
-def test_new_and_changed_data_is_told_by_spans_and_files(home: Home, tmp_path: Path) -> None:
+def test_new_and_changed_data_is_reported_by_spans_and_files(home: Home, tmp_path: Path) -> None:
     def manifest(name: str, *spans: tuple[str, int]) -> KeyInput:
         files = {day: (FileState(f"/d/{day}.csv", size, "t"),) for day, size in spans}
         text = SpanManifest(tuple(Span(n, files[day], day) for n, (day, _) in enumerate(spans))).to_json()
@@ -114,34 +120,34 @@ def test_new_and_changed_data_is_told_by_spans_and_files(home: Home, tmp_path: P
     one, two = manifest("first", ("a", 10), ("b", 20)), manifest("second", ("b", 30), ("c", 1))
     home.run("first", ExampleGen=(Status.DONE, parts(inputs={"spans": one})))
     home.run("second", ExampleGen=(Status.DONE, parts(inputs={"spans": two})))
-    (reason,) = home.told()["ExampleGen"].reasons
+    (reason,) = home.reported()["ExampleGen"].reasons
     assert reason == ("input spans from Spans: new: c; no longer read: a; /d/b.csv changed (20 bytes, now 30)")
 
 
-def test_an_artifact_that_was_made_anew_leads_to_the_component_that_made_it(home: Home) -> None:
+def test_an_artifact_that_was_made_again_leads_to_the_component_that_made_it(home: Home) -> None:
     uris = {run: home.uri("ExampleGen", run) for run in ("first", "second")}
     inputs = {run: {"examples": KeyInput("ExampleGen", "out", uri, uri)} for run, uri in uris.items()}
     home.run("first", Transform=(Status.DONE, parts(inputs=inputs["first"])))
     home.run("second", Transform=(Status.DONE, parts(inputs=inputs["second"])))
-    reasons = home.told()["Transform"].reasons
+    reasons = home.reported()["Transform"].reasons
     assert reasons == ["input examples from ExampleGen: from run first, now from run second"]
 
 
-def test_the_same_key_that_missed_is_told_by_its_reason(home: Home) -> None:
+def test_the_same_key_that_missed_is_reported_by_its_reason(home: Home) -> None:
     home.run("first", A=(Status.DONE, parts()), B=(Status.DONE, parts()))
     home.run("second", A=(Status.DONE, parts()), B=(Status.DONE, parts(reuse=False)))
-    assert "its outputs" in home.told()["A"].reasons[0]
-    assert "--fresh" in home.told()["B"].reasons[0]
+    assert "its outputs" in home.reported()["A"].reasons[0]
+    assert "--fresh" in home.reported()["B"].reasons[0]
 
 
 def test_what_is_not_known_is_said_and_a_run_that_is_not_there_is_named(home: Home) -> None:
     with pytest.raises(RunError, match="explain-cache --next`"):
-        home.told()
+        home.reported()
     home.run("20261120-01", Trainer=(Status.DONE, None), Spans=(Status.DONE, parts(cacheable=False)))
-    assert home.told()["Trainer"].result == "unknown"
-    assert home.told()["Spans"].result == "always runs"
+    assert home.reported()["Trainer"].result == "unknown"
+    assert home.reported()["Spans"].result == "always runs"
     with pytest.raises(RunError, match=r'no run 20261120-1 .*did you mean "20261120-01"'):
-        home.told("20261120-1")
+        home.reported("20261120-1")
 
 
 def test_lines_table_and_json_say_the_same(home: Home) -> None:

@@ -163,7 +163,9 @@ def test_what_tensorboard_computes_of_a_profile_goes_with_it_and_when_it_grows_t
 
 
 def listed(**trainings: tuple[int, float]) -> dict[str, StoredObject]:
-    return {f"taxi/{run}/trainer/7/model_run/train/{EVENTS}": StoredObject(*told) for run, told in trainings.items()}
+    return {
+        f"taxi/{run}/trainer/7/model_run/train/{EVENTS}": StoredObject(*reported) for run, reported in trainings.items()
+    }
 
 
 def test_the_newest_trainings_that_fit_are_shown_whole() -> None:
@@ -175,7 +177,7 @@ def test_the_newest_trainings_that_fit_are_shown_whole() -> None:
     assert select(listing, 1020)[1] == 0
 
 
-def test_trainings_of_one_run_are_told_apart_and_a_root_within_a_pipeline_does_too() -> None:
+def test_trainings_of_one_run_are_distinguished_and_a_root_within_a_pipeline_does_too() -> None:
     twice = {
         f"taxi/run/{task}/model_run/train/{EVENTS}": StoredObject(1, 1.0)
         for task in ("trainer/7", "trainer/8", "trainer-2/9")
@@ -197,11 +199,11 @@ def test_no_name_in_the_store_leads_out_of_the_folder() -> None:
     assert select({f"{name}/{EVENTS}": StoredObject(1, 1.0) for name in names}, MUCH) == ({}, 0)
 
 
-def test_a_store_that_fails_is_told_once_and_asked_again_with_a_pause_as_long_as_the_look(tmp_path: Path) -> None:
+def test_a_store_that_fails_is_reported_once_and_asked_again_with_a_pause_as_long_as_the_look(tmp_path: Path) -> None:
     change = LogScan(1, 3_000_000, 0, 1, 2)
     answers: list[LogScan | OSError] = [OSError("no route"), OSError("no route"), change, LogScan(0, 0, 0, 1, 2)]
     times = iter([0.0, 1, 1, 1, 2, 6, 6, 1000])
-    told: list[str] = []
+    reported: list[str] = []
     pauses: list[float | None] = []
 
     class Ended(threading.Event):
@@ -215,8 +217,8 @@ def test_a_store_that_fails_is_told_once_and_asked_again_with_a_pause_as_long_as
             raise answer
         return answer
 
-    follow(look, 5, Ended(), told.append, lambda: next(times))
-    assert told == [
+    follow(look, 5, Ended(), reported.append, lambda: next(times))
+    assert reported == [
         "the store cannot be read; trying again: no route",
         "copied 1 file (3.0 MB), removed 0; 1 in the folder; trainings that did not fit: 2",
     ]
@@ -252,12 +254,12 @@ def test_the_store_of_the_root_is_found_as_the_launcher_finds_it(tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["s3: [", "s3: {default: 7}", "s3: {Overrides: [{keyPrefix: a}]}", "a list"])
-def test_settings_that_cannot_be_read_are_told(tmp_path: Path, text: str) -> None:
+def test_settings_that_cannot_be_read_are_reported(tmp_path: Path, text: str) -> None:
     with pytest.raises(RunError, match="providers is not what Kubeflow's launcher reads"):
         settings(tmp_path, text, "s3://b/a")
 
 
-def test_a_folder_that_holds_files_of_that_name_is_no_obstacle(
+def test_a_folder_that_holds_files_of_that_name_is_not_an_obstacle(
     store: Store, root: str, put: Callable[..., str], tmp_path: Path
 ) -> None:
     put("run-1", EVENTS)

@@ -160,7 +160,7 @@ def test_curated_schema_stands_for_the_inferred_one_and_is_read_each_time(here: 
     assert changed(found, nodes("data.schema=trips.pbtxt")) == {"ExampleGen"}
 
 
-def test_curated_schema_that_is_none_is_told(here: Path) -> None:
+def test_curated_schema_that_is_none_is_reported(here: Path) -> None:
     (here / "trips.pbtxt").write_text("feature { nam")
     with pytest.raises(DataError, match=r"trips\.pbtxt"):
         nodes("data.schema=trips.pbtxt")

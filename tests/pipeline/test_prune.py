@@ -43,9 +43,9 @@ class Home:
     def span(self, key: str, *seen: str) -> None:
         for name in (key, *seen):
             (self.folders.spans / name).mkdir(parents=True, exist_ok=True)
-            (self.folders.spans / name / "survey.json").write_text("{}")
-        told = {"rows": {}, "plan": "", "files": {}, "seen": seen}
-        (self.folders.spans / key / "ingested.json").write_text(json.dumps(told))
+            (self.folders.spans / name / "scan.json").write_text("{}")
+        reported = {"rows": {}, "plan": "", "files": {}, "seen": seen}
+        (self.folders.spans / key / "ingested.json").write_text(json.dumps(reported))
 
     def run(
         self,
@@ -185,12 +185,12 @@ def test_what_is_known_of_models_and_pushes_stays_whatever_goes(home: Home) -> N
 
 
 def test_spans_of_kept_runs_stay_with_what_was_seen_in_them(home: Home) -> None:
-    home.span("gone", "gone columns", "gone survey")
-    home.span("both", "columns", "survey")
-    home.span("new", "columns", "new survey")
+    home.span("gone", "gone columns", "gone scan")
+    home.span("both", "columns", "scan")
+    home.span("new", "columns", "new scan")
     home.run(1, (home.artifact("ExampleGen", "r1"),), spans=("gone", "both"))
     home.run(2, (home.artifact("ExampleGen", "r2"),), spans=("both", "new"))
-    assert names(home.plan(keep=1).spans) == ["gone", "gone columns", "gone survey"]
+    assert names(home.plan(keep=1).spans) == ["gone", "gone columns", "gone scan"]
 
 
 def test_a_span_and_a_checkpoint_that_were_written_since_stay(home: Home) -> None:
@@ -299,7 +299,7 @@ def test_the_command_says_what_would_go_and_then_what_went(home: Home, monkeypat
     assert sorted(path.name for path in home.folders.runs.iterdir()) == ["r3"]
 
 
-def test_nothing_is_removed_while_a_run_goes_on(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_removed_while_a_run_continues(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home.folders.home.parents[1])
     home.run(1)
     home.run(2)

@@ -28,10 +28,10 @@ def test_a_run_that_is_to_train_whatever_there_is_changes_no_setting() -> None:
     assert parameter_overrides(["retrain=new_span"]) == (("schedule.retrain=new_span",), True)
 
 
-def test_every_mistake_is_told() -> None:
+def test_every_mistake_is_reported() -> None:
     with pytest.raises(ConfigError) as error:
         parameter_overrides(["epochs", "epoch=3", "epochs=many"])
-    told = str(error.value)
-    assert "NAME=VALUE" in told
-    assert 'epoch; did you mean "epochs"?' in told
-    assert "epochs must be a number; found 'many'" in told
+    reported = str(error.value)
+    assert "NAME=VALUE" in reported
+    assert 'epoch; did you mean "epochs"?' in reported
+    assert "epochs must be a number; found 'many'" in reported

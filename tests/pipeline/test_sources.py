@@ -180,7 +180,7 @@ def test_project_installed_as_a_wheel_has_the_digests_of_an_editable_one(tmp_pat
     assert changed == [False, False, False, True, False]
 
 
-def test_what_is_kept_of_parsed_files_changes_no_digest(original: Tree, tmp_path: Path, before: list[str]) -> None:
+def test_what_is_cached_of_parsed_files_changes_no_digest(original: Tree, tmp_path: Path, before: list[str]) -> None:
     def digests() -> list[str]:
         return original.digests(GATE, XDG_CACHE_HOME=str(tmp_path))
 

@@ -240,7 +240,7 @@ def test_summary_of_a_blessed_run_names_blessing_push_report_and_time() -> None:
     ]
 
 
-def test_summary_tells_the_remarks_of_the_training() -> None:
+def test_summary_has_the_remarks_of_the_training() -> None:
     remark = "batch_size 4,096 is more than the 2,000 examples of the train split: an epoch is a single step"
     assert summary(finished(), remarks={"training": [remark]})[0] == f"training  {remark}"
 
@@ -252,7 +252,7 @@ def test_summary_of_a_refused_model_names_threshold_value_limit_and_baseline() -
     ]
 
 
-def test_near_miss_shows_as_many_decimals_as_tell_it_from_the_limit() -> None:
+def test_near_miss_shows_enough_decimals_to_differ_from_the_limit() -> None:
     assert str(Bound("auc", 0.8499999, "at least 0.85", 0.85, False)) == "auc is 0.8499999; it must be at least 0.85"
 
 
@@ -275,5 +275,5 @@ def test_summary_of_a_failed_run_names_what_failed_and_what_was_skipped(tmp_path
     ]
 
 
-def test_summary_of_an_interrupted_run_says_how_to_go_on() -> None:
+def test_summary_of_an_interrupted_run_says_how_to_continue() -> None:
     assert summary(finished(Status.INTERRUPTED))[0].startswith("interrupted: the same command")

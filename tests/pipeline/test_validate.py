@@ -48,31 +48,31 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(text: str) -> list[str]:
+def reported(text: str) -> list[str]:
     Path("c.yaml").write_text(text, encoding="utf-8")
     return [str(problem) for problem in check_data(load_with_locations("c.yaml"))]
 
 
 def test_a_config_that_fits_the_data_has_no_problems() -> None:
-    assert told(CONFIG) == []
+    assert reported(CONFIG) == []
 
 
 def test_columns_are_those_of_the_newest_span() -> None:
     for day, header in (("2026-01-01", "fare,tip"), ("2026-01-02", "fares,tip")):
         Path(f"{day}.csv").write_text(f"{header}\n1.5,0\n", encoding="utf-8")
     spans = CONFIG.replace("trips.csv", "'{YYYY}-{MM}-{DD}.csv'")
-    (problem,) = told(spans)
+    (problem,) = reported(spans)
     assert problem.startswith('c.yaml:6: features.fare: "fare" ')
     assert problem.endswith('; did you mean "fares"?')
-    assert told(spans.replace("label", "  spans: '2026-01-01'\nlabel", 1)) == []
+    assert reported(spans.replace("label", "  spans: '2026-01-01'\nlabel", 1)) == []
 
 
-def test_spans_that_are_not_there_are_told_at_the_path() -> None:
-    (problem,) = told(CONFIG.replace("trips.csv", "'in/{SPAN}.csv'"))
+def test_spans_that_are_not_there_are_reported_at_the_path() -> None:
+    (problem,) = reported(CONFIG.replace("trips.csv", "'in/{SPAN}.csv'"))
     assert problem.startswith("c.yaml:3: data.source.path: no file matches 'in/{SPAN}.csv'")
     Path("2026-01-01.csv").write_text("fare,tip\n1.5,0\n", encoding="utf-8")
     spans = CONFIG.replace("trips.csv", "'{YYYY}-{MM}-{DD}.csv'")
-    (problem,) = told(spans.replace("label", "  spans: '2026-02-01'\nlabel", 1))
+    (problem,) = reported(spans.replace("label", "  spans: '2026-02-01'\nlabel", 1))
     assert problem.startswith("c.yaml:3: data.source.path: there is no span 2026-02-01")
 
 
@@ -87,8 +87,8 @@ def test_spans_that_are_not_there_are_told_at_the_path() -> None:
         ("{kind: images, index: gone.csv}", "data.source: "),
     ],
 )
-def test_a_source_that_cannot_be_read_is_told_at_a_setting_that_it_has(source: str, head: str) -> None:
-    (problem,) = told(CONFIG.replace("{kind: csv, path: trips.csv}", source))
+def test_a_source_that_cannot_be_read_is_reported_at_a_setting_that_it_has(source: str, head: str) -> None:
+    (problem,) = reported(CONFIG.replace("{kind: csv, path: trips.csv}", source))
     assert problem.startswith(f"c.yaml:3: {head}")
     assert "gone" in problem
 
@@ -160,37 +160,37 @@ def test_the_example_fits_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_what_does_not_exist_is_told_at_its_line(here: Path, old: str, new: str, message: str) -> None:
+def test_what_does_not_exist_is_reported_at_its_line(here: Path, old: str, new: str, message: str) -> None:
     loader = sys.modules["headrace.configs.loading.loader"].__file__
-    (problem,) = told(CONFIG.replace(old, new))
+    (problem,) = reported(CONFIG.replace(old, new))
     place, *words = message.replace("{here}", str(here)).replace("{loader}", str(loader)).split("…")
     assert problem.startswith(place)
     assert all(word in problem for word in words)
 
 
 @pytest.mark.parametrize(("delimiter", "spelled"), [(";", '";"'), ("\t", r'"\t"'), ("|", '"|"')])
-def test_a_wrong_delimiter_is_told_once(here: Path, delimiter: str, spelled: str) -> None:
+def test_a_wrong_delimiter_is_reported_once(here: Path, delimiter: str, spelled: str) -> None:
     header = "fare,Pick Up,hour,tip".replace(",", delimiter)
     (here / "trips.csv").write_text(f"{header}\n" + "1.5,x,3,0\n".replace(",", delimiter))
-    (message,) = told(CONFIG)
+    (message,) = reported(CONFIG)
     assert message.startswith("c.yaml:3: data.source.delimiter: the header is a single column, ")
     assert message.endswith(f"; set data.source.delimiter: {spelled}")
 
 
-def test_a_comma_in_the_header_is_told_where_another_delimiter_is_set() -> None:
-    (message,) = told(CONFIG.replace("path: trips.csv", "path: trips.csv, delimiter: ';'"))
+def test_a_comma_in_the_header_is_reported_where_another_delimiter_is_set() -> None:
+    (message,) = reported(CONFIG.replace("path: trips.csv", "path: trips.csv, delimiter: ';'"))
     assert message.endswith('single column, "fare,Pick Up,hour,tip"; set data.source.delimiter: ","')
 
 
-def test_a_single_column_with_a_plain_name_is_told_by_the_names_that_it_lacks(here: Path) -> None:
+def test_a_single_column_with_a_plain_name_is_reported_by_the_names_that_it_lacks(here: Path) -> None:
     (here / "trips.csv").write_text("fare\n1.5\n")
-    (problem,) = told(CONFIG)
+    (problem,) = reported(CONFIG)
     assert problem.startswith('c.yaml:4: label.key: "tip" ')
     assert problem.endswith("; the columns are: fare")
 
 
 def test_the_columns_are_listed_once_however_many_names_are_wrong() -> None:
-    first, second = told(CONFIG.replace("fare: {", "qqq: {column: numeric}\n  zzz: {"))
+    first, second = reported(CONFIG.replace("fare: {", "qqq: {column: numeric}\n  zzz: {"))
     assert first.startswith('c.yaml:6: features.qqq: "qqq" ')
     assert first.endswith("; the columns are: fare, Pick Up, hour, tip")
     assert second.startswith('c.yaml:7: features.zzz: "zzz" ')
@@ -201,25 +201,25 @@ def test_the_columns_are_listed_once_however_many_names_are_wrong() -> None:
     ("path", "hint"),
     [("trip.csv", '{here}; did you mean "trips.csv"?'), ("zz/*.csv", "{here}; it contains: c.yaml, trips.csv")],
 )
-def test_a_path_without_files_is_told_with_what_is_there(here: Path, path: str, hint: str) -> None:
-    (problem,) = told(CONFIG.replace("path: trips.csv", f"path: '{path}'"))
+def test_a_path_without_files_is_reported_with_what_is_there(here: Path, path: str, hint: str) -> None:
+    (problem,) = reported(CONFIG.replace("path: trips.csv", f"path: '{path}'"))
     assert problem.endswith(f"no file matches '{path}'\n  The nearest folder that exists is {hint}".format(here=here))
 
 
-def test_all_problems_are_told_at_once_in_file_order() -> None:
+def test_all_problems_are_reported_at_once_in_file_order() -> None:
     text = CONFIG.replace("key: tip", "key: tap").replace("fare:", "fair:") + "evaluate: {slices: [houre]}\n"
-    assert [problem.partition(": ")[0] for problem in told(text)] == ["c.yaml:4", "c.yaml:6", "c.yaml:7"]
+    assert [problem.partition(": ")[0] for problem in reported(text)] == ["c.yaml:4", "c.yaml:6", "c.yaml:7"]
 
 
-def test_data_that_cannot_be_read_is_told_with_the_other_problems() -> None:
+def test_data_that_cannot_be_read_is_reported_with_the_other_problems() -> None:
     text = CONFIG.replace("trips.csv", "gone/*.csv") + "model: {kind: gone.build}\n"
-    first, *_, last = told(text)
+    first, *_, last = reported(text)
     assert first.startswith("c.yaml:3: data.source.path: no file matches 'gone/*.csv'")
     assert last.startswith('c.yaml:7: model.kind: "gone.build": ')
     assert "no module gone " in last
 
 
-def test_a_set_value_is_told_as_the_option() -> None:
+def test_a_set_value_is_reported_as_the_option() -> None:
     Path("c.yaml").write_text(CONFIG, encoding="utf-8")
     loaded = load_with_locations("c.yaml", overrides=["label.key=tap"])
     assert str(check_data(loaded)[0]).startswith("--set label.key=tap: label.key: ")
@@ -229,7 +229,7 @@ def test_a_set_value_is_told_as_the_option() -> None:
     ("setting", "line"),
     [("deploy: {push: 'made/{name}'}", "c.yaml:7: deploy.push: made/trips is not writable: "), ("", None)],
 )
-def test_a_folder_that_nothing_can_be_pushed_to_is_told_before_training(
+def test_a_folder_that_nothing_can_be_pushed_to_is_reported_before_training(
     here: Path, setting: str, line: str | None
 ) -> None:
     Path("c.yaml").write_text(CONFIG + setting, encoding="utf-8")
@@ -242,16 +242,16 @@ def test_a_folder_that_nothing_can_be_pushed_to_is_told_before_training(
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
-def test_a_file_system_that_takes_no_files_is_told_whatever_the_permissions() -> None:
+def test_a_file_system_that_takes_no_files_is_reported_whatever_the_permissions() -> None:
     assert str(why_not_writable(Path("/proc/self/serving"))).startswith("/proc/self: ")
 
 
 def test_names_given_in_the_config_stand_for_a_missing_header() -> None:
     text = CONFIG.replace("path: trips.csv", "path: trips.csv, column_names: [fare, place, hour, tip]")
-    (problem,) = told(text)
+    (problem,) = reported(text)
     assert "trips.csv:1: column 'fare': 'fare' is not a float" in problem  # there is a header
     Path("trips.csv").write_text("1.5,x,3,0\n", encoding="utf-8")
-    assert told(text) == []
+    assert reported(text) == []
 
 
 MODULE = """
@@ -285,7 +285,7 @@ def test_names_are_found_without_running_the_module(here: Path) -> None:
     assert folder.endswith("; it holds: features")
 
 
-def test_a_module_that_an_installed_one_hides_is_told_as_hidden(here: Path) -> None:
+def test_a_module_that_an_installed_one_hides_is_reported_as_hidden(here: Path) -> None:
     (here / "queue.py").write_text("def build(): ...\n")
     (here / "headrace").mkdir()
     (here / "headrace" / "mine.py").write_text("def build(): ...\n")
@@ -314,7 +314,7 @@ def test_a_module_that_makes_its_names_when_imported_gets_the_benefit_of_doubt(h
     assert why_not_importable("late.anything") is None
 
 
-def test_a_module_that_is_not_python_is_told_with_its_line(here: Path) -> None:
+def test_a_module_that_is_not_python_is_reported_with_its_line(here: Path) -> None:
     (here / "bad.py").write_text("x = 1\ndef f(:\n")
     assert str(why_not_importable("bad.f")).startswith(f'"bad.f": {here}/bad.py:2 is not valid Python: ')
 
@@ -338,16 +338,16 @@ def with_lists(kind: str, rows: list[dict[str, object]]) -> str:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
-def test_lists_under_a_number_are_told_at_the_feature_with_the_ways_out(kind: str) -> None:
-    (problem,) = told(with_lists(kind, [ONE, SEVERAL]))
+def test_lists_under_a_number_are_reported_at_the_feature_with_the_ways_out(kind: str) -> None:
+    (problem,) = reported(with_lists(kind, [ONE, SEVERAL]))
     assert problem.startswith('c.yaml:6: features.fare: column "fare" holds lists of up to 2 values')
     assert "multivalued" in problem
     assert "column: custom" in problem
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
-def test_lists_in_the_label_are_told_there(kind: str) -> None:
-    (problem,) = told(with_lists(kind, [{"fare": 1.5, "tip": [0, 1]}, {"fare": 2.5, "tip": [1]}]))
+def test_lists_in_the_label_are_reported_there(kind: str) -> None:
+    (problem,) = reported(with_lists(kind, [{"fare": 1.5, "tip": [0, 1]}, {"fare": 2.5, "tip": [1]}]))
     assert problem.startswith('c.yaml:4: label.key: column "tip" holds lists of up to 2 values')
 
 
@@ -361,17 +361,17 @@ def test_lists_in_the_label_are_told_there(kind: str) -> None:
     ],
     ids=["lists of one", "a feature of lists", "empty lists"],
 )
-def test_lists_that_lose_nothing_are_no_problem(kind: str, rows: list[dict[str, object]], column: str) -> None:
-    assert told(with_lists(kind, rows).replace("numeric", column)) == []
+def test_lists_that_lose_nothing_are_not_a_problem(kind: str, rows: list[dict[str, object]], column: str) -> None:
+    assert reported(with_lists(kind, rows).replace("numeric", column)) == []
 
 
 def test_lists_are_let_through_where_the_gate_only_warns() -> None:
-    assert told(with_lists("jsonl", [ONE, SEVERAL]).replace("label:", "  on_anomaly: warn\nlabel:", 1)) == []
+    assert reported(with_lists("jsonl", [ONE, SEVERAL]).replace("label:", "  on_anomaly: warn\nlabel:", 1)) == []
 
 
-def test_many_absent_columns_are_told_and_the_nearest_names_of_the_first() -> None:
+def test_many_absent_columns_are_reported_and_the_nearest_names_of_the_first() -> None:
     features = "".join(f"  fare{number}: {{column: numeric}}\n" for number in range(150))
-    problems = told(CONFIG.replace("  fare: {column: numeric}\n", features))
+    problems = reported(CONFIG.replace("  fare: {column: numeric}\n", features))
     assert len(problems) == 150
     assert sum('did you mean "fare"?' in problem for problem in problems) == MAX_SUGGESTIONS
 
@@ -400,12 +400,12 @@ def refusal_of_a_run() -> str:
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
-def test_a_number_beyond_float32_is_told_in_the_words_of_the_run(kind: str) -> None:
+def test_a_number_beyond_float32_is_reported_in_the_words_of_the_run(kind: str) -> None:
     text = source(kind, [1.5, 2.5, 1e39, 3.5] * 100)
-    (problem,) = told(text)
+    (problem,) = reported(text)
     assert problem == f"c.yaml:3: data.source.path: {refusal_of_a_run()}"
     assert "1e+39" in problem
-    assert told(source(kind, [1.5, 2.5, 1e39, 3.5] * 100, on_bad_record="skip")) == []
+    assert reported(source(kind, [1.5, 2.5, 1e39, 3.5] * 100, on_bad_record="skip")) == []
 
 
 @pytest.mark.parametrize(
@@ -416,9 +416,9 @@ def test_a_number_beyond_float32_is_told_in_the_words_of_the_run(kind: str) -> N
         ([1.5, "2,7"], {}, "fares.csv:3: the row has 3 fields"),
     ],
 )
-def test_a_record_that_a_run_refuses_is_told_with_its_line(fares: list[object], types: object, place: str) -> None:
+def test_a_record_that_a_run_refuses_is_reported_with_its_line(fares: list[object], types: object, place: str) -> None:
     text = source("csv", fares, types=types)
-    (problem,) = told(text)
+    (problem,) = reported(text)
     assert problem == f"c.yaml:3: data.source.path: {refusal_of_a_run()}"
     assert place in problem
 
@@ -434,25 +434,25 @@ def test_a_record_that_a_run_refuses_is_told_with_its_line(fares: list[object], 
         ("parquet", ["1.5", "2.5"], "set `data.types.fare: float`"),
     ],
 )
-def test_text_where_a_feature_needs_numbers_is_told_at_the_feature_with_its_first_value(
+def test_text_where_a_feature_needs_numbers_is_reported_at_the_feature_with_its_first_value(
     kind: str, fares: list[object], place: str, feature: str
 ) -> None:
-    (problem,) = told(source(kind, fares).replace("{column: numeric}", feature))
+    (problem,) = reported(source(kind, fares).replace("{column: numeric}", feature))
     assert problem.startswith('c.yaml:6: features.fare: column "fare" holds text')
     assert place in problem
 
 
-def test_text_as_the_label_of_a_regression_is_told_at_the_label() -> None:
+def test_text_as_the_label_of_a_regression_is_reported_at_the_label() -> None:
     text = source("csv", [1.5, "x"]).replace("{key: tip, kind: binary}", "{key: fare, kind: regression}")
-    (problem,) = told(text.replace("  fare: {column: numeric}", "  tip: {column: numeric}"))
+    (problem,) = reported(text.replace("  fare: {column: numeric}", "  tip: {column: numeric}"))
     assert problem.startswith('c.yaml:4: label.key: column "fare" holds text, and a regression label needs numbers')
     assert "fares.csv:3" in problem
 
 
-def test_infinite_numbers_are_told_unless_they_only_warn() -> None:
-    (problem,) = told(source("csv", [1.5, "1e999", "2.5"]))
+def test_infinite_numbers_are_reported_unless_they_only_warn() -> None:
+    (problem,) = reported(source("csv", [1.5, "1e999", "2.5"]))
     assert problem.startswith('c.yaml:6: features.fare: column "fare" holds inf')
-    assert told(source("csv", [1.5, "1e999", "2.5"], on_anomaly="warn")) == []
+    assert reported(source("csv", [1.5, "1e999", "2.5"], on_anomaly="warn")) == []
 
 
 def test_a_column_of_numbers_that_may_become_text_further_on_is_not_refused() -> None:
@@ -460,20 +460,20 @@ def test_a_column_of_numbers_that_may_become_text_further_on_is_not_refused() ->
     for day, note in (("2026-01-01", "x"), ("2026-01-02", "1e39")):
         Path(f"{day}.csv").write_text(f"fare,note,tip\n1.5,{note},0\n", encoding="utf-8")
     config = CONFIG.replace("trips.csv", "'{YYYY}-{MM}-{DD}.csv'")
-    assert told(config.replace("label:", "  window: 2\nlabel:")) == []
-    (problem,) = told(config)
+    assert reported(config.replace("label:", "  window: 2\nlabel:")) == []
+    (problem,) = reported(config)
     assert "'note'" in problem
 
 
 def test_columns_that_are_not_read_are_not_looked_at() -> None:
     Path("trips.csv").write_text("fare,note,tip\n1.5,1e39,0\n", encoding="utf-8")
-    assert "'note'" in told(CONFIG)[0]
-    assert told(CONFIG.replace("label:", "  columns: used\nlabel:")) == []
+    assert "'note'" in reported(CONFIG)[0]
+    assert reported(CONFIG.replace("label:", "  columns: used\nlabel:")) == []
 
 
 def test_a_mistake_beyond_the_first_megabytes_is_left_to_the_run() -> None:
-    assert told(source("csv", [*range(600_000), "abc"])) == []
-    (problem,) = told(source("csv", [*range(60_000), "abc"]))
+    assert reported(source("csv", [*range(600_000), "abc"])) == []
+    (problem,) = reported(source("csv", [*range(60_000), "abc"]))
     assert "fares.csv:60002" in problem
 
 
@@ -485,7 +485,7 @@ def both(text: str, *overrides: str) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_mistakes_of_the_config_and_of_the_data_are_told_at_once() -> None:
+def test_mistakes_of_the_config_and_of_the_data_are_reported_at_once() -> None:
     text = CONFIG.replace("fare: {column: numeric}", "fair: {column: numeric, normalise: log}")
     form, rule, data, slices = both(text + "train: {epochs: many}\nevaluate: {slices: [zone]}\n")
     assert form.startswith("c.yaml:6: ")
@@ -496,7 +496,7 @@ def test_mistakes_of_the_config_and_of_the_data_are_told_at_once() -> None:
     assert slices.startswith("c.yaml:8: evaluate.slices[0]")
 
 
-def test_values_that_a_run_refuses_are_told_beside_mistakes_of_the_config() -> None:
+def test_values_that_a_run_refuses_are_reported_beside_mistakes_of_the_config() -> None:
     form, data = both(source("csv", [1.5, "abc"]) + "train: {epochs: 0}\n")
     assert "train.epochs" in form
     assert "fares.csv:3: column 'fare': 'abc' is not a float" in data
@@ -508,7 +508,7 @@ def test_mistakes_across_sections_do_not_hide_those_of_the_data() -> None:
     assert "label.key" in data
 
 
-def test_a_feature_of_no_kind_is_told_once_and_what_crosses_it_is_not() -> None:
+def test_a_feature_of_no_kind_is_reported_once_and_what_crosses_it_is_not() -> None:
     crossed = "  area: {column: numric}\n  both: {column: crossed, keys: [area, hour], hash_buckets: 9}\n"
     (problem,) = both(CONFIG + crossed)
     assert problem.startswith("c.yaml:7: ")
@@ -526,12 +526,12 @@ def test_a_feature_of_no_kind_is_told_once_and_what_crosses_it_is_not() -> None:
         "a: [\n",
     ],
 )
-def test_a_mistake_that_leaves_it_open_what_is_read_is_told_alone(text: str) -> None:
+def test_a_mistake_that_leaves_it_open_what_is_read_is_reported_alone(text: str) -> None:
     """The data would be read otherwise than it is meant."""
     assert len(both(text.replace("fare:", "fair:") if "traine" not in text else text)) == 1
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.sampled_from(["pipeline", "data", "label", "features", "train", "x"]), JSON, max_size=5))
-def test_whatever_is_written_a_config_s_mistakes_are_told_and_nothing_fails(values: dict[str, object]) -> None:
+def test_whatever_is_written_a_config_s_mistakes_are_reported_and_nothing_fails(values: dict[str, object]) -> None:
     assert both(json.dumps({"pipeline": {"name": "x"}, "label": {"key": "tip", "kind": "binary"}} | values))

@@ -54,7 +54,7 @@ def test_two_messages_in_one_piece_are_two(ends: tuple[JsonConnection, socket.so
     assert list(line.receive()) == [{"c": 3}]
 
 
-def test_end_of_the_other_side_is_told(ends: tuple[JsonConnection, socket.socket]) -> None:
+def test_end_of_the_other_side_is_reported(ends: tuple[JsonConnection, socket.socket]) -> None:
     line, other = ends
     other.close()
     with pytest.raises(EOFError):

@@ -5,8 +5,8 @@
 Two bounds, neither of which depends on whether the kernel overcommits memory (`vm.overcommit_memory`):
 
 - No process may map more private memory than the limit (RLIMIT_DATA, which children inherit): a test that asks for
-  too much gets a MemoryError, fails, and the others go on. RLIMIT_AS would not do: TensorFlow, the JVM, Go and Chromium
-  reserve address space by the terabyte that they never use, which RLIMIT_DATA does not count.
+  too much gets a MemoryError, fails, and the others continue. RLIMIT_AS would not do: TensorFlow, the JVM, Go and
+  Chromium reserve address space by the terabyte that they never use, which RLIMIT_DATA does not count.
 - All processes together may hold no more than that (the sum of their proportional set sizes). A process beside pytest
   looks twice a second; if they do, it names the tests that run and the largest processes, and ends them all.
 
@@ -53,7 +53,7 @@ EXACT_EVERY = 10.0
 """Seconds at most between two exact sums, where the cheap one is too much: they take half a second."""
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
-TOLD = 5
+MAX_SHOWN = 5
 """Processes that are named."""
 
 
@@ -184,7 +184,7 @@ class Watch:
         lines = [
             f"\nThe tests hold {held / GIB:.1f} GiB of memory and may hold {self._most / GIB:.1f}: they are stopped.",
             *(f"  running: {name}" for name in self._running),
-            *(f"  {size / GIB:.2f} GiB: process {one.pid}, {one.command()[:150]}" for size, one in sizes[:TOLD]),
+            *(f"  {size / GIB:.2f} GiB: process {one.pid}, {one.command()[:150]}" for size, one in sizes[:MAX_SHOWN]),
             f"  {SETTING}=GIB allows more.",
         ]
         print(*lines, sep="\n", file=sys.stderr, flush=True)

@@ -86,5 +86,5 @@ class Skips:
 
     def _add(self, report: pytest.CollectReport | pytest.TestReport) -> None:
         if report.skipped:
-            told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-            self.skipped[report.nodeid] = told.removeprefix("Skipped: ")
+            reported = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            self.skipped[report.nodeid] = reported.removeprefix("Skipped: ")

@@ -59,13 +59,13 @@ def outcome(folder: Path, reason: str = "Go is not installed", number: int = 2, 
 
 
 @pytest.mark.parametrize("reason", ["Go is not installed", "`go mod download` failed: 403\nForbidden"])
-def test_a_listed_skip_is_no_fault(tmp_path: Path, reason: str) -> None:
+def test_a_listed_skip_is_not_a_fault(tmp_path: Path, reason: str) -> None:
     code, out = outcome(tmp_path, reason)
     assert code == 0, out
     assert "1 passed, 2 skipped, 1 xfailed" in out
 
 
-def test_a_part_of_the_listed_skips_is_no_fault(tmp_path: Path) -> None:
+def test_a_part_of_the_listed_skips_is_not_a_fault(tmp_path: Path) -> None:
     assert outcome(tmp_path, number=1)[0] == 0
 
 

@@ -1,7 +1,7 @@
 """A Trainer in a process of its own, for tests that kill it: python checkpoint_program.py JOB [BATCH].
 
-JOB: a file with the arguments of `run_fn` as JSON. BATCH: kill the process with SIGKILL after so many batches; with `t`
-in front, send it SIGTERM then; with `e` in front, in the evaluation after that many. PACE: seconds of each execution.
+JOB: a file with the arguments of `run_fn` as JSON. BATCH: kill the process with SIGKILL after this many batches; with
+`t` in front, send it SIGTERM then; with `e` in front, in the evaluation after that many. PACE: seconds of each execution.
 """
 
 import json
@@ -21,7 +21,7 @@ from headrace.trainer.run import run_fn
 
 
 class Killer(checkpoint.Checkpoint):
-    """Ends the process where it is told to."""
+    """Ends the process at the given batch."""
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         super().on_train_batch_end(batch, logs)

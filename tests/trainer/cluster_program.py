@@ -1,4 +1,4 @@
-"""One worker of a cluster, for tests that need several: trains one job after the other, and may end amid one.
+"""One worker of a cluster, for tests that need several: trains one job after the other, and may end within one.
 
     TF_CONFIG=... python cluster_program.py JOBS
 
@@ -49,7 +49,7 @@ headrace.trainer.run.set_up = lambda _: STRATEGY  # type: ignore[attr-defined, a
 
 
 class Ending(checkpoint.Checkpoint):
-    """Ends the process where it is told to."""
+    """Ends the process at the given batch."""
 
     end: tuple[str, int, int] | None = None
 
@@ -65,10 +65,10 @@ class Ending(checkpoint.Checkpoint):
 headrace.trainer.fitting.Checkpoint = Ending  # type: ignore[attr-defined]
 log_to_stdout()
 keras.utils.disable_interactive_logging()
-for told in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
-    Ending.end = told["end"]
+for reported in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
+    Ending.end = reported["end"]
     try:
-        headrace.trainer.run.train(Job.from_json(json.dumps(told["job"])), CHOICE)
+        headrace.trainer.run.train(Job.from_json(json.dumps(reported["job"])), CHOICE)
         print(json.dumps({"done": True, "reached": REACHED}), flush=True)
     except TrainingError as error:
         print(json.dumps({"kind": type(error).__name__, "error": str(error)}), flush=True)

@@ -29,7 +29,7 @@ def example(number: int) -> bytes:
 
 
 def write_shards(folder: Path, sizes: Sequence[int], first: int = 0) -> list[str]:
-    """Files of so many examples each, numbered from `first` on."""
+    """Files of this many examples each, numbered from `first` on."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     for shard, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""A training that is killed or stopped goes on as if nothing had happened."""
+"""A training that is killed or stopped continues as if nothing had happened."""
 
 import gzip
 import json
@@ -108,7 +108,7 @@ def test_training_killed_at_random_batches_comes_to_the_same_weights(
         ("e64", {"input": {"cache": "none"}}, "after batch 64, in epoch 2"),
     ],
 )
-def test_training_stopped_by_sigterm_goes_on_where_it_stopped(
+def test_training_stopped_by_sigterm_resumes_where_it_stopped(
     prepared: Prepare, tmp_path: Path, where: str, settings: dict[str, Any], said: str
 ) -> None:
     data = prepared("binary")
@@ -124,7 +124,7 @@ def test_training_stopped_by_sigterm_goes_on_where_it_stopped(
 
 
 @pytest.mark.parametrize("step", [0, 40])
-def test_training_that_goes_on_has_one_iterator_for_all_epochs_too(prepared: Prepare, step: int) -> None:
+def test_training_that_continues_has_one_iterator_for_all_epochs_too(prepared: Prepare, step: int) -> None:
     data = prepared("binary")
     sections = data.sections(epochs=4, input={"cache": "memory"})
     patterns = [data.patterns["train"]], [data.patterns["eval"]]
@@ -189,7 +189,7 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, log: pyt
 
 @pytest.mark.parametrize("keep", [1, 2])
 def test_checkpoint_with_a_spoilt_optimizer_gives_way_to_good_ones(tmp_path: Path, keep: int) -> None:
-    """Whoever wrote it: nothing good ever follows from it. Training then begins anew, and its first one stays."""
+    """Nothing good follows from it. Training then starts from the beginning, and its first one stays."""
     kept, good = Checkpoints(tmp_path, keep), {"model": [np.zeros(3)], "optimizer": [np.array(np.inf), np.ones(3)]}
     kept.write(TrainingPosition(batches=8), good | {"optimizer": [np.array([1, np.inf])]})
     kept.write(TrainingPosition(batches=9), good | {"optimizer": [np.array([1, np.nan]).astype("bfloat16")]})
@@ -249,7 +249,7 @@ def test_abandoned_work_is_removed_but_for_the_last_ones_used(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adam"])
-def test_moving_averages_are_evaluated_and_the_weights_go_on(kind: str) -> None:
+def test_moving_averages_are_evaluated_and_training_continues_with_its_weights(kind: str) -> None:
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, use_bias=False)])
     model.compile(keras.optimizers.get({"class_name": kind, "config": {"use_ema": True, "ema_momentum": 0.5}}), "mse")
     model.optimizer.build(model.trainable_variables)

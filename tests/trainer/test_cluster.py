@@ -36,7 +36,7 @@ BATCHES = 21
 class Ended(NamedTuple):
     """What the two workers said of each job, and how they ended."""
 
-    told: list[list[dict[str, Any]]]
+    reported: list[list[dict[str, Any]]]
     codes: list[int]
     logs: list[str]
 
@@ -60,8 +60,8 @@ def together(folder: Path, jobs: list[tuple[Job, tuple[str, int, int] | None]]) 
     finally:
         for worker in workers:
             worker.kill()
-    told = [[json.loads(line) for line in log.splitlines() if line.startswith('{"')] for log in logs]
-    return Ended(told, [worker.returncode for worker in workers], logs)
+    reported = [[json.loads(line) for line in log.splitlines() if line.startswith('{"')] for log in logs]
+    return Ended(reported, [worker.returncode for worker in workers], logs)
 
 
 class Cluster(NamedTuple):
@@ -112,7 +112,7 @@ def alone(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_sigterm_to_any_worker_keeps_the_training_and_ends_all(trained: Cluster) -> None:
-    chief, other = (told[0] for told in trained.before.told)
+    chief, other = (reported[0] for reported in trained.before.reported)
     assert chief["kind"] == other["kind"] == "TrainingStoppedError"
     assert "stopped by SIGTERM after batch 12, in epoch 1. It is saved in " in chief["error"]
     assert "after batch 12, in epoch 1. The chief saves it" in other["error"]
@@ -121,13 +121,13 @@ def test_sigterm_to_any_worker_keeps_the_training_and_ends_all(trained: Cluster)
 
 def test_kill_of_a_worker_ends_the_others_with_an_error(trained: Cluster) -> None:
     assert trained.before.codes == [-signal.SIGKILL, 1]
-    assert len(trained.before.told[0]) == 1
-    assert trained.before.told[1][1]["kind"] in {"UnavailableError", "AbortedError", "InternalError"}
+    assert len(trained.before.reported[0]) == 1
+    assert trained.before.reported[1][1]["kind"] in {"UnavailableError", "AbortedError", "InternalError"}
 
 
 def test_cluster_that_was_killed_comes_to_the_weights_of_one_device(trained: Cluster, alone: Path) -> None:
     assert trained.after.codes == [0, 0], trained.after.logs[0]
-    assert all(one["reached"] == [] for told in trained.after.told for one in told if "done" in one)
+    assert all(one["reached"] == [] for reported in trained.after.reported for one in reported if "done" in one)
     assert all("checkpoint: resuming from" in log for log in trained.after.logs)
     compare(alone, trained.folder / "resumed")
 
@@ -145,7 +145,7 @@ def test_workers_make_their_own_part_of_each_batch(trained: Cluster, name: str, 
 
 
 def test_bad_feature_is_named_with_its_step_over_several_workers_too(trained: Cluster) -> None:
-    chief = trained.after.told[0][-1]["error"]
+    chief = trained.after.reported[0][-1]["error"]
     assert "the loss became nan in steps 9 to 12 of epoch 1. Step 10 of that epoch is the first bad one: " in chief
     assert "feature 'amount' holds inf in 1 of 96 values of that batch" in chief
-    assert "the loss became nan in steps 9 to 12 of epoch 1. Lower" in trained.after.told[1][-1]["error"]
+    assert "the loss became nan in steps 9 to 12 of epoch 1. Lower" in trained.after.reported[1][-1]["error"]

@@ -7,7 +7,7 @@ import pytest
 from headrace.trainer.callbacks.epoch_log import EpochLog
 
 
-def test_a_long_epoch_tells_step_rate_and_time_left(log: pytest.LogCaptureFixture) -> None:
+def test_long_epoch_logs_step_rate_and_time_left(log: pytest.LogCaptureFixture) -> None:
     now = [0.0]
     epochs = EpochLog(3, lambda epochs: 600 * epochs, 1000, lambda: now[0])
     epochs.on_epoch_begin(1)
@@ -23,7 +23,7 @@ def test_a_long_epoch_tells_step_rate_and_time_left(log: pytest.LogCaptureFixtur
     ]
 
 
-def test_what_is_left_is_not_told_where_nobody_knows_how_long_an_epoch_is(log: pytest.LogCaptureFixture) -> None:
+def test_time_left_is_not_logged_if_the_length_of_an_epoch_is_unknown(log: pytest.LogCaptureFixture) -> None:
     now = [0.0]
     epochs = EpochLog(3, lambda epochs: 600 * epochs, None, lambda: now[0])
     epochs.on_epoch_begin(0)

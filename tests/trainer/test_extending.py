@@ -31,8 +31,8 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     sections = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)]
-    told = {key: value for section in sections for key, value in section.items() if key in ("features", "model")}
-    yield {"label": LABEL, **told}
+    reported = {key: value for section in sections for key, value in section.items() if key in ("features", "model")}
+    yield {"label": LABEL, **reported}
     for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
         del sys.modules[name]
 

@@ -32,10 +32,10 @@ def test_each_epoch_has_a_histogram_of_each_weight(tmp_path: Path) -> None:
     found = written(tmp_path / "train")
     for step, weights in enumerate(kept):
         for variable, values in zip(model.weights, weights, strict=True):
-            told = found[f"weights/{variable.path}", step]
-            assert told[:, 2].sum() == values.size
-            assert told[0, 0] == pytest.approx(values.min())
-            assert told[-1, 1] == pytest.approx(values.max())
+            reported = found[f"weights/{variable.path}", step]
+            assert reported[:, 2].sum() == values.size
+            assert reported[0, 0] == pytest.approx(values.min())
+            assert reported[-1, 1] == pytest.approx(values.max())
     counts, edges = np.histogram(kept[1][0], BUCKETS)
     kernel = found[f"weights/{model.weights[0].path}", 1]
     assert kernel[:, 2].tolist() == counts.tolist()

@@ -249,7 +249,7 @@ def test_v1_loader_as_in_cpp_predicts_the_same(done: Done) -> None:
 NO_IMAGE = "features.small: data column 'picture' holds something that is not a JPEG or PNG image"
 
 
-def test_a_run_over_something_else_than_an_image_tells_the_feature(tmp_path: Path) -> None:
+def test_run_over_something_else_than_an_image_names_the_feature(tmp_path: Path) -> None:
     with pytest.raises(TrainingError) as caught:
         transformed(tmp_path, [{"dark": 0, "picture": b"hello"}])
     assert str(caught.value) in (NO_IMAGE, NO_IMAGE.replace("small", "color"), NO_IMAGE.replace("small", "exact"))
@@ -261,7 +261,7 @@ def test_a_run_over_something_else_than_an_image_tells_the_feature(tmp_path: Pat
      (b"\x89PNG\r\n\x1a\n", r"^an example cannot be transformed: [^\n]*Invalid PNG[^\n]*$")],
     ids=["no image", "cut off"],
 )  # fmt: skip
-def test_it_is_told_alike_where_the_analysis_meets_it(tmp_path: Path, picture: bytes, message: str) -> None:
+def test_it_is_reported_alike_where_the_analysis_meets_it(tmp_path: Path, picture: bytes, message: str) -> None:
     """With a feature whose mean is computed, images pass the graph while it is analyzed."""
     with pytest.raises(TrainingError, match=message):
         transformed(tmp_path, [{"dark": 0, "high": 3, "picture": picture}], high={"column": "numeric"})
@@ -280,15 +280,15 @@ def test_it_is_told_alike_where_the_analysis_meets_it(tmp_path: Path, picture: b
     ],
     ids=["no image", "cut off", "wrong size"],
 )
-def test_what_cannot_be_decoded_is_told_on_one_line(name: str, row: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_decoded_is_reported_on_one_line(name: str, row: dict[str, Any], message: str) -> None:
     column = columns.build(all_features().features)[name]
     tensors = {key: tf.constant([[value]], tf.int64 if isinstance(value, int) else None) for key, value in row.items()}
     compute = tf.function(lambda raw: column.transform(columns.Batch(raw, {})))
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         compute(tensors)
-    told = _short_message(caught.value)
-    assert message in told
-    assert "\n" not in told
+    reported = _short_message(caught.value)
+    assert message in reported
+    assert "\n" not in reported
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,7 @@ def test_batches_of_given_buckets_cross_a_boundary_only_at_their_seams() -> None
     assert sum(len(set(batch)) > 1 for batch in keys) <= 14  # two in each of seven pools, of 400
 
 
-def test_endless_batches_by_length_begin_anew_with_each_epoch(tmp_path: Path) -> None:
+def test_endless_batches_by_length_begin_again_with_each_epoch(tmp_path: Path) -> None:
     split = InputPipeline(
         feature_spec=SPEC,
         label_key="label",

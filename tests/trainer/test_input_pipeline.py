@@ -166,7 +166,7 @@ def test_epochs_of_one_iterator_are_those_of_an_iterator_each(shards: list[str],
 @pytest.mark.parametrize("cache", ["memory", "disk", "none"])
 @pytest.mark.parametrize("endless", [False, True], ids=["epochs", "endless"])
 @pytest.mark.parametrize("shuffle", [0, 500])
-def test_a_split_opened_at_a_batch_goes_on_as_if_it_had_not_stopped(
+def test_a_split_opened_at_a_batch_continues_as_if_it_had_not_stopped(
     shards: list[str], cache: str, endless: bool, shuffle: int
 ) -> None:
     settings = {"cache": cache, "shuffle": shuffle, "steps_per_epoch": 10 if endless else None}

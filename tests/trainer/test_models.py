@@ -154,7 +154,7 @@ def test_unknown_activation_offers_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         (
             "glu",
@@ -164,8 +164,8 @@ def test_unknown_activation_offers_the_nearest() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["dnn", "dcn"])
-def test_activation_that_is_none_for_a_layer_is_refused(kind: str, name: str, told: str) -> None:
-    with pytest.raises(TrainingError, match=rf"model\.activation: {told}"):
+def test_activation_that_is_none_for_a_layer_is_refused(kind: str, name: str, reported: str) -> None:
+    with pytest.raises(TrainingError, match=rf"model\.activation: {reported}"):
         build({"kind": kind, "activation": name})
 
 

@@ -234,7 +234,7 @@ def test_training_without_a_step_of_the_optimizer_fails(prepared: Callable[[str]
     assert not (tmp_path / "Format-Serving").exists()
 
 
-def test_batches_whose_gradients_are_never_applied_are_told(prepared: Callable[[str], Any], tmp_path: Path) -> None:
+def test_batches_whose_gradients_are_never_applied_are_reported(prepared: Callable[[str], Any], tmp_path: Path) -> None:
     run_fn(prepared("binary").fn_args(tmp_path, epochs=1, gradient_accumulation=5))
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     assert record["remarks"] == ["gradient_accumulation 5: the last 2 of 32 batches made no optimizer step"]

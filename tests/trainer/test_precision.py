@@ -135,7 +135,7 @@ def test_measuring_changes_nothing_where_xla_is_not_faster(prepared: Prepare) ->
         np.testing.assert_array_equal(other, one)
 
 
-def test_training_goes_on_with_xla_where_it_is_faster(prepared: Prepare) -> None:
+def test_training_continues_with_xla_where_it_is_faster(prepared: Prepare) -> None:
     data = prepared("binary")
     jit = choice(data, ticking(60.0, 0.7))
     measured = trained(data, jit, dropout=0.0)
@@ -155,7 +155,7 @@ def test_a_short_training_is_not_measured(prepared: Prepare) -> None:
     assert never.words == "off: the training is short, and measuring is worthwhile from 60 s"
 
 
-def test_a_training_that_goes_on_looks_at_what_is_left_of_it() -> None:
+def test_a_training_that_continues_looks_at_what_is_left_of_it() -> None:
     """Six of the last epoch's ten steps are passed over, of 2 s each, and four are made."""
     jit = JitChoice(
         tf.data.Dataset.range(1), 1, None, 10, ticking(2.0, 1.0), begin=TrainingPosition(epoch=9, step=6, batches=96)
@@ -185,16 +185,16 @@ def ragged(jit: bool) -> tuple[keras.Model, tf.data.Dataset]:
     return model, tf.data.Dataset.from_tensors(batch).repeat(4)
 
 
-def test_what_xla_cannot_compile_is_told_where_it_is_asked_for() -> None:
+def test_what_xla_cannot_compile_is_reported_where_it_is_asked_for() -> None:
     model, batches = ragged(jit=True)
-    told = (
+    reported = (
         r"train\.jit: on: XLA cannot compile this model's steps \(it has no RaggedTensorToTensor\)\. Set it to `auto`"
     )
-    with pytest.raises(TrainingError, match=told), explain_xla_errors(TrainConfig(jit="on")):
+    with pytest.raises(TrainingError, match=reported), explain_xla_errors(TrainConfig(jit="on")):
         model.fit(batches, verbose=0)
 
 
-def test_what_xla_cannot_compile_is_told_where_it_was_tried() -> None:
+def test_what_xla_cannot_compile_is_reported_where_it_was_tried() -> None:
     model, batches = ragged(jit=False)
     jit = JitChoice(batches, 1, 1000, 1, ticking(6.0, 1.0))
     model.fit(batches, verbose=0, callbacks=[jit])
@@ -203,7 +203,7 @@ def test_what_xla_cannot_compile_is_told_where_it_was_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "reported"),
     [
         (
             "Graph execution error:\n\nDetected at node x\n<stack traces unavailable>\nToo deep.\n\t [[{{node x}}]]",
@@ -216,8 +216,8 @@ def test_what_xla_cannot_compile_is_told_where_it_was_tried() -> None:
         ("", "ValueError"),
     ],
 )
-def test_reason_of_xla_is_what_says_more_than_where(said: str, told: str) -> None:
-    assert xla_failure(ValueError(said)) == told
+def test_reason_of_xla_is_what_says_more_than_where(said: str, reported: str) -> None:
+    assert xla_failure(ValueError(said)) == reported
 
 
 def test_xla_is_used_where_it_is_asked_for(prepared: Prepare, tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_rows_of_a_table_that_come_up_twice_are_added_before_they_are_squared() 
 
 @contextlib.contextmanager
 def room_for(more: int) -> Iterator[None]:
-    """Let this process map no more than so many further bytes, whatever the machine has and however it overcommits."""
+    """Let this process map at most this many further bytes, whatever the machine has and however it overcommits."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
     (line,) = [
         line
@@ -257,7 +257,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="there i
 
 
 @needs_proc
-def test_a_device_out_of_memory_is_told_with_what_to_change() -> None:
+def test_a_device_out_of_memory_is_reported_with_what_to_change() -> None:
     train = TrainConfig(batch_size=2048)
     with (
         pytest.raises(TrainingError, match=r"memory of CPU:0 .* float tensor") as caught,

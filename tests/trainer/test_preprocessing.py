@@ -32,7 +32,7 @@ PRESENT = {"miles": [0, 2], "hour": [0, 2], "company": [0, 2], "tip": [0, 1]}
 
 
 def sparse(values: int) -> dict[str, tf.SparseTensor]:
-    """DENSE as parsed examples, with so many values in the examples that have one."""
+    """DENSE as parsed examples, with this many values in the examples that have one."""
     return {
         key: tf.SparseTensor(
             [[row, place] for row in PRESENT[key] for place in range(values)],
@@ -96,7 +96,7 @@ def test_sections_of_a_config_come_back_from_json_as_they_were() -> None:
     assert sections.features == config.features
 
 
-def test_settings_that_only_the_model_heeds_do_not_reach_transform() -> None:
+def test_settings_that_only_the_model_uses_do_not_reach_transform() -> None:
     def for_transform(*overrides: str) -> str:
         return TrainerSections.for_transform(load("configs/taxi.yaml", overrides=overrides)).to_json()
 

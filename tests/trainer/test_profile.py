@@ -58,7 +58,7 @@ def test_the_steps_asked_for_become_steps_that_there_are(
         ((111, 113), 99, (127, 129)),  # behind the first execution
     ],
 )
-def test_steps_are_counted_from_the_beginning_where_training_goes_on(
+def test_steps_are_counted_from_the_beginning_where_training_continues(
     asked: tuple[int, int], epoch: int | None, chosen: tuple[int, int]
 ) -> None:
     found = profile_window(asked, 16, epoch, 2, 110)
@@ -105,7 +105,7 @@ def resumable(prepared: Callable[[str], Any], folder: Path, steps: list[int]) ->
         ([10, 12], [49, 51], "training resumed after step 40, so later steps were profiled and not 10 to 12"),
     ],
 )
-def test_training_that_goes_on_has_a_profile_of_steps_that_were_made(  # noqa: PLR0917
+def test_training_that_continues_has_a_profile_of_steps_that_were_made(  # noqa: PLR0917
     prepared: Callable[[str], Any], tmp_path: Path, killed: Path, asked: list[int], profiled: list[int], note: str
 ) -> None:
     shutil.copytree(killed, tmp_path / "checkpoints")

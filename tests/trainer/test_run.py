@@ -180,7 +180,7 @@ def test_batch_larger_than_the_split_of_an_endless_training_has_examples_several
     assert inputs.remarks[0].endswith("2,000 examples of the train split: a batch contains some of them repeatedly")
 
 
-def test_loss_that_is_no_number_stops_with_epoch_and_steps(prepared: Prepare, tmp_path: Path) -> None:
+def test_loss_that_is_not_a_number_stops_with_epoch_and_steps(prepared: Prepare, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"the loss became (nan|inf) in steps 1 to 32 of epoch \d") as caught:
         trained(prepared("regression"), tmp_path, optimizer="sgd", learning_rate=1e12)
     assert "Lower `train.learning_rate`" in str(caught.value)

@@ -111,7 +111,7 @@ def test_unsharded_workers_each_read_everything(shards: list[str], running: Loca
     )
     sources = ExampleSources.of(train, Path())
     assert sources.cache(CacheChoice("memory", "")).kind == "none"
-    assert sources.start(7) == 0  # what goes on draws anew: there is no place to go back to
+    assert sources.start(7) == 0  # a resumed training draws again: there is no position to return to
     split = pipeline(source=sources.stream, shuffle=sources.shuffle, batch_size=500, steps_per_epoch=100).open(
         "train", shards
     )
@@ -141,7 +141,7 @@ def test_unsharded_workers_shuffle_each_for_itself(shards: list[str], running: L
     assert len(set(first)) > 25  # one order in both workers would give each batch twice: 20
 
 
-def test_address_where_nothing_listens_is_told_in_time() -> None:
+def test_address_where_nothing_listens_is_reported_in_time() -> None:
     began = time.monotonic()
     with pytest.raises(TrainingError, match=r"no tf.data service at grpc://localhost:\d+ within 1 s: unavailable"):
         wait_for_workers(f"localhost:{free_port()}", 1.0)
@@ -165,7 +165,7 @@ def test_command_leaves_no_process_behind_however_it_ends(tmp_path: Path, number
 
 
 @pytest.mark.slow
-def test_worker_that_waits_for_its_dispatcher_says_so_and_ends_when_it_is_told_to(tmp_path: Path) -> None:
+def test_worker_that_waits_for_its_dispatcher_says_so_and_ends_on_a_signal(tmp_path: Path) -> None:
     command = [COMMAND, "tfdata-service", "--role", "worker", "--dispatcher", f"localhost:{free_port()}"]
     popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
     assert popen.stdout is not None
@@ -243,7 +243,7 @@ def test_nobody_outside_of_the_loopback_reaches_a_port_of_the_service(running: L
 
 
 @pytest.mark.slow
-def test_service_that_is_told_to_listen_everywhere_does_and_warns_of_it(tmp_path: Path) -> None:
+def test_service_with_listen_on_all_interfaces_does_so_and_warns(tmp_path: Path) -> None:
     command = [COMMAND, "tfdata-service", "--workers", "1", "--work-dir", str(tmp_path)]
     errors = tmp_path / "errors"
     with (
@@ -269,7 +269,7 @@ def test_name_that_only_others_use_needs_the_consent_to_let_them_in(tmp_path: Pa
     assert not list(tmp_path.iterdir())
 
 
-def test_system_that_cannot_keep_a_port_to_the_loopback_is_told_with_the_way_out() -> None:
+def test_system_that_cannot_keep_a_port_to_the_loopback_is_reported_with_the_way_out() -> None:
     port = free_port()
     with socket.socket() as other:
         other.bind(("", port))
@@ -279,7 +279,7 @@ def test_system_that_cannot_keep_a_port_to_the_loopback_is_told_with_the_way_out
             check_loopback(port)
 
 
-def test_taken_port_is_told(tmp_path: Path) -> None:
+def test_taken_port_is_reported(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()

@@ -111,7 +111,7 @@ def test_a_few_buckets_stand_for_each_length_where_none_are_given() -> None:
     assert LengthBuckets().with_boundaries(np.array([5, 5, 5])).boundaries == (5,)
 
 
-def test_reader_waits_on_for_what_is_late_and_gives_up_where_it_is_told_to() -> None:
+def test_reader_waits_for_what_is_late_and_gives_up_where_it_is_asked_to() -> None:
     late = threading.Event()
     asked: list[int] = []
 

@@ -43,15 +43,15 @@ STEPS = {"steps_per_execution": 4, "checkpoint": {"every_steps": 8}}
 def config(folder: Path, workers: int = 2, **train: Any) -> PipelineConfig:
     """A pipeline whose Trainer trains on the data set of this folder's fixtures."""
     (folder / "rows.csv").write_text("amount,bought\n1.5,0\n")
-    told = {
+    reported = {
         "pipeline": {"name": "shop"},
         "data": {"source": {"kind": "csv", "path": str(folder / "rows.csv")}},
         "label": {"key": "bought", "kind": "binary"},
-        "features": {"amount": {"column": "numeric"}},  # in the place of which come the fixtures'
+        "features": {"amount": {"column": "numeric"}},  # replaced by those of the fixtures
         "train": {**TRAIN, **STEPS, "strategy": "multi_worker", **train},
         "kubeflow": {"image": "headrace:1", "workers": {"count": workers, "restarts": 1}},
     }
-    (folder / "shop.yaml").write_text(yaml.safe_dump(told))
+    (folder / "shop.yaml").write_text(yaml.safe_dump(reported))
     return load(folder / "shop.yaml")
 
 
@@ -102,7 +102,12 @@ class Kubeflow:
         account = {"serviceAccountName": "headrace-runner", "containers": []}
         self.cluster.tasks[pod] = {"metadata": {"name": pod, "uid": f"uid-of-{pod}"}, "spec": account}
         invocation = self._of_data(task.invocation, chosen)
-        arguments = ["--invocation", invocation.to_json(), "--executor-input", json.dumps(told(task, run, self.uris))]
+        arguments = [
+            "--invocation",
+            invocation.to_json(),
+            "--executor-input",
+            json.dumps(reported(task, run, self.uris)),
+        ]
         environment = jobsets.environment(
             HEADRACE_STORE=str(self.store),
             HEADRACE_POD=str(root),
@@ -151,7 +156,7 @@ class Kubeflow:
         )
 
 
-def told(task: ComponentTask, run: str, uris: dict[str, str]) -> dict[str, Any]:
+def reported(task: ComponentTask, run: str, uris: dict[str, str]) -> dict[str, Any]:
     """The executor input."""
     start = f"{HOME}/{run}/trainer/salt"
     properties = {"examples": {"split_names": '["train", "eval"]', "tfx_version": "1.21.0"}}
@@ -309,7 +314,7 @@ def test_error_that_every_try_would_meet_ends_the_task_with_its_words(kubeflow: 
     assert not kubeflow.left()
 
 
-def test_account_without_the_role_is_told_which_one(kubeflow: Kubeflow, tmp_path: Path, monkeypatch: Any) -> None:
+def test_account_without_the_role_is_reported_which_one(kubeflow: Kubeflow, tmp_path: Path, monkeypatch: Any) -> None:
     base = next(roles())["rules"]
     monkeypatch.setattr(kubeflow.cluster, "_rules", base)
     ended = kubeflow.run("unable", config(tmp_path), "unable-pod")

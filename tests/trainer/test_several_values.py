@@ -335,7 +335,7 @@ def padded_raw(rows: list[list[Any]], missing: Any) -> np.ndarray:
     return np.array([row + [missing] * (width - len(row)) for row in rows], kind)
 
 
-def test_numbers_with_fractions_are_no_text() -> None:
+def test_numbers_with_fractions_are_not_text() -> None:
     column = columns.build(TrainerSections.from_json(json.dumps(CONFIG)).features)["said"]
     with pytest.raises(TrainingError, match=r"features\.said: data column 'said' holds fractional numbers"):
         column.transform(columns.Batch({"said": tf.constant([1.5])}, {"said": column}))

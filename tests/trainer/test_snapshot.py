@@ -1,4 +1,4 @@
-"""Snapshots of parsed examples: read back where the upstream is the same, else, or where harmed, written anew."""
+"""Snapshots of parsed examples: read back where the upstream is the same, else, or if damaged, written again."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_what_is_said_of_the_cache_fits_the_snapshot(tmp_path: Path, graph: Path
     assert ExampleSources().cache(choose_cache(choice, [])) == choose_cache(choice, [])
 
 
-def test_change_upstream_writes_anew_and_says_what_changed(tmp_path: Path, graph: Path, shards: list[str]) -> None:
+def test_change_upstream_writes_again_and_says_what_changed(tmp_path: Path, graph: Path, shards: list[str]) -> None:
     place = tmp_path / "kept"
     opened(place, graph, shards)
     (graph / "transform_fn" / "saved_model.pb").write_bytes(b"other")

@@ -125,7 +125,7 @@ def test_one_worker_of_a_cluster_is_its_chief(environment: dict[str, str], expec
         ({"TPU_CONFIG": "ours"}, "TPU_CONFIG is not JSON with a `tpu_node_name`"),
     ],
 )
-def test_an_environment_that_makes_no_sense_is_told(environment: dict[str, str], message: str) -> None:
+def test_an_environment_that_makes_no_sense_is_reported(environment: dict[str, str], message: str) -> None:
     with pytest.raises(TrainingError, match=message):
         detect_hardware(environment)
 
@@ -176,4 +176,4 @@ def test_what_a_machine_lacks_is_known_before_tensorflow_looks(  # noqa: PLR0917
         (tmp_path / name).touch()
     found = list(unmet_requirements(TrainConfig.model_validate(settings), environment, tmp_path))
     assert [".".join(map(str, place)) for place, _ in found] == ([where] if where else [])
-    assert all(what in told for _, told in found)
+    assert all(what in reported for _, reported in found)

@@ -1,4 +1,4 @@
-"""What must not be trained on, or cannot go on, is told with the place and the way out."""
+"""What must not be trained on, or cannot continue, is reported with the place and the way out."""
 
 import re
 from collections.abc import Callable
@@ -66,15 +66,15 @@ FILES = {"input": {"shuffle": 0}, "early_stopping": None, "steps_per_execution":
 
 
 def test_infinite_feature_is_named_with_the_step_that_meets_it(prepared: Prepare, tmp_path: Path) -> None:
-    told = fails(prepared("regression"), tmp_path, "train", put("amount", float("inf"), at=64 * 9 + 5), **FILES)
-    assert "the loss became nan in steps 9 to 16 of epoch 1. Step 10 of that epoch is the first bad one: " in told
-    assert "feature 'amount' holds inf in 1 of 64 values of that batch. Correct these values" in told
-    assert "learning_rate" not in told
+    reported = fails(prepared("regression"), tmp_path, "train", put("amount", float("inf"), at=64 * 9 + 5), **FILES)
+    assert "the loss became nan in steps 9 to 16 of epoch 1. Step 10 of that epoch is the first bad one: " in reported
+    assert "feature 'amount' holds inf in 1 of 64 values of that batch. Correct these values" in reported
+    assert "learning_rate" not in reported
 
 
 def test_feature_of_huge_numbers_is_found_by_blanking_it(prepared: Prepare, tmp_path: Path) -> None:
     changes = [put("amount", 1e30, at=64 * 20), put("amount", -1e30, at=64 * 20 + 1)]  # relu may let one sign die
-    told = fails(
+    reported = fails(
         prepared("regression"),
         tmp_path,
         "train",
@@ -82,45 +82,46 @@ def test_feature_of_huge_numbers_is_found_by_blanking_it(prepared: Prepare, tmp_
         **FILES,
         checkpoint={"every_steps": 8},
     )
-    assert "Step 21 of that epoch is the first bad one: feature 'amount' is the cause: it reaches 1e+30" in told
-    assert "without it the loss is finite" in told
-    assert f"The last good checkpoint is {tmp_path / 'checkpoints'}" in told
-    kept = told.partition("checkpoint is ")[2]
+    assert "Step 21 of that epoch is the first bad one: feature 'amount' is the cause: it reaches 1e+30" in reported
+    assert "without it the loss is finite" in reported
+    assert f"The last good checkpoint is {tmp_path / 'checkpoints'}" in reported
+    kept = reported.partition("checkpoint is ")[2]
     assert "batch-000000000016" in kept  # the one before step 21
 
 
 def test_feature_that_spoils_the_optimizer_first_is_named_with_its_own_step(prepared: Prepare, tmp_path: Path) -> None:
     """Adam squares the gradient of step 6; the weights are numbers after it still, and none after step 7."""
     settings = {**FILES, "steps_per_execution": 1, "checkpoint": {"every_steps": 3, "keep": 5}}
-    told = fails(prepared("binary"), tmp_path, "train", both_signs("amount", 1e36, at=64 * 5), **settings)
+    reported = fails(prepared("binary"), tmp_path, "train", both_signs("amount", 1e36, at=64 * 5), **settings)
     assert (
-        "the loss became nan in step 8 of epoch 1. Step 6 of that epoch is the first bad one: feature 'amount'" in told
+        "the loss became nan in step 8 of epoch 1. Step 6 of that epoch is the first bad one: feature 'amount'"
+        in reported
     )
-    assert re.search(r"is the cause: it reaches -?1e\+36 in that batch", told)
-    assert "without it the squares of the gradients are finite" in told
+    assert re.search(r"is the cause: it reaches -?1e\+36 in that batch", reported)
+    assert "without it the squares of the gradients are finite" in reported
     (kept,) = (tmp_path / "checkpoints").glob("*/*.npz")
     assert kept.name.startswith("batch-000000000003")  # the one of batch 6 is spoilt
-    assert f"The last good checkpoint is {kept}" in told
+    assert f"The last good checkpoint is {kept}" in reported
 
 
 def test_optimizer_that_cannot_learn_any_more_ends_the_training(prepared: Prepare, tmp_path: Path) -> None:
     """Adagrad divides each further step by infinity, so the loss stays a number for good."""
     change = both_signs("amount", 1e25, at=64 * 9)
-    told = fails(prepared("binary"), tmp_path, "train", change, **FILES, optimizer="adagrad")
-    assert "a variable of the optimizer became infinite in epoch 1. Step 10 of that epoch is" in told
-    assert re.search(r"feature 'amount' is the cause: it reaches -?1e\+25", told)
+    reported = fails(prepared("binary"), tmp_path, "train", change, **FILES, optimizer="adagrad")
+    assert "a variable of the optimizer became infinite in epoch 1. Step 10 of that epoch is" in reported
+    assert re.search(r"feature 'amount' is the cause: it reaches -?1e\+25", reported)
 
 
-def test_learning_rate_that_is_too_high_is_told_from_a_bad_feature(prepared: Prepare, tmp_path: Path) -> None:
-    told = fails(prepared("regression"), tmp_path, optimizer="sgd", learning_rate=1e12)
-    assert "of that epoch is the first bad one: no single feature of that batch is the cause" in told
-    assert "the largest weight was" in told
-    assert "Lower `train.learning_rate` or set `train.clip`" in told
+def test_learning_rate_that_is_too_high_is_distinguished_from_a_bad_feature(prepared: Prepare, tmp_path: Path) -> None:
+    reported = fails(prepared("regression"), tmp_path, optimizer="sgd", learning_rate=1e12)
+    assert "of that epoch is the first bad one: no single feature of that batch is the cause" in reported
+    assert "the largest weight was" in reported
+    assert "Lower `train.learning_rate` or set `train.clip`" in reported
 
 
 def test_infinite_feature_of_the_eval_split_is_named_with_its_batch(prepared: Prepare, tmp_path: Path) -> None:
-    told = fails(prepared("regression"), tmp_path, "eval", put("amount", float("inf"), at=70), **FILES)
-    assert "on the eval split after epoch 1. In its batch 2, feature 'amount' holds inf in 1 of 64" in told
+    reported = fails(prepared("regression"), tmp_path, "eval", put("amount", float("inf"), at=70), **FILES)
+    assert "on the eval split after epoch 1. In its batch 2, feature 'amount' holds inf in 1 of 64" in reported
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_empty_split_is_refused(prepared: Prepare, tmp_path: Path) -> None:
             run_fn(arguments)
 
 
-def test_checkpoint_that_cannot_be_written_is_told(prepared: Prepare, tmp_path: Path) -> None:
+def test_checkpoint_that_cannot_be_written_is_reported(prepared: Prepare, tmp_path: Path) -> None:
     arguments = prepared("binary").fn_args(tmp_path, checkpoint={"every_steps": 1}, steps_per_execution=1)
     (tmp_path / "a-file").write_text("")
     arguments.custom_config["checkpoints"] = str(tmp_path / "a-file")

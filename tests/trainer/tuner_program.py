@@ -1,7 +1,7 @@
 """TFX's Tuner executor over a search; as a program, for tests that kill it: python tuner_program.py SEARCH TRIAL BATCH
 SIGNAL.
 
-SEARCH: a file with the arguments of `do` as JSON. The process gets the signal in that trial after so many batches.
+SEARCH: a file with the arguments of `do` as JSON. The process gets the signal in that trial after this many batches.
 """
 
 import json

@@ -1,7 +1,7 @@
 """What is stored of spans between runs, so that each span is read only once: the result of its scan, and its shards.
 
     <store>/<key>/columns.json                 the columns of a span
-    <store>/<key>/survey.json                  its rows and the kinds of its columns
+    <store>/<key>/scan.json                    its rows and the kinds of its columns
     <store>/<key>/ingested.json, Split-.../    its shards, and what is known about them
     <store>/seen.json                          size and mark of each file when it was last read
 
@@ -77,7 +77,7 @@ SHARDS_FILE = "ingested.json"
 """The file in the folder of shards that describes them."""
 SEEN_FILE = "seen.json"
 """The file in the store that lists what was read, as it was then."""
-COLUMNS, SCAN, SHARDS = "columns", "survey", "shards"
+COLUMNS, SCAN, SHARDS = "columns", "scan", "shards"
 """The parts of a span that machines share (see `shared_spans`)."""
 _Form = TypeVar("_Form")
 _COLUMNS: TypeAdapter[list[str]] = TypeAdapter(list[str])
@@ -121,13 +121,13 @@ class SpanStore:
 
     def scan(self, key: str) -> ScanResult | None:
         """The stored result of a span's scan."""
-        found = self._read(key, "survey.json", _SCAN)
+        found = self._read(key, "scan.json", _SCAN)
         return found if found and found.rows else None
 
     def store_scan(self, key: str, result: ScanResult) -> None:
         """Store the result of a span's scan."""
-        self._write(key, "survey.json", asdict(result))
-        self._publish(key, SCAN, "survey.json")
+        self._write(key, "scan.json", asdict(result))
+        self._publish(key, SCAN, "scan.json")
 
     def shards(self, key: str) -> SpanShards | None:
         """The stored shards of a span, if they are all there as `store_shards` left them."""

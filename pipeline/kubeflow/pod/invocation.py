@@ -34,7 +34,7 @@ READABLE_LENGTH = 60_000
 MAX_LENGTH = 120_000
 """Characters of one argument. Linux refuses more than 131,072 bytes, which a config with many columns may exceed."""
 COMPRESSED = "zlib:"
-UNCACHED_VARIABLE = "HEADRACE_ASIDE"
+UNCACHED_VARIABLE = "HEADRACE_UNCACHED"
 """Environment variable of a pod with the settings for `custom_config` that are not part of the cache key, as JSON."""
 UNCACHED = (CHECKPOINT_SETTINGS,)
 _CUSTOM = "custom_config"

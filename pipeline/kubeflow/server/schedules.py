@@ -2,7 +2,7 @@
 
 The API can create, end, pause and delete a schedule, but not change one, so a changed schedule is a new one.
 
-Kubernetes deletes the workflows of a schedule along with it, running ones too, unless it is told to orphan them.
+Kubernetes deletes the workflows of a schedule along with it, running ones too, unless it is asked to orphan them.
 Releases before 2.16 cannot do that, so there a schedule with an unfinished run is only paused, and the next command
 deletes it.
 """

@@ -67,7 +67,7 @@ def image(*arguments: str) -> Result:
     return CliRunner().invoke(verb, arguments)
 
 
-def test_no_tool_at_all_is_told_with_the_three_that_would_do(tools: Path) -> None:
+def test_no_tool_at_all_is_reported_with_the_three_that_would_do(tools: Path) -> None:
     with pytest.raises(MissingDependencyError, match="neither docker nor podman nor buildah"):
         find_builder(None, print)
     with pytest.raises(MissingDependencyError, match="podman is not installed"):
@@ -120,7 +120,7 @@ def test_image_that_is_in_its_registry_is_not_built_again(tools: Path, names: tu
     assert [call[1] for call in calls(tools)][-2:] == ["build", "push"]  # a tag of one's own tells nothing
 
 
-def test_docker_that_names_no_digest_is_told(tools: Path) -> None:
+def test_docker_that_names_no_digest_is_reported(tools: Path) -> None:
     put(tools, "docker")
     (tools / "calls.quiet").touch()
     with pytest.raises(RunError, match=r"no digest:\n  `docker manifest inspect --verbose registry"):
@@ -135,7 +135,7 @@ def test_push_needs_a_registry(tools: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["--name", "registry.example/Team/headrace"], "a repository has lowercase letters"),
         (["--name", "registry.example:5000//headrace"], "a repository has lowercase letters"),
@@ -144,10 +144,10 @@ def test_push_needs_a_registry(tools: Path) -> None:
         (["--tag", ".1"], "--tag .1: at most 128 letters"),
     ],
 )
-def test_name_that_no_tool_takes_is_refused_before_anything_is_built(arguments: list[str], told: str) -> None:
+def test_name_that_no_tool_takes_is_refused_before_anything_is_built(arguments: list[str], reported: str) -> None:
     done = image(*arguments)
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert reported in done.stderr
 
 
 def test_names_that_tools_take_are_taken(tools: Path) -> None:
@@ -156,7 +156,7 @@ def test_names_that_tools_take_are_taken(tools: Path) -> None:
         assert (done.exit_code, "neither docker" in done.stderr) == (1, True)  # that far and no further
 
 
-def test_registry_of_the_base_image_is_told_when_building() -> None:
+def test_registry_of_the_base_image_is_reported_when_building() -> None:
     error = builder_error(
         "buildah", "build", "base.example/python:3.11", ["Error: unauthorized: authentication required"]
     )
@@ -164,7 +164,7 @@ def test_registry_of_the_base_image_is_told_when_building() -> None:
     assert "`buildah login base.example`" in str(error)
 
 
-def test_last_of_several_tries_is_told() -> None:
+def test_last_of_several_tries_is_reported() -> None:
     tries = ["Failed, retrying in 1s ... Error: connection refused", "Error: the last: connection refused"]
     assert str(builder_error("podman", "push", REFERENCE, tries)).endswith(
         "cannot be reached: Error: the last: connection refused"
@@ -205,12 +205,12 @@ REAL = {
 
 
 @pytest.mark.parametrize("case", REAL)
-def test_failure_of_a_tool_is_told_with_the_way_out(case: str) -> None:
-    line, kind, told = REAL[case]
+def test_failure_of_a_tool_is_reported_with_the_way_out(case: str) -> None:
+    line, kind, reported = REAL[case]
     tool = "podman" if case.startswith("podman") else "docker"
     error: HeadraceError = builder_error(tool, "push", REFERENCE, ["Pushing", line])
     assert type(error) is kind
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=reported):
         raise error
 
 

@@ -31,11 +31,11 @@ import json, pathlib, shutil, sys
 here = pathlib.Path(__file__).parent
 call = sys.argv[1:]
 authority = pathlib.Path(call[call.index("--cert-dir") + 1], "ca.crt").read_text() if "--cert-dir" in call else ""
-told = {{"call": call, "authority": authority}}
+reported = {{"call": call, "authority": authority}}
 if call[0] == "build":
-    told["staged"] = pathlib.Path(call[-1], "image", "ca.txt").read_text()
+    reported["staged"] = pathlib.Path(call[-1], "image", "ca.txt").read_text()
 with open(here / "calls", "a") as file:
-    file.write(json.dumps(told) + "\\n")
+    file.write(json.dumps(reported) + "\\n")
 if "--digestfile" in call:
     pathlib.Path(call[call.index("--digestfile") + 1]).write_text("sha256:" + "ab" * 32)
 """
@@ -128,16 +128,16 @@ def test_the_authority_goes_to_the_build_and_the_registry_and_stays_out_of_the_i
     tools: Path, authority: Path
 ) -> None:
     name = ("--name", "registry.example/headrace")
-    told = []
+    reported = []
     for options in ((), ("--ca", str(authority)), ("--ca", str(authority), "--ca-in-image")):
         tools.unlink(missing_ok=True)
         done = CliRunner().invoke(verb, [*name, "--builder", "buildah", "--push", *options])
         assert done.exit_code == 0, done.output
-        told.append([json.loads(line) for line in tools.read_text(encoding="utf-8").splitlines()])
-    plain, trusting, within = (next(one for one in calls if one["call"][0] == "build") for calls in told)
+        reported.append([json.loads(line) for line in tools.read_text(encoding="utf-8").splitlines()])
+    plain, trusting, within = (next(one for one in calls if one["call"][0] == "build") for calls in reported)
     assert (plain["staged"], plain["authority"]) == ("", "")
     assert authority.read_text(encoding="utf-8").strip() == trusting["staged"].strip() == within["staged"].strip()
-    for calls in told[1:]:
+    for calls in reported[1:]:
         asked = {one["call"][0]: one["authority"] for one in calls}
         assert asked == dict.fromkeys(("inspect", "build", "push"), authority.read_text(encoding="utf-8"))
     tags = [one["call"][one["call"].index("-t") + 1] for one in (plain, trusting, within)]
@@ -154,19 +154,19 @@ def test_docker_is_given_no_folder_of_certificates_as_its_daemon_asks_registries
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         (b"0\x82\x03\x01", "no PEM certificate"),
         (b"-----BEGIN EC PRIVATE KEY-----\nMHc=\n-----END EC PRIVATE KEY-----\n", "private key"),
     ],
 )
-def test_a_file_that_is_no_certificate_is_refused_before_anything_is_built(
-    tools: Path, tmp_path: Path, content: bytes, told: str
+def test_a_file_that_is_not_a_certificate_is_refused_before_anything_is_built(
+    tools: Path, tmp_path: Path, content: bytes, reported: str
 ) -> None:
     (tmp_path / "ca").write_bytes(content)
     done = CliRunner().invoke(verb, ["--builder", "buildah", "--ca", str(tmp_path / "ca")])
     assert done.exit_code == 1
-    assert told in done.stderr
+    assert reported in done.stderr
     assert not tools.exists()
     assert "--ca-in-image needs --ca FILE" in CliRunner().invoke(verb, ["--ca-in-image"]).stderr
 
@@ -179,7 +179,7 @@ def test_a_file_that_is_no_certificate_is_refused_before_anything_is_built(
         "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in certificate chain",
     ],
 )
-def test_a_build_that_trusts_no_proxy_is_told_the_option(line: str) -> None:
+def test_a_build_that_trusts_no_proxy_is_reported_the_option(line: str) -> None:
     assert "headrace image --ca FILE" in str(builder_error("buildah", "build", "docker.io/library/python", [line]))
     assert "/etc/docker/certs.d/docker.io/ca.crt" in str(
         builder_error("docker", "build", "docker.io/library/python", [line])

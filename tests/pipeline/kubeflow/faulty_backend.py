@@ -20,7 +20,7 @@ Answer = tuple[int, Any]
 
 
 class Backend:
-    """Keeps runs, as the API does. `faults`: what happens in the place of an answer, request by request."""
+    """Keeps runs, as the API does. `faults`: what happens instead of an answer, request by request."""
 
     def __init__(self) -> None:
         self.url = ""

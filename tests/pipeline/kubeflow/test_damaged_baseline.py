@@ -88,8 +88,8 @@ def _baseline(store: Store, folder: Path) -> dict[str, Any]:
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     written = {"artifacts": {"record": {"artifacts": [{"name": "record", "uri": f"{HOME}/run-2/baseline/17/record"}]}}}
-    told = {"outputs": {**written, "outputFile": "/s3/output.json"}}
-    exchange = Exchange(_invocation({}, {"baseline": MODEL_PORT}), told, pod, scratch)
+    reported = {"outputs": {**written, "outputFile": "/s3/output.json"}}
+    exchange = Exchange(_invocation({}, {"baseline": MODEL_PORT}), reported, pod, scratch)
     candidate, baseline = standard_artifacts.Model(), standard_artifacts.Model()
     candidate.uri, baseline.uri = str(pod.local(f"{HOME}/run-2/trainer/17/model")), exchange.output_uris()["baseline"]
     outputs = {"baseline": [baseline]}
@@ -107,9 +107,9 @@ def _compared_with(store: Store, folder: Path, baseline: Any) -> standard_artifa
     pod = _new_pod(folder)
     (folder / "evaluator").mkdir()
     written = {"examples": {"artifacts": [{"name": "examples", "uri": f"{HOME}/run-2/evaluator/17/examples"}]}}
-    told = {"inputs": {"parameterValues": {"best": baseline}}, "outputs": {"artifacts": written}}
+    reported = {"inputs": {"parameterValues": {"best": baseline}}, "outputs": {"artifacts": written}}
     invocation = _invocation({"best": MODEL_PORT}, {"examples": SOME})
-    (found,) = Exchange(invocation, told, pod, folder / "evaluator").inputs(store)["best"]
+    (found,) = Exchange(invocation, reported, pod, folder / "evaluator").inputs(store)["best"]
     return found
 
 
@@ -119,21 +119,21 @@ def _damage(store: Store, uri: str) -> None:
 
 def test_model_is_restored_in_the_store_from_the_version_that_was_pushed(blessed: Store, tmp_path: Path) -> None:
     _damage(blessed, f"{MODEL}/{WEIGHTS}")
-    told = _baseline(blessed, tmp_path)["baseline"]
-    assert json.loads(told)["uri"] == MODEL
+    reported = _baseline(blessed, tmp_path)["baseline"]
+    assert json.loads(reported)["uri"] == MODEL
     assert blessed.text(f"{MODEL}/{WEIGHTS}") == f"what {WEIGHTS} holds"
-    found = _compared_with(blessed, tmp_path, told)
-    assert checksum(Path(found.uri)) == json.loads(told)["contents"]
+    found = _compared_with(blessed, tmp_path, reported)
+    assert checksum(Path(found.uri)) == json.loads(reported)["contents"]
 
 
-def test_without_a_whole_copy_the_evaluators_pod_is_told_that_no_candidate_may_pass(
+def test_without_an_intact_copy_the_evaluators_pod_learns_that_no_candidate_may_pass(
     blessed: Store, tmp_path: Path
 ) -> None:
     for uri in (f"{MODEL}/{WEIGHTS}", f"{VERSION}/variables/data"):
         _damage(blessed, uri)
-    told = _baseline(blessed, tmp_path)["baseline"]
-    assert json.loads(told)["uri"] == ""
-    found = _compared_with(blessed, tmp_path, told)
+    reported = _baseline(blessed, tmp_path)["baseline"]
+    assert json.loads(reported)["uri"] == ""
+    found = _compared_with(blessed, tmp_path, reported)
     assert found.get_int_custom_property("exists") == 0
     text = (Path(found.uri) / DAMAGED).read_text()
     assert f"the blessed model {MODEL} is damaged" in text
@@ -148,9 +148,9 @@ def test_a_model_of_which_some_files_are_lost_is_damaged_and_one_without_any_is_
     blessed.remove(f"{MODEL}/{WEIGHTS}")
     assert "damaged" in json.loads(_baseline(blessed, tmp_path)["baseline"])
     blessed.remove(f"{MODEL}/Format-Serving/saved_model.pb")
-    told = json.loads(_baseline(blessed, tmp_path)["baseline"])
-    assert "damaged" not in told
-    assert "gone" in told["why"]
+    reported = json.loads(_baseline(blessed, tmp_path)["baseline"])
+    assert "damaged" not in reported
+    assert "gone" in reported["why"]
 
 
 def test_a_damaged_model_is_not_offered_to_the_pusher(blessed: Store, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def in_time(what: Callable[[], bool]) -> bool:
     return what()
 
 
-def test_a_checkpoint_is_in_the_store_while_training_goes_on(store: Store, tmp_path: Path) -> None:
+def test_a_checkpoint_is_in_the_store_while_training_continues(store: Store, tmp_path: Path) -> None:
     with mirrored(tmp_path, URI, store):
         written(tmp_path, WORK, 40)
         (tmp_path / WORK / "batch-000000000080-1000001.partial").write_text("half of it")
@@ -97,13 +97,13 @@ def test_the_last_checkpoint_is_copied_though_training_ends_with_an_error(store:
     assert numbers(store) == [40]
 
 
-def test_a_store_that_fails_is_told_once_and_fails_nothing(
+def test_a_store_that_fails_is_reported_once_and_fails_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "headrace")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "only-for-this-test")
     with mirrored(tmp_path, URI, Store({"endpoint": "http://127.0.0.1:9"})):
         written(tmp_path, WORK, 40)
-    told = log.messages
-    assert len(told) == 1
-    assert told[0].startswith(f"checkpoint: not stored in {URI}, so a new pod would train from the start: ")
+    reported = log.messages
+    assert len(reported) == 1
+    assert reported[0].startswith(f"checkpoint: not stored in {URI}, so a new pod would train from the start: ")

@@ -25,7 +25,7 @@ SHORT = "a1"
 
 
 @pytest.mark.parametrize(
-    ("told", "what"),
+    ("reported", "what"),
     [
         ({"options": {"password": SHORT}}, "a value of `password`"),
         ({"options": {"db_passwd": "x"}}, "a value of `db_passwd`"),
@@ -58,13 +58,13 @@ SHORT = "a1"
         ({"hook": "https://hooks.slack.com/" + "services/T000/B000/XXXXXXXXXXXXXXXX"}, "a Slack token"),
     ],
 )
-def test_a_credential_of_any_length_is_found_where_only_credentials_stand(told: Any, what: str) -> None:
+def test_a_credential_of_any_length_is_found_where_only_credentials_stand(reported: Any, what: str) -> None:
     with pytest.raises(RunError, match=what):
-        check([told], {})
+        check([reported], {})
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         {"keyToEnv": [{"secretKey": "password", "envVar": "DB_PASSWORD"}], "secretName": "database"},
         {"types": {"password": "string", "token": "int list"}},
@@ -93,8 +93,8 @@ def test_a_credential_of_any_length_is_found_where_only_credentials_stand(told: 
         {"query": "SELECT a, b FROM t WHERE api_key = 'x' OR x-key=y", "sort": "a=1,key=fare"},
     ],
 )
-def test_names_and_places_of_credentials_are_none(told: Any) -> None:
-    check([told], {})
+def test_names_and_places_of_credentials_are_none(reported: Any) -> None:
+    check([reported], {})
 
 
 EXAMPLES = [ROOT / "configs" / f"{name}.yaml" for name in ("digits", "pydoc", "taxi")]
@@ -108,7 +108,7 @@ def test_example_configs_hold_no_credential(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
 )
-def test_words_of_the_docs_are_no_credential(path: Path) -> None:
+def test_words_of_the_docs_are_not_a_credential(path: Path) -> None:
     """Each word and each run of code in them, as values that a config may hold."""
     text = path.read_text(encoding="utf-8")
     for value in {*(word.strip("`,.;") for word in text.split()), *re.findall(r"`([^`\n]+)`", text)}:
@@ -116,7 +116,7 @@ def test_words_of_the_docs_are_no_credential(path: Path) -> None:
 
 
 @given(st.lists(st.from_regex(r"[A-Z]?[a-z]{1,9}|[A-Z]{2,6}|[0-9]{1,8}", fullmatch=True), min_size=1, max_size=5))
-def test_words_and_numbers_are_no_credential_however_they_are_joined(words: list[str]) -> None:
+def test_words_and_numbers_are_not_a_credential_however_they_are_joined(words: list[str]) -> None:
     check([[glue.join(words) for glue in (" ", "_", "-", "/", ".", ", ", "=", ":")]], {})
 
 
@@ -167,12 +167,12 @@ def test_what_is_drawn_at_random_is_taken_for_a_secret(length: int, seed: int) -
     ],
 )
 def test_a_variables_value_is_looked_for_by_its_name_and_length(name: str, value: str, found: bool) -> None:
-    told = [{"args": ["--experiment", f"x {value}, test 1024", "opensesame"], "split": value}]
+    reported = [{"args": ["--experiment", f"x {value}, test 1024", "opensesame"], "split": value}]
     if found:
         with pytest.raises(RunError, match=f"the value of the environment variable {name}"):
-            check(told, {name: value}, frozenset({"READER"}))
+            check(reported, {name: value}, frozenset({"READER"}))
     else:
-        check(told, {name: value}, frozenset({"READER"}))
+        check(reported, {name: value}, frozenset({"READER"}))
 
 
 def test_a_short_value_within_another_word_is_not_that_value() -> None:
@@ -211,12 +211,12 @@ def test_the_value_of_a_secret_variable_is_found_wherever_it_stands() -> None:
         compile_pipeline(config, {"DB_PASSWORD": "opensesame42"})
     compile_pipeline(config, {"EXPERIMENT": "opensesame42", "API_TOKEN": "short"})
     odd = 'open "sésame\\" now'  # in YAML and JSON such letters are written otherwise
-    for told in (
+    for reported in (
         f"beam.options={json.dumps({'experiments': [odd]})}",
         f"kubeflow.defaults.env={json.dumps({'GREETING': odd})}",
     ):
         with pytest.raises(RunError, match="the value of the environment variable MYSQL_PWD"):
-            compile_pipeline(trips(told), {"MYSQL_PWD": odd})
+            compile_pipeline(trips(reported), {"MYSQL_PWD": odd})
 
 
 def test_planted_secrets_do_not_reach_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

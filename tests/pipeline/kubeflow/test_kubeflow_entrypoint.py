@@ -1,4 +1,4 @@
-"""One component in a pod: what it is told, what it tells, and how it ends."""
+"""One component in a pod: its invocation, its outputs, and how it ends."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Pod:
 
     root: Path
 
-    def start(self, invocation: Invocation, told: dict[str, Any]) -> subprocess.Popen[str]:
+    def start(self, invocation: Invocation, reported: dict[str, Any]) -> subprocess.Popen[str]:
         (self.root / "dev").mkdir(parents=True, exist_ok=True)
-        arguments = ["--invocation", invocation.to_json(), "--executor-input", json.dumps(told)]
+        arguments = ["--invocation", invocation.to_json(), "--executor-input", json.dumps(reported)]
         own = {"HEADRACE_POD": str(self.root), "HEADRACE_STORE": str(self.root / "store")}
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "headrace.pipeline.kubeflow.entrypoint", *arguments],
@@ -51,7 +51,7 @@ class Pod:
         return (self.root / "dev" / "termination-log").read_text()
 
     @property
-    def told(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         file = self.root / "minio" / "bucket" / "root" / "trips" / "run" / "spans" / "salt" / "output_metadata.json"
         found: dict[str, Any] = json.loads(file.read_text())
         return found
@@ -84,7 +84,7 @@ def spans(tmp_path: Path) -> ComponentTask:
 
 
 @pytest.mark.slow
-def test_component_runs_on_the_runs_parameters_and_tells_its_outputs(spans: ComponentTask, tmp_path: Path) -> None:
+def test_component_runs_on_the_runs_parameters_and_reports_its_outputs(spans: ComponentTask, tmp_path: Path) -> None:
     pod = Pod(tmp_path / "pod")
     process = pod.start(spans.invocation, executor_input(spans="3"))
     out, _ = process.communicate(timeout=PATIENCE)
@@ -93,9 +93,9 @@ def test_component_runs_on_the_runs_parameters_and_tells_its_outputs(spans: Comp
     assert lines[0] == "Spans: started"
     assert lines[-1].startswith("Spans: done in ")
     assert "WARNING:absl" not in out
-    manifest = json.loads(pod.told["parameterValues"]["spans"])
+    manifest = json.loads(pod.reported["parameterValues"]["spans"])
     assert [span["number"] for span in manifest["spans"]] == [3]
-    assert pod.told["artifacts"] == {}  # the log is Kubeflow's own, the record has nothing to tell
+    assert pod.reported["artifacts"] == {}  # the log is Kubeflow's own, the record has nothing to tell
     record = tmp_path / "pod" / "minio" / "bucket" / "root" / "trips" / "run" / "spans" / "salt" / "record"
     assert json.loads(record.read_text()) == manifest
 
@@ -116,7 +116,7 @@ def test_a_failure_ends_with_its_cause_on_the_last_line_and_in_the_termination_m
 
 
 @pytest.mark.slow
-def test_termination_is_told_as_such(spans: ComponentTask, tmp_path: Path) -> None:
+def test_termination_is_reported_as_such(spans: ComponentTask, tmp_path: Path) -> None:
     pod = Pod(tmp_path / "pod")
     process = pod.start(spans.invocation, executor_input())
     assert process.stdout is not None

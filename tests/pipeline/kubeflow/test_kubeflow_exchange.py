@@ -55,9 +55,9 @@ def test_properties_survive_metadata_that_has_doubles_only() -> None:
     examples.set_int_custom_property("span", 12)
     examples.set_string_custom_property("rows", '{"train": 3}')
     examples.set_string_custom_property("location", "/minio/b/x")
-    told = to_metadata(examples, lambda text: text.replace("/minio/", "minio://"))
-    assert told["location"] == "minio://b/x"
-    doubles = {name: float(value) if isinstance(value, int) else value for name, value in told.items()}
+    reported = to_metadata(examples, lambda text: text.replace("/minio/", "minio://"))
+    assert reported["location"] == "minio://b/x"
+    doubles = {name: float(value) if isinstance(value, int) else value for name, value in reported.items()}
     back = standard_artifacts.Examples()
     set_properties(back, {**doubles, "display_name": "examples", "store_session_info": "{}"})
     assert (back.span, back.split_names) == (12, examples.split_names)
@@ -83,7 +83,7 @@ def exchange(folder: Path, mount: str, raw: Mapping[str, Any] | None = None) -> 
         mount=mount,
         store={},
     )
-    told = {
+    reported = {
         "inputs": {
             "artifacts": {"raw": {"artifacts": [{**raw, "uri": f"{HOME}/old/t/s/raw"}]}},
             "parameterValues": {"best": json.dumps({"uri": best, "why": ""})},
@@ -94,7 +94,7 @@ def exchange(folder: Path, mount: str, raw: Mapping[str, Any] | None = None) -> 
         },
     }
     (folder / "scratch").mkdir()
-    return Exchange(invocation, told, PodPaths(str(folder), mount), folder / "scratch")
+    return Exchange(invocation, reported, PodPaths(str(folder), mount), folder / "scratch")
 
 
 @pytest.mark.parametrize("mount", ["", "/volume"])
@@ -112,8 +112,8 @@ def test_artifacts_lie_below_the_volume_where_there_is_one_and_keep_their_uris(t
     made = standard_artifacts.Examples()
     made.set_string_custom_property("from", f"{base}/old/t/s/raw")
     there.write({"examples": [made]})
-    told = json.loads((tmp_path / "s3/bucket/trips/run/t/s/output_metadata.json").read_text())
-    (artifact,) = told["artifacts"]["examples"]["artifacts"]
+    reported = json.loads((tmp_path / "s3/bucket/trips/run/t/s/output_metadata.json").read_text())
+    (artifact,) = reported["artifacts"]["examples"]["artifacts"]
     assert artifact["uri"] == f"{HOME}/run/t/s/examples"
     assert artifact["metadata"] == {"from": f"{HOME}/old/t/s/raw"}
     # A launcher of a Kubeflow without ML Metadata fails if an output is not there at the path that it has for it.
@@ -141,7 +141,7 @@ def test_a_text_too_long_for_an_argument_is_refused() -> None:
         pack(noise, "Spans: spans")
 
 
-def test_a_baseline_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_baseline_that_is_gone_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"the blessed model s3://bucket/trips/old/t/s/model is gone"):
         exchange(tmp_path, "").inputs(Store({}, str(tmp_path / "store")))
 

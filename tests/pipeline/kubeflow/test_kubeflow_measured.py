@@ -61,7 +61,7 @@ def test_what_pods_took_goes_before_what_was_taken_here_and_makes_the_request(fo
     assert asked["exec-pusher"]["resourceMemoryRequest"] == "1Gi"  # of the table
 
 
-def test_a_store_out_of_reach_is_told_and_runs_here_count(
+def test_a_store_out_of_reach_is_reported_and_runs_here_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delenv("HEADRACE_STORE", raising=False)

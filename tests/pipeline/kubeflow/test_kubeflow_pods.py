@@ -109,7 +109,7 @@ def test_secrets_as_variables_compile_for_a_server_that_knows_only_required_ones
 
 
 @needs_kubernetes
-def test_components_are_not_root_where_the_server_can_be_told() -> None:
+def test_components_are_not_root_where_the_server_takes_a_user() -> None:
     usual = {"runAsUser": "1000", "runAsGroup": "1000", "runAsNonRoot": True}
     found = settings_of(trips("kubeflow.components.Pusher.security={user: null, group: null}"))
     assert found.pop("exec-pusher")["securityContext"] == {"runAsNonRoot": True}
@@ -121,7 +121,7 @@ def test_components_are_not_root_where_the_server_can_be_told() -> None:
 
 @needs_kubernetes
 @pytest.mark.parametrize("backend", ["2.14", "2.15"])
-def test_an_older_server_is_told_no_user_and_a_config_that_names_one_is_refused(backend: str) -> None:
+def test_an_older_server_gets_no_user_and_a_config_that_names_one_is_refused(backend: str) -> None:
     assert settings_of(trips(f"kubeflow.backend='{backend}'", NO_SECRET)) == {}
     with pytest.raises(RunError, match=rf"`security` .* of trainer requires .* 2\.16, .* is {backend}"):
         compile_pipeline(trips(f"kubeflow.backend='{backend}'", "kubeflow.components.Trainer.security={}"), {})

@@ -30,8 +30,8 @@ def test_pods_of_the_readmes_config_have_the_keys_and_the_address_of_kubeflows_o
     keys = {"HEADRACE_STORE_ACCESS_KEY": (own, "accesskey"), "HEADRACE_STORE_SECRET_KEY": (own, "secretkey")}
     reaching = ("baseline", "evaluator", "pusher", "record-blessing", "trainer")
     assert store_keys(found) == {f"exec-{name}": keys for name in reaching}
-    told = invocations(next(yaml.safe_load_all(compile_pipeline(found, {}))))
-    assert {one.store["minio"] for one in told.values()} == {"http://seaweedfs.kubeflow:9000"}
+    reported = invocations(next(yaml.safe_load_all(compile_pipeline(found, {}))))
+    assert {one.store["minio"] for one in reported.values()} == {"http://seaweedfs.kubeflow:9000"}
     launcher = yaml.safe_load((ROOT / "kubernetes/overlays/small/launcher.yaml").read_text())["data"]
     assert launcher["defaultPipelineRoot"] == found.kubeflow.pipeline_root
     (provider,) = yaml.safe_load(launcher["providers"]).values()
@@ -50,9 +50,9 @@ def test_profiles_of_the_taxi_example_fit_the_overlay_that_they_go_with(profile:
     settings = found.kubeflow
     overlay = ROOT / "kubernetes" / "overlays" / OVERLAYS[profile]
     assert settings.namespace == yaml.safe_load((overlay / "kustomization.yaml").read_text())["namespace"]
-    told = yaml.safe_load((overlay / "launcher.yaml").read_text())["data"]
-    ((scheme, provider),) = yaml.safe_load(told["providers"]).items()
-    assert settings.pipeline_root == told["defaultPipelineRoot"]
+    reported = yaml.safe_load((overlay / "launcher.yaml").read_text())["data"]
+    ((scheme, provider),) = yaml.safe_load(reported["providers"]).items()
+    assert settings.pipeline_root == reported["defaultPipelineRoot"]
     assert settings.pipeline_root.startswith(f"{scheme}://")
     assert settings.store_secret == provider["default"]["credentials"].get("secretRef", {}).get("secretName")
     assert settings.object_store.region in (None, provider["default"]["region"])

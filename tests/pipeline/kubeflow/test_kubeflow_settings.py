@@ -41,8 +41,8 @@ def given(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def test_every_setting_of_a_component_is_in_what_the_server_and_the_driver_are_given() -> None:
-    told = yaml.safe_load(CLUSTER.read_text())["kubeflow"]
-    names = {name for tree in (told["defaults"], *told["components"].values()) for name in given(tree)}
+    reported = yaml.safe_load(CLUSTER.read_text())["kubeflow"]
+    names = {name for tree in (reported["defaults"], *reported["components"].values()) for name in given(tree)}
     known = set(settings(ComponentSettings))
     assert {"tolerations.seconds", "secrets.optional", "retries.at_most"} <= known
     assert known <= names

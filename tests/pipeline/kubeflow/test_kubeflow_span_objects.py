@@ -85,8 +85,8 @@ def test_a_part_comes_to_another_pod_as_it_was(store: Store, uri: str, tmp_path:
 
 def test_a_list_says_size_and_crc32c_of_each_file(store: Store, uri: str, tmp_path: Path) -> None:
     publish(pod(tmp_path, store, uri, "first", FILES))
-    told = json.loads(store.text(f"{uri}/{KEY}/shards.json"))
-    assert {name: (one["size"], one["crc32c"]) for name, one in told.items()} == {
+    reported = json.loads(store.text(f"{uri}/{KEY}/shards.json"))
+    assert {name: (one["size"], one["crc32c"]) for name, one in reported.items()} == {
         name: (len(content), google_crc32c.value(content)) for name, content in FILES.items()
     }
 
@@ -108,12 +108,12 @@ def test_nothing_is_written_twice(store: Store, uri: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "gone", "list", "list cut", "escape", "no list"])
-def test_what_is_damaged_is_told_and_counts_as_not_kept_until_it_is_written_again(
+def test_what_is_damaged_is_reported_and_counts_as_not_kept_until_it_is_written_again(
     store: Store, uri: str, tmp_path: Path, damage: str, log: pytest.LogCaptureFixture
 ) -> None:
     publish(pod(tmp_path, store, uri, "first", FILES))
-    told = f"{uri}/{KEY}/shards.json"
-    text = store.text(told)
+    reported = f"{uri}/{KEY}/shards.json"
+    text = store.text(reported)
     target = f"{uri}/{KEY}/shards/{parse_list(text)[max(FILES, key=len)].object}"
     content = bytearray(FILES[max(FILES, key=len)])
     content[len(content) // 2] ^= 1
@@ -122,14 +122,14 @@ def test_what_is_damaged_is_told_and_counts_as_not_kept_until_it_is_written_agai
     if damage in ("flipped", "cut", "empty"):
         store.put(broken, target)
     elif damage in ("gone", "no list"):
-        store.remove(told if damage == "no list" else target)
+        store.remove(reported if damage == "no list" else target)
     else:
         texts = {
             "list": "[]",
             "list cut": text[:-20],
             "escape": text.replace("ingested.json", "../../../ingested.json"),
         }
-        store.write(told, texts[damage])
+        store.write(reported, texts[damage])
     second = pod(tmp_path, store, uri, "second")
     assert second.fetch([KEY], "shards") == []
     assert there(second) == {}
@@ -160,7 +160,7 @@ def test_two_pods_that_keep_a_part_at_once_leave_one_of_the_two_whole(store: Sto
 
 
 class Failing(Store):
-    """A store that fails after so many requests."""
+    """A store that fails after this many requests."""
 
     def __init__(self, folder: Path, after: int) -> None:
         super().__init__({}, str(folder))
@@ -174,7 +174,7 @@ class Failing(Store):
 
 
 @pytest.mark.parametrize("after", range(6))
-def test_an_upload_that_fails_anywhere_is_told_and_never_seen(
+def test_an_upload_that_fails_anywhere_is_reported_and_never_seen(
     tmp_path: Path, uri: str, after: int, log: pytest.LogCaptureFixture
 ) -> None:
     failing = Failing(tmp_path / "store", after)
@@ -201,7 +201,7 @@ def test_a_store_that_is_down_is_asked_a_few_times_and_fails_no_pod(
 
 
 def test_failures_at_once_are_counted_one_by_one(tmp_path: Path, uri: str, log: pytest.LogCaptureFixture) -> None:
-    """Sixteen threads ask: two that counted the same failure said nothing of going on without the store."""
+    """Sixteen threads ask: two that counted the same failure did not report that they continue without the store."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

@@ -86,17 +86,17 @@ def test_a_pod_that_the_store_refuses_names_the_setting_with_the_keys(
     assert "kubeflow.object_store.secret" in more[0]
 
 
-def test_a_training_goes_on_where_the_store_refuses_its_checkpoints(
+def test_a_training_continues_where_the_store_refuses_its_checkpoints(
     refusing: str, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     with mirrored(tmp_path / "checkpoints", f"{HOME}/checkpoints", open_store({"minio": refusing}, of_pod=True)):
         pass
-    told = log.text
-    assert "so a new pod would train from the start" in told
-    assert "kubeflow.object_store.secret" in told
+    reported = log.text
+    assert "so a new pod would train from the start" in reported
+    assert "kubeflow.object_store.secret" in reported
 
 
-def test_an_endpoint_that_is_no_url_is_told_with_where_it_is_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoint_that_is_not_a_url_is_reported_with_where_it_is_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "minio.example:9000")
     with pytest.raises(RunError, match=r"^minio.example:9000 is not the URL .* http:// .* AWS_ENDPOINT_URL\)$"):
         open_store({}).exists("s3://b/blessed.json")

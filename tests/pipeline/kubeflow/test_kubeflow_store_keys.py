@@ -1,4 +1,4 @@
-"""Which object store the pods are told of, and which of them get its keys, from which Secret."""
+"""The object store that pods get, and which of them get its keys, from which Secret."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ def test_whoever_reads_or_writes_beside_the_artifacts_has_the_stores_keys() -> N
 
 
 @needs_kubernetes
-def test_data_without_spans_is_no_reason_for_the_stores_keys() -> None:
+def test_data_without_spans_is_not_a_reason_for_the_stores_keys() -> None:
     found = set(store_keys(trips("data.source.path=/data/trips.csv", "data.window=1")))
     assert "exec-baseline" in found
     assert not found & {"exec-example-gen", "exec-statistics-gen", "exec-transform"}
 
 
-def test_what_is_kept_of_spans_is_told_to_pods_that_have_or_share_it() -> None:
+def test_pods_that_have_or_share_a_folder_for_spans_get_its_path() -> None:
     by_reference = ("kubeflow.storage=reference", "kubeflow.volume={claim: artifacts}")
     without = ("data.source.path=/data/trips.csv", "data.window=1")
-    told = {
+    reported = {
         overrides: invocations(compiled(NO_SECRET, *overrides))["example-gen"].exec_properties["store"]
         for overrides in ((), without, by_reference, (*without, *by_reference))
     }
-    assert told[()] == told[by_reference] == told[*without, *by_reference] == "/headrace-home/spans"
-    assert not told[without]
+    assert reported[()] == reported[by_reference] == reported[*without, *by_reference] == "/headrace-home/spans"
+    assert not reported[without]
 
 
 @needs_kubernetes

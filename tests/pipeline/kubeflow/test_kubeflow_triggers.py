@@ -100,8 +100,8 @@ def test_parameters_of_a_run_reach_the_task_that_uses_them_and_no_other(
     compiled: tuple[str, dict[str, Any]],
 ) -> None:
     pipeline = compiled[1]
-    told = pipeline["root"]["inputDefinitions"]["parameters"]
-    assert {name: one["defaultValue"] for name, one in told.items()} == {
+    reported = pipeline["root"]["inputDefinitions"]["parameters"]
+    assert {name: one["defaultValue"] for name, one in reported.items()} == {
         "run_date": "",
         "spans": "",
         "epochs": 5,
@@ -114,7 +114,7 @@ def test_parameters_of_a_run_reach_the_task_that_uses_them_and_no_other(
             for one in spec.task.get("inputs", {}).get("parameters", {}).values()
             if "componentInputParameter" in one
         }
-        & set(told)
+        & set(reported)
         for name, spec in all_tasks(pipeline).items()
     }
     assert {name: found for name, found in taken.items() if found} == {
@@ -137,8 +137,8 @@ def test_first_task_is_the_one_that_needs_no_tensorflow(compiled: tuple[str, dic
 def test_scheduled_day_is_that_of_the_schedules_time_zone() -> None:
     properties = {"data": json.dumps({"source": {"kind": "csv", "path": "/d/{YYYY}-{MM}-{DD}.csv"}})}
 
-    def day(**told: str) -> Any:
-        return json.loads(with_parameters("Spans", properties, told)["data"]).get("run_date")
+    def day(**reported: str) -> Any:
+        return json.loads(with_parameters("Spans", properties, reported)["data"]).get("run_date")
 
     night = {"run_date": "scheduled", "scheduled_time": "2026-11-21T03:30:00Z"}
     assert day(**night, time_zone="America/New_York") == "2026-11-20"
@@ -166,7 +166,7 @@ def test_a_run_date_hides_later_days_less_the_delay(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "reported"),
     [
         (["kubeflow.backend='2.16'"], "requires Kubeflow Pipelines 2.17"),
         (["schedule.pinned=false"], "only pinned schedules"),
@@ -176,10 +176,10 @@ def test_a_run_date_hides_later_days_less_the_delay(folder: Path) -> None:
         (["schedule.drift={columns: {fair: 0.1}}"], 'did you mean "fare"?'),
     ],
 )
-def test_what_cannot_be_is_refused_when_the_config_is_read(folder: Path, overrides: list[str], told: str) -> None:
+def test_what_cannot_be_is_refused_when_the_config_is_read(folder: Path, overrides: list[str], reported: str) -> None:
     with pytest.raises(ConfigError) as error:
         config(folder, "drift", *overrides)
-    assert told in str(error.value)
+    assert reported in str(error.value)
 
 
 def test_values_of_a_run_have_their_types_and_the_root_is_one_of_them(folder: Path) -> None:
@@ -190,8 +190,8 @@ def test_values_of_a_run_have_their_types_and_the_root_is_one_of_them(folder: Pa
     assert run_values(config(folder), ["run_date=scheduled"]).parameters == {"run_date": "scheduled"}
     with pytest.raises(ConfigError) as error:
         run_values(config(folder), ["pipeline_root=/tmp", "retrain=often", "run_date=2026-13-99"])
-    for told in ("--param pipeline_root", "use one of always", "2026-13-99 is not a date"):
-        assert told in str(error.value)
+    for reported in ("--param pipeline_root", "use one of always", "2026-13-99 is not a date"):
+        assert reported in str(error.value)
     with pytest.raises(RunError, match="no task that detects drift"):
         with_parameters("Spans", {"retrain": "new_span"}, {"retrain": "drift"})
 
@@ -260,14 +260,14 @@ def test_a_condition_of_another_form_is_not_guessed_at() -> None:
 
 @pytest.mark.slow
 def test_without_anything_new_all_but_the_look_is_skipped(folder: Path) -> None:
-    """One task runs, in a pod of its own; and with `retrain: always` the same look lets the run go on."""
-    told = config(folder, "new_span")
-    pipeline = next(yaml.safe_load_all(compile_pipeline(told, {})))
+    """One task runs, in a pod of its own; and with `retrain: always` the same decision lets the run continue."""
+    reported = config(folder, "new_span")
+    pipeline = next(yaml.safe_load_all(compile_pipeline(reported, {})))
     cluster = Cluster(folder / "cluster", "minio://bucket")
     home = cluster.path("minio://bucket/trips")
-    found = find_spans(told.data)
+    found = find_spans(reported.data)
     last = TrainingData(
-        fingerprint=found.fingerprint, spans=("2026-11-20",), work=training_digest(told), statistics=str(home / "s")
+        fingerprint=found.fingerprint, spans=("2026-11-20",), work=training_digest(reported), statistics=str(home / "s")
     )
     TrainingRecord().with_judged(last, blessed=True).write(home / "trained.json")
     run = cluster.run(yaml.safe_dump(pipeline))
@@ -276,12 +276,12 @@ def test_without_anything_new_all_but_the_look_is_skipped(folder: Path) -> None:
     assert run.tasks["spans"].parameters["go"] == "no"
     assert run.tasks["spans"].parameters["spans"] == found.to_json()
     assert run.tasks["spans"].parameters["why"].startswith("nothing new")
-    lines = {line.component: line for line in compared(told, local("Spans"), run.tasks, cluster.path)}
+    lines = {line.component: line for line in compared(reported, local("Spans"), run.tasks, cluster.path)}
     assert {line.what for name, line in lines.items() if name != "Spans"} == {"skipped in both"}
     assert all(line.same for line in lines.values())
-    lines = {line.component: line for line in compared(told, local("Spans", "Trainer"), run.tasks, cluster.path)}
+    lines = {line.component: line for line in compared(reported, local("Spans", "Trainer"), run.tasks, cluster.path)}
     assert str(lines["Trainer"]) == "DIFFERENT Trainer: ran here, skipped there"
-    lines = {line.component: line for line in compared(told, local(), run.tasks, cluster.path)}
+    lines = {line.component: line for line in compared(reported, local(), run.tasks, cluster.path)}
     assert str(lines["Spans"]) == "DIFFERENT Spans: skipped here, ran there"
 
 

@@ -47,11 +47,11 @@ def test_a_runner_elsewhere_is_known_by_where_its_jobs_go(runner: Runner, option
 def test_workers_elsewhere_are_refused_where_artifacts_are_staged_with_all_places_and_the_way_out() -> None:
     with pytest.raises(ConfigError) as raised:
         compile_pipeline(trips(NO_SECRET, *FLINK, SERVICE), {})
-    told = {problem.where: problem.what for problem in raised.value.problems}
-    assert set(told) == {"beam.runner", "train.input.service"}
-    assert "Beam's workers at headrace-beam-jobs:8099 would open" in told["beam.runner"]
-    assert "the workers of grpc://headrace-tfdata:5050 would open" in told["train.input.service"]
-    assert all("`kubeflow.storage: reference`" in what for what in told.values())
+    reported = {problem.where: problem.what for problem in raised.value.problems}
+    assert set(reported) == {"beam.runner", "train.input.service"}
+    assert "Beam's workers at headrace-beam-jobs:8099 would open" in reported["beam.runner"]
+    assert "the workers of grpc://headrace-tfdata:5050 would open" in reported["train.input.service"]
+    assert all("`kubeflow.storage: reference`" in what for what in reported.values())
 
 
 def test_workers_elsewhere_share_the_volume_of_artifacts_by_reference() -> None:

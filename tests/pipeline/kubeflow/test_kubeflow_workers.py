@@ -23,8 +23,8 @@ def environment(container: dict[str, Any]) -> dict[str, str]:
 def jobset(*overrides: str, profile: str | None = None) -> dict[str, Any]:
     """As the Trainer's task makes it, by what stands in the compiled pipeline."""
     trainer = task_specs(compiled(*WORKERS, *overrides, profile=profile))["trainer"]
-    told = json.loads(environment(dict(trainer.container))[MANIFEST])
-    return complete(told["jobset"], NAME, Owner("task", "uid", "headrace-runner"), {"uri": "minio://a/b"})
+    reported = json.loads(environment(dict(trainer.container))[MANIFEST])
+    return complete(reported["jobset"], NAME, Owner("task", "uid", "headrace-runner"), {"uri": "minio://a/b"})
 
 
 def job(made: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ WANTED = ["2026-11-01", "2026-11-02", "2026-11-03"]
 
 
 class Server:
-    """Knows some runs, the newest first, and what their tasks were told."""
+    """Knows some runs, the newest first, and the invocations of their tasks."""
 
     def __init__(self, *known: Any) -> None:
         self._known, self.asked = known, list[str]()
@@ -35,7 +35,7 @@ class Server:
     def text(self, _what: str, _path: str, run_id: str) -> str:
         self.asked.append(run_id)
         (run,) = [one for one in self._known if one.run_id == run_id]
-        nodes = {name: _node(name, values) for name, values in run.told.items()}
+        nodes = {name: _node(name, values) for name, values in run.reported.items()}
         manifest = json.dumps({"status": {"nodes": nodes}})
         return json.dumps({"pipeline_runtime": {"workflow_manifest": manifest}})
 
@@ -46,14 +46,14 @@ def _node(name: str, values: dict[str, str]) -> dict[str, Any]:
     return {"displayName": f"{name}-driver", "outputs": {"parameters": [{"name": "pod-spec-patch", "value": patch}]}}
 
 
-def run(run_id: str, pipeline: str, state: str = "SUCCEEDED", told: Any = None, **parameters: str) -> Any:
+def run(run_id: str, pipeline: str, state: str = "SUCCEEDED", reported: Any = None, **parameters: str) -> Any:
     reference = SimpleNamespace(pipeline_id=pipeline)
     config = SimpleNamespace(parameters=parameters)
     return SimpleNamespace(
         run_id=run_id,
         created_at=DAY,
         state=state,
-        told=told,
+        reported=reported,
         runtime_config=config,
         pipeline_version_reference=reference,
     )
@@ -84,7 +84,7 @@ def test_runs_of_a_backfill_read_the_window_of_scheduled_ones(schedule: str, par
     assert backfill_values(config).parameters == parameters
 
 
-def test_another_pipelines_runs_are_no_runs_of_this_one() -> None:
+def test_another_pipelines_runs_are_not_runs_of_this_one() -> None:
     server = Server(run("theirs", "other", spans=WANTED[0]), run("failed", "nightly", "FAILED", spans=WANTED[1]))
     assert given(server) == {WANTED[0]: None, WANTED[1]: "failed", WANTED[2]: None}
     assert [one.run_id for one in runs.of_pipeline(server, "e", "nightly")] == ["failed"]  # type: ignore[arg-type]
@@ -92,17 +92,19 @@ def test_another_pipelines_runs_are_no_runs_of_this_one() -> None:
 
 def test_a_run_that_trained_with_a_span_as_the_newest_counts_whatever_started_it() -> None:
     server = Server(
-        run("ended early", "nightly", told={}, run_date="scheduled"),
-        run("no drift", "nightly", told=read(WANTED[2], trained=False), run_date="scheduled"),
-        run("scheduled", "nightly", told=read("2026-10-31", WANTED[0], WANTED[1]), run_date="scheduled", window="3"),
-        run("broken", "nightly", "FAILED", told=read(WANTED[0])),
+        run("ended early", "nightly", reported={}, run_date="scheduled"),
+        run("no drift", "nightly", reported=read(WANTED[2], trained=False), run_date="scheduled"),
+        run(
+            "scheduled", "nightly", reported=read("2026-10-31", WANTED[0], WANTED[1]), run_date="scheduled", window="3"
+        ),
+        run("broken", "nightly", "FAILED", reported=read(WANTED[0])),
     )
     assert given(server) == {WANTED[0]: None, WANTED[1]: "scheduled", WANTED[2]: None}
     assert "broken" not in server.asked
 
 
 def test_a_fault_in_the_look_at_a_run_makes_no_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(run("scheduled", "nightly", told=read(WANTED[1])))
+    server = Server(run("scheduled", "nightly", reported=read(WANTED[1])))
     for status, refused in ((503, pytest.raises(ServerError)), (404, contextlib.nullcontext())):
 
         def fails(*_: Any, status: int = status, **__: Any) -> str:

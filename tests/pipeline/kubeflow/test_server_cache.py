@@ -26,14 +26,14 @@ def specification() -> dict[str, Any]:
 
 
 class Fake:
-    """A session whose server knows some runs; `told`: whether it tells of their workflows."""
+    """A session whose server knows some runs; `reported`: whether it reports their workflows."""
 
     pipeline = "trips"
 
-    def __init__(self, *, told: bool = True) -> None:
+    def __init__(self, *, reported: bool = True) -> None:
         self._runs: list[Any] = []
         self._workflows: dict[str, Any] = {}
-        self._told = told
+        self._reported = reported
         self.server = SimpleNamespace(text=self._text)
 
     def add(
@@ -76,14 +76,14 @@ class Fake:
 
     def _text(self, _what: str, path: str, run_id: str) -> str:
         assert path == "/apis/v1beta1/runs/{run_id}"
-        if not self._told:
+        if not self._reported:
             raise ServerError("no such path", 404)
         nodes = {
             name: {
                 "displayName": f"{name}-driver",
-                "outputs": {"parameters": [{"name": "pod-spec-patch", "value": _patch(told)}]},
+                "outputs": {"parameters": [{"name": "pod-spec-patch", "value": _patch(reported)}]},
             }
-            for name, told in self._workflows[run_id].items()
+            for name, reported in self._workflows[run_id].items()
         }
         return json.dumps({"pipeline_runtime": {"workflow_manifest": json.dumps({"status": {"nodes": nodes}})}})
 
@@ -96,8 +96,8 @@ def _detail(name: str, state: str, start: dt.datetime) -> Any:
     return SimpleNamespace(display_name=name, state=state, start_time=start, end_time=end, error=None)
 
 
-def _patch(told: Any) -> str:
-    launcher = ["/kfp-launcher/launch", "--executor_input", json.dumps({"inputs": told}), "--component_spec", "{}"]
+def _patch(reported: Any) -> str:
+    launcher = ["/kfp-launcher/launch", "--executor_input", json.dumps({"inputs": reported}), "--component_spec", "{}"]
     return json.dumps({"containers": [{"name": "main", "command": launcher}]})
 
 
@@ -106,28 +106,30 @@ def artifact(key: str, run: str) -> dict[str, Any]:
     return {"artifacts": {key: {"artifacts": [{"name": f"{run}-id", "uri": uri}]}}}
 
 
-def test_a_setting_that_was_compiled_in_is_told_and_what_was_cached_is_reused(specification: dict[str, Any]) -> None:
+def test_a_setting_that_was_compiled_in_is_reported_and_what_was_cached_is_reused(
+    specification: dict[str, Any],
+) -> None:
     server = Fake()
     server.add(specification)
     server.add(compiled("train.epochs=9"), cached=("transform",))
-    told = server.explained()
-    assert told["Trainer"] == ComponentExplanation(
+    reported = server.explained()
+    assert reported["Trainer"] == ComponentExplanation(
         "Trainer", "ran", "run-0", ["setting parameter epochs: 3 → 9", "setting train.epochs: 3 → 9"]
     )
-    assert told["Transform"].result == "reused"
-    assert told["Spans"].result == "always runs"
+    assert reported["Transform"].result == "reused"
+    assert reported["Spans"].result == "always runs"
 
 
-def test_a_parameter_of_the_run_is_told_of_the_task_that_takes_it_alone(specification: dict[str, Any]) -> None:
+def test_a_parameter_of_the_run_is_reported_of_the_task_that_takes_it_alone(specification: dict[str, Any]) -> None:
     server = Fake()
     server.add(specification)
     server.add(specification, epochs=1)
-    told = server.explained()
-    assert told["Trainer"].reasons == ["setting parameter epochs: 3 → 1"]
-    assert "inputs may differ" not in told["Trainer"].reasons[0]
+    reported = server.explained()
+    assert reported["Trainer"].reasons == ["setting parameter epochs: 3 → 1"]
+    assert "inputs may differ" not in reported["Trainer"].reasons[0]
 
 
-def test_inputs_are_those_that_the_driver_told_the_launcher(specification: dict[str, Any]) -> None:
+def test_inputs_are_those_that_the_driver_gave_the_launcher(specification: dict[str, Any]) -> None:
     server = Fake()
     for run in ("one", "two"):
         server.add(specification, {"transform": artifact("examples", run)})
@@ -136,8 +138,8 @@ def test_inputs_are_those_that_the_driver_told_the_launcher(specification: dict[
     ]
 
 
-def test_where_the_server_tells_no_inputs_that_is_said(specification: dict[str, Any]) -> None:
-    server = Fake(told=False)
+def test_missing_inputs_on_the_server_are_reported(specification: dict[str, Any]) -> None:
+    server = Fake(reported=False)
     server.add(specification)
     assert server.explained()["Trainer"].reasons == ["no earlier run on the server has its result"]
     server.add(specification)
@@ -146,18 +148,18 @@ def test_where_the_server_tells_no_inputs_that_is_said(specification: dict[str, 
 
 
 @needs_kubernetes
-def test_another_claim_of_a_volume_is_told_of_the_task_that_mounts_it() -> None:
+def test_another_claim_of_a_volume_is_reported_of_the_task_that_mounts_it() -> None:
     server = Fake()
     for claim in ("old", "new"):
         volumes = f"kubeflow.components.Trainer.volumes=[{{claim: {claim}, path: /data}}]"
         specification, platform = yaml.safe_load_all(compile_pipeline(trips(volumes), {}))
         server.add(specification, platform=platform)
-    told = server.explained()
-    assert told["Trainer"].reasons == ['setting volumes: ["old"] → ["new"]']
-    assert "volumes and parameters are the same" in told["Transform"].reasons[0]
+    reported = server.explained()
+    assert reported["Trainer"].reasons == ['setting volumes: ["old"] → ["new"]']
+    assert "volumes and parameters are the same" in reported["Transform"].reasons[0]
 
 
-def test_other_code_and_another_image_are_told(specification: dict[str, Any]) -> None:
+def test_other_code_and_another_image_are_reported(specification: dict[str, Any]) -> None:
     server = Fake()
     server.add(specification)
     changed = compiled("kubeflow.components.Trainer.image=other:2")

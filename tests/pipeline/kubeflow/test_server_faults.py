@@ -66,13 +66,13 @@ def test_a_submission_that_fails_is_sent_once_and_says_so(backend: Backend, stat
     assert backend.runs == []
 
 
-def unanswered(told: threading.Event, *, made: bool) -> Callable[..., None]:
+def unanswered(reported: threading.Event, *, made: bool) -> Callable[..., None]:
     """No answer before the test says so; the run may be made all the same."""
 
     def fault(backend: Backend, handler: BaseHTTPRequestHandler, body: dict[str, Any]) -> None:
         if made:
             backend.make(body)
-        told.wait()
+        reported.wait()
         handler.close_connection = True
 
     return fault
@@ -86,7 +86,7 @@ def test_a_submission_without_an_answer_in_time_is_looked_for(backend: Backend) 
     assert backend.submissions == 1
 
 
-def test_a_server_too_slow_to_read_is_told(backend: Backend) -> None:
+def test_a_server_too_slow_to_read_is_reported(backend: Backend) -> None:
     over = threading.Event()
     backend.faults = [unanswered(over, made=False)]
     with pytest.raises(ServerError, match=r"cannot look for the run: no answer in kubeflow.server.timeout_seconds"):
@@ -95,7 +95,7 @@ def test_a_server_too_slow_to_read_is_told(backend: Backend) -> None:
     assert backend.submissions == 0
 
 
-def test_reading_goes_on_after_a_moment_s_fault(backend: Backend) -> None:
+def test_reading_continues_after_a_moment_s_fault(backend: Backend) -> None:
     backend.faults = [fails(503), fails(500)]
     server = connected(backend)
     server._sleep = lambda _: None
@@ -113,7 +113,7 @@ def test_nothing_is_submitted_where_it_cannot_be_looked_for_first(backend: Backe
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "told"),
+    ("status", "words", "reported"),
     [
         (
             401,
@@ -128,16 +128,16 @@ def test_nothing_is_submitted_where_it_cannot_be_looked_for_first(backend: Backe
         (404, "404 page not found\n", "the API is not at this address; kubeflow.server.endpoint"),
     ],
 )
-def test_a_refusal_says_what_to_do(backend: Backend, status: int, words: Any, told: str) -> None:
+def test_a_refusal_says_what_to_do(backend: Backend, status: int, words: Any, reported: str) -> None:
     backend.faults = [fails(status, words)]
     with pytest.raises(ServerError) as error:
         submit(connected(backend))
-    assert told in str(error.value)
+    assert reported in str(error.value)
     assert "<html>" not in str(error.value)
     assert backend.submissions == 0
 
 
-def test_a_server_that_is_down_is_told() -> None:
+def test_a_server_that_is_down_is_reported() -> None:
     server = connect(ServerConfig(endpoint=f"http://127.0.0.1:{free_port()}"))
     server._sleep = lambda _: None
     with pytest.raises(ServerError, match=r"cannot look for the run: it cannot be reached \(.*refused\)"):
@@ -193,7 +193,7 @@ def test_a_run_that_was_made_is_named_where_the_look_after_it_fails(backend: Bac
         submit(server)
 
 
-def test_the_key_tells_content_parameters_and_root_apart() -> None:
+def test_key_distinguishes_content_parameters_and_root() -> None:
     requests = [
         REQUEST,
         RunRequest("taxi", {"epochs": 4}, "minio://bucket"),
@@ -215,7 +215,7 @@ def test_a_name_taken_by_other_content_is_refused_before_anything_is_sent(backen
 
 
 @pytest.mark.parametrize("kind", ["bearer", "cookie", "in_cluster"])
-def test_the_secret_is_sent_and_never_told(backend: Backend, tmp_path: Path, kind: Any) -> None:
+def test_the_secret_is_sent_and_never_repeated(backend: Backend, tmp_path: Path, kind: Any) -> None:
     text = "session=tells-nobody" if kind == "cookie" else "tells-nobody"
     file = tmp_path / "secret"
     file.write_text(text + "\n")

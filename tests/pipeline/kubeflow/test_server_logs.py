@@ -48,8 +48,8 @@ def run_of(*nodes: str) -> Any:
     """A run whose entries have these nodes as children, as the API names them."""
     children = [SimpleNamespace(pod_name=f"{WORKFLOW}-{fnv1a(WORKFLOW + node)}") for node in nodes]
     details = [SimpleNamespace(display_name="executor", child_tasks=[child]) for child in children]
-    told = SimpleNamespace(task_details=details)
-    return SimpleNamespace(run_id="id-0", display_name="taxi-1", run_details=told, tasks=None)
+    reported = SimpleNamespace(task_details=details)
+    return SimpleNamespace(run_id="id-0", display_name="taxi-1", run_details=reported, tasks=None)
 
 
 def pod_of(node: str, template: str = "system-container-impl") -> str:
@@ -165,7 +165,9 @@ def test_a_log_is_read_through_the_kubeconfig_if_the_pod_is_this_run_s(
         assert len(backend.seen) == 3
 
 
-def test_a_log_that_cannot_be_read_is_told_with_each_reason_and_the_way_to_it(backend: Backend, tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_read_is_reported_with_each_reason_and_the_way_to_it(
+    backend: Backend, tmp_path: Path
+) -> None:
     kept = LauncherLogs(Store({}, str(tmp_path)), "minio://bucket/taxi", "kubeflow")
     backend.faults = [UNREADABLE, GONE]
     with pytest.raises(RunError) as refused:
@@ -193,9 +195,9 @@ def test_a_log_that_is_gone_is_read_from_the_launchers_copy_of_the_last_try(back
     assert read_log(connected(backend), run_of(".root", ".root.trainer.executor"), "trainer", {}, kept) == "try 1\n"
 
 
-def test_a_followed_log_is_told_once_and_a_further_try_from_its_beginning() -> None:
+def test_a_followed_log_is_reported_once_and_a_further_try_from_its_beginning() -> None:
     texts: list[str | None] = [None, "a\n", "a\nb\n", None, "again\n", "again\nc\n"]
-    told, slept = list[str](), list[float]()
+    reported, slept = list[str](), list[float]()
 
     def read() -> str:
         text = texts.pop(0)
@@ -203,9 +205,9 @@ def test_a_followed_log_is_told_once_and_a_further_try_from_its_beginning() -> N
             raise RunError("out of reach")
         return text
 
-    follow(read, lambda: len(texts) == 1, told.append, Clock(slept.append))
-    assert "".join(told) == "a\nb\nagain\nc\n"
+    follow(read, lambda: len(texts) == 1, reported.append, Clock(slept.append))
+    assert "".join(reported) == "a\nb\nagain\nc\n"
     assert len(slept) == 5
     texts = [None]
     with pytest.raises(RunError, match="out of reach"):
-        follow(read, lambda: True, told.append, Clock(slept.append))
+        follow(read, lambda: True, reported.append, Clock(slept.append))

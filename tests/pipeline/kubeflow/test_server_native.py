@@ -90,7 +90,7 @@ def without_metadata(native: NativeBackend) -> Any:
     return found
 
 
-def test_both_kinds_of_server_tell_the_same_record_of_the_same_run(backend: Backend, native: NativeBackend) -> None:
+def test_both_kinds_of_server_report_the_same_record_of_the_same_run(backend: Backend, native: NativeBackend) -> None:
     old, new = (run_record(found, TASKS, "trips") for found in (with_metadata(backend), without_metadata(native)))
     assert [(one.id, one.status) for one in new.nodes] == [
         ("Spans", Status.DONE),
@@ -113,7 +113,7 @@ def test_a_task_that_failed_says_why_and_what_the_cluster_ended_is_interrupted(n
     assert shown.node("Pusher").status is Status.SKIPPED
 
 
-def test_a_run_from_before_the_upgrade_is_told_by_its_workflow(native: NativeBackend) -> None:
+def test_a_run_from_before_the_upgrade_is_reported_by_its_workflow(native: NativeBackend) -> None:
     nodes = [
         {**node(name, number, "Succeeded", at(number)), "displayName": name, "finishedAt": at(number + 1)}
         for number, name in enumerate(NAMES)
@@ -132,7 +132,7 @@ def test_logs_are_read_by_the_newest_pod_of_the_workflow_or_else_by_the_task_s_o
     native: NativeBackend, tmp_path: Path
 ) -> None:
     first, second = (f"{WORKFLOW}-retry-system-container-impl-{number}" for number in (7, 6))
-    trainer = task("trainer", "RUNNING", at(31), pods=pods(first))  # the second try's pod is not told yet
+    trainer = task("trainer", "RUNNING", at(31), pods=pods(first))  # the second try's pod is not reported yet
     nodes = [
         node("trainer(0).executor(1)", 6, "Running", at(50), "retry-system-container-impl"),
         node("trainer(0).executor(0)", 7, "Failed", at(40), "retry-system-container-impl"),
@@ -159,7 +159,7 @@ def explained(native: NativeBackend) -> dict[str, ComponentExplanation]:
     return {one.component: one for one in explain(session, None).components}
 
 
-def test_what_decided_the_cache_is_told_from_the_tasks_own_inputs_cached_ones_included(native: NativeBackend) -> None:
+def test_cache_is_explained_from_the_tasks_own_inputs_also_of_cached_tasks(native: NativeBackend) -> None:
     specification = compiled()
     names = list(specification["root"]["dag"]["tasks"])
     for number, (state, identity) in enumerate([("SUCCEEDED", "a1"), ("CACHED", "a1"), ("SUCCEEDED", "a2")]):
@@ -176,7 +176,7 @@ def test_what_decided_the_cache_is_told_from_the_tasks_own_inputs_cached_ones_in
     assert explained(native)["Transform"].result == "reused"
 
 
-def test_artifacts_of_one_name_are_told_apart_by_their_ids(native: NativeBackend) -> None:
+def test_artifacts_of_one_name_are_distinguished_by_their_ids(native: NativeBackend) -> None:
     specification = compiled()
     names = list(specification["root"]["dag"]["tasks"])
     for number, identity in enumerate(["a1", "a2"]):

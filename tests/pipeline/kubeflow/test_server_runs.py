@@ -59,7 +59,7 @@ CANCELLED = (("PENDING", 50), ("RUNNING", 49), ("CANCELING", 40), ("FAILED", 39)
         ("RUNNING", (("RUNNING", 49),), "running"),
     ],
 )
-def test_the_history_of_a_run_tells_how_it_stands(
+def test_history_of_a_run_has_its_state(
     backend: Backend, state: str, history: tuple[tuple[str, float], ...], word: str
 ) -> None:
     assert runs.state_word(run_with(backend, state, *history), dt.datetime.now(dt.UTC)) == word

@@ -1,4 +1,4 @@
-"""Schedules on Kubeflow: which one goes on where a new one cannot be made, and what tells them apart."""
+"""Schedules on Kubeflow: which one stays if a new one cannot be made, and what distinguishes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kept(description: str, status: str = "ENABLED") -> dict[str, Any]:
     return {"recurringRuns": [{**fields, "description": description, "status": status}]}
 
 
-def test_the_old_schedule_goes_on_where_the_new_one_cannot_be_made(backend: Backend) -> None:
+def test_the_old_schedule_continues_where_the_new_one_cannot_be_made(backend: Backend) -> None:
     old = kept("headrace schedule, content of before")
     backend.faults = [fails(200, old), fails(200, {}), fails(500), fails(200, old), fails(200, {})]
     with pytest.raises(ServerError, match="cannot create the schedule: HTTP 500"):
@@ -45,7 +45,7 @@ def test_the_old_schedule_goes_on_where_the_new_one_cannot_be_made(backend: Back
     ]
 
 
-def test_the_old_schedule_goes_on_where_the_command_is_interrupted(
+def test_the_old_schedule_continues_where_the_command_is_interrupted(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, plan = kept("headrace schedule, content of before"), wanted(every="6h")
@@ -59,8 +59,8 @@ def test_the_old_schedule_goes_on_where_the_command_is_interrupted(
         backend.seen.clear()
         with pytest.raises(KeyboardInterrupt):
             schedules.apply_schedule(connected(backend), plan)
-        told = [path.rpartition("/")[2].partition("?")[0] for method, path in backend.seen if method == "POST"]
-        assert told[-1] == then
+        reported = [path.rpartition("/")[2].partition("?")[0] for method, path in backend.seen if method == "POST"]
+        assert reported[-1] == then
 
 
 @pytest.mark.parametrize("release", ["2.16.0", "v2.17.1", "2.20.0-rc.1"])
@@ -111,7 +111,7 @@ def test_a_recurring_run_that_was_made_by_hand_is_neither_changed_nor_deleted(
     assert schedules.find(connected(backend), "e", "taxi") == []
 
 
-def test_the_mark_of_a_schedule_tells_its_settings_apart() -> None:
+def test_mark_of_a_schedule_distinguishes_its_settings() -> None:
     plans: list[dict[str, Any]] = [{"every": "6h"}, {"every": "7h"}, {"cron": "0 4 * * *"}]
     plans += [{"every": "6h", "catch_up": True}]
     plans += [{"every": "6h", "window": 3}, {"every": "6h", "concurrency": 2}, {"every": "6h", "pinned": False}]

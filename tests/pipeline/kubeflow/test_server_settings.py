@@ -28,7 +28,7 @@ def test_the_secret_comes_from_the_variable_that_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("auth", "environ", "told"),
+    ("auth", "environ", "reported"),
     [
         (ServerAuth(kind="bearer", env="KFP_TOKEN"), {}, "the environment variable KFP_TOKEN is missing"),
         (ServerAuth(kind="cookie", env="C"), {"C": "abc"}, "`name=value`"),
@@ -36,10 +36,12 @@ def test_the_secret_comes_from_the_variable_that_is_named() -> None:
         (ServerAuth(kind="bearer", file="/nowhere/token"), {}, "/nowhere/token is missing"),
     ],
 )
-def test_a_secret_that_cannot_be_had_is_told_by_its_place(auth: ServerAuth, environ: dict[str, str], told: str) -> None:
+def test_a_secret_that_cannot_be_had_is_reported_by_its_place(
+    auth: ServerAuth, environ: dict[str, str], reported: str
+) -> None:
     with pytest.raises(ConfigError) as error:
         read_secret(auth, environ)
-    assert told in str(error.value)
+    assert reported in str(error.value)
     assert "abc" not in str(error.value)
 
 
@@ -73,7 +75,7 @@ def test_a_backfill_has_each_span_of_its_range() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "first", "last", "told"),
+    ("config", "first", "last", "reported"),
     [
         (dated(), "1", "3", "the spans of this data are dates"),
         (dated(), "2026-03-02", "2026-03-01", "2026-03-02 is after --to"),
@@ -82,7 +84,7 @@ def test_a_backfill_has_each_span_of_its_range() -> None:
         (load(str(ROOT / "configs/taxi.yaml")), "1", "2", "there are no spans"),
     ],
 )
-def test_a_backfill_of_what_is_no_span_is_refused(config: Any, first: str, last: str, told: str) -> None:
+def test_a_backfill_of_what_is_not_a_span_is_refused(config: Any, first: str, last: str, reported: str) -> None:
     with pytest.raises(ConfigError) as error:
         backfill.spans(config, first, last)
-    assert told in str(error.value)
+    assert reported in str(error.value)

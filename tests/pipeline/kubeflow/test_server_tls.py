@@ -55,8 +55,8 @@ def ask(endpoint: str, **settings: Any) -> str | None:
 
 
 def test_a_certificate_that_nobody_known_signed_is_refused_with_the_way_out(secured: Secured) -> None:
-    told = r"certificate is not trusted \(.*\);.* kubeflow\.server\.ca_file"
-    with pytest.raises(ServerError, match=told):
+    reported = r"certificate is not trusted \(.*\);.* kubeflow\.server\.ca_file"
+    with pytest.raises(ServerError, match=reported):
         ask(secured.url)
 
 
@@ -65,7 +65,7 @@ def test_a_certificate_of_the_authority_named_is_taken_and_any_where_none_is_che
     assert ask(secured.url, verify_tls=False) == "kubeflow"
 
 
-def test_an_address_without_tls_is_told() -> None:
+def test_an_address_without_tls_is_reported() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Healthy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(ServerError, match=r"not speak TLS.* http://"):

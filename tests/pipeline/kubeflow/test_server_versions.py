@@ -20,7 +20,7 @@ from headrace.pipeline.kubeflow.server.versions import PipelineVersion, put_newe
         (["taxi-01", "taxi-02", "taxi-01-2", "taxi-03"], "taxi-01-3"),
     ],
 )
-def test_content_behind_another_version_is_uploaded_anew(
+def test_content_behind_another_version_is_uploaded_again(
     there: list[str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = list(there)

@@ -1,4 +1,4 @@
-"""A run that is followed while tokens are written anew and the server is away: against a real HTTP server."""
+"""A run that is followed while tokens are rotated and the server is away: against a real HTTP server."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Server:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    told = Server()
+    reported = Server()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            told.shown.append(self.headers.get("Authorization") or self.headers.get("Cookie"))
-            status, words = told.answer()
+            reported.shown.append(self.headers.get("Authorization") or self.headers.get("Cookie"))
+            status, words = reported.answer()
             text = json.dumps(words).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(text)))
@@ -56,8 +56,8 @@ def server() -> Iterator[Server]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as alive:
         threading.Thread(target=alive.serve_forever, daemon=True).start()
-        told.url = f"http://127.0.0.1:{alive.server_port}"
-        yield told
+        reported.url = f"http://127.0.0.1:{alive.server_port}"
+        yield reported
         alive.shutdown()
 
 
@@ -94,9 +94,7 @@ def follow(server: Server) -> tuple[RunRecord, list[str], Time]:
 
 
 @pytest.mark.parametrize(("kind", "text"), [("in_cluster", "Bearer {}"), ("bearer", "Bearer {}"), ("cookie", "{}")])
-def test_a_secret_that_was_written_anew_is_shown_in_the_next_request(
-    server: Server, tmp_path: Path, kind: Any, text: str
-) -> None:
+def test_rewritten_secret_is_used_in_the_next_request(server: Server, tmp_path: Path, kind: Any, text: str) -> None:
     file = tmp_path / "secret"
     file.write_text("a=one")
     connection = connected(server, Time(), ServerAuth(kind=kind, file=str(file)))
@@ -119,7 +117,7 @@ def test_a_watch_outlives_a_server_that_is_away_for_a_while(server: Server) -> N
 
 
 @pytest.mark.parametrize("status", [503, 401])
-def test_a_watch_that_ends_without_the_run_says_that_the_run_goes_on(server: Server, status: int) -> None:
+def test_a_watch_that_ends_without_the_run_says_that_the_run_continues(server: Server, status: int) -> None:
     server.answers = [(200, "RUNNING"), (200, "RUNNING"), (status, "RUNNING")]
     with pytest.raises(ServerError) as error:
         follow(server)

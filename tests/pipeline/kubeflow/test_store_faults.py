@@ -33,7 +33,7 @@ HOUR = dt.timedelta(hours=1)
 
 
 @pytest.mark.parametrize("wrong", ["key", "secret"])
-def test_keys_that_the_store_does_not_know_are_told_whatever_is_asked(
+def test_keys_that_the_store_does_not_know_are_reported_whatever_is_asked(
     store: Store, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not store.files("s3://root/v2")
@@ -54,12 +54,12 @@ def test_keys_that_the_store_does_not_know_are_told_whatever_is_asked(
         lambda: pod.write(uri, "{}"),
         lambda: pod.remove(uri),
     ]
-    told = r"(?s)^s3://root/v2/trips.*refuses the keys .*object_store\.secret"
+    reported = r"(?s)^s3://root/v2/trips.*refuses the keys .*object_store\.secret"
 
     @set_initial_no_auth_action_count(0)
     def ask() -> None:
         for each in asks:
-            with pytest.raises(StoreError, match=told):
+            with pytest.raises(StoreError, match=reported):
                 each()
         done = prune(tmp_path, "--root", "s3://root/v2")
         assert done.returncode == 1

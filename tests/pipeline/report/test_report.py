@@ -56,7 +56,7 @@ def test_shares_of_a_column_of_several_values_are_shares_of_its_values(run: Run)
     assert "12 %) of the values present" in " ".join(shown.values())
 
 
-def test_bars_of_large_numbers_are_told_apart(tmp_path: Path) -> None:
+def test_bars_of_large_numbers_are_distinguished(tmp_path: Path) -> None:
     import tensorflow_data_validation as tfdv
 
     seconds = 1_700_000_000 + np.arange(500)

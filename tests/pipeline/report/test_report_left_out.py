@@ -9,7 +9,9 @@ Run = Any  # what the fixtures of conftest.py give
 
 def test_records_left_out_and_notes_are_shown_as_text(whole: Run) -> None:
     properties = whole.record.nodes[0].outputs["examples"].properties
-    properties["skipped"] = json.dumps({"count": 100, "told": [f"/d/f.csv:{line}: {EVIL}" for line in range(2, 22)]})
+    properties["skipped"] = json.dumps(
+        {"count": 100, "reported": [f"/d/f.csv:{line}: {EVIL}" for line in range(2, 22)]}
+    )
     properties["notes"] = json.dumps([f"/d/f.csv changed since it was last read {EVIL}"])
     page = whole.report()
     text = page.all_text()

@@ -32,7 +32,7 @@ def section(run: Any, verdict: str) -> Any:
     return run.report()
 
 
-def test_the_verdict_is_told_with_its_split_and_the_changes(run: Any) -> None:
+def test_the_verdict_is_reported_with_its_split_and_the_changes(run: Any) -> None:
     page = section(run, VERDICT.model_dump_json())
     text = page.all_text()
     assert "input-bound Steps waited for input 78 % of the time. Cause: examples are read and parsed again" in text

@@ -28,8 +28,8 @@ def slice_of(value: str) -> SliceMetrics:
 
 def add_slices(run: Run, *values: str) -> None:
     directory = run.artifacts / "Evaluator" / "evaluation" / "1"
-    told = read_evaluation(directory)
-    write_evaluation(directory, dataclasses.replace(told, slices=(*told.slices, *map(slice_of, values))))
+    reported = read_evaluation(directory)
+    write_evaluation(directory, dataclasses.replace(reported, slices=(*reported.slices, *map(slice_of, values))))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_is_visible_is_plain_text_of_one_direction_at_a_time(text: str) -> 
     assert value_in_words(text).strip()
 
 
-def test_slices_of_odd_values_are_told_apart(whole: Run) -> None:
+def test_slices_of_odd_values_are_distinguished(whole: Run) -> None:
     add_slices(whole, "", " ", TURNED)
     page = whole.report()
     assert {"(empty)", '" "', r"\u202egpj.exe"} <= set(page.table("company"))

@@ -59,7 +59,7 @@ class Pipeline:
         search: Search | None = None,
         seconds: list[float] | None = None,
     ) -> Path:
-        """A run with three epochs (or those of `logs`), each of so many seconds; returns its folder."""
+        """A run with three epochs (or those of `logs`), each of this many seconds; returns its folder."""
         folder = self.home / "runs" / run_id
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG | (config or {}), sort_keys=False))
@@ -69,8 +69,8 @@ class Pipeline:
             directory = self._output(record, "Trainer", "model_run")
             train(directory, logs or epochs(shift))
             if seconds:
-                told = [{"epoch": epoch, "seconds": each} for epoch, each in enumerate(seconds, 1)]
-                (directory / "training.json").write_text(json.dumps({"epochs": told}))
+                reported = [{"epoch": epoch, "seconds": each} for epoch, each in enumerate(seconds, 1)]
+                (directory / "training.json").write_text(json.dumps({"epochs": reported}))
         if evaluated:
             write_evaluation(self._output(record, "Evaluator", "evaluation"), evaluation(shift))
             (self._output(record, "ProfileVerdict", "verdict") / "value").write_text(VERDICT.model_dump_json())

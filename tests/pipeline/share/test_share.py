@@ -49,8 +49,8 @@ def independent(directory: Path) -> dict[tuple[str, str], list[tuple[int, float,
     for file in sorted(directory.rglob("events.out.tfevents*")):
         for event in tf.compat.v1.train.summary_iterator(str(file)):
             for value in event.summary.value:
-                told = (event.step, event.wall_time, tf.make_ndarray(value.tensor))
-                found.setdefault((file.parent.name, value.tag), []).append(told)
+                reported = (event.step, event.wall_time, tf.make_ndarray(value.tensor))
+                found.setdefault((file.parent.name, value.tag), []).append(reported)
     return found
 
 
@@ -64,10 +64,10 @@ def test_the_page_holds_the_numbers_of_the_logs(two: Two, tmp_path: Path) -> Non
             assert (one["steps"], one["times"]) == (list(steps), list(times))
             assert one["values"] == [float(value) for value in values]
         for one in run["histograms"]:
-            for told, (step, _, expected) in zip(one["steps"], logs.pop((one["split"], one["tag"])), strict=True):
-                assert told["step"] == step
-                assert told["counts"] == expected[:, 2].tolist()
-                np.testing.assert_allclose(told["edges"], [*expected[:, 0], expected[-1, 1]], rtol=1e-5)
+            for reported, (step, _, expected) in zip(one["steps"], logs.pop((one["split"], one["tag"])), strict=True):
+                assert reported["step"] == step
+                assert reported["counts"] == expected[:, 2].tolist()
+                np.testing.assert_allclose(reported["edges"], [*expected[:, 0], expected[-1, 1]], rtol=1e-5)
         assert logs == {}
     assert {(one["split"], one["tag"]) for one in data["runs"][0]["scalars"]} == {
         ("train", "epoch_loss"), ("train", "epoch_auc"), ("train", f"epoch_{EVIL}"),
@@ -115,7 +115,7 @@ def test_the_page_says_what_may_run_and_names_no_other_place(two: Two, tmp_path:
         assert f"{name}=={version}\n" in page
 
 
-def test_a_value_that_is_no_number_is_a_gap(pipeline: Any, tmp_path: Path) -> None:
+def test_a_value_that_is_not_a_number_is_a_gap(pipeline: Any, tmp_path: Path) -> None:
     losses = [1.0, float("nan"), float("inf"), 0.25]
     run = pipeline.add("r-1", logs=[{"loss": loss} for loss in losses], evaluated=False)
     (curve,) = written(tmp_path / "page", run)["runs"][0]["scalars"]
@@ -125,17 +125,17 @@ def test_a_value_that_is_no_number_is_a_gap(pipeline: Any, tmp_path: Path) -> No
 def test_time_counts_from_the_begin_of_the_training_and_not_while_it_was_interrupted(
     pipeline: Any, tmp_path: Path
 ) -> None:
-    """All epochs are logged at one moment, as those before a checkpoint are by a training that goes on from it."""
+    """All epochs are logged at one moment, as those before a checkpoint are by a training that resumes from it."""
     run = pipeline.add("r-1", seconds=[10.0, 2.5, 2.5], evaluated=False)
     logs = next(pipeline.home.rglob("training.json")).parent
     with tf.summary.create_file_writer(str(logs / "mine")).as_default():
         tf.summary.scalar("rate", 0.1, 100)
-    told = written(tmp_path / "page", run)["runs"][0]
-    of_epochs = [one for one in told["scalars"] if one["tag"].startswith("epoch_")]
+    reported = written(tmp_path / "page", run)["runs"][0]
+    of_epochs = [one for one in reported["scalars"] if one["tag"].startswith("epoch_")]
     assert [one["elapsed"] for one in of_epochs] == [[10.0, 12.5, 15.0]] * 5
-    (mine,) = [one for one in told["scalars"] if one["tag"] == "rate"]
+    (mine,) = [one for one in reported["scalars"] if one["tag"] == "rate"]
     assert mine["elapsed"] == pytest.approx([15.0 + mine["times"][0] - of_epochs[0]["times"][-1]], abs=0.1)
-    assert told["timed"]
+    assert reported["timed"]
     bare = written(tmp_path / "bare", pipeline.add("r-2", evaluated=False))["runs"][0]
     assert not bare["timed"]
     first = min(one["times"][0] for one in bare["scalars"])
@@ -148,9 +148,9 @@ def test_a_log_that_was_cut_off_is_read_as_far_as_it_goes(pipeline: Any, tmp_pat
     run = pipeline.add("r-1", logs=[{"loss": 1.0}, {"loss": 0.5}], evaluated=False)
     (file,) = pipeline.home.rglob("events.out.tfevents*")
     file.write_bytes(file.read_bytes()[:-7])  # into the last histograms
-    told = written(tmp_path / "page", run)["runs"][0]
-    assert told["scalars"][0]["values"] == [1.0, 0.5]
-    assert [len(one["steps"]) for one in told["histograms"]] == [1, 1, 1, 1]
+    reported = written(tmp_path / "page", run)["runs"][0]
+    assert reported["scalars"][0]["values"] == [1.0, 0.5]
+    assert [len(one["steps"]) for one in reported["histograms"]] == [1, 1, 1, 1]
 
 
 SECRETS: dict[str, Any] = {
@@ -167,11 +167,11 @@ def test_no_credential_leaves_with_the_page(pipeline: Any, tmp_path: Path) -> No
     model = {"kind": "mine.models.build", "options": {**SECRETS, "tokens": "512", "monkey": "bars"}}
     features = {"token": {"column": "hashed", "hash_buckets": 7}}
     run = pipeline.add("r-1", {"model": model, "features": features})
-    told = written(tmp_path / "page", run, description="see https://me:opensesame@example.org")
+    reported = written(tmp_path / "page", run, description="see https://me:opensesame@example.org")
     everything = "".join(file.read_text() for file in (tmp_path / "page").glob("*.*"))
     for secret in ("hunter2", "opensesame", SECRETS["key"], SECRETS["hub"], "0123-4567", "MIIabc", "31415926", "gone-"):
         assert secret not in everything
-    settings = told["runs"][0]["settings"]
+    settings = reported["runs"][0]["settings"]
     assert settings["model.options.url"] == "postgresql://me:***@db/trips"
     assert (settings["model.options.tokens"], settings["model.options.monkey"]) == ("512", "bars")
     assert settings["model.options.pin.token.kept"] == "true"
@@ -201,9 +201,9 @@ def test_of_several_runs_those_without_a_training_are_left_out_and_named(pipelin
     assert ended.exit_code == 0
     for left in (first, third):
         assert f"{left}: the run is done and has no training" in ended.stderr
-    told = json.loads((tmp_path / "page" / "share.json").read_text())
-    assert [run["run"] for run in told["runs"]] == ["20260102-000000"]
-    assert told["left_out"] == ["taxi 20260101-000000 (done)", "taxi 20260103-000000 (done)"]
+    reported = json.loads((tmp_path / "page" / "share.json").read_text())
+    assert [run["run"] for run in reported["runs"]] == ["20260102-000000"]
+    assert reported["left_out"] == ["taxi 20260101-000000 (done)", "taxi 20260103-000000 (done)"]
     words = "no training: taxi 20260101-000000 (done), taxi 20260103-000000 (done)"
     assert words in (tmp_path / "page" / "index.html").read_text()
 
@@ -253,8 +253,11 @@ def test_what_a_search_found_stands_in_the_place_of_the_configs_value(pipeline: 
         Trial(2, {"train.learning_rate": 0.03}, 3, 1.0, 0.4),
     )
     run = pipeline.add("r-1", search=Search("random", "loss", False, trials))
-    told = written(tmp_path / "page", run)["runs"][0]
-    assert (told["settings"]["train.learning_rate"], told["tuned"]) == ("0.001", {"train.learning_rate": "0.03"})
+    reported = written(tmp_path / "page", run)["runs"][0]
+    assert (reported["settings"]["train.learning_rate"], reported["tuned"]) == (
+        "0.001",
+        {"train.learning_rate": "0.03"},
+    )
     assert "0.03 (tuned)" in (tmp_path / "page" / "index.html").read_text()
 
 
@@ -281,7 +284,7 @@ def test_a_page_of_another_name_is_not_replaced(two: Two, tmp_path: Path, monkey
     assert 'shared/v1-0 holds the page "V1-0"; name another output folder' in ended.output
 
 
-def test_differences_keep_the_order_of_the_config_and_tell_the_runs_apart() -> None:
+def test_differences_keep_the_order_of_the_config_and_distinguish_the_runs() -> None:
     first = flattened({"data": {"path": "a"}, "model": {"hidden": [1], "kind": "dnn"}, "train": {"epochs": 1}})
     second = flattened(
         {"data": {"path": "b"}, "model": {"hidden": [2], "depth": 3, "kind": "dnn"}, "train": {"epochs": 2}}
@@ -297,7 +300,7 @@ def test_differences_keep_the_order_of_the_config_and_tell_the_runs_apart() -> N
     assert distinguish(found, 1) == "hidden [2], depth 3, …"
 
 
-def test_of_runs_that_one_setting_tells_apart_nothing_else_is_told() -> None:
+def test_runs_that_differ_in_one_setting_are_labeled_with_it_alone() -> None:
     settings = [{"train.seed": str(n), "train.batch_size": "256" if n == 9 else "1024"} for n in range(12)]
     found = [distinguish(differing(settings), number) for number in range(12)]
     assert found == [f"seed {n}, batch_size 256" if n == 9 else f"seed {n}" for n in range(12)]
@@ -305,7 +308,7 @@ def test_of_runs_that_one_setting_tells_apart_nothing_else_is_told() -> None:
     assert [distinguish(differing(twins), number) for number in range(3)] == ["seed 1", "seed 1", "seed 2"]
 
 
-def test_what_is_told_of_a_run_is_what_the_others_have_not() -> None:
+def test_what_is_reported_of_a_run_is_what_the_others_have_not() -> None:
     grid = [(1, "none", 4), (2, "none", 4), (2, "memory", 4), (2, "memory", 5)]
     settings = [
         flattened({"train": {"epochs": epochs, "input": {"cache": cache, "threads": threads}}})

@@ -53,7 +53,7 @@ def plot(page: Watched, title: str) -> Any:
     return page.page.locator("#plots figure").filter(has=page.page.get_by_role("heading", name=title, exact=True))
 
 
-def told(page: Watched, title: str, share: float) -> dict[str, str]:
+def reported(page: Watched, title: str, share: float) -> dict[str, str]:
     """What hovering at a share of a plot's width tells: the heading under "", then each line's value."""
     picture = plot(page, title).locator("svg")
     box = picture.bounding_box()
@@ -72,14 +72,14 @@ def press(page: Watched, name: str) -> None:
     page.page.locator("#controls").get_by_role("button", name=name, exact=True).click()
 
 
-def test_hovering_tells_the_values_of_every_run(browser: Browser, folder: Path) -> None:
+def test_hovering_shows_the_values_of_every_run(browser: Browser, folder: Path) -> None:
     with opened(browser, folder) as page:
-        assert told(page, "loss", 0.52) == {
+        assert reported(page, "loss", 0.52) == {
             "": "epoch 2", "20260102-000000 train": "0.6", "20260101-000000 train": "0.5",
             "20260102-000000 eval": "0.5", "20260101-000000 eval": "0.4",
         }  # fmt: skip
-        assert told(page, "loss", 0.97)[""] == "epoch 3"
-        assert told(page, "auc", 0.0)["20260101-000000 eval"] == "0.7"
+        assert reported(page, "loss", 0.97)[""] == "epoch 3"
+        assert reported(page, "auc", 0.0)["20260101-000000 eval"] == "0.7"
         plot(page, "auc").locator("svg").press("ArrowRight")
         assert plot(page, "auc").locator(".tip > b").text_content() == "epoch 2"
 
@@ -88,9 +88,9 @@ def test_runs_and_splits_can_be_hidden(browser: Browser, folder: Path) -> None:
     with opened(browser, folder) as page:
         assert len(lines(page, "loss")) == 4
         press(page, "20260101-000000")
-        assert set(told(page, "loss", 0.5)) == {"", "20260102-000000 train", "20260102-000000 eval"}
+        assert set(reported(page, "loss", 0.5)) == {"", "20260102-000000 train", "20260102-000000 eval"}
         press(page, "train")
-        assert set(told(page, "loss", 0.5)) == {"", "20260102-000000 eval"}
+        assert set(reported(page, "loss", 0.5)) == {"", "20260102-000000 eval"}
         press(page, "20260102-000000")
         assert lines(page, "loss") == []
         assert "nothing to show" in plot(page, "loss").text_content()
@@ -106,15 +106,15 @@ def test_smoothing_log_scale_and_time_change_the_curves(browser: Browser, folder
         page.page.locator("#smoothing").fill("0.6")
         assert len(plot(page, "loss").locator("path.faint").all()) == 4
         expected = (0.6 * 0.4 * 1.0 + 0.4 * 0.5) / (1 - 0.6**2)  # the mean of 1 and 0.5, weighted
-        assert told(page, "loss", 0.5)["20260101-000000 train"] == f"{expected:.4g}"
+        assert reported(page, "loss", 0.5)["20260101-000000 train"] == f"{expected:.4g}"
         page.page.locator("#smoothing").fill("0")
         assert lines(page, "loss") == plain
         press(page, "Log scale")
         assert lines(page, "loss") != plain
-        assert told(page, "loss", 0.5)["20260101-000000 train"] == "0.5"
+        assert reported(page, "loss", 0.5)["20260101-000000 train"] == "0.5"
         page.page.get_by_role("combobox", name="Over").select_option("relative")
-        assert told(page, "loss", 0.0)[""] == "2 s"  # the end of the second run's first epoch
-        assert told(page, "loss", 1.0)[""] == "6 s"
+        assert reported(page, "loss", 0.0)[""] == "2 s"  # the end of the second run's first epoch
+        assert reported(page, "loss", 1.0)[""] == "6 s"
         assert "since the training began" in str(plot(page, "loss").text_content())
 
 
@@ -229,7 +229,7 @@ CONTRAST = """() => {
 }"""
 
 
-def test_more_runs_than_colours_are_told_apart_by_their_strokes(browser: Browser, two: Two, tmp_path: Path) -> None:
+def test_more_runs_than_colours_are_distinguished_by_their_strokes(browser: Browser, two: Two, tmp_path: Path) -> None:
     runs = [tmp_path / f"run-{number:02}" for number in range(12)]
     for run in runs:
         shutil.copytree(two()[0], run)
@@ -254,7 +254,7 @@ LOOK = """one => {
 def test_a_page_of_one_run_has_no_comparison(browser: Browser, two: Two, tmp_path: Path) -> None:
     write_share([find(two()[0])], tmp_path / "one", name="One")
     with opened(browser, tmp_path / "one") as page:
-        assert told(page, "loss", 0.5) == {"": "epoch 2", "train": "0.5", "eval": "0.4"}
+        assert reported(page, "loss", 0.5) == {"": "epoch 2", "train": "0.5", "eval": "0.4"}
         assert page.page.locator("#slices, #differences").filter(visible=True).count() == 0
         assert page.page.locator("#run-1-slices-1").is_visible()
 

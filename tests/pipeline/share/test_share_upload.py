@@ -142,7 +142,7 @@ def certify_localhost(certificate: Path, key: Path) -> None:
 
 @pytest.mark.slow
 def test_googles_client_sends_every_curve_to_a_server_of_its_own_types(two: Two, tmp_path: Path) -> None:
-    certificate, key, file = (tmp_path / name for name in ("cert.pem", "key.pem", "told.json"))
+    certificate, key, file = (tmp_path / name for name in ("cert.pem", "key.pem", "reported.json"))
     certify_localhost(certificate, key)
     server = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("vertex_server.py")), str(certificate), str(key), str(file)],
@@ -167,10 +167,10 @@ def test_googles_client_sends_every_curve_to_a_server_of_its_own_types(two: Two,
     assert done.returncode == 0, done.stderr
     place = "projects+my-project+locations+europe-west4+tensorboards+123+experiments+tips-rides"
     assert done.stdout == f"https://europe-west4.tensorboard.googleusercontent.com/experiment/{place}\n"
-    told = json.loads(file.read_text())
+    reported = json.loads(file.read_text())
     experiment_there = "projects/my-project/locations/europe-west4/tensorboards/123/experiments/tips-rides"
-    assert told["kept"][experiment_there] == "TensorboardExperiment"
-    sent = {name: dict(points) for name, points in told["points"].items() if " epoch_" in name}
+    assert reported["kept"][experiment_there] == "TensorboardExperiment"
+    sent = {name: dict(points) for name, points in reported["points"].items() if " epoch_" in name}
     assert sent == {name: pytest.approx(points) for name, points in curves(two()).items()}
     assert any(name.startswith("20260102-000000-validation epoch_loss") for name in sent)
 

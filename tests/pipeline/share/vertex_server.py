@@ -82,7 +82,7 @@ class Vertex(grpc.GenericRpcHandler):
                 self.points.setdefault(series, []).extend(found)
         return types.WriteTensorboardExperimentDataResponse()
 
-    def told(self) -> dict[str, Any]:
+    def reported(self) -> dict[str, Any]:
         """Everything, as JSON has it; points by run and tag."""
         points = {}
         for series, found in self.points.items():
@@ -101,7 +101,7 @@ def main(certificate: str, key: str, file: str) -> None:
     print(port, flush=True)
     sys.stdin.read()
     server.stop(None)
-    Path(file).write_text(json.dumps(vertex.told()), encoding="utf-8")
+    Path(file).write_text(json.dumps(vertex.reported()), encoding="utf-8")
 
 
 if __name__ == "__main__":

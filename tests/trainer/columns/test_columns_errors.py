@@ -1,4 +1,4 @@
-"""What a user is told when a feature does not fit its data column."""
+"""The message when a feature does not fit its data column."""
 
 import json
 from pathlib import Path
@@ -144,7 +144,7 @@ def test_vocabulary_file_keeps_spaces_and_drops_line_ends_alone(tmp_path: Path) 
     assert read_vocabulary(str(file), "f") == (" a ", "b\u2028c", "東京")
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_value(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_a_part_of_the_first_value(tmp_path: Path) -> None:
     file = tmp_path / "words.txt"
     file.write_bytes("\ufeffx\ny\n".encode())
     assert read_vocabulary(str(file), "f") == ("x", "y")

@@ -96,8 +96,8 @@ def test_quantiles_of_much_data_keep_their_rank_within_the_error(buckets: int) -
 def test_vocabulary_is_ordered_by_falling_count_then_falling_text(
     counts: dict[bytes, int], top_k: int | None, min_frequency: int
 ) -> None:
-    wish = VocabularyAnalyzer("f", "f", None, top_k, min_frequency)
-    vocabulary = select_values(wish, [(0, b""), *((count, value) for value, count in counts.items())])
+    analyzer = VocabularyAnalyzer("f", "f", None, top_k, min_frequency)
+    vocabulary = select_values(analyzer, [(0, b""), *((count, value) for value, count in counts.items())])
     left = {value: count for value, count in counts.items() if count >= min_frequency}
     if not left:
         assert vocabulary == [EMPTY]

@@ -69,7 +69,7 @@ class CsvFiles:
 
     def head(self) -> Head:
         """The first block of the first file."""
-        path, skips = self.files[0], Skips(told=0) if self.options.skip_bad else None
+        path, skips = self.files[0], Skips(reported=0) if self.options.skip_bad else None
         start = Segment(path, self._first.rows_at)
         first_two = list(islice(blocks(start, self._dialect, skips, columns=len(self._first.columns)), 2))
         end = first_two[0].offset + len(first_two[0].text) if first_two else start.start
@@ -96,7 +96,7 @@ class CsvFiles:
     def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """One batch per block."""
         read = partial(parse, csv_format=self._format, kinds=kinds)
-        skips = Skips(told=0)
+        skips = Skips(reported=0)
         return (batch for block in self._blocks(part, skips) for batch in self._read(block, read, skips))
 
     @cached_property

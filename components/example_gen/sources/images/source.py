@@ -108,7 +108,7 @@ class ImageFiles:
         full = self.source.decode or (self.source.check == "decode" and self.options.skip_bad)
         images: list[Image] = []
         size = 0
-        for image in self._images(part, Skips(told=0), full=full):
+        for image in self._images(part, Skips(reported=0), full=full):
             images.append(image)
             size += len(image[1])
             if size >= BATCH:

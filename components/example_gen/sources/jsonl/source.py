@@ -81,7 +81,7 @@ class JsonlFiles:
     def head(self) -> Head:
         """The first block of the first file. A key never has both numbers and strings, so the kinds are settled."""
         path = self.files[0]
-        first_two = list(islice(blocks(LineRange(path), Skips(told=0) if self.options.skip_bad else None), 2))
+        first_two = list(islice(blocks(LineRange(path), Skips(reported=0) if self.options.skip_bad else None), 2))
         end = first_two[0].offset + len(first_two[0].text) if first_two else 0
         return Head(self, (LineRange(path, 0, end),), whole=len(first_two) < 2 and len(self.files) == 1, settled=True)
 
@@ -106,7 +106,7 @@ class JsonlFiles:
 
     def batches(self, part: Part, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """One batch per block."""
-        skips, names = Skips(told=0), self.options.columns
+        skips, names = Skips(reported=0), self.options.columns
         reader = BlockReader(kinds, names, only=names is not None and kinds.keys() >= set(names))
         for block in self._blocks(part, skips):
             batch = reader.read(block.text)
@@ -145,7 +145,7 @@ class JsonlFiles:
     def _heads(self) -> Iterator[list[bytes]]:
         """The first lines of the first files."""
         for path in self.files[:HEAD_FILES]:
-            first = islice(blocks(LineRange(path), Skips(told=0)), HEAD_BLOCKS)
+            first = islice(blocks(LineRange(path), Skips(reported=0)), HEAD_BLOCKS)
             yield [line for _, line in islice((line for block in first for line in lines_of(block.text)), HEAD_LINES)]
 
     def _blocks(self, part: Part, skips: Skips) -> Iterator[LineBlock]:

@@ -90,7 +90,7 @@ class TfrecordFiles:
 
     def batches(self, part: tuple[str, ...], kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
         """One batch per block of records."""
-        skips = Skips(told=0)
+        skips = Skips(reported=0)
         for records in self._decode(part, skips, None):
             batch = self._convert(records, kinds, skips)
             if batch.num_rows:
@@ -168,7 +168,7 @@ class TfrecordFiles:
 
 def _first_records(path: str) -> Iterator[tuple[int, bytes]]:
     """The number and the bytes of the first undamaged records."""
-    for piece in islice(frames(path, Skips(told=0)), 1):
+    for piece in islice(frames(path, Skips(reported=0)), 1):
         yield from zip(piece.numbers.tolist(), piece.filter(piece.numbers <= HEAD_RECORDS).records(), strict=False)
 
 

@@ -13,8 +13,8 @@ texts = st.sampled_from([b"", b"a", b"b\n", b"\rc", b"\xff\x00", "東京".encode
 batches = st.lists(st.lists(st.tuples(texts, texts), min_size=1, max_size=20), max_size=6)
 
 
-def counted(tally: TextCounts) -> dict[bytes, int]:
-    table = tally.aggregate()
+def counted(counts: TextCounts) -> dict[bytes, int]:
+    table = counts.aggregate()
     return dict(zip(table["values"].to_pylist(), table["counts"].to_pylist(), strict=True))
 
 
@@ -45,7 +45,7 @@ def test_kept_statistics_answer_as_before() -> None:
     np.testing.assert_array_equal(ours, theirs)
 
 
-def test_coders_text_tells_what_the_bytes_mean() -> None:
+def test_coders_text_describes_what_the_bytes_mean() -> None:
     """It is part of the key under which TFT keeps them, so it must not depend on the process."""
     moments, quantiles = (CombineStatistics(("a",), (statistic,)) for statistic in (Moments("a"), Quantiles("a", 5)))
     assert repr(StatisticsCoder(moments)) == "StatisticsCoder(('a',), [])"
