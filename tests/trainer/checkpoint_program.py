@@ -1,7 +1,8 @@
 """A Trainer in a process of its own, for tests that kill it: python checkpoint_program.py JOB [BATCH].
 
 JOB: a file with the arguments of `run_fn` as JSON. BATCH: kill the process with SIGKILL after this many batches; with
-`t` in front, send it SIGTERM then; with `e` in front, in the evaluation after that many. PACE: seconds of each execution.
+`t` in front, send it SIGTERM then; with `e` in front, in the evaluation after that many. PACE: seconds of each
+execution.
 """
 
 import json
