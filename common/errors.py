@@ -1,7 +1,7 @@
 """Every error that a user can cause, as one small tree. The command line prints them as they are, without a traceback.
 
 HeadraceError
-├── ConfigError        the YAML file, an overlay or a --set value is wrong; carries all problems at once
+├── ConfigError        the YAML file, an overlay or an override is wrong; carries all problems at once
 ├── DataError          the data cannot be read, or does not match the config; names file, line and column
 ├── GateError          the data was read and rejected: anomalies, missing labels
 ├── TrainingError      training cannot start or continue: a hook that is not a function, a non-finite loss
@@ -39,7 +39,8 @@ class HeadraceError(Exception):
 class Problem:
     """One mistake in a config.
 
-    where: `configs/taxi.yaml:12`, or `--set train.epochs=x`; what: one or two sentences for the user.
+    where: `configs/taxi.yaml:12`, `--set train.epochs=x` or `override train.epochs`.
+    what: one or two sentences for the user.
     """
 
     where: str

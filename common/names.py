@@ -6,6 +6,12 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+class CommandOption(str):
+    """A value of `--set` or `--profile`. Messages name the option then, and the argument of a Python call otherwise."""
+
+    __slots__ = ()
+
+
 def closest(name: str, names: Iterable[str]) -> str | None:
     """The most similar of `names`, ignoring case, dashes, underscores and spaces; None if none is similar."""
     normalized = {_normalize(candidate): candidate for candidate in sorted(set(names), reverse=True)}

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.common.credentials import redact_trailing_url
 from headrace.common.errors import ConfigError, Problem
-from headrace.common.names import did_you_mean, join_names
+from headrace.common.names import CommandOption, did_you_mean, join_names
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def parameter_overrides(given: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     obey_retrain = values.get("retrain") != "always"
     used = {name: value for name, value in values.items() if obey_retrain or name != "retrain"}
     pairs = ((RUN_PARAMETERS[name], value) for name, value in used.items())
-    return tuple(f"{parameter.path}={parameter.to_yaml(value)}" for parameter, value in pairs), obey_retrain
+    texts = (CommandOption(f"{parameter.path}={parameter.to_yaml(value)}") for parameter, value in pairs)
+    return tuple(texts), obey_retrain
 
 
 def value_overrides(given: Mapping[str, Any]) -> tuple[tuple[tuple[str, Any], ...], bool]:

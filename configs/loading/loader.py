@@ -29,6 +29,7 @@ from headrace.configs.loading.overlays import (
     merge,
     parse_setting,
     profile_path,
+    profile_source,
     remove_refused_nulls,
     setting_from_object,
     unknown_profile,
@@ -77,11 +78,14 @@ ConfigSource = str | PathLike[str] | Mapping[str, Any] | PipelineConfig
 loaded, or built from the classes in `headrace.configs`.
 """
 Override = str | tuple[str, Any]
-"""A setting over a config: `train.epochs=1`, whose value is YAML, or a dotted name with a Python object."""
+"""A setting over a config: `train.epochs=1`, whose value is YAML, or a dotted name with a Python object.
+
+Messages about a `CommandOption` name `--set`.
+"""
 
 
 def load(source: ConfigSource, profile: str | None = None, overrides: Sequence[Override] = ()) -> PipelineConfig:
-    """The config, with a profile's overlay and `--set` values over it. Raises ConfigError."""
+    """The config, with a profile's overlay and overrides over it. Raises ConfigError."""
     return load_with_locations(source, profile, overrides).config
 
 
@@ -119,7 +123,7 @@ def load_valid_part(
 def _layers(
     source: ConfigSource, profile: str | None, overrides: Sequence[Override]
 ) -> tuple[list[Tree], list[LocatedProblem]]:
-    """The readable ones of config, overlay and `--set` values, lowest first; none if the config is not readable."""
+    """The readable ones of config, overlay and overrides, lowest first; none if the config is not readable."""
     config, problems = _read_source(source)
     layers = [config]
     if profile is not None:
@@ -160,7 +164,7 @@ def _settings(config: PipelineConfig) -> dict[str, Any]:
 def _read_overlay(source: ConfigSource, profile: str) -> tuple[Tree | None, list[LocatedProblem]]:
     if not isinstance(source, str | PathLike):
         what = "a profile is a file next to the config's file, and this config has no file; use overrides"
-        return None, [LocatedProblem(Location(1, 0, 0, f"profile {profile!r}"), what)]
+        return None, [LocatedProblem(Location(1, 0, 0, profile_source(profile)), what)]
     path = Path(source)
     if not path.parent.is_dir():
         return None, []

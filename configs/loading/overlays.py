@@ -1,4 +1,4 @@
-"""Settings over settings: a profile's file next to the config's, and `--set` values over both.
+"""Settings over settings: a profile's file next to the config's, and overrides (`--set` values) over both.
 
 Mappings merge, everything else replaces. The exceptions are a feature whose `column:` changes, a source, model or
 optimizer whose `kind:` changes, and a learning rate whose `schedule:` changes: settings of the old kind would be
@@ -21,7 +21,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from headrace.common.credentials import MASK, SECRET_FIELD, may_be_secret, redact, redact_trailing_url
-from headrace.common.names import did_you_mean, did_you_mean_or_list, join_names
+from headrace.common.names import CommandOption, did_you_mean, did_you_mean_or_list, join_names
 from headrace.configs.json_schema import Schema, branches, resolve, schema_at
 from headrace.configs.loading.problems import locate_error
 from headrace.configs.loading.tree import (
@@ -98,17 +98,23 @@ def unknown_profile(config: Path, profile: str) -> LocatedProblem | None:
     have = f"available: {join_names(known)}" if known else f"{config} has none"
     file = config.with_name(f"{config.stem}.<profile>{config.suffix}")
     what = f"no such profile; {have} (a profile is a file {file}){did_you_mean(profile, known)}"
-    return LocatedProblem(Location(1, 0, 0, f"--profile {profile}"), what)
+    return LocatedProblem(Location(1, 0, 0, profile_source(profile)), what)
+
+
+def profile_source(profile: str) -> str:
+    """What gave the profile: the option of the command, or the argument of a Python call."""
+    return f"--profile {profile}" if isinstance(profile, CommandOption) else f"profile {profile!r}"
 
 
 def parse_setting(text: str, layer: int) -> tuple[Tree | None, list[LocatedProblem]]:
     """The tree of `train.epochs=1`: one value, nested under its names."""
     path, equals, written = text.partition("=")
     names = [name.strip() for name in path.split(".")]
-    source = f"--set {_redacted(text)}"
+    option = "--set " if isinstance(text, CommandOption) else ""
+    source = f"{option or 'override '}{_redacted(text)}"
     location = Location(layer, 0, 0, source)
     if not equals or not all(names):
-        what = "write it as --set section.setting=value, such as --set train.epochs=1"
+        what = f"write it as {option}section.setting=value, such as {option}train.epochs=1"
         return None, [LocatedProblem(location, what)]
     tree, problems = read(written, source, layer, one_line=True)
     if problems:
@@ -133,7 +139,7 @@ def setting_from_object(path: str, value: Any, layer: int) -> tuple[Tree | None,
 
 
 def _redacted(text: str) -> str:
-    """A `--set` value for messages, without anything that may be a credential."""
+    """An override for messages, without anything that may be a credential."""
     path, equals, written = text.partition("=")
     inner = re.findall(r"[\w.-]+(?=[\"']?\s*:)", written)
     secret = may_be_secret([name.strip() for name in path.split(".")]) or any(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from headrace.configs.schema.section import Duration, KeyPath, Name, Section
 
@@ -141,6 +141,12 @@ class ComponentSettings(Section):
     """Size of /dev/shm. null: the default of the container runtime, 64 MB."""
     security: Security | None = None
     """The user that it runs as. null: 1000, never root, if the backend supports it (2.16), else the image's."""
+
+    @model_serializer(mode="wrap")
+    def _set_only(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # If a config that was written with its defaults is read again, the settings that come from `kubeflow.defaults`
+        # or `kubeflow.resources` must not look as if they had been set to null.
+        return {name: value for name, value in serialize(self).items() if name in self.model_fields_set}
 
     def mounts(self) -> Iterator[tuple[KeyPath, str, str]]:
         """The mounted volumes: the setting, the volume's name (that of the claim or Secret), and the folder."""

@@ -105,6 +105,22 @@ class RunRecord:
         return cls(**fields)
 
 
+def newest_first(runs: Path) -> list[Path]:
+    """The folders of the runs in `runs`, by the time of their start; a damaged record counts as started when written.
+
+    Names do not sort that way: they are local time, and runs of one second are numbered.
+    """
+    return sorted((file.parent for file in runs.glob(f"*/{FILE_NAME}")), key=_start, reverse=True)
+
+
+def _start(run_dir: Path) -> tuple[float, str]:
+    file = run_dir / FILE_NAME
+    try:
+        return float(json.loads(file.read_text(encoding="utf-8"))["started"]), run_dir.name
+    except (OSError, ValueError, KeyError, TypeError):
+        return file.stat().st_mtime, run_dir.name
+
+
 def _node(fields: dict[str, Any]) -> NodeRecord:
     outputs = {key: ArtifactRecord(**value) for key, value in fields.pop("outputs").items()}
     return NodeRecord(status=Status(fields.pop("status")), outputs=outputs, **fields)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headrace.common.errors import RunError, UntrainedError
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.results.record import FILE_NAME
+from headrace.pipeline.results.record import FILE_NAME, newest_first
 from headrace.pipeline.results.run_folder import RunFolder
 from headrace.pipeline.share.events import log_files
 
@@ -51,7 +51,7 @@ def logs_of(folder: RunFolder) -> Path | None:
 
 
 def _latest(runs: Path, given: Path) -> RunFolder:
-    records = sorted((path.parent for path in runs.glob(f"*/{FILE_NAME}")), reverse=True)
+    records = newest_first(runs)
     for path in records:
         folder = _read(path)
         if logs_of(folder) is not None:

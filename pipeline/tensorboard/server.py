@@ -20,7 +20,7 @@ from typing import Any
 
 from headrace.common.errors import RunError
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.results.record import FILE_NAME, RunRecord
+from headrace.pipeline.results.record import RunRecord, newest_first
 
 Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -56,8 +56,8 @@ def trainings(folders: Folders, run_id: str | None) -> dict[str, Path]:
         return {run_id: made[run_id]}
     reused = _reused(folders.runs / run_id)
     if reused is None:
-        known = sorted(path.parent.name for path in folders.runs.glob(f"*/{FILE_NAME}"))
-        latest = f"the latest are {', '.join(known[-5:])}" if known else "there is no run yet"
+        known = [path.name for path in newest_first(folders.runs)]
+        latest = f"the latest are {', '.join(known[:5])}" if known else "there is no run yet"
         if run_id in known:
             raise RunError(f"run {run_id} has no training, so it has no logs")
         raise RunError(f"no run {run_id} in {folders.runs}; {latest}")

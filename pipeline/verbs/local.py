@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.common.names import CommandOption
 from headrace.pipeline.environment import prepare
 from headrace.pipeline.interrupts import BROKEN_PIPE, CTRL_C
 from headrace.pipeline.verbs.options import config_options, load, param_option, reports_errors, short
@@ -20,9 +21,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("config", type=click.Path(path_type=Path), required=False)
-@click.option("--profile", metavar="NAME", help="Apply the overlay <config>.NAME.yaml on top of CONFIG.")
 @click.option(
-    "--set", "overrides", multiple=True, metavar="A.B=VALUE", help="Override one setting of CONFIG. Can be repeated."
+    "--profile", type=CommandOption, metavar="NAME", help="Apply the overlay <config>.NAME.yaml on top of CONFIG."
+)
+@click.option(
+    "--set",
+    "overrides",
+    type=CommandOption,
+    multiple=True,
+    metavar="A.B=VALUE",
+    help="Override one setting of CONFIG. Can be repeated.",
 )
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of configs, for editors, and check nothing.")
 @reports_errors
@@ -114,14 +122,15 @@ def report(config: Path, profile: str | None, overrides: tuple[str, ...], run_id
     from headrace.common.errors import RunError
     from headrace.pipeline.folders import Folders
     from headrace.pipeline.report import write_report
+    from headrace.pipeline.results.record import newest_first
 
     folders = Folders.of(load(config, profile, overrides, data=False).config)
-    runs = sorted(path.parent.name for path in folders.runs.glob("*/run.json"))
+    runs = [path.name for path in newest_first(folders.runs)]
     if not runs:
         raise RunError(f"there is no run in {folders.runs} yet; start one with `headrace run {config}`")
     if run_id is not None and run_id not in runs:
-        raise RunError(f"there is no run {run_id} in {folders.runs}; the latest are {', '.join(runs[-5:])}")
-    run_dir = folders.runs / (run_id or runs[-1])
+        raise RunError(f"there is no run {run_id} in {folders.runs}; the latest are {', '.join(runs[:5])}")
+    run_dir = folders.runs / (run_id or runs[0])
     try:
         click.echo(short(write_report(run_dir)))
     except (ValueError, TypeError, KeyError) as error:

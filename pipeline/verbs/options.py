@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec
 
 import click
 
+from headrace.common.names import CommandOption
 from headrace.pipeline.environment import prepare, quiet
 from headrace.pipeline.interrupts import (
     BROKEN_PIPE,
@@ -91,13 +92,14 @@ def config_options(verb: Callable[P, None]) -> Callable[P, None]:
     verb = click.option(
         "--set",
         "overrides",
+        type=CommandOption,
         multiple=True,
         metavar="A.B=VALUE",
         help="Override one setting of CONFIG. Can be repeated.",
     )(verb)
-    verb = click.option("--profile", metavar="NAME", help="Apply the overlay <config>.NAME.yaml on top of CONFIG.")(
-        verb
-    )
+    verb = click.option(
+        "--profile", type=CommandOption, metavar="NAME", help="Apply the overlay <config>.NAME.yaml on top of CONFIG."
+    )(verb)
     return click.argument("config", type=click.Path(path_type=Path))(verb)
 
 

@@ -54,10 +54,11 @@ def transformed(config: PipelineConfig) -> tuple[Path, Path]:
     """The folders of the transform graph and the transformed examples of the latest run that made them."""
     from headrace.common.errors import RunError
     from headrace.pipeline.folders import Folders
+    from headrace.pipeline.results.record import newest_first
     from headrace.pipeline.results.run_folder import RunFolder
 
-    for record in sorted(Folders.of(config).runs.glob("*/run.json"), reverse=True):
-        run = RunFolder.read(record.parent)
+    for folder in newest_first(Folders.of(config).runs):
+        run = RunFolder.read(folder)
         graph = run.directory("Transform", "transform_graph")
         examples = run.directory("Transform", "transformed_examples")
         if graph and examples and any(examples.glob("Split-train/*")):

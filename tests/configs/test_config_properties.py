@@ -158,7 +158,7 @@ def judged(folder: Path, content: bytes | str, overrides: tuple[str, ...] = ()) 
     given = f"{file.read_text(errors='replace')} {overrides}".lower()
     foreign = [word for word in JARGON if word not in given]  # what the user wrote is repeated as it is
     for problem in problems(file, overrides):
-        assert problem.where.startswith((str(file), "--set"))
+        assert problem.where.startswith((str(file), "override "))
         assert not any(word in str(problem).lower() for word in foreign), problem
 
 

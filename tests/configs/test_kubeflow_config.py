@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import ConfigError
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.editing import to_yaml
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.kubeflow import KubeflowConfig
+from headrace.configs.schema.pod_resources import with_resources
 
 CONFIG = """\
 pipeline: {name: trips}
@@ -29,6 +32,26 @@ def test_a_components_settings_replace_the_defaults_one_by_one(tmp_path: Path) -
     assert (found.settings("Trainer").cpu, found.settings("Trainer").memory) == (1, "8G")
     assert found.settings("Trainer").labels == {"a": "b"}
     assert found.settings("Spans").memory == "2G"
+
+
+def test_config_written_with_its_defaults_has_the_same_pods_when_it_is_read_again(tmp_path: Path) -> None:
+    """As that of an earlier run is; what was not set comes from the defaults and the table of resources again."""
+    before = kubeflow(
+        tmp_path,
+        "{image: registry.example/headrace:1, defaults: {node_selector: {pool: cpu}, memory: 3Gi},"
+        " components: {Trainer: {cpu: 4, memory_limit: null}}}",
+    )
+    config = load(tmp_path / "c.yaml")
+    (tmp_path / "written.yaml").write_text(to_yaml(config))
+    for again in (
+        load(tmp_path / "written.yaml"),
+        PipelineConfig.model_validate_json(config.model_dump_json(by_alias=True)),
+    ):
+        for component in ("Trainer", "ExampleGen"):
+            settings = again.kubeflow.settings(component)
+            assert settings == before.settings(component)
+            assert settings.model_fields_set == before.settings(component).model_fields_set
+            assert with_resources(component, settings) == with_resources(component, before.settings(component))
 
 
 @pytest.mark.parametrize(

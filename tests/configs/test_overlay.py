@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import ConfigError
+from headrace.common.names import CommandOption
 from headrace.configs.config import PipelineConfig
-from headrace.configs.loading.loader import load, load_with_locations
+from headrace.configs.loading.loader import Override, load, load_with_locations
 from headrace.configs.loading.overlays import merge
 from headrace.configs.loading.tree import Location, Tree, dotted, plain
 from headrace.configs.schema.section import KeyPath
@@ -77,7 +78,7 @@ def test_mistakes_name_the_file_that_they_stand_in(config: Path, tmp_path: Path)
     config.write_text(BASE.replace("log", "lgo"), encoding="utf-8")
     config.with_name("taxi.big.yaml").write_text("\ntrain: {epochs: x}\n")
     with pytest.raises(ConfigError) as caught:
-        load(config, profile="big", overrides=["label.kind=bin"])
+        load(config, profile="big", overrides=[CommandOption("label.kind=bin")])
     assert [line[: line.index(": found")] for line in reported(caught.value, tmp_path)] == [
         "taxi.yaml:5: features.fare.normalize",
         "taxi.big.yaml:2: train.epochs",
@@ -89,7 +90,7 @@ def test_an_unknown_profile_lists_those_that_exist(config: Path, tmp_path: Path)
     for name in ("kubeflow", "sample"):
         config.with_name(f"taxi.{name}.yaml").write_text("")
     with pytest.raises(ConfigError) as caught:
-        load(config, profile="kubflow")
+        load(config, profile=CommandOption("kubflow"))
     assert reported(caught.value, tmp_path) == [
         "--profile kubflow: no such profile; available: kubeflow, sample (a profile is a file taxi.<profile>.yaml); "
         'did you mean "kubeflow"?'
@@ -133,7 +134,7 @@ def test_set_reaches_into_a_section_that_is_not_written(config: Path) -> None:
 
 
 def test_the_place_of_a_set_value_is_the_option(config: Path) -> None:
-    loaded = load_with_locations(config, overrides=["train.epochs=1"])
+    loaded = load_with_locations(config, overrides=[CommandOption("train.epochs=1")])
     assert loaded.location(("train", "epochs")) == "--set train.epochs=1"
     assert loaded.location(("train", "early_stopping", "patience")) == f"{config}:8"
 
@@ -151,8 +152,28 @@ def test_the_place_of_a_set_value_is_the_option(config: Path) -> None:
 )
 def test_a_mistaken_set_is_reported_with_the_option(config: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(config, overrides=[text])
+        load(config, overrides=[CommandOption(text)])
     assert str(caught.value) == f"--set {text}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "place"),
+    [
+        (["train"], "override train: "),
+        (["train.epochs=x"], "override train.epochs=x: train.epochs: "),
+        ([("train.epochs", "x")], "override train.epochs: train.epochs: "),
+    ],
+)
+def test_messages_to_a_python_program_name_the_argument_and_no_option(
+    config: Path, overrides: list[Override], place: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(config, overrides=overrides)
+    assert str(caught.value).startswith(place)
+    with pytest.raises(ConfigError) as unknown:
+        load(config, profile="kubflow")
+    assert str(unknown.value).startswith("profile 'kubflow': ")
+    assert "--" not in str(caught.value) + str(unknown.value)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +219,7 @@ def nested(path: str, value: str) -> str:
 
 def test_an_unknown_name_in_set_offers_the_nearest(config: Path) -> None:
     with pytest.raises(ConfigError, match=r'^--set train.epoch=1: train.epoch: .*did you mean "epochs"\?$'):
-        load(config, overrides=["train.epoch=1"])
+        load(config, overrides=[CommandOption("train.epoch=1")])
 
 
 @pytest.mark.parametrize(
@@ -214,7 +235,7 @@ def test_an_unknown_name_in_set_offers_the_nearest(config: Path) -> None:
 )
 def test_a_null_that_takes_nothing_away_is_reported(config: Path, text: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(config, overrides=[text])
+        load(config, overrides=[CommandOption(text)])
     assert str(caught.value).startswith(f"--set {text}: {text.partition('=')[0]}")
     assert f": {message}" in str(caught.value)
     assert len(caught.value.problems) == 1

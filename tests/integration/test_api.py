@@ -86,6 +86,10 @@ found["runs"] = [each.id for each in headrace.runs(config)]
 found["ids"] = [again[0].id, run.id]
 
 headrace.compile(config, "compiled.yaml", overrides={"kubeflow.image": "registry.example/headrace:1"})
+changed = {"train.epochs": 2, "model.hidden": [16]}
+compiled = [headrace.compile(of, overrides={"kubeflow.image": "registry.example/headrace:1", **overrides})
+            for of, overrides in ((config, changed), (run.config, {}))]
+found["compiled"] = compiled[0] == compiled[1] and "cpuLimit" in compiled[0]
 threads = [threading.Thread(target=headrace.compile, args=(found_config,)) for found_config in
            2 * [{**config, "kubeflow": {"image": "registry.example/headrace:1"}}]]
 before = os.readlink("/proc/self/fd/2")
@@ -238,6 +242,7 @@ def test_silent_run_prints_nothing(program: Program) -> None:
         assert during_run == ""
 
 
+@pytest.mark.slow
 def test_warnings_are_shown_only_if_the_program_configures_logging(program: Program) -> None:
     def share(configure: str) -> tuple[int, str, str]:
         code = f"import headrace, logging; {configure}; headrace.share(['runs/parcels', 'runs/other'], 'shared page')"
@@ -254,6 +259,7 @@ def test_warnings_are_shown_only_if_the_program_configures_logging(program: Prog
     assert "runs/other" in err
 
 
+@pytest.mark.slow
 def test_second_run_in_a_thread_reuses_everything_and_both_are_listed(program: Program) -> None:
     always = {"Spans", "Baseline", "RecordBlessing", "Pusher"}
     assert {status for id_, status in program.found["again"].items() if id_ not in always} == {"cached"}
@@ -303,6 +309,11 @@ def test_what_is_compiled_is_what_the_command_compiles(program: Program) -> None
         cwd=program.folder, env=without_pythonpath(), capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert (program.folder / "compiled.yaml").read_text() == done.stdout
+
+
+@pytest.mark.slow
+def test_config_of_a_run_compiles_to_what_its_own_config_does(program: Program) -> None:
+    assert program.found["compiled"]
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.common.errors import ConfigError, DataError
+from headrace.common.names import CommandOption
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import serial_map
 from headrace.components.example_gen.spans.find import find_spans
@@ -221,7 +222,7 @@ def test_data_that_cannot_be_read_is_reported_with_the_other_problems() -> None:
 
 def test_a_set_value_is_reported_as_the_option() -> None:
     Path("c.yaml").write_text(CONFIG, encoding="utf-8")
-    loaded = load_with_locations("c.yaml", overrides=["label.key=tap"])
+    loaded = load_with_locations("c.yaml", overrides=[CommandOption("label.key=tap")])
     assert str(check_data(loaded)[0]).startswith("--set label.key=tap: label.key: ")
 
 

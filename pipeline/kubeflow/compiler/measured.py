@@ -14,7 +14,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.pod_resources import PeakUsage
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.kubeflow.store import Store
-from headrace.pipeline.results.record import RunRecord
+from headrace.pipeline.results.record import RunRecord, newest_first
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ def _largest(before: PeakUsage | None, used: PeakUsage) -> PeakUsage:
 
 def _last_records(folder: Path) -> list[RunRecord]:
     records = []
-    for run in sorted(folder.iterdir(), reverse=True)[:RUNS] if folder.is_dir() else []:
+    for run in newest_first(folder)[:RUNS]:
         try:
             records.append(RunRecord.read(run))
         except (OSError, ValueError, KeyError, TypeError):

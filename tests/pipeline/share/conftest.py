@@ -58,13 +58,14 @@ class Pipeline:
         evaluated: bool = True,
         search: Search | None = None,
         seconds: list[float] | None = None,
+        started: float = START,
     ) -> Path:
         """A run with three epochs (or those of `logs`), each of this many seconds; returns its folder."""
         folder = self.home / "runs" / run_id
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text(yaml.safe_dump(CONFIG | (config or {}), sort_keys=False))
         write_versions(folder)
-        record = RunRecord(run_id, "taxi", "configs/taxi.yaml", START, START + 20, Status.DONE)
+        record = RunRecord(run_id, "taxi", "configs/taxi.yaml", started, started + 20, Status.DONE)
         if trained:
             directory = self._output(record, "Trainer", "model_run")
             train(directory, logs or epochs(shift))

@@ -193,6 +193,13 @@ def test_a_run_is_found_by_its_folder_its_pipeline_and_its_config(pipeline: Any,
         find(first.parent / "20260102-000000")
 
 
+def test_latest_run_is_the_one_that_started_last_whatever_its_name(pipeline: Any) -> None:
+    pipeline.add("20261025-025959", started=1_800_000_000)  # local time, before the clocks go back by an hour
+    pipeline.add("20261025-020100-2", started=1_800_000_061)
+    latest = pipeline.add("20261025-020100-10", started=1_800_000_062)
+    assert find(pipeline.home).path == latest
+
+
 def test_of_several_runs_those_without_a_training_are_left_out_and_named(pipeline: Any, tmp_path: Path) -> None:
     first, second, third = (
         str(pipeline.add(f"2026010{day}-000000", trained=day == 2, evaluated=False)) for day in (1, 2, 3)
@@ -247,7 +254,7 @@ def test_a_run_given_twice_is_shown_once(two: Two, tmp_path: Path) -> None:
     assert len(written(tmp_path / "page", two()[0], two()[0])["runs"]) == 1
 
 
-def test_what_a_search_found_stands_in_the_place_of_the_configs_value(pipeline: Any, tmp_path: Path) -> None:
+def test_what_a_search_found_replaces_the_value_in_the_config(pipeline: Any, tmp_path: Path) -> None:
     trials = (
         Trial(1, {"train.learning_rate": 0.02}, 3, 1.0, 0.5),
         Trial(2, {"train.learning_rate": 0.03}, 3, 1.0, 0.4),
