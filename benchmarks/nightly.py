@@ -27,7 +27,7 @@ DAYS = 31
 COPIES, FEWER = 4, 1
 """Copies of the taxi data per day, for each of the two."""
 STEPS = ("ExampleGen", "StatisticsGen", "analysis", "writing")
-NIGHTS = {"first": "first night", "next": "next night", "anew": "next night, nothing kept"}
+NIGHTS = {"first": "first night", "next": "next night", "uncached": "next night, nothing kept"}
 
 Found = dict[str, list[dict[str, Any]]]
 """`nights`: a row for each window and night; `analyses`: one for each window, with the nights' names."""
@@ -140,7 +140,7 @@ def _nights(folder: Path, window: int, names: Sequence[str]) -> dict[str, measur
     found: dict[str, measure.Figures] = {}
     for name in names:
         newest = DAYS - 1 if name == "first" else DAYS
-        home, kept = folder / f"{name}-{window}", "" if name == "anew" else store
+        home, kept = folder / f"{name}-{window}", "" if name == "uncached" else store
         given = (home, folder / "data", window, newest, kept)
         found[name] = measure.json_of("benchmarks.nightly", "--child", *map(str, given))
         if name != names[-1]:

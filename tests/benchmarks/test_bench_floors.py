@@ -22,8 +22,8 @@ def rows(ours: float, stock: float, **more: Any) -> list[dict[str, Any]]:
     return [{"engine": engine, "rows_per_cpu_second": rate, **more} for engine, rate in given.items()]
 
 
-def nights(window: int, anew: float, one: float) -> list[dict[str, Any]]:
-    given = {"anew": anew, "next": one}
+def nights(window: int, uncached: float, one: float) -> list[dict[str, Any]]:
+    given = {"uncached": uncached, "next": one}
     steps = {"ExampleGen": 0.5, "StatisticsGen": 0.25, "analysis": 0.25}
     return [
         {"window": window, "night": night, **{name: share * total for name, share in steps.items()}}

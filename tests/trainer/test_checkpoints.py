@@ -239,7 +239,7 @@ def test_other_work_finds_no_checkpoint(prepared: Prepare, tmp_path: Path) -> No
     assert len({same, *others}) == 1 + len(others)
 
 
-def test_abandoned_work_is_removed_but_for_the_last_ones_used(tmp_path: Path) -> None:
+def test_orphaned_work_is_removed_except_the_last_ones_used(tmp_path: Path) -> None:
     folders = [tmp_path / f"work-{number}" for number in range(5)]
     for number, folder in enumerate(folders):
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Columns kept from the scan are those that a second reading would give, or are not used."""
+"""Columns cached from the scan are those that a second reading would give, or are not used."""
 
 import json
 from collections.abc import Callable, Sequence
