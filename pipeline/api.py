@@ -134,8 +134,7 @@ def compile(  # noqa: A001 - named like the command
     loaded = load_checked(config, profile, as_pairs(overrides), functions=True)
     with quiet():
         from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
-
-        text = compile_pipeline(loaded.config)
+    text = compile_pipeline(loaded.config)  # its warnings are shown
     if file is not None:
         file.write_text(text, encoding="utf-8")
     return text

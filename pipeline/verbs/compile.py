@@ -47,8 +47,7 @@ def _manifest(config: Path, profile: str | None, overrides: tuple[str, ...], end
     loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
         from headrace.pipeline.kubeflow.compiler.manifest import manifest
-
-        return manifest(loaded.config, endpoint)
+    return manifest(loaded.config, endpoint)
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from compiled_trips import compiled, trips
 
 from headrace.configs.schema.pod_resources import PeakUsage
+from headrace.pipeline.api import compile as compile_pipeline
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.kubeflow.compiler import measured
 from headrace.pipeline.kubeflow.entrypoint import last_line
@@ -71,3 +73,20 @@ def test_a_store_out_of_reach_is_reported_and_runs_here_count(
     store = Store({"endpoint": "http://127.0.0.1:1"})
     assert measured.peaks(config, store) == {}
     assert "minio://mlpipeline/v2/artifacts/trips cannot be read" in log.text
+
+
+def test_warning_is_shown_although_libraries_are_hidden_while_the_pipeline_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HEADRACE_STORE", raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    settings = ("kubeflow.resources=auto", "kubeflow.object_store.endpoint=http://127.0.0.1:1")
+    logger = logging.getLogger("headrace")
+    with open(2, "w", encoding="utf-8", closefd=False) as stderr:
+        logger.addHandler(handler := logging.StreamHandler(stderr))
+        try:
+            compile_pipeline(trips(f"pipeline.root={tmp_path}/runs", *settings))
+        finally:
+            logger.removeHandler(handler)
+    assert "artifacts/trips cannot be read" in capfd.readouterr().err
