@@ -57,7 +57,7 @@ def trainings(folders: Folders, run_id: str | None) -> dict[str, Path]:
     reused = _reused(folders.runs / run_id)
     if reused is None:
         known = [path.name for path in newest_first(folders.runs)]
-        latest = f"the latest are {', '.join(known[:5])}" if known else "there is no run yet"
+        latest = f"the latest are {', '.join(known[:5][::-1])}" if known else "there is no run yet"
         if run_id in known:
             raise RunError(f"run {run_id} has no training, so it has no logs")
         raise RunError(f"no run {run_id} in {folders.runs}; {latest}")

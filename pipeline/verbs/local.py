@@ -129,7 +129,7 @@ def report(config: Path, profile: str | None, overrides: tuple[str, ...], run_id
     if not runs:
         raise RunError(f"there is no run in {folders.runs} yet; start one with `headrace run {config}`")
     if run_id is not None and run_id not in runs:
-        raise RunError(f"there is no run {run_id} in {folders.runs}; the latest are {', '.join(runs[:5])}")
+        raise RunError(f"there is no run {run_id} in {folders.runs}; the latest are {', '.join(runs[:5][::-1])}")
     run_dir = folders.runs / (run_id or runs[0])
     try:
         click.echo(short(write_report(run_dir)))

@@ -59,7 +59,7 @@ def test_a_cancelled_run_is_ended_once(kubeflow: Built) -> None:
     assert "is still being cancelled" in kubeflow("retry", name, code=1).err
 
 
-def test_a_log_is_reported_of_an_archive_and_of_the_launchers_copy(kubeflow: Built, tmp_path: Path) -> None:
+def test_logs_name_an_archive_or_the_launchers_copy_as_their_source(kubeflow: Built, tmp_path: Path) -> None:
     kubeflow("submit")
     (run,) = kubeflow.runs()
     assert "trainer has no pod in the run" in kubeflow("logs", "Trainer", code=1).err

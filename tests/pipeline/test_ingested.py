@@ -31,7 +31,7 @@ def test_nothing_is_said_of_sound_data() -> None:
     assert not any("left out" in line or "data" in line for line in summary(run(rows={"train": 80})))
 
 
-def test_what_was_left_out_is_reported_of_data_that_was_read_before_too() -> None:
+def test_skipped_records_are_reported_also_for_data_that_was_read_before() -> None:
     record = run(
         Status.CACHED, rows={"train": 1}, skipped={"count": 1, "reported": ["f.csv:2: x"]}, notes=["f.csv changed"]
     )

@@ -497,7 +497,7 @@ def test_mistakes_of_the_config_and_of_the_data_are_reported_at_once() -> None:
     assert slices.startswith("c.yaml:8: evaluate.slices[0]")
 
 
-def test_values_that_a_run_refuses_are_reported_beside_mistakes_of_the_config() -> None:
+def test_values_that_a_run_refuses_are_reported_along_with_mistakes_in_the_config() -> None:
     form, data = both(source("csv", [1.5, "abc"]) + "train: {epochs: 0}\n")
     assert "train.epochs" in form
     assert "fares.csv:3: column 'fare': 'abc' is not a float" in data

@@ -205,7 +205,7 @@ def test_several_labels_are_refused_where_the_label_is_read(exported: Callable[[
     )
 
 
-def test_where_training_was_reported_to_take_the_first_serving_does_too(exported: Callable[[str], Exported]) -> None:
+def test_serving_takes_the_first_value_if_training_was_configured_to(exported: Callable[[str], Exported]) -> None:
     one = exported("binary")
     sections = one.data.sections().model_copy(update={"several_values": "first"})
     signatures = Signatures(one.model, one.data.output, RawColumns.of(sections))

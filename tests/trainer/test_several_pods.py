@@ -43,7 +43,7 @@ STEPS = {"steps_per_execution": 4, "checkpoint": {"every_steps": 8}}
 def config(folder: Path, workers: int = 2, **train: Any) -> PipelineConfig:
     """A pipeline whose Trainer trains on the data set of this folder's fixtures."""
     (folder / "rows.csv").write_text("amount,bought\n1.5,0\n")
-    reported = {
+    config = {
         "pipeline": {"name": "shop"},
         "data": {"source": {"kind": "csv", "path": str(folder / "rows.csv")}},
         "label": {"key": "bought", "kind": "binary"},
@@ -51,7 +51,7 @@ def config(folder: Path, workers: int = 2, **train: Any) -> PipelineConfig:
         "train": {**TRAIN, **STEPS, "strategy": "multi_worker", **train},
         "kubeflow": {"image": "headrace:1", "workers": {"count": workers, "restarts": 1}},
     }
-    (folder / "shop.yaml").write_text(yaml.safe_dump(reported))
+    (folder / "shop.yaml").write_text(yaml.safe_dump(config))
     return load(folder / "shop.yaml")
 
 
@@ -106,7 +106,7 @@ class Kubeflow:
             "--invocation",
             invocation.to_json(),
             "--executor-input",
-            json.dumps(reported(task, run, self.uris)),
+            json.dumps(executor_input(task, run, self.uris)),
         ]
         environment = jobsets.environment(
             HEADRACE_STORE=str(self.store),
@@ -156,7 +156,7 @@ class Kubeflow:
         )
 
 
-def reported(task: ComponentTask, run: str, uris: dict[str, str]) -> dict[str, Any]:
+def executor_input(task: ComponentTask, run: str, uris: dict[str, str]) -> dict[str, Any]:
     """The executor input."""
     start = f"{HOME}/{run}/trainer/salt"
     properties = {"examples": {"split_names": '["train", "eval"]', "tfx_version": "1.21.0"}}
@@ -314,7 +314,9 @@ def test_error_that_every_try_would_meet_ends_the_task_with_its_words(kubeflow: 
     assert not kubeflow.left()
 
 
-def test_account_without_the_role_is_reported_which_one(kubeflow: Kubeflow, tmp_path: Path, monkeypatch: Any) -> None:
+def test_account_without_the_role_gets_a_message_that_names_the_role(
+    kubeflow: Kubeflow, tmp_path: Path, monkeypatch: Any
+) -> None:
     base = next(roles())["rules"]
     monkeypatch.setattr(kubeflow.cluster, "_rules", base)
     ended = kubeflow.run("unable", config(tmp_path), "unable-pod")

@@ -28,7 +28,7 @@ Prepare = Callable[[str], Any]
 RATES = {"train.learning_rate": {"choices": [0.00001, 0.02]}, "model.hidden": {"choices": [[4], [16, 8]]}}
 
 
-def reported(data: Any, folder: Path, **tune: Any) -> dict[str, Any]:
+def executor_properties(data: Any, folder: Path, **tune: Any) -> dict[str, Any]:
     """The executor's properties for a search; its checkpoints are next to the folder."""
     settings = TuneConfig.model_validate_json(json.dumps({"epochs": 2, "parameters": RATES, **tune}))
     # `jit: auto` tries XLA where a busy machine makes steps last long, and XLA draws other masks of dropout.
@@ -44,7 +44,7 @@ def reported(data: Any, folder: Path, **tune: Any) -> dict[str, Any]:
 
 def search(data: Any, folder: Path, **tune: Any) -> dict[str, Any]:
     """Run TFX's executor; the hyperparameters that it writes for the Trainer."""
-    do(**reported(data, folder, **tune))
+    do(**executor_properties(data, folder, **tune))
     assert json.loads((folder / "results" / "tuner_results.json").read_text())
     return dict(json.loads((folder / "best" / "best_hyperparameters.txt").read_text()))
 
@@ -52,7 +52,7 @@ def search(data: Any, folder: Path, **tune: Any) -> dict[str, Any]:
 def killed(data: Any, folder: Path, where: tuple[int, int, str], **tune: Any) -> str:
     """Run it in a process of its own that is ended there (trial, batch, signal); what it said."""
     folder.mkdir(parents=True)
-    (folder / "search.json").write_text(json.dumps(reported(data, folder, **tune)))
+    (folder / "search.json").write_text(json.dumps(executor_properties(data, folder, **tune)))
     program = str(Path(__file__).with_name("tuner_program.py"))
     command = [sys.executable, program, str(folder / "search.json"), *map(str, where)]
     done = forks.run(
@@ -69,13 +69,13 @@ def trials(found: dict[str, Any]) -> Search:
 @pytest.mark.slow
 def test_search_finds_the_better_values(prepared: Prepare, tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     first = search(prepared("binary"), tmp_path / "a", max_trials=4)
-    reported = trials(first)
-    assert [trial.number for trial in reported.trials] == [1, 2, 3, 4]
-    assert len({json.dumps(trial.values) for trial in reported.trials}) == 4
-    assert reported.best is not None
-    assert reported.best.score == min(trial.score or 9 for trial in reported.trials)
-    assert first["headrace"]["values"] == reported.best.values
-    assert reported.best.values["train.learning_rate"] == 0.02
+    found = trials(first)
+    assert [trial.number for trial in found.trials] == [1, 2, 3, 4]
+    assert len({json.dumps(trial.values) for trial in found.trials}) == 4
+    assert found.best is not None
+    assert found.best.score == min(trial.score or 9 for trial in found.trials)
+    assert first["headrace"]["values"] == found.best.values
+    assert found.best.values["train.learning_rate"] == 0.02
     assert "trial     loss  seconds  epochs  train.learning_rate  model.hidden" in log.text
 
 
@@ -208,9 +208,9 @@ def test_search_ends_with_the_trial_that_is_asked_to(
         raise TrainingStoppedError("training was stopped by SIGTERM")
 
     monkeypatch.setattr(run, "train", train)  # TFX imports the tuner again
-    with pytest.raises(FatalError, match="stopped by SIGTERM") as reported:
+    with pytest.raises(FatalError, match="stopped by SIGTERM") as error:
         search(prepared("binary"), tmp_path, max_trials=3)
-    assert isinstance(reported.value.__cause__, TrainingStoppedError)
+    assert isinstance(error.value.__cause__, TrainingStoppedError)
     assert len(made) == 1
 
 
@@ -218,11 +218,11 @@ def test_search_ends_with_the_trial_that_is_asked_to(
 def test_trainer_takes_the_best_values_and_records_where_they_came_from(prepared: Prepare, tmp_path: Path) -> None:
     data = prepared("binary")
     best = {"number": 1, "values": {"train.learning_rate": 0.02, "model.hidden": [5]}, "epochs": 2, "seconds": 1.5}
-    reported = Search.from_plain(
+    made = Search.from_plain(
         {"algorithm": "random", "objective": "loss", "higher_is_better": False, "trials": [{**best, "score": 0.25}]}
     )
     fn_args = data.fn_args(tmp_path, epochs=1, profile={"batches": [1, 2]})
-    fn_args.hyperparameters = {"values": {}, "headrace": {"values": best["values"], "search": reported.to_plain()}}
+    fn_args.hyperparameters = {"values": {}, "headrace": {"values": best["values"], "search": made.to_plain()}}
     assert Job.of(fn_args).sections.model.hidden == (5,)
     run.run_fn(fn_args)
     record = json.loads((tmp_path / "run" / "training.json").read_text())

@@ -116,7 +116,7 @@ def test_data_among_the_code_is_refused_by_name(tmp_path: Path, code: Path) -> N
         staged(tmp_path / "context", code)
 
 
-def test_credential_among_the_code_is_refused_without_being_reported(tmp_path: Path, code: Path) -> None:
+def test_credential_among_the_code_is_refused_without_being_repeated(tmp_path: Path, code: Path) -> None:
     key = "AKIA" + "A1B2C3D4E5F6G7H8"
     (code / "shop" / "store.py").write_text(f"KEY = '{key}'\n")
     with pytest.raises(RunError, match=r"store\.py: .*an AWS access key") as error:

@@ -179,7 +179,7 @@ def test_a_file_that_is_not_a_certificate_is_refused_before_anything_is_built(
         "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in certificate chain",
     ],
 )
-def test_a_build_that_trusts_no_proxy_is_reported_the_option(line: str) -> None:
+def test_build_that_trusts_no_proxy_names_the_option(line: str) -> None:
     assert "headrace image --ca FILE" in str(builder_error("buildah", "build", "docker.io/library/python", [line]))
     assert "/etc/docker/certs.d/docker.io/ca.crt" in str(
         builder_error("docker", "build", "docker.io/library/python", [line])

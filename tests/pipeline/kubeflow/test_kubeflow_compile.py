@@ -95,7 +95,7 @@ def test_run_parameters_have_the_configs_values_as_defaults() -> None:
     assert set(task_specs(pipeline)["trainer"].task["inputs"]["parameters"]) == {"epochs", "steps_per_epoch"}
 
 
-def test_how_checkpoints_are_kept_is_reported_beside_what_the_cache_key_holds(plain: dict[str, Any]) -> None:
+def test_checkpoint_settings_are_compiled_apart_from_the_cache_key(plain: dict[str, Any]) -> None:
     changed = compiled("train.checkpoint={every_steps: 7, keep: 5}")
     before, after = task_specs(plain)["trainer"].container, task_specs(changed)["trainer"].container
     assert after["args"] == before["args"]  # with the image, all of the key that the config decides

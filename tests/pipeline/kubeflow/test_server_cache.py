@@ -120,7 +120,7 @@ def test_a_setting_that_was_compiled_in_is_reported_and_what_was_cached_is_reuse
     assert reported["Spans"].result == "always runs"
 
 
-def test_a_parameter_of_the_run_is_reported_of_the_task_that_takes_it_alone(specification: dict[str, Any]) -> None:
+def test_parameter_of_the_run_is_reported_only_for_the_task_that_takes_it(specification: dict[str, Any]) -> None:
     server = Fake()
     server.add(specification)
     server.add(specification, epochs=1)
@@ -148,7 +148,7 @@ def test_missing_inputs_on_the_server_are_reported(specification: dict[str, Any]
 
 
 @needs_kubernetes
-def test_another_claim_of_a_volume_is_reported_of_the_task_that_mounts_it() -> None:
+def test_another_claim_of_a_volume_is_reported_for_the_task_that_mounts_it() -> None:
     server = Fake()
     for claim in ("old", "new"):
         volumes = f"kubeflow.components.Trainer.volumes=[{{claim: {claim}, path: /data}}]"

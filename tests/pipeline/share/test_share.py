@@ -315,7 +315,7 @@ def test_runs_that_differ_in_one_setting_are_labeled_with_it_alone() -> None:
     assert [distinguish(differing(twins), number) for number in range(3)] == ["seed 1", "seed 1", "seed 2"]
 
 
-def test_what_is_reported_of_a_run_is_what_the_others_have_not() -> None:
+def test_settings_shown_for_a_run_are_those_that_the_others_lack() -> None:
     grid = [(1, "none", 4), (2, "none", 4), (2, "memory", 4), (2, "memory", 5)]
     settings = [
         flattened({"train": {"epochs": epochs, "input": {"cache": cache, "threads": threads}}})
