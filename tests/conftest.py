@@ -71,11 +71,13 @@ def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
 
 
 @pytest.fixture
-def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
-    """What the package logs in this process, from INFO up."""
+def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.LogCaptureFixture]:
+    """What the package logs in this process, from INFO up, and nothing that libraries and servers of tests do."""
     monkeypatch.setattr(logging.getLogger("headrace"), "propagate", True)
     caplog.set_level(logging.INFO, "headrace")
-    return caplog
+    caplog.handler.addFilter(own := logging.Filter("headrace"))
+    yield caplog
+    caplog.handler.removeFilter(own)
 
 
 @pytest.fixture(scope="module")
