@@ -10,6 +10,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.portability.fn_api_runner.fn_runner import RunnerResult
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 
@@ -25,6 +26,9 @@ RUNNERS = {
     "portable": "PortableRunner",
 }
 """Beam's name for each `beam.runner`."""
+NEVER_MS = 1 << 31
+"""Longer than any bundle. Beam's threads send what they have written every second, even in the middle of an element,
+and the in-process runner decodes each piece by itself, so a bundle of more than a second could fail."""
 
 
 class BeamPipelines:
@@ -48,6 +52,7 @@ class BeamPipelines:
 
     def __call__(self) -> beam.Pipeline:
         """A new pipeline. Raises RunError for options that Beam rejects."""
+        worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = NEVER_MS
         try:
             return _CountingPipeline(self._executed, beam_options(self.settings, self.scratch))
         except ValueError as error:
