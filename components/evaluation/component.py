@@ -6,22 +6,21 @@ import functools
 import json
 import logging
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
-import pyarrow as pa
 import tensorflow as tf
 from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.utils import config_util
 from tfx import types
 from tfx.components.evaluator import component, constants
-from tfx.components.util import tfxio_utils
 from tfx.dsl.components.base import base_beam_executor, executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, path_utils, proto_utils
+from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from headrace.common.errors import RunError
 from headrace.components.deploy.registry import DAMAGED, EXISTS
@@ -30,16 +29,13 @@ from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator
 from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
 from headrace.components.evaluation.slices import SliceAssignment, assign_slices
-from headrace.components.evaluation.verdict import KeyedAccumulator
+from headrace.components.evaluation.verdict import KeyedAccumulator, ModelSlice
+from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
+from headrace.components.transform.shards import read_records
 from headrace.configs.schema.evaluate import EvaluateConfig
 from headrace.configs.schema.label import LabelConfig
 
 logger = logging.getLogger(__name__)
-
-BATCH = 2048
-"""Examples that a model predicts at once."""
-RAW = "__raw_record__"
-"""The column of a batch that holds the serialized examples."""
 
 Artifacts = dict[str, list[types.Artifact]]
 
@@ -81,14 +77,15 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         paths = {
             name: path_utils.serving_model_path(model.uri) for name, model in zip(names, models.values(), strict=True)
         }
-        tfxio = tfxio_utils.get_tfxio_factory_from_artifact(examples, ["Evaluator"], raw_record_column_name=RAW)
         patterns = [io_utils.all_files_pattern(uri) for uri in artifact_utils.get_split_uris(examples, split)]
+        files = [file for pattern in patterns for file in sorted(tf.io.gfile.glob(pattern))]
         with self._make_beam_pipeline() as pipeline:
             _ = (
                 pipeline
-                | "ReadExamples" >> tfxio(patterns).BeamSource(BATCH)
-                | "PredictAndAccumulate" >> beam.ParDo(AccumulateBatches(paths, tfma.label_kind(config), config))
-                | "AddUp" >> beam.CombinePerKey(_add)
+                | "Shards" >> beam.Create(list(file_groups(split, files)))
+                | "Spread" >> beam.Reshuffle()
+                | "PredictAndAccumulate" >> beam.ParDo(AccumulateFiles(paths, tfma.label_kind(config), config))
+                | "AddUp" >> MergeInOrder(_add)
                 | "Gather" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
                 | "Conclude" >> beam.Map(_conclude, config, split, paths, directory, blocked)
             )
@@ -119,8 +116,8 @@ def evaluator(  # noqa: PLR0913
     )
 
 
-class AccumulateBatches(beam.DoFn):
-    """Record batches (with the column RAW) to accumulators by model and slice.
+class AccumulateFiles(beam.DoFn):
+    """Groups of files to accumulators by model and slice, each with the group's number.
 
     models: the SavedModel's directory by the model's name; kind: of the label.
     """
@@ -133,11 +130,21 @@ class AccumulateBatches(beam.DoFn):
 
     def setup(self) -> None:
         """Load the models."""
+        self._decoder = ExamplesToRecordBatchDecoder()
         self._models = {name: tf.saved_model.load(path) for name, path in self._paths.items()}
 
-    def process(self, batch: pa.RecordBatch) -> Iterator[KeyedAccumulator]:
-        """Accumulate one batch for every model and slice. Raises RunError if the models are not comparable."""
-        examples = tf.constant(batch.column(RAW).flatten().to_pylist())
+    def process(self, group: FileGroup) -> Iterator[tuple[ModelSlice, tuple[int, MetricAccumulator]]]:
+        """Accumulate the files for every model and slice. Raises RunError if the models are not comparable."""
+        totals: dict[ModelSlice, MetricAccumulator] = {}
+        for file in group.files:
+            for examples in read_records(file):
+                for key, accumulator in self._process_batch(examples):
+                    totals[key] = totals[key] + accumulator if key in totals else accumulator
+        yield from ((key, (group.number, accumulator)) for key, accumulator in totals.items())
+
+    def _process_batch(self, examples: tf.Tensor) -> Iterator[KeyedAccumulator]:
+        """The accumulators of serialized examples [n]."""
+        batch = self._decoder.DecodeBatch(examples.numpy().tolist())
         assignments = [assign_slices(batch, columns) for columns in self._slicings]
         widths = set()
         for name in self._models:
@@ -178,7 +185,7 @@ def _not_comparable(path: str) -> str:
     )
 
 
-def _add(accumulators: Iterable[MetricAccumulator]) -> MetricAccumulator:
+def _add(accumulators: list[MetricAccumulator]) -> MetricAccumulator:
     return functools.reduce(operator.add, accumulators)
 
 

@@ -128,7 +128,8 @@ def write_files(
         result.validation_ok = blessed
         validations.write(result.SerializeToString())
     run = config_pb2.EvalRun(eval_config=config, version=tfma_version.VERSION, model_locations=models)
-    (directory / "eval_config.json").write_text(json_format.MessageToJson(run), encoding="utf-8")
+    # sorted, because the order of a map of a protocol buffer differs from process to process
+    (directory / "eval_config.json").write_text(json_format.MessageToJson(run, sort_keys=True), encoding="utf-8")
 
 
 def _proto(key: tuple[tuple[str, str | int | float], ...], metrics: Mapping[MetricKey, float]) -> MetricsForSlice:

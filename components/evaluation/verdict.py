@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tensorflow_model_analysis.proto import config_pb2
@@ -20,21 +21,37 @@ COUNT = "example_count"
 MAY_BE_UNDEFINED = frozenset({"calibration", "precision", "recall"})
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""
 
-KeyedAccumulator = tuple[tuple[str, SliceKey | None], MetricAccumulator]
-"""((model's name, slice), accumulator). For the slice None, the only sum is the number of examples left out."""
+ModelSlice = tuple[str, SliceKey | None]
+"""The model's name, and the slice. For the slice None, the only sum is the number of examples left out."""
+KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
 
 
 def metric_values(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalConfig) -> MetricValues:
-    """The metrics in the config, and the example count, of each model and slice."""
+    """The metrics in the config, and the example count, of each model and slice: the candidate before the baseline, and
+    slices in the config's order and then by value.
+    """
     label_metrics = LABEL_METRICS[tfma.label_kind(config)]
+    of_slices = {(model, key): accumulator for (model, key), accumulator in accumulators if key is not None}
     names = [json.loads(metric.config)["name"] for metric in config.metrics_specs[0].metrics if metric.config]
     result: MetricValues = {}
-    for (model, key), accumulator in accumulators:
-        if key is not None:
-            metrics = label_metrics.metrics(accumulator)
-            finite = {name: metrics[name] if math.isfinite(metrics[name]) else math.nan for name in names}
-            result[model, key] = {COUNT: float(accumulator.sums[0]), **finite}
+    for model, key in _in_order(of_slices, config):
+        accumulator = of_slices[model, key]
+        metrics = label_metrics.metrics(accumulator)
+        finite = {name: metrics[name] if math.isfinite(metrics[name]) else math.nan for name in names}
+        result[model, key] = {COUNT: float(accumulator.sums[0]), **finite}
     return result
+
+
+def _in_order(keys: Iterable[tuple[str, SliceKey]], config: config_pb2.EvalConfig) -> list[tuple[str, SliceKey]]:
+    columns = [sorted(spec.feature_keys) for spec in config.slicing_specs]
+    models = tfma.model_names(config)
+
+    def place(keyed: tuple[str, SliceKey]) -> tuple[Any, ...]:
+        model, key = keyed
+        values = [(value is None, value) for _, value in key]
+        return models.index(model), columns.index([column for column, _ in key]), values
+
+    return sorted(keys, key=place)
 
 
 def conclude(
@@ -44,7 +61,7 @@ def conclude(
     split: str,
     blocked: str = "",
 ) -> Evaluation:
-    """The evaluation, with its verdict over the whole split, and slices in the config's order and then by value.
+    """The evaluation, with its verdict over the whole split, and slices in the order of `values`.
 
     blocked: why the model cannot be blessed whatever its metrics are; "" if it can.
     """
@@ -64,7 +81,7 @@ def conclude(
         unlabelled=int(of_candidate[None].sums[0]) if None in of_candidate else 0,
         metrics=_without_nan(metrics),
         baseline=None if against is None else _without_nan(against),
-        slices=_slices(values, config),
+        slices=_slices(values, candidate, baseline),
         checks=tuple(checked),
         blessed=not reasons,
         reasons=tuple(reasons),
@@ -124,13 +141,8 @@ def _checks(
     yield ThresholdCheck(name, "not_worse_than_baseline_by", limit, shown, baseline, passed)
 
 
-def _slices(values: MetricValues, config: config_pb2.EvalConfig) -> tuple[SliceMetrics, ...]:
-    candidate, baseline = tfma.model_names(config)
-    order = [sorted(spec.feature_keys) for spec in config.slicing_specs]
-    keys = sorted(
-        (key for model, key in values if model == candidate and key),
-        key=lambda key: (order.index([column for column, _ in key]), [(value is None, value) for _, value in key]),
-    )
+def _slices(values: MetricValues, candidate: str, baseline: str | None) -> tuple[SliceMetrics, ...]:
+    keys = [key for model, key in values if model == candidate and key]
     named = name_missing(keys)
     return tuple(
         SliceMetrics(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics
 from tfx.dsl.io import fileio
 from tfx_bsl.statistics import merge_util
 
+from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
 from headrace.components.statistics.categories import CategoryGenerator
 from headrace.components.statistics.read import batches
 
@@ -82,13 +83,14 @@ class CombineShards(beam.PTransform):
         self._shards, self._combiner, self._write = shards, combiner, write
 
     def expand(self, start: beam.pvalue.PBegin) -> beam.PCollection:
-        """Shards, then an accumulator on each worker, then one for each key."""
+        """Groups of shards, then an accumulator of each, then one for each key."""
+        groups = [group for key, files in self._shards.items() for group in file_groups(key, files)]
         return (
             start
-            | "Shards" >> beam.Create(list(_keyed_files(self._shards)))
+            | "Shards" >> beam.Create(groups)
             | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMapTuple(_keyed_batches)
-            | "AddUp" >> beam.CombinePerKey(self._combiner)
+            | "AddUp" >> beam.Map(_accumulated, self._combiner)
+            | "Merge" >> MergeInOrder(partial(_output, combiner=self._combiner))
             | "Write" >> beam.Map(self._write)
         )
 
@@ -96,11 +98,8 @@ class CombineShards(beam.PTransform):
 def combine_directly(shards: Shards, combiner: StatisticsCombiner, write: Write) -> None:
     """Do what CombineShards does, without Beam."""
     for key, files in shards.items():
-        accumulator = combiner.create_accumulator()
-        for one, file in _keyed_files({key: files}):
-            for _, batch in _keyed_batches(one, file):
-                accumulator = combiner.add_input(accumulator, batch)
-        write((key, combiner.extract_output(accumulator)))
+        accumulated = (_accumulated(group, combiner) for group in file_groups(key, files))
+        write((key, _output([accumulator for _, (_, accumulator) in accumulated], combiner)))
 
 
 def to_files(targets: Targets) -> Write:
@@ -108,19 +107,17 @@ def to_files(targets: Targets) -> Write:
     return partial(_write, targets=targets)
 
 
-def _keyed_files(shards: Shards) -> Iterator[tuple[str, str | None]]:
-    """(key, file) of each shard, and (key, None) for a key without files."""
-    for key, files in shards.items():
-        yield from ((key, file) for file in files)
-        if not files:
-            yield key, None
+def _accumulated(group: FileGroup, combiner: StatisticsCombiner) -> tuple[str, tuple[int, list[Any]]]:
+    """The accumulator of a group, with its key and number."""
+    accumulator = combiner.create_accumulator()
+    for file in group.files:
+        for batch in batches(file):
+            accumulator = combiner.add_input(accumulator, batch)
+    return group.key, (group.number, combiner.compact(accumulator))
 
 
-def _keyed_batches(key: str, file: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """An empty batch, so that a split without examples has statistics too, and then the batches of the file."""
-    yield key, pa.RecordBatch.from_arrays([], [])
-    if file is not None:
-        yield from ((key, batch) for batch in batches(file))
+def _output(accumulators: list[list[Any]], combiner: StatisticsCombiner) -> Any:
+    return combiner.extract_output(combiner.merge_accumulators(accumulators))
 
 
 def _write(computed: tuple[str, DatasetFeatureStatisticsList], targets: Targets) -> None:
