@@ -1,9 +1,10 @@
-"""`beam: {runner: direct}`: the graphs of a cluster, executed here, make the bytes that the ways without Beam make."""
+"""ExampleGen and StatisticsGen with `beam: {runner: direct}`, in one process and in several: the graphs of a cluster,
+executed here, make the bytes that the ways without Beam make. (BigQuery and TFDS are with their own tests.)
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-from beam_runs import DIRECT, make, same_with_beam, transforms
+from beam_runs import DIRECT, WITH_BEAM, make, same_with_beam, transforms
 from databases import source_of, sqlite_of_trips
 
-from headrace.components.example_gen import parts
+from headrace.components.example_gen import parts, sources
 from headrace.components.example_gen.sources.parquet import source as parquet
 from headrace.configs.schema.beam import BeamConfig, OptionValue
 from headrace.configs.schema.data import DataConfig
@@ -102,28 +103,47 @@ def config(source: dict[str, Any], **more: Any) -> DataConfig:
     return DataConfig.model_validate({"source": source, "splits": {"train": 3, "eval": 1}, "shards": 2, **more})
 
 
-@pytest.mark.parametrize(
-    ("source", "pipelines"),
-    [(csv, 4), (parquet_files, 4), (jsonl, 3), (tfrecord, 3), (images, 3), (text, 3), (sqlite, 3), (arrays, 3)],
-)
+SOURCES = {
+    "arrays": (arrays, 3),
+    "csv": (csv, 4),
+    "images": (images, 3),
+    "jsonl": (jsonl, 3),
+    "parquet": (parquet_files, 4),
+    "sql": (sqlite, 3),
+    "text": (text, 3),
+    "tfrecord": (tfrecord, 3),
+}
+"""What makes the data of each kind, and how many pipelines ExampleGen needs for it."""
+
+
+@pytest.mark.parametrize("beam", WITH_BEAM)
+@pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.usefixtures("small_parts")
 def test_a_source_gives_the_same_shards_and_statistics_with_beam_and_without(
-    tmp_path: Path, source: Callable[[Path], dict[str, Any]], pipelines: int
+    tmp_path: Path, kind: str, beam: BeamConfig
 ) -> None:
+    source, pipelines = SOURCES[kind]
     (tmp_path / "data").mkdir()
-    same_with_beam(config(source(tmp_path / "data")), tmp_path, pipelines)
+    same_with_beam(config(source(tmp_path / "data")), tmp_path, pipelines, beam)
 
 
-def test_a_postgresql_table_gives_the_same_with_beam_and_without(server: postgres.Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("beam", WITH_BEAM)
+def test_a_postgresql_table_gives_the_same_with_beam_and_without(
+    server: postgres.Server, tmp_path: Path, beam: BeamConfig
+) -> None:
     source = source_of(server, table="trips", key="id", ranges=3).model_dump()
-    same_with_beam(config(source), tmp_path)
+    same_with_beam(config(source), tmp_path, direct=beam)
+
+
+def test_every_kind_of_source_is_compared() -> None:
+    assert SOURCES.keys() | {"bigquery", "tfds"} == sources._KINDS.keys()
 
 
 def test_the_smallest_piece_of_work_goes_through_beam_too(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a\n" + "\n".join(map(str, range(40))) + "\n")
     made = make(config({"kind": "csv", "path": str(tmp_path / "a.csv")}, shards=1), tmp_path / "direct", DIRECT)
-    assert transforms(made.ingest, 3) >= 9
-    assert transforms(made.statistics, 1) >= 4
+    assert transforms(made.ingest_summary, 3) >= 9
+    assert transforms(made.statistics_summary, 1) >= 4
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -132,10 +152,3 @@ def test_a_job_service_of_beam_gives_the_same(tmp_path: Path) -> None:
     options: dict[str, OptionValue] = {"job_endpoint": "embed", "environment_type": "LOOPBACK"}
     (tmp_path / "data").mkdir()
     same_with_beam(config(jsonl(tmp_path / "data")), tmp_path, 3, BeamConfig(runner="portable", options=options))
-
-
-@pytest.mark.slow
-def test_workers_in_processes_of_their_own_give_the_same(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    processes = BeamConfig(runner="direct", direct_running_mode="multi_processing", workers=2)
-    same_with_beam(config(jsonl(tmp_path / "data")), tmp_path, 3, processes)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
+from plain_models import export
 from plain_shards import unpacked
 from tfx.components.evaluator.executor import Executor as StockExecutor
 from tfx.types import Channel, artifact_utils, standard_artifacts
@@ -26,7 +26,6 @@ LABELS = {
     "multiclass": LabelConfig(key="y", kind="multiclass", classes=3),
     "regression": LabelConfig(key="y", kind="regression"),
 }
-SPEC = {"a": tf.io.FixedLenFeature([], tf.float32), "y": tf.io.FixedLenFeature([], tf.float32, -1.0)}
 
 
 @pytest.fixture(scope="module")
@@ -67,42 +66,15 @@ def _example(a: float, hour: int, label: float, *, missing: bool) -> bytes:
     return example.SerializeToString()
 
 
-def _export(directory: Path, kind: str, weight: float, outputs: int = 1) -> standard_artifacts.Model:
-    """A model whose predictions rise with `a` by `weight`."""
-    a = keras.Input((), name="a")
-    activation = {"binary": "sigmoid", "multiclass": "softmax", "regression": "linear"}[kind]
-    dense = keras.layers.Dense(outputs, activation)
-    model = keras.Model(a, dense(keras.layers.Reshape((1,))(a)))
-    slopes = np.linspace(-1, 1, outputs) if outputs > 1 else np.ones(1)
-    dense.set_weights([weight * slopes[None, :], np.zeros(outputs)])
-
-    def serve(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"predictions": model(tf.io.parse_example(examples, SPEC)["a"])}
-
-    def transform(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        parsed = tf.io.parse_example(examples, SPEC)
-        return {"a": parsed["a"], "y": tf.cast(parsed["y"], tf.int64 if kind == "multiclass" else tf.float32)}
-
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    signature = [tf.TensorSpec([None], tf.string, name="examples")]
-    archive.add_endpoint("serving_default", serve, signature)
-    archive.add_endpoint("transform_features", transform, signature)
-    archive.write_out(str(directory / "Format-Serving"), verbose=False)
-    artifact = standard_artifacts.Model()
-    artifact.uri = str(directory)
-    return artifact
-
-
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = tmp_path_factory.mktemp("models")
     return {
-        "binary": _export(root / "binary", "binary", 1.0),
-        "worse": _export(root / "worse", "binary", -1.0),
-        "broken": _export(root / "broken", "binary", math.nan),
-        "multiclass": _export(root / "multiclass", "multiclass", 1.5, outputs=3),
-        "regression": _export(root / "regression", "regression", 0.9),
+        "binary": export(root / "binary", "binary", 1.0),
+        "worse": export(root / "worse", "binary", -1.0),
+        "broken": export(root / "broken", "binary", math.nan),
+        "multiclass": export(root / "multiclass", "multiclass", 1.5, outputs=3),
+        "regression": export(root / "regression", "regression", 0.9),
     }
 
 

@@ -14,10 +14,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import bigquery_worker
 import grpc
 import pyarrow as pa
 import pytest
-from beam_runs import same_with_beam
+from beam_runs import WITH_BEAM, ForkedWorker, same_with_beam
 from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud.bigquery import Client
@@ -29,6 +30,7 @@ from headrace.common.errors import DataError
 from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, bigquery, open_source, serial_map
 from headrace.components.example_gen.spans.find import find_spans
+from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import BigquerySource
 
@@ -185,6 +187,7 @@ def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[Google]:
 
         monkeypatch.setattr(bigquery, "rest_client", rest_client)
         monkeypatch.setattr(bigquery, "storage_client", storage_client)
+        monkeypatch.setenv(bigquery_worker.ADDRESS, storage)
         yield held
 
 
@@ -255,9 +258,14 @@ def test_examples_are_written_of_all_rows(google: Google, tmp_path: Path) -> Non
     assert len(google.sessions) == 1
 
 
-def test_a_table_gives_the_same_with_beam_and_without(google: Google, tmp_path: Path) -> None:
-    same_with_beam(config(table="d.t"), tmp_path)
+@pytest.mark.parametrize("beam", WITH_BEAM)
+def test_a_table_gives_the_same_with_beam_and_without(
+    google: Google, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beam: BeamConfig
+) -> None:
+    monkeypatch.setattr(ForkedWorker, "program", [bigquery_worker.__file__])
+    same_with_beam(config(table="d.t"), tmp_path, direct=beam)
     assert len(google.sessions) == 2
+    assert len(google.reads) >= 2 * len(google.streams)
 
 
 def test_a_stream_that_breaks_off_resumes_where_it_was(google: Google) -> None:

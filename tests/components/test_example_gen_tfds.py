@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
-from beam_runs import same_with_beam
+from beam_runs import WITH_BEAM, same_with_beam
 from decoded_examples import decoded
 
 from headrace.common.errors import DataError
@@ -18,6 +18,7 @@ from headrace.components.example_gen.ingest import ingest
 from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.example_gen.tfexample.encode import encode
+from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.sources import TfdsSource
 
@@ -283,5 +284,7 @@ def test_example_gen_writes_all_examples(prepared: Path, tmp_path: Path) -> None
     assert io.BytesIO(rows[0]["image"][0]).read(4) == b"\x89PNG"
 
 
-def test_a_dataset_gives_the_same_with_beam_and_without(prepared: Path, tmp_path: Path) -> None:
-    same_with_beam(DataConfig(source=source(prepared, "tiny_headrace:1.*.*"), columns=PLAIN, shards=2), tmp_path)
+@pytest.mark.parametrize("beam", WITH_BEAM)
+def test_a_dataset_gives_the_same_with_beam_and_without(prepared: Path, tmp_path: Path, beam: BeamConfig) -> None:
+    config = DataConfig(source=source(prepared, "tiny_headrace:1.*.*"), columns=PLAIN, shards=2)
+    same_with_beam(config, tmp_path, direct=beam)
