@@ -9,10 +9,17 @@ from pydantic import Field
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.evaluate import EvaluateConfig
-from headrace.configs.schema.features import Feature, NumericFeature, data_columns, single_columns
+from headrace.configs.schema.features import (
+    Feature,
+    Features,
+    NumericFeature,
+    PreprocessingFunction,
+    data_columns,
+    single_columns,
+)
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
-from headrace.configs.schema.models import ModelConfig, WideAndDeepModel
+from headrace.configs.schema.models import AnyModelConfig, RunFnModel, WideAndDeepModel
 from headrace.configs.schema.schedule import Retrain, ScheduleConfig
 from headrace.configs.schema.section import Name, Section
 from headrace.configs.schema.train import TrainConfig
@@ -49,11 +56,12 @@ class PipelineConfig(Section):
     """What the raw data is, and how it becomes sharded examples."""
     label: LabelConfig
     """What is predicted."""
-    features: Annotated[dict[str, Feature], Field(min_length=1)]
+    features: Features
     """What the columns mean: a name, and the kind of feature column (`column:`) with its settings. A value is missing
     if it is absent, NaN, an empty text or the smallest int64. If an example has multiple values, the first counts, or
-    all with `multivalued: true`."""
-    model: ModelConfig = WideAndDeepModel()
+    all with `multivalued: true`. Instead of feature columns, `function:` names the preprocessing_fn of an existing TFX
+    pipeline."""
+    model: AnyModelConfig = WideAndDeepModel()
     """What is trained."""
     train: TrainConfig = TrainConfig()
     """How the model is trained."""
@@ -86,14 +94,38 @@ class PipelineConfig(Section):
         return self.deploy.push and self.deploy.push.replace("{name}", self.pipeline.name)
 
     @property
+    def declared_features(self) -> dict[str, Feature]:
+        """The feature columns by name; empty if a function of the user's computes the features."""
+        return {} if isinstance(self.features, PreprocessingFunction) else self.features
+
+    @property
+    def preprocessing(self) -> PreprocessingFunction | None:
+        """The user's preprocessing_fn, if there is one."""
+        return self.features if isinstance(self.features, PreprocessingFunction) else None
+
+    @property
+    def own_training(self) -> RunFnModel | None:
+        """The user's run_fn, if there is one."""
+        return self.model if isinstance(self.model, RunFnModel) else None
+
+    @property
+    def label_key(self) -> str:
+        """The label's name among the transformed features."""
+        return (self.preprocessing and self.preprocessing.label_key) or self.label.key
+
+    @property
     def feature_columns(self) -> list[str]:
-        """The data columns that features read."""
-        read = [data_columns(name, feature, self.features) for name, feature in self.features.items()]
+        """The data columns that features read, as far as the config names them."""
+        if self.preprocessing is not None:
+            return sorted({*(self.preprocessing.keys or ())} - {self.label.key})
+        read = [data_columns(name, one, self.declared_features) for name, one in self.declared_features.items()]
         return sorted({column for columns in read for column in columns})
 
     @property
     def read_columns(self) -> tuple[str, ...] | None:
         """The data columns that are read, according to `data.columns`; None for all."""
+        if self.preprocessing is not None and self.preprocessing.keys is None and self.data.columns == "used":
+            return None
         if self.data.columns != "used":
             return None if self.data.columns == "all" else self.data.columns
         named = [[entry] if isinstance(entry, str) else entry for entry in self.evaluate.slices]
@@ -104,7 +136,7 @@ class PipelineConfig(Section):
     @property
     def single_columns(self) -> dict[str, str]:
         """The data columns of which a feature takes one number, each with the name of the first such feature."""
-        return single_columns(self.features)
+        return single_columns(self.declared_features)
 
     @property
     def rounded_columns(self) -> dict[str, tuple[str, str]]:
@@ -114,7 +146,7 @@ class PipelineConfig(Section):
         """
         named = [
             (feature.key or name, (name, feature.normalize))
-            for name, feature in self.features.items()
+            for name, feature in self.declared_features.items()
             if isinstance(feature, NumericFeature) and feature.normalize in ("none", "log")
         ]
         return dict(reversed(named))

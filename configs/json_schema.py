@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from headrace.common.names import join_names, join_or
 from headrace.configs.config import PipelineConfig
+from headrace.configs.schema.features import FEATURE_COLUMNS, FUNCTION
 from headrace.configs.schema.models import CUSTOM_KIND
 from headrace.configs.schema.section import KeyPath
 
@@ -58,6 +59,13 @@ def kinds_of(schema: Schema) -> dict[str, Schema]:
     return {kind["properties"][name].get("const", CUSTOM_KIND): kind for kind in kinds}
 
 
+def forms_of(schema: Schema) -> dict[str, Schema]:
+    """For `features:`, the schemas of its forms, feature columns and a function; else empty."""
+    if "discriminator" in schema:
+        return {}
+    return {FUNCTION if "$ref" in form else FEATURE_COLUMNS: form for form in schema.get("oneOf", ())}
+
+
 class SchemaLocation(NamedTuple):
     """Where a location of pydantic's leads: the path of the setting, its schema, and the union that it belongs to."""
 
@@ -75,6 +83,8 @@ def schema_at(location: Iterable[str | int]) -> SchemaLocation:
         schema = resolve(schema)
         if step in kinds_of(schema):
             schema = kinds_of(schema)[str(step)]
+        elif step in forms_of(schema):
+            schema = forms_of(schema)[str(step)]
         elif len(branches(schema)) > 1 and union != path:
             union, whole = path, schema  # the step names an alternative
             schema = tagged_branch(schema) if str(step).startswith("tagged-union[") else schema
@@ -149,6 +159,8 @@ SectionWords = Callable[[Schema], str] | None
 
 def describe_allowed(schema: Schema, section: SectionWords = None) -> str:
     """`integer, at least 1, or null`. `section` describes a group of settings."""
+    if forms := forms_of(schema):
+        return describe_allowed(forms[FEATURE_COLUMNS], section)
     if "anyOf" in schema:
         return ", or ".join(describe_allowed(branch, section) for branch in schema["anyOf"])
     if "enum" in schema:

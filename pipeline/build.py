@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tfx import components as stock
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
@@ -25,19 +26,22 @@ from headrace.components.statistics.component import StatisticsGen
 from headrace.components.transform.component import Transform
 from headrace.components.trigger.component import Drift, LookForNew, RecordTraining
 from headrace.configs.config import PipelineConfig
-from headrace.configs.schema.features import CustomFeature
+from headrace.configs.schema.models import RunFnModel
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
 from headrace.pipeline.code.digest import sources_digest
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.training_digest import (
     SPAN_SETTINGS,
+    TFX_FUNCTIONS,
     data_functions,
+    feature_functions,
     file_digests,
     model_files,
     training_digest,
     training_functions,
 )
 from headrace.trainer.sections import TrainerSections
+from headrace.trainer.tfx_functions import LABEL, LABEL_KEY, PREPROCESSING, TRAINING, model_call
 
 AFTER_PROFILE_GATE = frozenset({"RecordBlessing", "Pusher"})
 """The components that must not run for a model whose training waited too long for input, if the config sets a limit."""
@@ -94,6 +98,7 @@ def _data(config: PipelineConfig, folders: Folders) -> list[base_node.BaseNode]:
         single=json.dumps(config.single_columns),
         rounded=json.dumps(config.rounded_columns),
         on_anomaly=config.data.on_anomaly,
+        **({"computed_label": 1} if config.preprocessing else {}),
     )
     return [spans, example_gen, statistics_gen, schema_gen, validator, gate]
 
@@ -166,21 +171,34 @@ def _schema(config: PipelineConfig, statistics: channel.BaseChannel) -> base_nod
 def _transform(
     config: PipelineConfig, folders: Folders, examples: channel.BaseChannel, schema: channel.BaseChannel
 ) -> Transform:
-    functions = [feature.function for feature in config.features.values() if isinstance(feature, CustomFeature)]
     return Transform(
         examples=examples,
         schema=schema,
-        preprocessing_fn="headrace.trainer.preprocessing.preprocessing_fn",
-        custom_config={
-            "config": TrainerSections.for_transform(config).to_json(),
-            "sources": sources_digest("headrace.trainer.preprocessing", *map(_module, functions)),
-            "files": _files(config),
-        },
+        **_preprocessing(config),
         disable_statistics=True,
         disable_analyzer_cache=True,  # TFX's own cache; ours is the store of spans
         store=str(folders.spans),
         code=sources_digest("headrace.components.transform.component"),
     )
+
+
+def _preprocessing(config: PipelineConfig) -> dict[str, Any]:
+    """The function that Transform traces, ours or the one that calls the user's, and its arguments."""
+    modules = map(_module, feature_functions(config))
+    if config.preprocessing is None:
+        custom_config = {
+            "config": TrainerSections.for_transform(config).to_json(),
+            "sources": sources_digest("headrace.trainer.preprocessing", *modules),
+            "files": _files(config),
+        }
+        return {"preprocessing_fn": "headrace.trainer.preprocessing.preprocessing_fn", "custom_config": custom_config}
+    custom_config = {
+        PREPROCESSING: config.preprocessing.model_dump_json(),
+        LABEL: config.label.model_dump_json(),
+        LABEL_KEY: config.label_key,
+        "sources": sources_digest(TFX_FUNCTIONS, *modules),
+    }
+    return {"preprocessing_fn": f"{TFX_FUNCTIONS}.preprocessing_fn", "custom_config": custom_config}
 
 
 def _tuner(
@@ -216,6 +234,8 @@ def _trainer(
     hyperparameters: channel.BaseChannel | None,
 ) -> tuple[list[base_node.BaseNode], stock.Trainer]:
     """The Trainer and, with `train.warm_start`, the component that finds the model it starts from."""
+    if config.own_training is not None:
+        return [], _own_trainer(config, config.own_training, transform, schema)
     custom_config = {
         "config": TrainerSections.of(config).to_json(),
         "sources": sources_digest("headrace.trainer.run", *map(_module, training_functions(config))),
@@ -251,6 +271,26 @@ def _trainer(
     return warm_start, trainer
 
 
+def _own_trainer(
+    config: PipelineConfig, training: RunFnModel, transform: Transform, schema: channel.BaseChannel
+) -> stock.Trainer:
+    """The Trainer with the user's run_fn."""
+    return stock.Trainer(
+        run_fn=f"{TFX_FUNCTIONS}.run_fn",
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+        schema=schema,
+        train_args=trainer_pb2.TrainArgs(num_steps=training.train_steps),
+        eval_args=trainer_pb2.EvalArgs(num_steps=training.eval_steps),
+        custom_config={
+            TRAINING: training.model_dump_json(),
+            LABEL: config.label.model_dump_json(),
+            LABEL_KEY: config.label_key,
+            "sources": sources_digest(TFX_FUNCTIONS, *map(_module, training_functions(config))),
+        },
+    )
+
+
 def _profile(config: PipelineConfig, trainer: stock.Trainer) -> list[base_node.BaseNode]:
     """The verdict on the training's profile, if there is one, and the gate, if there is a limit."""
     profile = config.train.profile
@@ -279,6 +319,7 @@ def _evaluate_and_push(
         label=config.label,
         evaluate=config.evaluate,
         split=config.evaluated_split,
+        call=model_call(config.own_training, config.label_key) if config.own_training else None,
     )
     blessing = evaluation.outputs["blessing"]
     columns = json.dumps(config.feature_columns)
@@ -305,4 +346,4 @@ def _files(config: PipelineConfig, *more: str) -> str:
     """Digests of the vocabulary files, which Transform and Trainer read, and of more files and folders, so that an edit
     to one of them runs its readers again.
     """
-    return file_digests([*(getattr(feature, "file", None) for feature in config.features.values()), *more])
+    return file_digests([*(getattr(feature, "file", None) for feature in config.declared_features.values()), *more])

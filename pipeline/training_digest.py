@@ -28,22 +28,34 @@ CODE = (
     "headrace.trainer.preprocessing",
     "headrace.trainer.run",
 )
+TFX_FUNCTIONS = "headrace.trainer.tfx_functions"
+"""The module that calls the user's preprocessing_fn and run_fn."""
 
 
 def training_digest(config: PipelineConfig) -> str:
     """The same digest for the same training, on whatever data."""
     settings = config.model_dump_json(by_alias=True, include=SECTIONS)
     data = config.data.model_dump_json(by_alias=True, exclude=SPAN_SETTINGS | {"on_anomaly"})
-    code = sources_digest(*CODE, *(path.rpartition(".")[0] for path in user_functions(config)))
-    files = [config.data.schema_file, *(getattr(feature, "file", None) for feature in config.features.values())]
+    calls = [TFX_FUNCTIONS] if config.preprocessing or config.own_training else []
+    code = sources_digest(*CODE, *calls, *(path.rpartition(".")[0] for path in user_functions(config)))
+    files = [
+        config.data.schema_file,
+        *(getattr(feature, "file", None) for feature in config.declared_features.values()),
+    ]
     versions = json.dumps(stack_versions(), sort_keys=True)
     return digest_text(settings, data, code, file_digests([*files, *model_files(config)]), versions)
 
 
 def user_functions(config: PipelineConfig) -> list[str]:
     """The dotted paths of all functions of the user's own."""
-    features = [one.function for one in config.features.values() if isinstance(one, CustomFeature)]
-    return [*data_functions(config), *features, *training_functions(config)]
+    return [*data_functions(config), *feature_functions(config), *training_functions(config)]
+
+
+def feature_functions(config: PipelineConfig) -> list[str]:
+    """The dotted paths of the user's own features, or of the preprocessing_fn that computes all of them."""
+    if config.preprocessing is not None:
+        return [config.preprocessing.function]
+    return [one.function for one in config.declared_features.values() if isinstance(one, CustomFeature)]
 
 
 def data_functions(config: PipelineConfig) -> list[str]:
@@ -53,7 +65,9 @@ def data_functions(config: PipelineConfig) -> list[str]:
 
 
 def training_functions(config: PipelineConfig) -> list[str]:
-    """The dotted paths of the user's own model and optimizer."""
+    """The dotted paths of the user's own model and optimizer, or of the run_fn that does all of the training."""
+    if config.own_training is not None:
+        return [config.own_training.run_fn]
     optimizer = optimizer_config(config.train.optimizer)
     return [config.model.kind] * isinstance(config.model, CustomModel) + [optimizer.kind] * optimizer.is_own
 

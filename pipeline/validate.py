@@ -32,7 +32,7 @@ from headrace.configs.schema.models import CustomModel, ImageModel
 from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
-from headrace.pipeline.code.modules import why_not_importable
+from headrace.pipeline.code.modules import why_not_callable, why_not_importable
 from headrace.trainer.devices.machine import unmet_requirements
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _first_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collecti
     reading = ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip")
     source = open_source(config.data.source, spans[-1].paths, reading)
     numbers: dict[str, KeyPath] = {column: ("features", name) for column, name in config.single_columns.items()}
-    if config.label.kind == "regression":
+    if config.label.kind == "regression" and config.preprocessing is None:
         numbers[config.label.key] = ("label", "key")
     try:
         found = read_head(config.data, source, numbers, alone=len(spans) == 1)
@@ -168,7 +168,11 @@ def _lists(config: PipelineConfig, source: Source) -> Iterator[LocatedMessage]:
 
 def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[LocatedMessage]:
     """Columns that the data does not have. A wrong CSV delimiter is reported once, as the cause of all of them."""
-    named = [*_single_names(config), *_feature_names(config.features), *_slice_names(config)]
+    named = [*_single_names(config), *_feature_names(config.declared_features), *_slice_names(config)]
+    named += [
+        (("features", "keys", n), key, ())
+        for n, key in enumerate((config.preprocessing and config.preprocessing.keys) or ())
+    ]
     known = frozenset(columns)
     absent = [(where, name, also) for where, name, also in named if name not in known and name not in also]
     if absent and (other := _other_delimiter(config.data.source, columns)):
@@ -234,7 +238,7 @@ def _slice_names(config: PipelineConfig) -> NamedColumns:
 def _files(config: PipelineConfig) -> Iterator[LocatedMessage]:
     """Files named in the config that do not exist."""
     named: list[tuple[KeyPath, str | None]] = [(("data", "schema"), config.data.schema_file)]
-    for name, feature in config.features.items():
+    for name, feature in config.declared_features.items():
         if isinstance(feature, VocabularyFeature | TextFeature):
             named.append((("features", name, "file"), feature.file))
     yield from _backbone(config)
@@ -259,13 +263,23 @@ def _functions(config: PipelineConfig) -> Iterator[LocatedMessage]:
     named: list[tuple[KeyPath, str]] = []
     if isinstance(config.model, CustomModel):
         named.append((("model", "kind"), config.model.kind))
+    if config.own_training is not None:
+        yield from _tfx_function(("model", "run_fn"), config.own_training.run_fn, "fn_args")
+    if config.preprocessing is not None:
+        yield from _tfx_function(("features", "function"), config.preprocessing.function, "inputs", "custom_config")
     optimizer = optimizer_config(config.train.optimizer)
     if optimizer.is_own:
         where: KeyPath = ("train", "optimizer")
         named.append((where if isinstance(config.train.optimizer, str) else (*where, "kind"), optimizer.kind))
-    for name, feature in config.features.items():
+    for name, feature in config.declared_features.items():
         if isinstance(feature, CustomFeature):
             named.append((("features", name, "function"), feature.function))
     for where, path in named:
         if why := why_not_importable(path):
             yield where, why
+
+
+def _tfx_function(where: KeyPath, path: str, argument: str, *optional: str) -> Iterator[LocatedMessage]:
+    """A function that cannot be imported, or that cannot be called with TFX's arguments."""
+    if why := why_not_importable(path) or why_not_callable(path, argument, *optional):
+        yield where, why

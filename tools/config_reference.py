@@ -20,11 +20,13 @@ from headrace.configs.json_schema import (
     branches,
     describe_allowed,
     documentation,
+    forms_of,
     json_schema,
     kinds_of,
     resolve,
 )
 from headrace.configs.schema.evaluate import LOWER_IS_BETTER, METRICS
+from headrace.configs.schema.features import FEATURE_COLUMNS, FUNCTION
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "config.md"
 SHARED = ("missing", "embedding", "deep", "wide")
@@ -135,10 +137,14 @@ def _features(schema: Schema) -> Iterator[str]:
     yield documentation(schema) + "\n"
     yield "A feature's name consists of letters, digits and `_`, and does not start with a digit. The model receives it"
     yield "under that name. Its data column is `key`, by default the column of the same name.\n"
-    for kind, section in kinds_of(schema["additionalProperties"]).items():
+    forms = forms_of(schema)
+    for kind, section in kinds_of(forms[FEATURE_COLUMNS]["additionalProperties"]).items():
         yield f"### column: {kind}\n"
         yield documentation(section) + "\n"
         yield from _table("", section)
+    yield "### features of a function\n"
+    yield documentation(resolve(forms[FUNCTION])) + "\n"
+    yield from _table("features", resolve(forms[FUNCTION]))
 
 
 def _table(name: str, section: Schema) -> Iterator[str]:

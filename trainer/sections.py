@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
+from headrace.common.errors import TrainingError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.features import Feature
 from headrace.configs.schema.label import LabelConfig
-from headrace.configs.schema.models import ModelConfig, WideAndDeepModel
+from headrace.configs.schema.models import ModelConfig, RunFnModel, WideAndDeepModel
 from headrace.configs.schema.section import Section
 from headrace.configs.schema.train import CheckpointConfig, TrainConfig
 from headrace.configs.schema.tune import with_values
@@ -43,10 +44,12 @@ class TrainerSections(Section):
 
     @classmethod
     def of(cls, config: PipelineConfig) -> TrainerSections:
-        """Take the sections from a whole config."""
+        """Take the sections from a whole config. Raises TrainingError if the training is a function of the user's."""
+        if isinstance(config.model, RunFnModel):
+            raise TrainingError(f"model.run_fn: {config.model.run_fn} does the training, so `train:` does not apply")
         return cls(
             label=config.label,
-            features=config.features,
+            features=config.declared_features,
             model=config.model,
             train=_without_irrelevant(config.train),
             several_values="first" if config.data.on_anomaly == "warn" else "refuse",
@@ -55,7 +58,7 @@ class TrainerSections(Section):
     @classmethod
     def for_transform(cls, config: PipelineConfig) -> TrainerSections:
         """Keep what Transform computes from: its output stays valid when any other setting changes."""
-        features = {name: _without_model_settings(feature) for name, feature in config.features.items()}
+        features = {name: _without_model_settings(feature) for name, feature in config.declared_features.items()}
         return cls(label=config.label, features=features)
 
     def tuned(self, values: Mapping[str, JsonValue]) -> TrainerSections:

@@ -34,6 +34,7 @@ from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
 from headrace.components.transform.shards import read_records
 from headrace.configs.schema.evaluate import EvaluateConfig
 from headrace.configs.schema.label import LabelConfig
+from headrace.trainer.served_model import ModelCall
 
 logger = logging.getLogger(__name__)
 
@@ -105,14 +106,15 @@ def evaluator(  # noqa: PLR0913
     label: LabelConfig,
     evaluate: EvaluateConfig,
     split: str,
+    call: ModelCall | None = None,
 ) -> Evaluator:
-    """The component that judges `model` on the examples of `split`."""
+    """The component that judges `model` on the examples of `split`. call: the signatures; None for those of ours."""
     return Evaluator(
         examples=examples,
         model=model,
         baseline_model=baseline,
         example_splits=[split],
-        eval_config=tfma.eval_config(label, evaluate),
+        eval_config=tfma.eval_config(label, evaluate, call),
     )
 
 
@@ -124,7 +126,7 @@ class AccumulateFiles(beam.DoFn):
 
     def __init__(self, models: Mapping[str, str], kind: str, config: config_pb2.EvalConfig) -> None:
         self._paths, self._kind = models, kind
-        self._specs = {spec.name: spec for spec in config.model_specs}
+        self._calls = {spec.name: tfma.model_call(spec) for spec in config.model_specs}
         self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]
         self._models: dict[str, tf.Module] = {}
 
@@ -156,12 +158,11 @@ class AccumulateFiles(beam.DoFn):
 
     def _predict(self, name: str, examples: tf.Tensor) -> tuple[Array, Array]:
         """Labels [n] and predictions [n, outputs], float64, of serialized examples [n]."""
-        spec, signatures = self._specs[name], self._models[name].signatures
-        (predictions,) = signatures[spec.signature_name](examples=examples).values()
-        features = signatures[spec.preprocessing_function_names[0]](examples=examples)
-        if spec.label_key not in features:
+        call, model = self._calls[name], self._models[name]
+        if call.why_not(model):
             raise RunError(_not_comparable(self._paths[name]))
-        labels = features[spec.label_key].numpy().astype(np.float64).reshape(-1)
+        found, predictions = call(model, examples)
+        labels = found.numpy().astype(np.float64).reshape(-1)
         return labels, predictions.numpy().astype(np.float64).reshape(len(labels), -1)
 
     def _accumulate(
@@ -180,7 +181,8 @@ class AccumulateFiles(beam.DoFn):
 
 def _not_comparable(path: str) -> str:
     return (
-        f"the model {path} was made for another label or other classes, so it cannot be the baseline.\n"
+        f"the model {path} was made for another label, or has other classes or signatures, so it cannot be the"
+        " baseline.\n"
         "  Delete blessed.json in the pipeline's folder, or give the pipeline another name."
     )
 

@@ -19,27 +19,36 @@ from tensorflow_model_analysis.writers import metrics_plots_and_validations_writ
 from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
 from headrace.configs.schema.evaluate import LOWER_IS_BETTER, METRICS, EvaluateConfig, Threshold
 from headrace.configs.schema.label import LabelConfig
-
-SIGNATURE = "serving_default"
-PREPROCESSING = "transform_features"
+from headrace.trainer.served_model import ModelCall
 
 _LABEL_KINDS = {name: kind for kind, metrics in METRICS.items() for name in metrics.values()}
 """The kind of label for each of TFMA's metric classes."""
 
 
-def eval_config(label: LabelConfig, evaluate: EvaluateConfig) -> config_pb2.EvalConfig:
+def eval_config(label: LabelConfig, evaluate: EvaluateConfig, call: ModelCall | None = None) -> config_pb2.EvalConfig:
     """The EvalConfig with metrics (named as in the config), slices and thresholds.
 
-    Thresholds are set for the whole split alone: with `MetricConfig.threshold`, the smallest slice could block a model.
+    call: the signatures of the model; None for those that Headrace exports. Thresholds are set for the whole split
+    alone: with `MetricConfig.threshold`, the smallest slice could block a model.
     """
+    call = call or ModelCall(label.key)
     model = config_pb2.ModelSpec(
-        signature_name=SIGNATURE, label_key=label.key, preprocessing_function_names=[PREPROCESSING]
+        signature_name=call.signature_name,
+        label_key=call.label_key,
+        preprocessing_function_names=[call.preprocessing_function_name],
+        prediction_key=call.prediction_key or "",
     )
     return config_pb2.EvalConfig(
         model_specs=[model],
         slicing_specs=[config_pb2.SlicingSpec(), *map(_slicing_spec, evaluate.slices)],
         metrics_specs=[config_pb2.MetricsSpec(metrics=_metric_configs(label, evaluate))],
     )
+
+
+def model_call(spec: config_pb2.ModelSpec) -> ModelCall:
+    """What is called of a model, as `eval_config` describes it."""
+    (preprocessing,) = spec.preprocessing_function_names
+    return ModelCall(spec.label_key, spec.signature_name, preprocessing, spec.prediction_key or None)
 
 
 def metric_names(label: LabelConfig, evaluate: EvaluateConfig) -> tuple[str, ...]:

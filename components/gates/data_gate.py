@@ -34,6 +34,7 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
     single: Parameter[str],
     rounded: Parameter[str],
     on_anomaly: Parameter[str],
+    computed_label: Parameter[int] = 0,
 ) -> None:
     """Stop the run, or warn, if the data is unfit. Raises GateError.
 
@@ -47,6 +48,7 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
         single: JSON object: the feature's name for each column that a feature reads as a single number.
         rounded: JSON object: the feature's name and `normalize` for each column that is rounded to float32 unscaled.
         on_anomaly: `stop` or `warn`.
+        computed_label: 1 if a function of the user's computes the label, so that the column need not hold classes.
     """
     splits = [
         SplitStatistics.of(
@@ -59,7 +61,14 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
         for name in artifact_utils.decode_split_names(anomalies.split_names)
     }
     label_config = LabelConfig.model_validate_json(label)
-    found = find_anomalies(splits, against_schema, label_config, json.loads(columns), json.loads(single))
+    found = find_anomalies(
+        splits,
+        against_schema,
+        label_config,
+        json.loads(columns),
+        json.loads(single),
+        computed_label=bool(computed_label),
+    )
     found += digits_lost(splits, label_config, json.loads(rounded))
     if found:
         logger.info(describe(found))
@@ -68,12 +77,14 @@ def DataGate(  # noqa: N802, PLR0913, PLR0917
     verdict.value = json.dumps({"anomalies": [*map(asdict, found)], "action": on_anomaly, "stopped": False})
 
 
-def find_anomalies(
+def find_anomalies(  # noqa: PLR0913
     splits: Sequence[SplitStatistics],
     anomalies: Mapping[str, Anomalies],
     label: LabelConfig,
     columns: Sequence[str],
     single: Mapping[str, str] = MappingProxyType({}),
+    *,
+    computed_label: bool = False,
 ) -> list[DataAnomaly]:
     """Everything that is wrong with the data, split by split. The split named `train` is the one that is trained on.
 
@@ -83,14 +94,17 @@ def find_anomalies(
         label: the label's config.
         columns: the data columns that features read.
         single: the feature's name for each column that a feature reads as a single number.
+        computed_label: whether the label is computed from its column and perhaps others. Then the column needs values,
+            and which ones is up to the function.
     """
+    columns = [label.key, *columns] if computed_label else columns
     found: list[DataAnomaly] = []
     train = next(split for split in splits if split.name == TRAIN)
     for split in splits:
         found += data_rules.empty_split(split)
         if split.name in anomalies and split.examples:
             found += data_rules.schema_anomalies(split.name, anomalies[split.name])
-        for rule in data_rules.LABEL_RULES:
+        for rule in () if computed_label else data_rules.LABEL_RULES:
             found += rule(split, label)
         for column in dict.fromkeys(columns):
             found += data_rules.missing_feature(split, train, column)
@@ -99,7 +113,7 @@ def find_anomalies(
         found += data_rules.multiple_values(split, label.key, "label")
         for column, feature in single.items():
             found += data_rules.multiple_values(split, column, f"features.{feature}")
-    found += data_rules.constant_label(train, label)
+    found += [] if computed_label else data_rules.constant_label(train, label)
     return found
 
 

@@ -96,8 +96,12 @@ def read_batches(file: str, schema: bytes) -> Iterator[pa.RecordBatch]:
         yield decoder.DecodeBatch(serialized.numpy().tolist())
 
 
-def _array(values: tf.Tensor | tf.RaggedTensor) -> pa.Array:
-    """A tensor [batch], [batch, values] or of more dimensions as a column."""
+def _array(values: tf.Tensor | tf.RaggedTensor | tf.SparseTensor) -> pa.Array:
+    """A tensor [batch], [batch, values] or of more dimensions as a column; a sparse one must be [batch, values]."""
+    if isinstance(values, tf.SparseTensor):
+        rows = np.bincount(values.indices.numpy()[:, 0], minlength=int(values.dense_shape[0]))
+        splits = np.concatenate([[0], np.cumsum(rows)]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(splits), pa.array(values.values.numpy()))
     if isinstance(values, tf.RaggedTensor):
         splits = values.row_splits.numpy().astype(np.int32)
         return pa.ListArray.from_arrays(pa.array(splits), pa.array(values.flat_values.numpy()))

@@ -109,7 +109,7 @@ def _without_broken_crosses(config: PipelineConfig, refused: list[KeyPath]) -> P
     removed = {path[1] for path in refused if len(path) == 2 and path[0] == "features"}
     features = {
         name: feature
-        for name, feature in config.features.items()
+        for name, feature in config.declared_features.items()
         if not isinstance(feature, CrossedFeature) or removed.isdisjoint(feature.keys)
     }
     return config.model_copy(update={"features": features})

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.configs.rules import beam, data, features, kubeflow, kubernetes, model, schedule, training, tune
+from headrace.configs.rules import (
+    beam,
+    data,
+    features,
+    kubeflow,
+    kubernetes,
+    model,
+    schedule,
+    tfx_functions,
+    training,
+    tune,
+)
 from headrace.configs.rules.rule import Rule, Violation, apply_rules
 
 RULES: tuple[Rule, ...] = (
     *data.RULES,
     *features.RULES,
     *model.RULES,
+    *tfx_functions.RULES,
     *training.RULES,
     *tune.RULES,
     *beam.RULES,
@@ -22,4 +34,4 @@ RULES: tuple[Rule, ...] = (
 
 def check(sections: Mapping[str, object]) -> list[Violation]:
     """The violations of all rules in the given sections. A rule that needs another section is skipped."""
-    return apply_rules(RULES, sections)
+    return apply_rules(RULES, tfx_functions.under_own_names(sections))

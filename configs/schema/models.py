@@ -160,20 +160,52 @@ class CustomModel(ModelBase):
     """Passed to the function unchanged."""
 
 
+class RunFnModel(Section):
+    """The `run_fn` of an existing TFX pipeline, unchanged: it builds, trains and exports the model. `train:` and
+    `tune:` do not apply (see docs/tfx_functions.md).
+    """
+
+    kind: Literal["run_fn"] = "run_fn"
+    """`run_fn`; it may be omitted."""
+    run_fn: DottedPath
+    """The function, such as `models.keras_model.model.run_fn`. It gets TFX's `fn_args`, and writes a SavedModel to
+    `fn_args.serving_model_dir`."""
+    train_steps: PositiveInt
+    """`fn_args.train_steps`: TFX's `TrainArgs.num_steps`."""
+    eval_steps: PositiveInt
+    """`fn_args.eval_steps`: TFX's `EvalArgs.num_steps`."""
+    custom_config: dict[str, JsonValue] = {}
+    """Passed as `fn_args.custom_config`."""
+    signature_name: Name = "serving_default"
+    """The signature that the Evaluator calls, as in TFMA's `ModelSpec`. Its input is either serialized examples or the
+    outputs of `preprocessing_function_name` by name."""
+    preprocessing_function_name: Name = "transform_features"
+    """The signature from serialized examples to the features and the label, as in TFMA's `ModelSpec`."""
+    prediction_key: Name | None = None
+    """The output with the predictions, if the signature has several."""
+
+
 def _tag(model: object) -> str | None:
     """The class of a model: its kind, or CUSTOM_KIND for a dotted path."""
+    if isinstance(model, dict) and "run_fn" in model and "kind" not in model:
+        return "run_fn"
     kind = model.get("kind", DEFAULT_KIND) if isinstance(model, dict) else getattr(model, "kind", None)
     if not isinstance(kind, str):
         return None
     return CUSTOM_KIND if "." in kind else kind
 
 
-ModelConfig = Annotated[
+_Built = (
     Annotated[DnnModel, Tag("dnn")]
     | Annotated[WideAndDeepModel, Tag("wide_and_deep")]
     | Annotated[DcnModel, Tag("dcn")]
     | Annotated[ImageModel, Tag("image")]
     | Annotated[TextModel, Tag("text")]
-    | Annotated[CustomModel, Tag(CUSTOM_KIND)],
+    | Annotated[CustomModel, Tag(CUSTOM_KIND)]
+)
+ModelConfig = Annotated[_Built, Field(discriminator=Discriminator(_tag))]
+"""A model that Headrace trains."""
+AnyModelConfig = Annotated[
+    _Built | Annotated[RunFnModel, Tag("run_fn")],
     Field(discriminator=Discriminator(_tag), json_schema_extra={"discriminator": {"propertyName": "kind"}}),
 ]

@@ -74,6 +74,32 @@ def why_not_importable(path: str) -> str | None:
     return why and why + _shadowed(modules[0])
 
 
+def why_not_callable(path: str, argument: str, *optional: str) -> str | None:
+    """Explain why a function cannot be called with one argument, or with further ones by name if it has them.
+
+    None if nothing seems to be wrong, or if the source does not say: it may be decorated, imported or computed.
+    """
+    module, _, name = path.rpartition(".")
+    spec = find(module)
+    file = Path(spec.origin) if spec and spec.origin else None
+    if file is None or file.suffix != ".py" or not file.is_file():
+        return None
+    defined = [node for node in ast.parse(file.read_bytes()).body if getattr(node, "name", None) == name]
+    function = defined[-1] if defined else None
+    if isinstance(function, ast.ClassDef):
+        return f'"{path}": {file}:{function.lineno} defines a class; a function {name}({argument}) is needed'
+    if not isinstance(function, ast.FunctionDef) or function.decorator_list:
+        return None
+    given = function.args
+    positional = [each.arg for each in (*given.posonlyargs, *given.args)]
+    required = positional[: len(positional) - len(given.defaults)]
+    required += [each.arg for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if not default]
+    if (positional or given.vararg) and {*required[1:]} <= {*optional}:
+        return None
+    found = f"{name}({ast.unparse(given)})"
+    return f'"{path}": {file}:{function.lineno} defines {found}; TFX calls it as {name}({argument})'
+
+
 def _in_folders(name: str, folders: list[str]) -> ModuleSpec | None:
     """Find a module as PathFinder does, by its last name alone.
 

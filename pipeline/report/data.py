@@ -10,7 +10,6 @@ from markupsafe import Markup
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from headrace.configs.config import PipelineConfig
-from headrace.configs.schema.features import data_columns
 from headrace.pipeline.report.charts import histogram
 from headrace.pipeline.report.statistics import ColumnStatistics, SplitSummary, read_statistics
 from headrace.pipeline.results.record import Ingestion, ingested, on_one_line
@@ -139,7 +138,9 @@ def _role(column: str, config: PipelineConfig | None) -> str:
         return ""
     if column == config.label.key:
         return "label"
-    read = {key for name, feature in config.features.items() for key in data_columns(name, feature, config.features)}
+    if config.preprocessing is not None and config.preprocessing.keys is None:
+        return ""  # the function does not say what it reads
+    read = config.feature_columns
     return "feature" if column in read else "not used"
 
 

@@ -18,6 +18,7 @@ from headrace.configs.schema.features import (
     VocabularyFeature,
     data_columns,
 )
+from headrace.configs.schema.models import RunFnModel
 
 _SCALES = {
     "z_score": "scaled to mean 0, standard deviation 1",
@@ -38,12 +39,21 @@ class FeatureRow:
 
 
 def describe_features(config: PipelineConfig) -> list[FeatureRow]:
-    """One row for each feature, in the config's order."""
+    """One row for each feature, in the config's order; one for all of them if the user's function computes them."""
+    if config.preprocessing is not None:
+        reads = config.preprocessing.keys or ("all columns",)
+        label = f", and the label as {config.label_key}"
+        what = f"{config.preprocessing.function}: features that the config does not list{label}"
+        return [FeatureRow("features of a function", "function", reads, what, "as the run_fn uses them")]
     return [
         FeatureRow(
-            name, feature.column, data_columns(name, feature, config.features), _what(feature), _parts(feature, config)
+            name,
+            feature.column,
+            data_columns(name, feature, config.declared_features),
+            _what(feature),
+            _parts(feature, config),
         )
-        for name, feature in config.features.items()
+        for name, feature in config.declared_features.items()
     ]
 
 
@@ -100,6 +110,8 @@ def _vocabulary(feature: VocabularyFeature | TextFeature) -> str:
 
 
 def _parts(feature: Feature, config: PipelineConfig) -> str:
+    if isinstance(config.model, RunFnModel):
+        return "as the run_fn uses it"
     if isinstance(feature, NumericFeature):
         return "number"
     if isinstance(feature, ImageFeature):

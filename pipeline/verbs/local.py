@@ -53,8 +53,8 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
 
     for problem in check_machine(loaded):
         click.echo(f"note: `headrace run` would stop on this machine: {problem}", err=True)
-    count = len(loaded.config.features)
-    features = f"{count} feature{'' if count == 1 else 's'}"
+    count, function = len(loaded.config.declared_features), loaded.config.preprocessing
+    features = f"features by {function.function}" if function else f"{count} feature{'' if count == 1 else 's'}"
     click.echo(f"{config}: the config is valid and fits the data ({features}, label {loaded.config.label.key})")
 
 

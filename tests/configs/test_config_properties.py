@@ -40,8 +40,8 @@ def from_schema(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     schema = resolve(schema)
     if kinds_of(schema):
         return st.one_of([from_schema(kind) for kind in kinds_of(schema).values()])
-    if "anyOf" in schema:
-        return st.one_of([from_schema(branch) for branch in schema["anyOf"]])
+    if "anyOf" in schema or "oneOf" in schema:
+        return st.one_of([from_schema(branch) for branch in schema.get("anyOf") or schema["oneOf"]])
     if "const" in schema or "enum" in schema:
         return st.sampled_from(schema.get("enum") or [schema["const"]])
     if "properties" in schema:

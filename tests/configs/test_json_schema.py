@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headrace.configs.json_schema import PATTERN_DESCRIPTIONS, json_schema, kinds_of, resolve
-from headrace.configs.schema.features import Feature
+from headrace.configs.json_schema import PATTERN_DESCRIPTIONS, Schema, forms_of, json_schema, kinds_of, resolve
+from headrace.configs.schema.features import FEATURE_COLUMNS, Feature
 
 
 def reference() -> Any:
@@ -41,12 +41,16 @@ def test_the_reference_is_checked_from_any_folder(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def feature_columns() -> Schema:
+    return forms_of(json_schema()["properties"]["features"])[FEATURE_COLUMNS]
+
+
 def test_the_reference_has_every_setting_and_every_kind() -> None:
     page = reference().reference()
     for definition in json_schema()["$defs"].values():
         for name in definition.get("properties", {}):
             assert f"| `{name}` |" in page
-    for kind in kinds_of(json_schema()["properties"]["features"]["additionalProperties"]):
+    for kind in kinds_of(feature_columns()["additionalProperties"]):
         assert f"### column: {kind}\n" in page
 
 
@@ -88,4 +92,4 @@ def test_every_regular_expression_has_words() -> None:
 def test_every_kind_of_feature_is_known_by_its_tag() -> None:
     union = Feature.__args__[0]
     kinds = [kind.model_fields["column"].annotation.__args__[0] for kind in union.__args__]
-    assert list(kinds_of(json_schema()["properties"]["features"]["additionalProperties"])) == kinds
+    assert list(kinds_of(feature_columns()["additionalProperties"])) == kinds

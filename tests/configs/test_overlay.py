@@ -17,6 +17,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import Override, load, load_with_locations
 from headrace.configs.loading.overlays import merge
 from headrace.configs.loading.tree import Location, Tree, dotted, plain
+from headrace.configs.schema.models import WideAndDeepModel
 from headrace.configs.schema.section import KeyPath
 
 BASE = """\
@@ -45,7 +46,7 @@ def reported(error: ConfigError, folder: Path) -> list[str]:
 def test_an_overlay_merges_mappings_and_replaces_the_rest(config: Path) -> None:
     config.with_name("taxi.big.yaml").write_text("train: {batch_size: 9}\nmodel: {hidden: [8]}\n")
     loaded = load(config, profile="big")
-    assert (loaded.train.epochs, loaded.train.batch_size, loaded.model.hidden) == (7, 9, (8,))
+    assert (loaded.train.epochs, loaded.train.batch_size, loaded.model.model_dump()["hidden"]) == (7, 9, (8,))
 
 
 def test_null_in_an_overlay_replaces(config: Path) -> None:
@@ -55,7 +56,7 @@ def test_null_in_an_overlay_replaces(config: Path) -> None:
 
 def test_a_feature_of_another_kind_replaces_the_old_one_whole(config: Path) -> None:
     config.with_name("taxi.big.yaml").write_text("features: {fare: {column: hashed, hash_buckets: 9}}\n")
-    fare = load(config, profile="big").features["fare"]
+    fare = load(config, profile="big").declared_features["fare"]
     assert fare.model_dump(exclude_unset=True) == {"column": "hashed", "hash_buckets": 9}
 
 
@@ -66,6 +67,7 @@ def test_a_model_of_another_kind_replaces_the_old_one_whole(config: Path, before
     model = load(config, profile="big").model
     assert model.model_dump(exclude_unset=True) == {"kind": "dnn", "dropout": 0.5}
     same = load(config, overrides=["model.kind=wide_and_deep", "model.dropout=0.5"]).model
+    assert isinstance(same, WideAndDeepModel)
     assert (same.hidden, same.dropout) == ((64, 32), 0.5)
 
 
@@ -106,7 +108,7 @@ def test_a_profile_that_is_not_a_name_is_reported(config: Path, profile: str) ->
 def test_set_overrides_one_value_and_wins_over_the_profile(config: Path) -> None:
     config.with_name("taxi.big.yaml").write_text("train: {epochs: 8, batch_size: 9}\n")
     loaded = load(config, profile="big", overrides=["train.epochs=1", "model.hidden=[3, 4]", "deploy.push="])
-    assert (loaded.train.epochs, loaded.train.batch_size, loaded.model.hidden, loaded.deploy.push) == (
+    assert (loaded.train.epochs, loaded.train.batch_size, loaded.model.model_dump()["hidden"], loaded.deploy.push) == (
         1,
         9,
         (3, 4),
@@ -117,7 +119,7 @@ def test_set_overrides_one_value_and_wins_over_the_profile(config: Path) -> None
 @pytest.mark.parametrize("turn", [1, -1])
 def test_set_changes_the_kind_of_a_feature_in_any_order(config: Path, turn: int) -> None:
     options = ["features.fare.column=hashed", "features.fare.hash_buckets=9"][::turn]
-    fare = load(config, overrides=options).features["fare"]
+    fare = load(config, overrides=options).declared_features["fare"]
     assert fare.model_dump(exclude_unset=True) == {"column": "hashed", "hash_buckets": 9}
 
 

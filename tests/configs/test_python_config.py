@@ -63,7 +63,7 @@ def test_config_can_be_built_from_its_classes() -> None:
 
 def test_rules_across_sections_hold_for_a_config_that_is_built() -> None:
     built = load(TRIPS)
-    wrong = built.model_copy(update={"features": {"tipped": built.features["miles"]}})
+    wrong = built.model_copy(update={"features": {"tipped": built.declared_features["miles"]}})
     with pytest.raises(ConfigError, match=r"config: features.tipped"):
         load(wrong)
 

@@ -536,3 +536,33 @@ def test_a_mistake_that_leaves_it_open_what_is_read_is_reported_alone(text: str)
 @given(st.dictionaries(st.sampled_from(["pipeline", "data", "label", "features", "train", "x"]), JSON, max_size=5))
 def test_whatever_is_written_a_config_s_mistakes_are_reported_and_nothing_fails(values: dict[str, object]) -> None:
     assert both(json.dumps({"pipeline": {"name": "x"}, "label": {"key": "tip", "kind": "binary"}} | values))
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("model.run_fn", "def run_fn(fn_args): ...", []),
+        ("model.run_fn", "def run_fn(fn_args, steps=3, *, more=None): ...", []),
+        ("model.run_fn", "def run_fn(): ...", ["run_fn()", "run_fn(fn_args)"]),
+        ("model.run_fn", "def run_fn(fn_args, steps): ...", ["own.py:1", "run_fn(fn_args, steps)"]),
+        ("model.run_fn", "class run_fn: ...", ["class"]),
+        ("model.run_fn", "from x import *", []),
+        ("model.run_fn", "def train(fn_args): ...", ["does not define run_fn"]),
+        ("features.function", "def preprocessing_fn(inputs, custom_config): ...", []),
+        ("features.function", "def preprocessing_fn(inputs, schema): ...", ["inputs, schema"]),
+    ],
+)
+def test_functions_of_a_tfx_pipeline_must_take_its_arguments(name: str, code: str, words: list[str]) -> None:
+    good = {"model.run_fn": "def run_fn(fn_args): ...", "features.function": "def preprocessing_fn(inputs): ..."}
+    modules = {each: "own" if each == name else "others" for each in good}
+    for each, module in modules.items():
+        Path(f"{module}.py").write_text(code if each == name else good[each], encoding="utf-8")
+    functions = CONFIG.replace("  fare: {column: numeric}\n", "") + (
+        f"  function: {modules['features.function']}.preprocessing_fn\n"
+        f"model: {{run_fn: {modules['model.run_fn']}.run_fn, train_steps: 1, eval_steps: 1}}\n"
+    )
+    problems = reported(functions)
+    assert len(problems) == bool(words)
+    for word in words:
+        assert word in problems[0]
+    assert all(f" {name}: " in problem for problem in problems)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
+from headrace.configs.schema.features.function import PreprocessingFunction
 from headrace.configs.schema.features.tabular import (
     BucketizedFeature,
     CrossedFeature,
@@ -27,10 +28,12 @@ __all__ = [
     "CustomFeature",
     "Embedding",
     "Feature",
+    "Features",
     "HashedFeature",
     "IdentityFeature",
     "ImageFeature",
     "NumericFeature",
+    "PreprocessingFunction",
     "TextFeature",
     "VocabularyFeature",
     "data_columns",
@@ -51,6 +54,22 @@ Feature = Annotated[
     | ImageFeature
     | CustomFeature,
     Field(discriminator="column"),
+]
+
+FEATURE_COLUMNS, FUNCTION = "columns", "function"
+"""The two forms of `features:`, as locations in pydantic's errors name them."""
+
+
+def _form(features: object) -> str:
+    """Whether these are feature columns or a function. A feature column may be named `function`, too."""
+    named = isinstance(features, dict) and not isinstance(features.get(FUNCTION), dict | None)
+    return FUNCTION if named or isinstance(features, PreprocessingFunction) else FEATURE_COLUMNS
+
+
+Features = Annotated[
+    Annotated[dict[str, Feature], Field(min_length=1), Tag(FEATURE_COLUMNS)]
+    | Annotated[PreprocessingFunction, Tag(FUNCTION)],
+    Field(discriminator=Discriminator(_form)),
 ]
 
 MULTIVALUED_HINT = (

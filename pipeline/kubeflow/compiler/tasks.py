@@ -155,7 +155,7 @@ def _with_useful_store(properties: Mapping[str, Any], config: PipelineConfig) ->
 def _named_files(config: PipelineConfig) -> dict[str, str]:
     """Path to content of the files that the config names: the schema and the vocabularies."""
     vocabularies = (
-        feature for feature in config.features.values() if isinstance(feature, VocabularyFeature | TextFeature)
+        feature for feature in config.declared_features.values() if isinstance(feature, VocabularyFeature | TextFeature)
     )
     named = [config.data.schema_file, *(feature.file for feature in vocabularies)]
     return {path: Path(path).read_text(encoding="utf-8") for path in named if path is not None}

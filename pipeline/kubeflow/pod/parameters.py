@@ -60,7 +60,10 @@ def with_parameters(component: str, properties: Mapping[str, Any], values: Mappi
 
 def offered(config: PipelineConfig) -> tuple[str, ...]:
     """The names of the parameters of the compiled pipeline."""
-    chosen = [name for name in config.kubeflow.parameters if name != "run_date" or has_dates(config)]
+    absent = set() if has_dates(config) else {"run_date"}
+    if config.own_training is not None:
+        absent |= {"epochs", "steps_per_epoch"}
+    chosen = [name for name in config.kubeflow.parameters if name not in absent]
     return (*chosen, *(["retrain"] if config.retrain != "always" else []))
 
 

@@ -138,12 +138,10 @@ def _problems(config: PipelineConfig, values: Mapping[str, str]) -> Iterator[tup
 
 def _problems_of(config: PipelineConfig, name: str, value: str) -> list[str]:
     """Why the task that takes the parameter would reject it, as a config with that value would be rejected."""
-    properties = {
-        "data": config.data.model_dump_json(by_alias=True),
-        "retrain": config.retrain,
-        "custom_config": json.dumps({"config": TrainerSections.of(config).to_json()}),
-    }
     parameter = PARAMETERS[name]
+    properties = {"data": config.data.model_dump_json(by_alias=True), "retrain": config.retrain}
+    if parameter.component == "Trainer":
+        properties["custom_config"] = json.dumps({"config": TrainerSections.of(config).to_json()})
     try:
         put = parameter.put(properties, parameter.type(value))
     except ValidationError:
