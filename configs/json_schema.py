@@ -89,7 +89,8 @@ def schema_at(location: Iterable[str | int]) -> SchemaLocation:
             union, whole = path, schema  # the step names an alternative
             schema = tagged_branch(schema) if str(step).startswith("tagged-union[") else schema
         else:
-            schema, path = _step(schema, step), (*path, step)
+            columns = forms_of(schema).get(FEATURE_COLUMNS, schema)  # a path of the config names no form
+            schema, path = _step(columns, step), (*path, step)
     return SchemaLocation(path, whole if path == union else schema, union)
 
 

@@ -8,6 +8,7 @@ from headrace.common.credentials import SUSPICIOUS_VARIABLE
 from headrace.common.names import did_you_mean, join_names
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.kubeflow import KubeflowConfig
+from headrace.configs.schema.models import AnyModelConfig
 from headrace.configs.schema.pods import SHARED_MEMORY_VOLUME, ComponentSettings, normalized
 from headrace.configs.schema.section import KeyPath, to_seconds
 from headrace.configs.schema.train import TrainConfig
@@ -151,12 +152,12 @@ def times_are_in_range(kubeflow: KubeflowConfig) -> Iterator[Violation]:
             yield (*where, "retries", "wait"), what
 
 
-def workers_train_together(kubeflow: KubeflowConfig, train: TrainConfig) -> Iterator[Violation]:
+def workers_train_together(kubeflow: KubeflowConfig, train: TrainConfig, model: AnyModelConfig) -> Iterator[Violation]:
     if kubeflow.workers is None:
         return
     if train.strategy != "multi_worker":
-        what = f"workers require `train.strategy: multi_worker`; found `{train.strategy}`"
-        yield ("kubeflow", "workers"), what
+        what = f"workers that train a {model.kind} model require `train.strategy: multi_worker`"
+        yield ("kubeflow", "workers"), f"{what}; found `{train.strategy}`"
     own = train.input.own_shards or (train.input.service is not None and train.steps_per_epoch is not None)
     if own and train.batch_size % kubeflow.workers.count:
         what = f"{kubeflow.workers.count} workers make equal parts of a batch, so this must divide {train.batch_size:,}"
