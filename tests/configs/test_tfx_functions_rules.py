@@ -88,10 +88,10 @@ def test_mistakes_in_feature_columns_are_all_reported_as_before(tmp_path: Path) 
     features = {"a": {"column": "numerc"}, "b": {"column": "numeric", "normalise": "log"}}
     with pytest.raises(ConfigError) as refused:
         with_overrides(tmp_path, features=features, model={"kind": "dnn"})
-    told = [str(problem) for problem in refused.value.problems]
-    assert len(told) == 2
-    assert any("features.a.column" in each and "numeric" in each for each in told)
-    assert any("features.b.normalise" in each and "normalize" in each for each in told)
+    reported = [str(problem) for problem in refused.value.problems]
+    assert len(reported) == 2
+    assert any("features.a.column" in each and "numeric" in each for each in reported)
+    assert any("features.b.normalise" in each and "normalize" in each for each in reported)
 
 
 def test_schema_follows_both_forms() -> None:
