@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import keras
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
@@ -64,6 +65,7 @@ def run_fn(fn_args: FnArgs) -> None:
     label = LabelConfig.model_validate_json(fn_args.custom_config[LABEL])
     given = copy.copy(fn_args)
     given.custom_config = dict(settings.custom_config)
+    keras.utils.set_random_seed(settings.seed)
     try:
         resolve(settings.run_fn, RUN_FN)(given)
     except TrainingError as error:

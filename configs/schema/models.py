@@ -174,6 +174,8 @@ class RunFnModel(Section):
     """`fn_args.train_steps`: TFX's `TrainArgs.num_steps`."""
     eval_steps: PositiveInt
     """`fn_args.eval_steps`: TFX's `EvalArgs.num_steps`."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of Python's, NumPy's and TensorFlow's random numbers, set before the function is called."""
     custom_config: dict[str, JsonValue] = {}
     """Passed as `fn_args.custom_config`."""
     signature_name: Name = "serving_default"

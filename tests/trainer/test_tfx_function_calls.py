@@ -20,6 +20,11 @@ from headrace.trainer.tfx_functions import preprocessing_fn, run_fn
 from headrace.trainer.v1_loader import save_again, variables_not_found
 
 MODULE = """
+import json
+import random
+from pathlib import Path
+
+import numpy as np
 import tensorflow as tf
 
 
@@ -50,6 +55,11 @@ def fails(fn_args):
 def writes_nothing(fn_args):
     assert fn_args.custom_config == {"units": 3}
     assert fn_args.train_steps == 7
+
+
+def draws(fn_args):
+    drawn = [random.random(), np.random.rand(), float(tf.random.uniform([]))]
+    Path(fn_args.model_run_dir, "drawn.json").write_text(json.dumps(drawn))
 """
 RAW = {"fare": tf.constant([1.0, 2.0]), "tips": tf.constant([0.5, 3.0]), "extra": tf.constant([0.0, 0.0])}
 
@@ -100,14 +110,15 @@ def test_wrong_functions_are_explained(function: str, settings: dict[str, Any], 
     assert [word for word in words if word not in str(refused.value)] == []
 
 
-def train(function: str, directory: Path) -> None:
-    settings = {"run_fn": f"own_functions.{function}", "train_steps": 7, "eval_steps": 1}
+def train(function: str, directory: Path, seed: int = 0) -> None:
+    settings = {"run_fn": f"own_functions.{function}", "train_steps": 7, "eval_steps": 1, "seed": seed}
     custom_config = {
         "training": json.dumps({**settings, "custom_config": {"units": 3}}),
         "label": json.dumps({"key": "tips", "kind": "binary"}),
         "label_key": "tips_xf",
     }
-    run_fn(FnArgs(custom_config=custom_config, train_steps=7, eval_steps=1, serving_model_dir=str(directory)))
+    folders = {"serving_model_dir": str(directory), "model_run_dir": str(directory.parent)}
+    run_fn(FnArgs(custom_config=custom_config, train_steps=7, eval_steps=1, **folders))
 
 
 def test_errors_of_run_fn_name_the_function_and_its_line(tmp_path: Path) -> None:
@@ -118,6 +129,18 @@ def test_errors_of_run_fn_name_the_function_and_its_line(tmp_path: Path) -> None
 def test_run_fn_gets_its_own_custom_config_and_must_write_a_model(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"own_functions\.writes_nothing wrote no SavedModel"):
         train("writes_nothing", tmp_path / "model")
+
+
+def test_random_numbers_in_run_fn_follow_from_the_seed(tmp_path: Path) -> None:
+    def drawn(seed: int) -> list[float]:
+        with pytest.raises(TrainingError, match="no SavedModel"):
+            train("draws", tmp_path / "model", seed)
+        numbers: list[float] = json.loads((tmp_path / "drawn.json").read_text(encoding="utf-8"))
+        return numbers
+
+    first, again, other = drawn(3), drawn(3), drawn(4)
+    assert first == again
+    assert all(one != another for one, another in zip(first, other, strict=True))
 
 
 @pytest.fixture(scope="module")
