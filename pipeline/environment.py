@@ -50,6 +50,24 @@ def quiet() -> Iterator[None]:
             os.close(_QUIET.pop())
 
 
+@contextlib.contextmanager
+def shown() -> Iterator[None]:
+    """Show what is printed to standard error, even inside `quiet`."""
+    with _LOCK:
+        if not _QUIET:
+            yield
+            return
+        _flush()
+        hidden = os.dup(2)
+        os.dup2(_QUIET[0], 2)
+        try:
+            yield
+        finally:
+            _flush()
+            os.dup2(hidden, 2)
+            os.close(hidden)
+
+
 def _flush() -> None:
     if sys.stderr is not None:
         sys.stderr.flush()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ParamSpec
 import click
 
 from headrace.common.names import CommandOption
-from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.environment import prepare, quiet, shown
 from headrace.pipeline.interrupts import (
     BROKEN_PIPE,
     CTRL_C,
@@ -66,7 +66,8 @@ class _EchoHandler(logging.Handler):
     """Prints messages, without a level or logger, to standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(self.format(record), err=True)
+        with shown():
+            click.echo(self.format(record), err=True)
 
 
 @contextlib.contextmanager

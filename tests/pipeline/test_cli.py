@@ -332,3 +332,23 @@ def test_errors_of_the_command_line_repeat_no_credential(here: Path) -> None:
     assert done.returncode == 2
     assert "extra argument (host=h user=u password=***" in done.stderr
     assert "SECRETq8" not in done.stderr
+
+
+NOISY = """
+import logging, os
+from headrace.pipeline.environment import quiet
+from headrace.pipeline.verbs.options import reports_errors
+
+@reports_errors
+def verb():
+    with quiet():
+        os.write(2, b"libraries")
+        logging.getLogger("headrace.kubeflow").warning("the bucket cannot be read")
+        os.write(2, b"libraries")
+
+verb()
+"""
+
+
+def test_warnings_are_shown_while_what_libraries_print_is_hidden(here: Path) -> None:
+    assert python(here, "-c", NOISY).stderr == "the bucket cannot be read\n"
