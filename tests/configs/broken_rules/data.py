@@ -1,0 +1,109 @@
+"""Configs that break the rules of `data:`, splits and spans."""
+
+from __future__ import annotations
+
+from broken_rules.sections import SOURCE, Broken
+
+BROKEN: Broken = {
+    "folders_are_not_uris": [
+        (
+            "deploy: {push: 's3://models/{name}'}",
+            "1: deploy.push: s3://models/{name} is a URI",
+        ),
+        (
+            "pipeline: {name: taxi, root: gs://runs}",
+            "1: pipeline.root: a folder, which on Kubeflow",
+        ),
+    ],
+    "splits_include_train_and_eval": [
+        (
+            f"data: {{{SOURCE}, splits: {{train: 8, evl: 1}}}}",
+            '1: data.splits: did you mean "evl"?',
+        )
+    ],
+    "split_names_are_valid": [
+        (
+            f"data: {{{SOURCE}, splits: {{train: 8, eval: 1, a/b: 1}}}}",
+            '1: data.splits.a/b: "a/b" becomes part of a folder',
+        )
+    ],
+    "types_fit_delimited_text": [
+        (
+            f"data: {{{SOURCE}, types: {{tags: int list}}}}",
+            "1: data.types.tags: CSV, where a field holds one text",
+        ),
+        (
+            f"data: {{{SOURCE}, types: {{picture: bytes}}}}",
+            "1: data.types.picture: CSV, where a field holds one text",
+        ),
+    ],
+    "bad_records_can_be_skipped": [
+        (
+            f"data: {{source: {source}, on_bad_record: skip}}",
+            f"1: data.on_bad_record: {kind}",
+        )
+        for kind, source in {
+            "sql": "{kind: sql, url: 'sqlite:////a.db', table: t}",
+            "bigquery": "{kind: bigquery, project: p, table: d.t}",
+        }.items()
+    ],
+    "placeholders_are_valid": [
+        (
+            "data: {source: {kind: csv, path: 'a-{DAY}.csv'}}",
+            "1: data.source.path: are {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}",
+        ),
+        (
+            "data:\n  source:\n    kind: csv\n    path: ['a/{SPAN}.csv', 'b/{SPAN}-{MM}.csv']",
+            "4: data.source.path[1]: has both {SPAN} and a date",
+        ),
+        ("data: {source: {kind: csv, path: '{YYYY}-{MM}.csv'}}", "1: data.source.path: the date lacks {DD}"),
+        (
+            "data: {source: {kind: csv, path: 'v{VERSION}.csv'}}",
+            "1: data.source.path: {VERSION} is the version of a span",
+        ),
+    ],
+    "paths_have_the_same_placeholders": [
+        (
+            "data: {source: {kind: csv, path: ['a/{SPAN}.csv', b.csv]}}",
+            "1: data.source.path[1]: the first path has {SPAN}",
+        )
+    ],
+    "window_requires_spans": [
+        (
+            f"data: {{{SOURCE}, window: 7}}",
+            "1: data.window: {SPAN}, or {YYYY}, {MM} and {DD}",
+        ),
+        (
+            "data: {source: {kind: sql, url: 'sqlite:///a', table: a}, window: all}",
+            "1: data.window: spans, and this source is sql; remove",
+        ),
+        (
+            f"data: {{{SOURCE}, spans: 3}}",
+            "1: data.spans: {SPAN}, or {YYYY}, {MM} and {DD}",
+        ),
+    ],
+    "selected_spans_are_valid": [
+        (
+            "data: {source: {kind: csv, path: '{YYYY}-{MM}-{DD}.csv'}, spans: '2026-02-30'}",
+            "1: data.spans: 2026-02-30 is",
+        ),
+        (
+            "data: {source: {kind: csv, path: '{SPAN}.csv'}, spans: '2026-02-03'}",
+            "1: data.spans: 2026-02-03 is a date",
+        ),
+        (
+            "data: {source: {kind: csv, path: '{SPAN}.csv'}, spans: [3, 1]}",
+            "1: data.spans: the range starts with 3, after its end, 1",
+        ),
+    ],
+    "run_date_requires_dated_spans": [
+        (
+            "data: {source: {kind: csv, path: '{YYYY}-{MM}-{DD}.csv'}, run_date: '2026-02-30'}",
+            "1: data.run_date: 2026-02-30 is",
+        ),
+        (
+            "data: {source: {kind: csv, path: '{SPAN}.csv'}, run_date: '2026-02-03'}",
+            "1: data.run_date: its spans by {SPAN}, so",
+        ),
+    ],
+}

@@ -1,0 +1,78 @@
+"""Configs that break the rules of `model:` and `evaluate:`."""
+
+from __future__ import annotations
+
+from broken_rules.sections import Broken, features
+
+BROKEN: Broken = {
+    "evaluated_split_exists": [
+        ("evaluate: {split: tset}", '1: evaluate.split: did you mean "test"?'),
+        ("evaluate: {split: x}", '1: evaluate.split: no split "x"; data.splits has: train, eval, test'),
+    ],
+    "metrics_fit_the_label": [
+        (
+            "evaluate: {metrics: [auk]}",
+            '1: evaluate.metrics[0]: did you mean "auc"?',
+        ),
+        (
+            "evaluate: {metrics: [auc, accuracy]}",
+            '1: evaluate.metrics[1]: did you mean "binary_accuracy"?',
+        ),
+        ("evaluate: {metrics: [auc, auc]}", "1: evaluate.metrics[1]: twice; remove one"),
+    ],
+    "thresholds_have_metrics": [
+        (
+            "evaluate: {metrics: [auc], thresholds: {recall: {min: 0.5}}}",
+            "1: evaluate.thresholds.recall: or remove the threshold",
+        ),
+        (
+            "evaluate: {thresholds: {squared_correlation: {min: 0.5}}}",
+            "1: evaluate.thresholds.squared_correlation: this label is binary",
+        ),
+    ],
+    "thresholds_can_be_met": [
+        (
+            "evaluate: {thresholds: {auc: {min: 85}}}",
+            "1: evaluate.thresholds.auc.min: did you mean 0.85?",
+        ),
+        (
+            "evaluate: {thresholds: {binary_crossentropy: {max: -1}}}",
+            "1: evaluate.thresholds.binary_crossentropy.max: found -1",
+        ),
+    ],
+    "activation_is_known": [("model: {activation: reul}", '1: model.activation: did you mean "relu"?')],
+    "deep_part_has_features": [
+        (
+            "model: {kind: dnn}\n" + features(area="hashed, hash_buckets: 9, deep: false"),
+            "1: model.kind: `deep: false`; set `deep: true`",
+        )
+    ],
+    "images_are_used": [
+        (
+            features(photo="image, height: 8, width: 8"),
+            "2: features.photo.column: images; use `model: {kind: image}`, or a builder of your own",
+        ),
+        (
+            "model: {kind: image}",
+            "1: model.kind: a feature with `column: image`; add one, or use another kind",
+        ),
+    ],
+    "text_model_has_a_text": [
+        (
+            "model: {kind: text}",
+            "1: model.kind: a feature with `column: text`; add one, or use another kind",
+        ),
+        (
+            "model: {kind: text, text: sad}\n" + features(said="text"),
+            '1: model.text: did you mean "said"?',
+        ),
+        (
+            "model: {kind: text}\n" + features(said="text", title="text"),
+            "1: model.kind: said or title",
+        ),
+        (
+            "label: {key: tip, kind: next_word, text: said}\n" + features(said="text"),
+            "1: model.kind: `kind: text`; found wide_and_deep",
+        ),
+    ],
+}
