@@ -1,0 +1,83 @@
+"""Mistakes of the config and of the data, reported at once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from validated import CONFIG, source
+
+from headrace.common.errors import ConfigError
+from headrace.pipeline.verbs.options import load
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "source", "kind", "fare", "column", "keys"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def both(text: str, *overrides: str) -> list[str]:
+    """All that `headrace validate` says."""
+    Path("c.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(Path("c.yaml"), None, overrides, data=True)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_mistakes_of_the_config_and_of_the_data_are_reported_at_once() -> None:
+    text = CONFIG.replace("fare: {column: numeric}", "fair: {column: numeric, normalise: log}")
+    form, rule, data, slices = both(text + "train: {epochs: many}\nevaluate: {slices: [zone]}\n")
+    assert form.startswith("c.yaml:6: ")
+    assert "normalise" in form
+    assert rule.startswith("c.yaml:7: ")
+    assert data.startswith('c.yaml:6: features.fair: "fair" ')
+    assert data.endswith('; did you mean "fare"?')
+    assert slices.startswith("c.yaml:8: evaluate.slices[0]")
+
+
+def test_values_that_a_run_refuses_are_reported_along_with_mistakes_in_the_config() -> None:
+    form, data = both(source("csv", [1.5, "abc"]) + "train: {epochs: 0}\n")
+    assert "train.epochs" in form
+    assert "fares.csv:3: column 'fare': 'abc' is not a float" in data
+
+
+def test_mistakes_across_sections_do_not_hide_those_of_the_data() -> None:
+    rule, data = both(CONFIG.replace("key: tip", "key: tips") + "evaluate: {metrics: [accuracy]}\n")
+    assert "evaluate.metrics" in rule
+    assert "label.key" in data
+
+
+def test_a_feature_of_no_kind_is_reported_once_and_what_crosses_it_is_not() -> None:
+    crossed = "  area: {column: numric}\n  both: {column: crossed, keys: [area, hour], hash_buckets: 9}\n"
+    (problem,) = both(CONFIG + crossed)
+    assert problem.startswith("c.yaml:7: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CONFIG.replace("path: trips.csv", "path: trips.csv, delimiter: 7"),
+        CONFIG.replace("kind: csv", "kind: cvs"),
+        CONFIG.replace("key: tip, ", ""),
+        CONFIG.replace("  fare: {column: numeric}\n", "").replace("features:", "features: {}"),
+        CONFIG + "traine: {epochs: 1}\n",
+        "- a list\n",
+        "a: [\n",
+    ],
+)
+def test_a_mistake_that_leaves_it_open_what_is_read_is_reported_alone(text: str) -> None:
+    """The data would be read otherwise than it is meant."""
+    assert len(both(text.replace("fare:", "fair:") if "traine" not in text else text)) == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(st.sampled_from(["pipeline", "data", "label", "features", "train", "x"]), JSON, max_size=5))
+def test_whatever_is_written_a_config_s_mistakes_are_reported_and_nothing_fails(values: dict[str, object]) -> None:
+    assert both(json.dumps({"pipeline": {"name": "x"}, "label": {"key": "tip", "kind": "binary"}} | values))

@@ -1,0 +1,42 @@
+"""What `headrace validate` reports of a config in the current directory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.configs.loading.loader import load_with_locations
+from headrace.pipeline.validate import check_data
+
+CONFIG = """\
+pipeline: {name: trips}
+data:
+  source: {kind: csv, path: trips.csv}
+label: {key: tip, kind: binary}
+features:
+  fare: {column: numeric}
+"""
+"""It fits the `trips.csv` of the tests."""
+
+
+def reported(text: str) -> list[str]:
+    Path("c.yaml").write_text(text, encoding="utf-8")
+    return [str(problem) for problem in check_data(load_with_locations("c.yaml"))]
+
+
+def source(kind: str, fares: list[object], **data: object) -> str:
+    """A config over a file of that kind with these fares."""
+    path = Path(f"fares.{kind}")
+    if kind == "csv":
+        path.write_text("fare,tip\n" + "".join(f"{fare},{at % 2}\n" for at, fare in enumerate(fares)), encoding="utf-8")
+    elif kind == "jsonl":
+        lines = (json.dumps({"fare": fare, "tip": at % 2}) + "\n" for at, fare in enumerate(fares))
+        path.write_text("".join(lines), encoding="utf-8")
+    else:
+        pq.write_table(pa.table({"fare": fares, "tip": [at % 2 for at in range(len(fares))]}), path)
+    settings = "".join(f"  {name}: {json.dumps(value)}\n" for name, value in data.items())
+    found = CONFIG.replace("{kind: csv, path: trips.csv}", f"{{kind: {kind}, path: {path}}}")
+    return found.replace("label:", f"{settings}label:")
