@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -59,7 +60,7 @@ def section(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 def text(schema: dict[str, Any]) -> st.SearchStrategy[str]:
     if "pattern" in schema:
-        return st.from_regex(schema["pattern"], fullmatch=True).filter(lambda word: len(word) < 64 and word.isascii())
+        return of_pattern(schema["pattern"])
     awkward = st.sampled_from(
         ["no", "1e5", "007", "0x1F", "~", "12:30", "- a", "a: b", "#", "'", "\\t", "<<", "=", "é\u2028"]
     )
@@ -67,6 +68,16 @@ def text(schema: dict[str, Any]) -> st.SearchStrategy[str]:
         st.characters(codec="utf-8"), min_size=schema.get("minLength", 0), max_size=schema.get("maxLength", 9)
     )
     return any_text if "maxLength" in schema else any_text | awkward
+
+
+@functools.cache  # making the strategy takes longer than drawing from it
+def of_pattern(pattern: str) -> st.SearchStrategy[str]:
+    return st.from_regex(pattern, fullmatch=True).filter(lambda word: len(word) < 64 and word.isascii())
+
+
+@functools.cache
+def of_section(name: str) -> st.SearchStrategy[Any]:
+    return from_schema(json_schema()["properties"][name])
 
 
 def whole(schema: dict[str, Any]) -> st.SearchStrategy[int]:
@@ -125,9 +136,9 @@ PLAIN: dict[str, Callable[[dict[str, Any]], st.SearchStrategy[Any]]] = {
 def configs(draw: st.DrawFn) -> PipelineConfig:
     """The example with some sections replaced by any that pydantic takes (they may break rules across sections)."""
     config = load("configs/taxi.yaml")
-    for name, schema in json_schema()["properties"].items():
+    for name in json_schema()["properties"]:
         if draw(st.booleans()):
-            values = config.model_dump(mode="json", by_alias=True) | {name: draw(from_schema(schema))}
+            values = config.model_dump(mode="json", by_alias=True) | {name: draw(of_section(name))}
             with contextlib.suppress(ValidationError):  # what a section's own check refuses
                 config = PipelineConfig.model_validate_json(json.dumps(values))
     return config
