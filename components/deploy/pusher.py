@@ -23,13 +23,13 @@ from tfx.utils import path_utils
 from headrace.common.checksums import checksum
 from headrace.common.durable import sync_folder, sync_tree
 from headrace.common.errors import RunError
-from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS, LATE, Entry, Push, PushRecord
+from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS, LATE, PUSHING, Entry, Push, PushRecord
 
 logger = logging.getLogger(__name__)
 
 KEEP_ALL = 0
-_PUSHING, _REMOVING = ".pushing-", ".removing-"
-"""Prefixes of folders that are not yet, or no longer, versions. A version's name is a number."""
+_REMOVING = ".removing-"
+"""Prefix of folders that are no longer versions."""
 _STOPPED = "whose own run ended before pushing it"
 
 
@@ -115,22 +115,25 @@ def _check_model(model: Path, entry: Entry, damaged: Path | None) -> None:
 def push(model: Path, destination: Path, clock: Callable[[], float] = time.time, keep: int = KEEP_ALL) -> Path:
     """Make `destination/<version>` a copy of `model` in one step: a server sees the whole version or none of it.
 
-    The version is the Unix time in seconds, or one more than the greatest version there. If the greatest version is
-    this very model, it is returned as it is, so that a run that was killed before it noted its push does not push
-    twice. Leftovers of a killed push do not have numbers for names, and are removed. Pushes to one destination wait for
-    each other. The newest `keep` versions stay. Raises RunError if the destination cannot be written to.
+    The version is the Unix time in seconds, or one more than the greatest version there, finished or not. If the
+    greatest finished one is this very model, it is returned as it is, so that a run that was killed before it noted its
+    push does not push twice. Leftovers of a killed push do not have numbers for names, and are removed. Pushes to one
+    destination wait for each other. The newest `keep` versions stay. Raises RunError if the destination cannot be
+    written to.
     """
     try:
         destination.mkdir(parents=True, exist_ok=True)
         with _locked(destination):
-            for prefix in (_PUSHING, _REMOVING):
+            unfinished = [path.name.split("-")[1] for path in destination.glob(f"{PUSHING}*")]
+            for prefix in (PUSHING, _REMOVING):
                 for leftover in destination.glob(f"{prefix}*"):
                     shutil.rmtree(leftover)
             there = versions(destination)
             if there and _same(model, there[max(there)]):
                 version = there[max(there)]
             else:
-                number = max([int(clock()), *(number + 1 for number in there)])
+                taken = [*there, *(int(name) for name in unfinished if name.isdecimal())]
+                number = max([int(clock()), *(number + 1 for number in taken)])
                 version = _copy(model, destination / str(number))
             remove_old(destination, keep)
             return version
@@ -156,7 +159,7 @@ def remove_old(destination: Path, keep: int) -> None:
 
 def _copy(model: Path, version: Path) -> Path:
     """Copy a model, and give the copy its final name once all of it is on the disk, byte for byte."""
-    partial = version.with_name(f"{_PUSHING}{version.name}-{os.getpid()}")
+    partial = version.with_name(f"{PUSHING}{version.name}-{os.getpid()}")
     try:
         shutil.copytree(model, partial)
         sync_tree(partial)

@@ -113,6 +113,14 @@ def test_a_push_killed_halfway_leaves_no_version_and_the_next_one_clears_it_away
     assert [path.name for path in serving.iterdir()] == [version.name]
 
 
+def test_the_number_of_a_push_that_did_not_end_is_not_taken(model: Path, tmp_path: Path) -> None:
+    serving = tmp_path / "serving"
+    for name in (".pushing-1700000000-17", ".pushing-1700000004", ".removing-1700000009", "1700000001"):
+        (serving / name).mkdir(parents=True)
+    assert push(model, serving, clock=lambda: 1700000000.0).name == "1700000005"
+    assert sorted(path.name for path in serving.iterdir()) == ["1700000001", "1700000005"]
+
+
 def _push_when_allowed(model: Path, serving: Path, go_on: Path) -> None:
     patched: Any = shutil
     original = shutil.copytree

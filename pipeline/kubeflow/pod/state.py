@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from headrace.common.errors import RunError
 from headrace.components.deploy import shared_models
-from headrace.components.deploy.registry import PushRecord
+from headrace.components.deploy.registry import PUSHING, PushRecord
 from headrace.components.example_gen.spans.shared_spans import sharing
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod import records
@@ -147,11 +147,13 @@ def _pushed(folder: Path, uri: str, context: _Context) -> Iterator[None]:
     versions = sorted(files.keys() - incomplete)
     for name in versions:
         (folder / name).mkdir(parents=True, exist_ok=True)
+    for name in incomplete:  # by an outage, or a run that pushes now: their numbers are taken
+        (folder / f"{PUSHING}{name}").mkdir(parents=True, exist_ok=True)
     if newest := max((name for name in versions if name.isdecimal()), key=int, default=None):
         store.get_all(f"{uri}/{newest}", folder / newest)
     yield
     for path in folder.iterdir() if folder.exists() else ():
-        if path.name not in versions:
+        if path.name not in versions and not path.name.startswith(PUSHING):
             if store.exists(f"{uri}/{path.name}"):
                 raise RunError(f"{uri}/{path.name}: another run pushed this version in the meantime; run again")
             store.put_all(path, f"{uri}/{path.name}", last=GRAPH)

@@ -108,3 +108,14 @@ def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
         for name in store.files(HOME):
             store.remove(f"{HOME}/{name}")
     assert set(ends) == {(0, 0, False), (0, 1, False), (1, 0, False), (1, 0, True)}
+
+
+def test_a_version_beside_one_that_was_broken_off_has_a_number_of_its_own(server: ObjectStore, tmp_path: Path) -> None:
+    store = open_store({"endpoint": server.url, "region": "us-east-1"})
+    number = int(dt.datetime.now(dt.UTC).timestamp()) + 3600
+    store.write(f"{HOME}/serving/{number}/assets/words", "half of them")
+    for blessed in (True, False):
+        (tmp_path / str(blessed)).mkdir()
+        push(server, tmp_path / str(blessed), blessed=blessed)
+        assert served(server) == ({str(number + 1)}, {str(number)})
+    assert store.children(f"{HOME}/serving") == [str(number), str(number + 1)]
