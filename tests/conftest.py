@@ -13,6 +13,8 @@ import pytest
 from browsing import open_browser
 from guard import FOR_EACH_PROCESS, Guard, cores, limit
 from hypothesis import HealthCheck, settings
+from s3_servers import ENDPOINT, S3Server
+from s3_servers import s3_server as open_s3_server
 from skips import Skips
 
 from headrace.pipeline.environment import prepare
@@ -41,8 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """As many processes as there are cores to run on and memory for."""
-    return max(1, min(cores(), limit() // FOR_EACH_PROCESS))
+    """As many processes as there are cores to run on and memory for; one if they would share a named S3 server."""
+    return 1 if ENDPOINT in os.environ else max(1, min(cores(), limit() // FOR_EACH_PROCESS))
 
 
 def pytest_collection_finish() -> None:
@@ -68,6 +70,13 @@ def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     if before is not None:
         os.environ["TMPDIR"] = before
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """An S3 server (see s3_servers.py), one for all tests of a process. Each makes its buckets, and removes them."""
+    with open_s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture

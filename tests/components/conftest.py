@@ -4,7 +4,6 @@ run ExampleGen in, over spans.
 
 from __future__ import annotations
 
-import os
 import sys
 import urllib.parse
 import urllib.request
@@ -15,42 +14,23 @@ from pathlib import Path
 
 import pytest
 from postgres import PASSWORD, Server, binaries
+from s3_servers import S3Server
 from stores import Bucket, serving
 
 _NUMBERS = count()
-_AWS = {
-    "AWS_ACCESS_KEY_ID": "testing",
-    "AWS_SECRET_ACCESS_KEY": "testing",
-    "AWS_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
-
-
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[str]:
-    """The URL of moto's S3 server."""
-    with serving(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "{port}") as url:
-        yield url
 
 
 @pytest.fixture
-def s3_bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+def s3_bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     """A bucket on S3, with the environment as `headrace` needs it to read from there."""
-    import boto3
-
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    for name, value in {**_AWS, "AWS_ENDPOINT_URL": s3_server}.items():
-        monkeypatch.setenv(name, value)
-    name = f"bucket-{next(_NUMBERS)}"
-    client = boto3.client("s3", endpoint_url=s3_server)
-    client.create_bucket(Bucket=name)
-    return Bucket(
-        f"s3://{name}",
-        s3_server,
-        lambda key, content: client.put_object(Bucket=name, Key=key, Body=content),
-        lambda key: client.delete_object(Bucket=name, Key=key),
-    )
+    s3_server.enter(monkeypatch)
+    with s3_server.bucket(f"bucket-{next(_NUMBERS)}") as made:
+        yield Bucket(
+            f"s3://{made.name}",
+            s3_server.url,
+            lambda key, content: made.put_object(Key=key, Body=content),
+            lambda key: made.Object(key).delete(),
+        )
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from command import processes_in, wait_until
-from kfp_cluster import Bucket, s3
+from kfp_cluster import Bucket, bucket_of_runs
 from kfp_commands import Built, Kubeflow, Reachable
 from kfp_server import BuildError, Server, build, serving
+from s3_servers import S3Server
 
 ENDPOINT = "HEADRACE_TEST_KFP_ENDPOINT"
 NEEDS = f"{ENDPOINT} names no Kubeflow"
@@ -58,9 +59,9 @@ def server(kfp_binary: Path) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[Bucket]:
+def bucket(s3_server: S3Server) -> Iterator[Bucket]:
     """An empty bucket on an S3 server."""
-    with s3() as bucket:
+    with bucket_of_runs(s3_server) as bucket:
         yield bucket
 
 

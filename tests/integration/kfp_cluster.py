@@ -1,11 +1,11 @@
 """A cluster around a stock release's API server, driver and launcher, and what a pipeline does in it.
 
-with s3() as bucket, cluster(server, binary, bucket, folder) as there:
+with bucket_of_runs(s3_server) as bucket, cluster(server, binary, bucket, folder) as there:
     chosen = there.uploaded(file)
     tasks = ended_tasks(there.database, there.run(chosen, epochs=3).run_id)
 
 What stands for the rest of it: a process that follows the Argo workflow (kfp_argo), pods as processes that have their
-own `/minio` (kfp_kubernetes), ML Metadata's own store behind gRPC (kfp_metadata), and moto's S3 server.
+own `/minio` (kfp_kubernetes), ML Metadata's own store behind gRPC (kfp_metadata), and the S3 server of s3_servers.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from kfp_argo import Argo, Programs
 from kfp_kubernetes import Kubernetes, Pod, pods_work
 from kfp_server import Server, build_command, started
 from kfp_workflows import tell
+from s3_servers import S3Server
 
 BUCKET = "mlpipeline"
 PIPELINE_ROOT = f"minio://{BUCKET}/v2/artifacts"
 SECRET = "mlpipeline-minio-artifact"
-KEYS = {"accesskey": "headrace", "secretkey": "only-for-this-test"}
 PROVIDERS = """
 minio:
   default:
     endpoint: %s
-    region: us-east-1
+    region: %s
     disableSSL: true
     credentials: {fromEnv: false, secretRef: {secretName: %s, accessKeyKey: accesskey, secretKeyKey: secretkey}}
 """
@@ -42,8 +42,13 @@ minio:
 class Bucket:
     """The bucket of the runs on an S3 server."""
 
-    server: str
+    at: S3Server
     client: Any
+
+    @property
+    def server(self) -> str:
+        """Its URL."""
+        return self.at.url
 
     def names(self) -> list[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
@@ -59,23 +64,10 @@ class Bucket:
 
 
 @contextlib.contextmanager
-def s3() -> Iterator[Bucket]:
+def bucket_of_runs(server: S3Server) -> Iterator[Bucket]:
     """An empty bucket."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    keys = {"aws_access_key_id": KEYS["accesskey"], "aws_secret_access_key": KEYS["secretkey"]}
-    client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys)
-    client.create_bucket(Bucket=BUCKET)
-    bucket = Bucket(url, client)
-    for name in bucket.names():  # all such servers of a process share what they keep
-        client.delete_object(Bucket=BUCKET, Key=name)
-    yield bucket
-    server.stop()
+    with server.bucket(BUCKET) as made:
+        yield Bucket(server, made.meta.client)
 
 
 @dataclass(frozen=True)
@@ -152,8 +144,10 @@ def cluster(
     if why := pods_work():
         pytest.skip(why)
     programs = Programs(build_command(binary, "driver"), build_command(binary, "launcher-v2"))
-    launcher = {"defaultPipelineRoot": PIPELINE_ROOT, "providers": PROVIDERS % (bucket.server[7:], SECRET)}
-    objects = {"secrets": {SECRET: KEYS}, "configmaps": {"kfp-launcher": launcher}}
+    providers = PROVIDERS % (bucket.server.removeprefix("http://"), bucket.at.region, SECRET)
+    launcher = {"defaultPipelineRoot": PIPELINE_ROOT, "providers": providers}
+    keys = {"accesskey": bucket.at.access_key, "secretkey": bucket.at.secret_key}
+    objects = {"secrets": {SECRET: keys}, "configmaps": {"kfp-launcher": launcher}}
     database = folder / "metadata.sqlite"
     program = (sys.executable, str(Path(__file__).with_name("kfp_metadata.py")), str(database))
     with (

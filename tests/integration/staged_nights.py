@@ -1,10 +1,10 @@
 """Nights of a pipeline with staged artifacts: its compiled tasks in pods of their own, data and kept spans in S3.
 
-with object_store() as server:
+with object_store(s3_server) as server:
     nights = Nights(server, folder)
     server.put_day(1)
     night = nights.run()
-    server.read(night)["trips/2026-11-01.csv"]     # how often that night fetched the file
+    night.read                              # the days whose raw data that night fetched
 
 Pods are processes (forked, with their imports done) that begin with nothing but what Kubeflow's launcher gives them.
 """
@@ -12,15 +12,13 @@ Pods are processes (forked, with their imports done) that begin with nothing but
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
-import os
 import re
 import signal
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,6 +26,8 @@ import numpy as np
 import pytest
 import yaml
 from forks import Forked
+from s3_proxy import Asked, S3Proxy, s3_proxy
+from s3_servers import S3Server
 
 from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
@@ -59,41 +59,19 @@ READ = ("spans", "example-gen")
 ANALYZED = (*READ, "statistics-gen", "schema-gen", "transform")
 """Tasks of a night, as far as its days are read one by one."""
 ROWS = 400
-KEYS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_REGION": "us-east-1"}
-Asked = tuple[str, str]
-"""Method and path."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class ObjectStore:
-    """moto's S3 server, with what it was asked for. `before`: called with each request before it is answered; a status
-    that it returns is the answer.
-    """
+    """An S3 server with the buckets `lake` and `runs`, behind a proxy that notes what programs ask for."""
 
-    url: str = ""
-    asked: list[Asked] = field(default_factory=list)
-    before: Callable[[str, str], str | None] = lambda _method, _path: None
+    proxy: S3Proxy
+    client: Any
+    """Of the server itself: what the tests do there is not noted."""
 
     @property
-    def client(self) -> Any:
-        import boto3
-
-        names = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing", "region_name": "us-east-1"}
-        return boto3.client("s3", endpoint_url=self.url, **names)
-
-    def wrapped(self, app: Any) -> Any:
-        """The server's application, which notes what it is asked for."""
-
-        def call(environ: dict[str, Any], start_response: Any) -> Any:
-            method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
-            self.asked.append((method, path))
-            status = self.before(method, path)
-            if status is not None:
-                start_response(status, [("Content-Length", "0")])
-                return []
-            return app(environ, start_response)
-
-        return call
+    def url(self) -> str:
+        return self.proxy.url
 
     def put_day(self, day: int, rows: int = ROWS) -> None:
         """Trips of a day in November."""
@@ -104,11 +82,8 @@ class ObjectStore:
 
     def age(self, days: float) -> None:
         """As if all that runs left had been written this many days earlier."""
-        from moto.core.models import DEFAULT_ACCOUNT_ID
-        from moto.s3.models import s3_backends
-
-        for one in s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets["runs"].keys.values():
-            one.last_modified -= dt.timedelta(days=days)
+        paths = [f"/runs/{one['Key']}" for one in self.client.list_objects_v2(Bucket="runs").get("Contents", [])]
+        self.proxy.age(dict.fromkeys(paths, days))
 
     def names(self, prefix: str) -> list[str]:
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="runs", Prefix=f"v2/artifacts/{prefix}")
@@ -129,34 +104,16 @@ def trips(day: int, rows: int = ROWS) -> dict[str, Sequence[object]]:
 
 
 @contextlib.contextmanager
-def object_store() -> Iterator[ObjectStore]:
-    """A server with two empty buckets, `lake` and `runs`."""
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-    from werkzeug.serving import WSGIRequestHandler, make_server
-
-    class Quiet(WSGIRequestHandler):
-        def log(self, *_: object, **__: object) -> None:
-            pass
-
-    store = ObjectStore()
-    app = store.wrapped(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
-    store.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    for bucket in ("lake", "runs"):
-        with contextlib.suppress(store.client.exceptions.BucketAlreadyOwnedByYou):
-            store.client.create_bucket(Bucket=bucket)
-        for one in store.client.list_objects_v2(Bucket=bucket).get("Contents", []):  # servers of a process share them
-            store.client.delete_object(Bucket=bucket, Key=one["Key"])
-    with pytest.MonkeyPatch.context() as patch:
-        for variable in [one for one in os.environ if one.startswith("AWS_")]:
-            patch.delenv(variable)
-        for variable, value in {**KEYS, "AWS_ENDPOINT_URL": store.url, "AWS_EC2_METADATA_DISABLED": "true"}.items():
-            patch.setenv(variable, value)
-        yield store
-    server.shutdown()
-    thread.join()
+def object_store(server: S3Server) -> Iterator[ObjectStore]:
+    """Two empty buckets, `lake` and `runs`, and the environment to use them through a proxy."""
+    with (
+        server.bucket("lake") as lake,
+        server.bucket("runs"),
+        s3_proxy(server.url) as proxy,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        replace(server, url=proxy.url).enter(patch)
+        yield ObjectStore(proxy, lake.meta.client)
 
 
 class S3Pod(Pod):
@@ -248,11 +205,11 @@ class Nights:
         self, tasks: Sequence[str] = READ, *, root: str = ROOT, where: str = "cluster", remembering: bool = False
     ) -> Night:
         """A night. remembering: on a cluster whose own cache knows the nights before."""
-        start = len(self.server.asked)
+        start = len(self.server.proxy.asked)
         there = Cluster(self.folder / where, root)
         if not remembering:
             there._cache.clear()
         with self.compiling:
             text = self.text(tasks, f"kubeflow.pipeline_root={root}")
         run = there.run(text)
-        return Night(run, self.server.asked[start:], there)
+        return Night(run, self.server.proxy.asked[start:], there)

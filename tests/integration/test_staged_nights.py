@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import tensorflow as tf
 from command import headrace
+from s3_servers import S3Server
 from staged_nights import ANALYZED, ROOT, ROWS, Night, Nights, ObjectStore, Program, name, object_store, pods, trips
 
 from headrace.common.errors import RunError
@@ -23,8 +24,8 @@ KEPT = "/trips/spans/"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ObjectStore]:
-    with object_store() as server:
+def server(s3_server: S3Server) -> Iterator[ObjectStore]:
+    with object_store(s3_server) as server:
         yield server
 
 
@@ -61,7 +62,7 @@ def new_day(nights: Nights, ten: list[Night]) -> Iterator[Callable[[], int]]:
 
     assert ten
     yield put
-    nights.server.before = lambda _method, _path: None
+    nights.server.proxy.before = lambda _method, _path: None
 
 
 def test_each_of_ten_nights_fetches_the_raw_data_of_its_own_day_alone(ten: list[Night]) -> None:
@@ -134,10 +135,10 @@ def test_two_runs_at_once_leave_all_of_their_day(nights: Nights, new_day: Callab
 def test_a_night_after_a_kill_in_the_middle_of_an_upload_is_right(nights: Nights, new_day: Callable[[], int]) -> None:
     day = name(new_day())
     for nth in (2, 9, 20):  # while the columns are written, what was seen in the span, the shards
-        nights.server.before = killing(nth)
+        nights.server.proxy.before = killing(nth)
         with pytest.raises(RunError):
             nights.run()
-    nights.server.before = lambda _method, _path: None
+    nights.server.proxy.before = lambda _method, _path: None
     night = nights.run()
     assert night.read == {day}
     assert "damaged" not in night.log("example-gen")
@@ -181,11 +182,11 @@ def test_damaged_day_is_reported_read_again_and_kept_again(nights: Nights, new_d
 
 def test_a_store_that_refuses_what_is_kept_costs_time_and_no_night(nights: Nights, new_day: Callable[[], int]) -> None:
     day = new_day()
-    nights.server.before = lambda _, path: "403 Forbidden" if KEPT in path else None
+    nights.server.proxy.before = lambda _, path: "403 Forbidden" if KEPT in path else None
     night = nights.run()
     assert night.read == {name(day - number) for number in range(10)}
     assert "continues without it" in night.log("example-gen")
-    nights.server.before = lambda _method, _path: None
+    nights.server.proxy.before = lambda _method, _path: None
     assert nights.run().read == {name(day)}
 
 

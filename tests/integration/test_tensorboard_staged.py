@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 import pytest
 import yaml
 from command import ROOT, Going, headrace, wait_until
-from kfp_cluster import BUCKET, KEYS, Bucket
+from kfp_cluster import BUCKET, Bucket
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 PIPELINE_ROOT = f"minio://{BUCKET}/v2/artifacts"
 LOSSES = {"run-1": [3.0, 2.0, 1.0], "run-2": [0.75, 0.5]}
-ENVIRONMENT = {"AWS_ACCESS_KEY_ID": KEYS["accesskey"], "AWS_SECRET_ACCESS_KEY": KEYS["secretkey"]}
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
 
 def train(bucket: Bucket, folder: Path, run: str) -> list[str]:
@@ -84,8 +84,9 @@ def test_a_staged_training_is_shown_when_it_appears_and_no_longer_when_it_is_gon
 ) -> None:
     first = train(bucket, tmp_path / "first", "run-1")
     there = {"/logs": "logs", "/etc/kfp-launcher": str(settings), "30": "0.2"}
+    environment = {name: bucket.at.environment[name] for name in KEYS}
     options = [there.get(one, one) for one in arguments["follow-logs"]]
-    follower = Going(tmp_path, "follow-logs", *options, **ENVIRONMENT)
+    follower = Going(tmp_path, "follow-logs", *options, **environment)
     follower.wait_for(rf"^following {PIPELINE_ROOT} in logs$")
     follower.wait_for(r"^copied 1 file .* removed 0; 1 in the folder$")
     assert wait_until(lambda: set(shown(board, "tags")) == {"taxi/run-1/train"})
@@ -100,5 +101,5 @@ def test_a_staged_training_is_shown_when_it_appears_and_no_longer_when_it_is_gon
     follower.signal(signal.SIGTERM)
     ended = follower.finish()
     assert (ended.code, ended.lines[-1]) == (0, "ended"), ended.err
-    again = headrace(tmp_path, "follow-logs", *options, "--once", **ENVIRONMENT)
+    again = headrace(tmp_path, "follow-logs", *options, "--once", **environment)
     assert (again.code, again.lines[-1]) == (0, "copied 0 files (0 B), removed 0; 1 in the folder"), again.err

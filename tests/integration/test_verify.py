@@ -17,8 +17,7 @@ import pytest
 import yaml
 from command import PATIENCE, ROOT, wait_until
 from forks import HEADRACE
-from moto.server import ThreadedMotoServer
-from pyarrow import fs
+from s3_servers import S3Server
 
 from headrace.configs.loading.loader import load
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
@@ -39,7 +38,6 @@ SETTINGS = ["train.jit=off"]
 HELD_CHECKPOINT = Path(__file__).parent / "held_checkpoint"
 AS_IN_IMAGE = Path(__file__).parent / "as_in_image"  # components see what the image has, and no more
 HOME = "minio://mlpipeline/v2/artifacts/chicago-taxi"
-S3_KEYS = {"access_key": "headrace", "secret_key": "only-for-this-test", "scheme": "http", "region": "us-east-1"}
 UNCACHED = {"spans", "baseline", "record-blessing"}
 TRIPS = """\
 pipeline: {name: trips}
@@ -131,25 +129,30 @@ def test_what_is_pushed_lies_whole_in_the_object_store(story: Story) -> None:
     assert (story.cluster.path(reported["pushed_destination"]) / "saved_model.pb").is_file()
 
 
-def test_killed_training_continues_in_a_new_pod_from_the_object_store(story: Story, tmp_path: Path) -> None:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    store = f"http://{':'.join(map(str, server.get_host_and_port()))}"
-    fs.S3FileSystem(**S3_KEYS, endpoint_override=store, allow_bucket_creation=True).create_dir("mlpipeline")
+@pytest.fixture
+def bucket(s3_server: S3Server) -> Iterator[Any]:
+    """The bucket of the pipeline root."""
+    with s3_server.bucket("mlpipeline") as bucket:
+        yield bucket
+
+
+def test_killed_training_continues_in_a_new_pod_from_the_object_store(
+    story: Story, s3_server: S3Server, bucket: Any, tmp_path: Path
+) -> None:
     pipeline = next(yaml.safe_load_all(story.text))
     parameters = pipeline["root"]["inputDefinitions"]["parameters"]
-    trainer = with_store(task_specs(pipeline)["trainer"], store)
+    trainer = with_store(task_specs(pipeline)["trainer"], s3_server.url)
     given = {name: one["defaultValue"] for name, one in parameters.items() if "defaultValue" in one}
     inputs = resolve(trainer, given, story.again.tasks)
     reported = {"inputs": inputs, "outputs": provision(trainer, f"{HOME}/run", "salt")}
     first, second = (Pod(tmp_path / name, story.cluster.store_folder, {}) for name in ("first", "second"))
-    with in_pod(first, trainer, reported, HELD_CHECKPOINT) as process:
-        assert wait_until(lambda: bool(checkpoints_in(store)) or process.poll() is not None)
+    with in_pod(first, trainer, reported, s3_server, HELD_CHECKPOINT) as process:
+        assert wait_until(lambda: bool(checkpoints_in(bucket)) or process.poll() is not None)
         process.kill()
-    kept = checkpoints_in(store)
+    kept = checkpoints_in(bucket)
     assert kept
     assert not (model_in(first, reported) / "Format-Serving").exists()
-    with in_pod(second, trainer, reported) as process:
+    with in_pod(second, trainer, reported, s3_server) as process:
         out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, out
     assert f"checkpoint: fetched {HOME}/checkpoints/{max(kept)}" in out
@@ -159,8 +162,7 @@ def test_killed_training_continues_in_a_new_pod_from_the_object_store(story: Sto
     assert ours.keys() == theirs.keys()
     for name, values in ours.items():
         np.testing.assert_allclose(values, theirs[name], rtol=1e-4, atol=1e-6)
-    assert not checkpoints_in(store)
-    server.stop()
+    assert not checkpoints_in(bucket)
 
 
 def with_store(spec: TaskSpec, address: str) -> TaskSpec:
@@ -172,13 +174,13 @@ def with_store(spec: TaskSpec, address: str) -> TaskSpec:
 
 
 @contextlib.contextmanager
-def in_pod(pod: Pod, spec: TaskSpec, reported: Any, *paths: Path) -> Iterator[subprocess.Popen[str]]:
+def in_pod(pod: Pod, spec: TaskSpec, reported: Any, server: S3Server, *paths: Path) -> Iterator[subprocess.Popen[str]]:
     """A task's container in a pod that has its inputs and the store's keys. `paths`: where Python looks first."""
     pod.prepare(reported)
     uncached = json.dumps({"checkpoint": json.dumps({"every_steps": 40})})
     path = os.pathsep.join(map(str, [*paths, ROOT]))
     own = {"HEADRACE_POD": str(pod.root), "HEADRACE_UNCACHED": uncached, "PYTHONPATH": path}
-    keys = dict(zip(STORE_KEYS, (S3_KEYS["access_key"], S3_KEYS["secret_key"]), strict=True))
+    keys = dict(zip(STORE_KEYS, (server.access_key, server.secret_key), strict=True))
     with subprocess.Popen(
         command(spec, reported),
         env={**os.environ, **own, **keys},
@@ -189,12 +191,11 @@ def in_pod(pod: Pod, spec: TaskSpec, reported: Any, *paths: Path) -> Iterator[su
         yield process
 
 
-def checkpoints_in(store: str) -> list[str]:
+def checkpoints_in(bucket: Any) -> list[str]:
     """The names of the checkpoints below their folder."""
-    system = fs.S3FileSystem(**S3_KEYS, endpoint_override=store)
-    folder = f"{HOME.removeprefix('minio://')}/checkpoints"
-    found = system.get_file_info(fs.FileSelector(folder, allow_not_found=True, recursive=True))
-    return [one.path.removeprefix(f"{folder}/") for one in found if one.type == fs.FileType.File]
+    folder = f"{HOME.removeprefix('minio://mlpipeline/')}/checkpoints/"
+    keys = [one.key.removeprefix(folder) for one in bucket.objects.filter(Prefix=folder)]
+    return [key for key in keys if key and not key.endswith("/")]  # PyArrow marks folders
 
 
 def model_in(pod: Pod, reported: Any) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from moto.server import ThreadedMotoServer
+from s3_servers import S3Server
 
 from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.store import Store, StoredObject
@@ -21,19 +21,10 @@ MUCH = 1_000_000
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    import boto3
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "headrace")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "only-for-this-test")
-        url = f"http://{host}:{port}"
-        boto3.client("s3", endpoint_url=url, region_name="us-east-1").create_bucket(Bucket="bucket")
-        yield url
-    server.stop()
+def server(s3_server: S3Server) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch, s3_server.bucket("bucket"):
+        s3_server.enter(patch)
+        yield s3_server.url
 
 
 @pytest.fixture

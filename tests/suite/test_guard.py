@@ -74,13 +74,13 @@ import subprocess, sys, threading, time
 from contextlib import ExitStack
 from pathlib import Path
 
-import browsing, kfp_server, postgres, stores
+import browsing, kfp_server, postgres, s3_servers, stores
 from headrace.trainer.service.local import LocalService
 
 GCS = "from gcp_storage_emulator.__main__ import main; main()"
 
 def servers(folder):
-    yield stores.serving(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "{port}")
+    yield s3_servers.s3_server(folder)
     yield stores.serving(sys.executable, "-c", GCS, "start", "--host=127.0.0.1", "--port={port}", "--in-memory")
     yield LocalService(0, 1, folder)
     program = Path(kfp_server.__file__).with_name("kfp_metadata.py")
@@ -100,7 +100,7 @@ def test_with_servers(tmp_path):
         Path("up").touch()
         time.sleep(600)
 """
-EXPECTED = ("moto.server", "gcp_storage_emulator", "--dispatcher", "kfp_metadata.py")
+EXPECTED = ("weed -logtostderr server", "gcp_storage_emulator", "--dispatcher", "kfp_metadata.py")
 
 
 @pytest.fixture

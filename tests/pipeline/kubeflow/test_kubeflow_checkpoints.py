@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
-from pyarrow import fs
+from s3_servers import S3Server
 
 from headrace.pipeline.kubeflow.pod.checkpoints import SECONDS, mirrored
 from headrace.pipeline.kubeflow.store import Store
@@ -18,17 +17,10 @@ WORK, OTHER = "a" * 8, "b" * 8
 
 
 @pytest.fixture
-def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "headrace")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "only-for-this-test")
-    address = ":".join(map(str, server.get_host_and_port()))
-    system = fs.S3FileSystem(endpoint_override=address, scheme="http", region="us-east-1", allow_bucket_creation=True)
-    system.create_dir("bucket")
-    system.delete_dir_contents("bucket")  # all such servers of a process share what they keep
-    yield Store({"endpoint": f"http://{address}"})
-    server.stop()
+def store(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    s3_server.enter(monkeypatch)
+    with s3_server.bucket("bucket"):
+        yield Store({"endpoint": s3_server.url})
 
 
 def written(folder: Path, work: str, *batches: int) -> None:

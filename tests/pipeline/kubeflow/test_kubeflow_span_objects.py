@@ -14,7 +14,7 @@ import google_crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from moto.server import ThreadedMotoServer
+from s3_servers import S3Server
 
 from headrace.common.errors import RunError
 from headrace.pipeline.kubeflow.pod.spans import MAX_FAILURES, SpanObjects, parse_keys, parse_list
@@ -27,19 +27,10 @@ FILES = {"ingested.json": b"{}", "Split-train/data_tfrecord-00000-of-00001.gz": 
 
 
 @pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    import boto3
-
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "key")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="bucket")
-        yield endpoint
-    server.stop()
+def s3(s3_server: S3Server) -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch, s3_server.bucket("bucket"):
+        s3_server.enter(patch)
+        yield s3_server.url
 
 
 @pytest.fixture(params=["folder", "s3"])

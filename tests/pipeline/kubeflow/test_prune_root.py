@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
+from s3_proxy import s3_proxy
+from s3_servers import S3Server
 
 from headrace.pipeline.kubeflow.store import Store
 
@@ -46,19 +47,16 @@ STAYS = {
 
 
 @pytest.fixture
-def bucket(store: Store) -> Any:
+def bucket(s3_server: S3Server, store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """All of it, written long ago; run `b` a day after run `a`."""
-    from moto.core.models import DEFAULT_ACCOUNT_ID
-    from moto.s3.models import s3_backends
-
-    bucket = boto3.resource("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"]).Bucket("root")
-    keys = {"a": OLD, "b": NEW}
+    bucket, keys = s3_server.resource().Bucket("root"), {"a": OLD, "b": NEW}
     for name in GOES | STAYS:
         used = json.dumps([keys[name.split("/")[3]]]) if "/runs/" in name else "{}"
         bucket.put_object(Key=f"v2/{name}", Body=used.encode())
-    for name, one in s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets["root"].keys.items():
-        one.last_modified -= dt.timedelta(days=4 if "/runs/b/" in name or NEW in name else 5)
-    return bucket
+    with s3_proxy(s3_server.url) as proxy:
+        proxy.age({f"/root/v2/{name}": 4 if "/runs/b/" in name or NEW in name else 5 for name in GOES | STAYS})
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        yield bucket
 
 
 def prune(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:

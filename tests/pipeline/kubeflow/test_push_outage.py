@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from s3_servers import S3Server
 from staged_nights import ObjectStore, object_store
 from tfx.types import standard_artifacts
 
@@ -20,12 +21,13 @@ from headrace.pipeline.kubeflow.pod.state import GRAPH, present
 from headrace.pipeline.kubeflow.store import StoreError, open_store
 
 HOME = "s3://runs/v2/trips"
+WRITES = {"PUT", "POST"}
 NOON = dt.datetime(2026, 3, 1, 12, 0, tzinfo=dt.UTC)
 
 
 @pytest.fixture
-def server() -> Iterator[ObjectStore]:
-    with object_store() as server:
+def server(s3_server: S3Server) -> Iterator[ObjectStore]:
+    with object_store(s3_server) as server:
         yield server
 
 
@@ -79,9 +81,15 @@ def down_after(writes: int) -> Callable[[str, str], str | None]:
     count = itertools.count()
 
     def before(method: str, _path: str) -> str | None:
-        return "503 Service Unavailable" if method in {"PUT", "POST"} and next(count) >= writes else None
+        return "503 Service Unavailable" if method in WRITES and next(count) >= writes else None
 
     return before
+
+
+def lost_at(nth: int) -> Callable[[str, str], bool]:
+    """Whether an answer is lost: that of the n-th request that writes, from 0."""
+    count = itertools.count()
+    return lambda method, _path: method in WRITES and next(count) == nth
 
 
 def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
@@ -89,11 +97,11 @@ def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
 ) -> None:
     store, ends = open_store({"endpoint": server.url, "region": "us-east-1"}), []
     for after in range(13):  # of three requests for each of four objects
-        server.before = down_after(after)
+        server.proxy.before = down_after(after)
         (tmp_path / f"{after}-first").mkdir()
         with pytest.raises(StoreError, match=HOME) if after < 12 else contextlib.nullcontext():
             push(server, tmp_path / f"{after}-first", blessed=True)
-        server.before = lambda _method, _path: None
+        server.proxy.before = lambda _method, _path: None
         noted = store.exists(f"{HOME}/pushed.json")
         ends.append((*map(len, served(server)), noted))
         (tmp_path / f"{after}-next").mkdir()
@@ -119,3 +127,21 @@ def test_a_version_beside_one_that_was_broken_off_has_a_number_of_its_own(server
         push(server, tmp_path / str(blessed), blessed=blessed)
         assert served(server) == ({str(number + 1)}, {str(number)})
     assert store.children(f"{HOME}/serving") == [str(number), str(number + 1)]
+
+
+def test_a_push_of_which_the_store_loses_an_answer_is_whole_after_the_next_run(
+    server: ObjectStore, tmp_path: Path
+) -> None:
+    store = open_store({"endpoint": server.url, "region": "us-east-1"})
+    for nth in range(12):  # of three requests for each of four objects
+        server.proxy.lost, asked = lost_at(nth), len(server.proxy.asked)
+        for blessed in (True, False):  # whether or not it could be asked again
+            (tmp_path / f"{nth}-{blessed}").mkdir()
+            with contextlib.suppress(StoreError):
+                push(server, tmp_path / f"{nth}-{blessed}", blessed=blessed)
+        assert sum(method in WRITES for method, _ in server.proxy.asked[asked:]) > nth
+        (version,), _ = served(server)
+        store.get(f"{HOME}/pushed.json", tmp_path / "pushed.json")
+        assert [push.version for push in PushRecord.read(tmp_path / "pushed.json").last.values()] == [version]
+        for name in store.files(HOME):
+            store.remove(f"{HOME}/{name}")

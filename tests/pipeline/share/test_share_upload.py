@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from s3_servers import S3Server
 from stores import serving
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util import tensor_util
@@ -27,19 +28,14 @@ from headrace.pipeline.verbs.share import share
 
 Two = Callable[[], list[Path]]
 ROOT = Path(__file__).parents[3]
-AWS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing", "AWS_EC2_METADATA_DISABLED": "true"}
 
 
-def test_on_s3_a_browser_is_shown_the_page(two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import boto3
-
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    with serving(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "{port}") as server:
-        for name, value in {**AWS, "AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL": server}.items():
-            monkeypatch.setenv(name, value)
-        client = boto3.client("s3", endpoint_url=server)
-        client.create_bucket(Bucket="trainings")
+def test_on_s3_a_browser_is_shown_the_page(
+    two: Two, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3_server.enter(monkeypatch)
+    with s3_server.bucket("trainings") as bucket:
+        client = bucket.meta.client
         target = str(tmp_path / "page")
         given = [*map(str, two()), "-o", target, "--to", "s3://trainings/taxi/1/"]
         ended = CliRunner().invoke(share, given)
