@@ -63,7 +63,7 @@ def _in_child(call: Callable[[], object], folder: Path, before: Callable[[int, s
     pid = os.fork()
     if pid == 0:
         try:
-            _watch(str(folder), before)
+            watch(str(folder), before)
             call()
             os._exit(0)
         except OSError:
@@ -76,7 +76,7 @@ def _in_child(call: Callable[[], object], folder: Path, before: Callable[[int, s
     return os.waitpid(pid, 0)[1]
 
 
-def _watch(folder: str, before: Callable[[int, str], object]) -> None:
+def watch(folder: str, before: Callable[[int, str], object]) -> None:
     count = 0
     busy = False
 

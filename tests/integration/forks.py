@@ -33,6 +33,8 @@ POPEN: Any = subprocess.Popen
 """A test may put Forked in its place. What Forked overrides is private, and has no types."""
 ADDRESS = "HEADRACE_TEST_FORKS"
 """Environment variable of forked programs: where to ask for others."""
+FIRST = "HEADRACE_TEST_FIRST"
+"""Environment variable: a Python file that forked programs run before anything else."""
 LONGEST = 1 << 17
 """Bytes of a request, which is a single packet."""
 
@@ -210,6 +212,8 @@ def _become(asked: dict[str, Any]) -> None:
     sys.argv = [name, *arguments]
     if os.environ.get("PYTHONUNBUFFERED"):
         sys.stdout.reconfigure(write_through=True)  # type: ignore[union-attr]
+    if FIRST in os.environ:
+        runpy.run_path(os.environ[FIRST], run_name="__main__")
     subprocess.Popen = Forked  # type: ignore[misc]
     if is_file:
         runpy.run_path(name, run_name="__main__")

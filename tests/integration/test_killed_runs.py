@@ -1,11 +1,10 @@
-"""Whole runs that are killed at random moments, and what the next one finds.
+"""Nights whose runs are killed in every component leave what undisturbed nights leave.
 
-HEADRACE_TEST_KILLS=200 makes a long campaign of it; HEADRACE_TEST_SEED draws other moments.
+HEADRACE_TEST_KILLS=200 makes a long campaign of it; HEADRACE_TEST_SEED draws other moments (docs/testing.md).
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -14,90 +13,118 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import Finished, headrace, outputs_on_disk, processes_in, started_at_once, versions, wait_until
-from parcels import write_parcels
+from command import Finished
+from killed_nights import Moment, Nights, weights
 
-from headrace.components.deploy.registry import Registry
+from headrace.pipeline.results.record import RunRecord, Status
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("HEADRACE_TEST_KILLS", "4"))
+CAMPAIGN = "HEADRACE_TEST_KILLS" in os.environ
+KILLS = int(os.environ.get("HEADRACE_TEST_KILLS", "24"))
 SEED = int(os.environ.get("HEADRACE_TEST_SEED", "1"))
-COMPONENTS = {
-    "Pusher": 0.3, "ExampleGen": 1.0, "Trainer": 4.0, "RecordBlessing": 0.3, "Transform": 3.0, "Evaluator": 1.0,
-    "StatisticsGen": 1.0,
-}  # fmt: skip
-"""How long after its beginning a kill may come, in seconds."""
-CONFIG = """\
-pipeline: {name: parcels}
-data:
-  source: {kind: csv, path: parcels.csv}
-label: {key: late, kind: binary}
-features:
-  distance: {column: numeric}
-  carrier: {column: vocabulary}
-model: {hidden: [8]}
-train: {epochs: 6, batch_size: 32, checkpoint: {every_steps: 10}}
-deploy: {keep: 3}
-"""
+START = "start"
+"""What a command does before its first component."""
+ALWAYS = {"WarmStart", "Drift", "RecordTraining"}
+"""Components that are computed in each run, besides those that `Finished.ran` leaves out."""
+UNBLESSED = ("--set", "evaluate.thresholds.auc.min=1")
+"""What no model of this data reaches."""
 
 
-def kill_one(folder: Path, component: str, seconds: float, epochs: int) -> None:
-    """Kill a run that computes everything, so long after a component began."""
-    going = started_at_once(folder, "run", "parcels.yaml", "--fresh", "--set", f"train.epochs={epochs}")
-    going.wait_for(rf" {component} +running")
-    wait_until(lambda: going.process.poll() is not None, seconds)
-    going.process.send_signal(signal.SIGKILL)
-    going.finish()
-    assert wait_until(lambda: not processes_in(folder))
+def test_nights_with_kills_in_every_component_leave_what_undisturbed_nights_do(
+    new_folder: Callable[[str], Path],
+) -> None:
+    calm, killed = (Nights(new_folder(name), tuned=CAMPAIGN) for name in ("calm", "killed"))
+    draw, counts, done = random.Random(SEED), Counter[str](), 0
+    while done < KILLS:
+        options = UNBLESSED if calm.days % 3 == 0 else ()
+        calm.next_day()
+        killed.next_day()
+        undisturbed = calm.run(None, *options)
+        assert undisturbed.code == 0, undisturbed.out + undisturbed.err
+        first = not done
+        for moment in _moments(draw, calm, undisturbed, KILLS - done, first=first):
+            died = _dies(killed, moment, *options)
+            assert died or not first
+            counts[moment.component if died else "too late"] += 1
+            done += 1
+            print(f"{done}. {moment}{'' if died else ': too late'}", flush=True)
+        _goes_on(killed, *options)
+        _is_like(killed, calm, undisturbed, *options)
+    _is_pushed_by_another_night(killed)
+    print(f"{done} kills in {calm.days - 1} nights: {dict(counts)}")
 
 
-def in_service(folder: Path) -> dict[str, bytes] | None:
-    """The files of the newest version."""
-    newest = max((name for name in versions(folder) if name.isdecimal()), key=int, default=None)
-    return None if newest is None else _files(folder / "serving" / "parcels" / newest)
+def _moments(draw: random.Random, calm: Nights, night: Finished, most: int, *, first: bool) -> list[Moment]:
+    """When to kill a night: in the first one within each component; later at moments of all kinds.
+
+    They come in the order in which the components end, so that a night comes as far as each of them.
+    """
+    changes = [line.split(maxsplit=3) for line in calm.changes]
+    components = [START, *(node.id for node in sorted(night.run.nodes, key=lambda node: node.finished or 0))]
+    chosen = draw.sample(range(len(components)), min(most, len(components)))
+    return [_moment(draw, changes, night, components[number], first=first) for number in sorted(chosen)]
 
 
-def blessed(folder: Path) -> list[dict[str, bytes]]:
-    """The files of the blessed models, newest last."""
-    models = Registry.read(folder / "runs" / "parcels" / "blessed.json").models
-    return [_files(Path(entry.uri) / "Format-Serving") for entry in models]
+def _moment(draw: random.Random, changes: list[list[str]], night: Finished, component: str, *, first: bool) -> Moment:
+    process = "component" if component != START and (first or draw.random() < 0.7) else "command"
+    if not first and component != START and draw.random() < 0.4:  # within code that is not Python too
+        seconds = night.run.node(component).seconds(0) or 0
+        return Moment("command", component, 0, after=draw.uniform(0, seconds))
+    count = sum(change[:2] == [process, component] for change in changes)
+    alone = not first and process == "component" and draw.random() < 0.3
+    return Moment(process, component, draw.randrange(count), alone=alone)
 
 
-def _files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def _dies(killed: Nights, moment: Moment, *options: str) -> bool:
+    """Whether a run is killed at that moment, and did not end before. Whichever it is, the model in service is a
+    blessed one, and the night counts as trained on only if that is the newest one.
+    """
+    done = killed.run(moment, *options)
+    served, blessed = killed.served, killed.blessed
+    assert not served or served[-1] in blessed
+    assert not killed.trained_on_newest_day or served[-1:] == blessed[-1:]
+    if moment.alone and done.code == 1:
+        assert done.run.node(moment.component).status is Status.FAILED
+        assert "SIGKILL" in (done.run.node(moment.component).error or "")
+    else:
+        assert done.code in (-signal.SIGKILL, 0), done.out + done.err
+    return done.code != 0
 
 
-def test_next_run_after_each_kill_finds_all_in_order(new_folder: Callable[[str], Path]) -> None:
-    folder, draw = new_folder("killed"), random.Random(SEED)
-    write_parcels(folder / "parcels.csv", 600)
-    (folder / "parcels.yaml").write_text(CONFIG)
-    counts: Counter[str] = Counter()
-    for number in range(KILLS):
-        component = list(COMPONENTS)[number] if number < 2 else draw.choice(list(COMPONENTS))
-        kill_one(folder, component, draw.uniform(0, COMPONENTS[component]), 2 + number % 3)
-        counts[component] += 1
-        served = in_service(folder)
-        assert served is None or served in blessed(folder)
-        counts["versions"] = len(versions(folder))
-    done = headrace(folder, "run", "parcels.yaml")
-    _in_order(folder, done)
-    again = headrace(folder, "run", "parcels.yaml")
-    assert again.ran() == set()
-    assert "damaged" not in done.out + again.out
-    print(f"{KILLS} kills: {dict(counts)}")
+def _goes_on(killed: Nights, *options: str) -> None:
+    """The next run ends the night, if the last one was not killed after the night's work was done; nothing is left for
+    another.
+    """
+    for words in ("", "nothing new: the last model was trained on the same data"):
+        done = killed.run(None, *options)
+        assert done.code == 0, done.out + done.err
+        assert "damaged" not in done.out
+        assert (done.run.ended or "").startswith(words)
+    assert killed.leftovers() == []
+    assert killed.unknown() == set()
+    states = {RunRecord.read(path.parent).status for path in killed.home.glob("runs/*/run.json")}
+    assert states <= {Status.DONE, Status.INTERRUPTED, Status.FAILED}
+    assert killed.served[-1] == killed.blessed[-1]
 
 
-def _in_order(folder: Path, done: Finished) -> None:
-    home = folder / "runs" / "parcels"
-    assert done.code == 0, done.out + done.err
-    assert in_service(folder) == blessed(folder)[-1]
-    assert all(name.isdecimal() for name in versions(folder))
-    assert len(versions(folder)) <= 3
-    assert not list(home.glob("tmp/*"))
-    assert not list(home.rglob("*.partial"))
-    assert not list(home.glob("checkpoints/*/*.npz"))
-    records = [json.loads(path.read_text())["status"] for path in home.glob("runs/*/run.json")]
-    assert set(records) <= {"done", "interrupted"}
-    whole = {path.parts[2] for path in outputs_on_disk(home)}
-    assert whole <= {path.name for path in home.glob("runs/*")}
+def _is_like(killed: Nights, calm: Nights, undisturbed: Finished, *options: str) -> None:
+    """The outputs of the night, the blessed models and those in service are those of the undisturbed one."""
+    whole = killed.run(None, "--param", "retrain=always", *options)
+    assert whole.ran() - ALWAYS == set()
+    ours, theirs = killed.outputs(whole.run), calm.outputs(undisturbed.run)
+    assert ours.keys() == theirs.keys()
+    assert [name for name in ours if ours[name] != theirs[name]] == []
+    assert [weights(model) for model in killed.blessed] == [weights(model) for model in calm.blessed]
+    assert [weights(model) for model in killed.served] == [weights(model) for model in calm.served]
+
+
+def _is_pushed_by_another_night(killed: Nights) -> None:
+    """A blessed model whose own run was killed before the push gets into service though the next one is not blessed."""
+    before = killed.served[-1]
+    unpushed = ("--set", "train.epochs=2")
+    assert killed.run(Moment("component", "Pusher", 0), *unpushed).code == -signal.SIGKILL
+    assert killed.served[-1] == before != killed.blessed[-1]
+    other = killed.run(None, *UNBLESSED, "--set", "train.epochs=1")
+    assert other.ending("blessing").startswith("not blessed")
+    assert killed.served[-1] == killed.blessed[-1] != before

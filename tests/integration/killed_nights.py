@@ -1,0 +1,179 @@
+"""Nights of a pipeline that has nearly every component, undisturbed or killed, and what they leave.
+
+calm = Nights(folder, tuned=False)
+calm.next_day()
+done = calm.run()
+done = killed.run(Moment("component", "Pusher", 17))     # right before this change to the file system
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import dying_run
+import numpy as np
+from command import Finished, headrace, outputs_on_disk, processes_in, versions, wait_until
+from forks import FIRST
+
+from headrace.components.deploy.registry import Registry
+from headrace.components.trigger.decision import TrainingRecord
+from headrace.pipeline.results.record import RunRecord
+
+CONFIG = """\
+pipeline: {name: nightly}
+data: {source: {kind: csv, path: "days/{YYYY}-{MM}-{DD}.csv"}, window: 2}
+label: {key: tip, kind: binary}
+features:
+  fare: {column: numeric}
+  kind: {column: vocabulary}
+model: {hidden: [8]}
+train:
+  epochs: 3
+  batch_size: 32
+  checkpoint: {every_steps: 5}
+  warm_start: true
+  profile: {batches: [3, 4], fail_if_input_bound_above: 1.0}
+evaluate: {metrics: [auc], thresholds: {auc: {min: 0.5}}}
+deploy: {keep: 2}
+schedule: {cron: "0 5 * * *", retrain: drift}
+"""
+TUNE = "tune: {max_trials: 2, epochs: 1, parameters: {train.learning_rate: {min: 0.001, max: 0.01}}}"
+ROWS = 400
+VARYING = re.compile(
+    r"Spans/|Drift/|ProfileVerdict/|ProfileGate/|RecordBlessing/entry|RecordTraining/entry|Trainer/model_run/(?!.*\.h5)"
+    r"|.*/(saved_model\.pb|fingerprint\.pb|origin\.json|eval_config\.json|best_hyperparameters\.txt)"
+    r"|(?!Transform/).*variables/"
+)
+"""Outputs that differ from run to run: paths, times, measurements, reasons to train, and graphs in which the order of
+the nodes varies. Everything else is the same, byte for byte.
+"""
+STAMP = re.compile(r"\d{10}\.\S+?\.\d+\.\d+\.v2|\d{4}(_\d\d){5}")
+"""What varies in names: the time and the process of TensorBoard's files."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a run is killed: right before change number `at` of a process (`command` or `component`) for a component, or
+    this many seconds after it. alone: only the component's process is killed.
+    """
+
+    process: str
+    component: str
+    at: int
+    after: float = 0
+    alone: bool = False
+
+    def __str__(self) -> str:
+        what = "its process alone" if self.alone else "the run"
+        when = f"{self.after:.2f} s after" if self.after else "before"
+        return f"{self.component}: {what}, {when} change {self.at} of the {self.process}"
+
+
+class Nights:
+    """The pipeline in a folder, with or without a search for hyperparameters."""
+
+    def __init__(self, folder: Path, *, tuned: bool) -> None:
+        self.folder, self.home = folder, folder / "runs" / "nightly"
+        self.days = 0
+        (folder / "days").mkdir()
+        (folder / "nightly.yaml").write_text(CONFIG + TUNE * tuned)
+        self.next_day()
+
+    def next_day(self) -> None:
+        """The data of another day, which differs from the day before enough to be trained on."""
+        self.days += 1
+        random, scale = np.random.default_rng(self.days), 2 ** (self.days % 5)
+        fares, kinds = random.gamma(10, scale, ROWS), random.choice(["a", "b"], ROWS)
+        tips = (fares > 10 * scale) ^ (random.random(ROWS) < 0.1)
+        lines = [f"{fare:.2f},{kind},{tip:d}" for fare, kind, tip in zip(fares, kinds, tips, strict=True)]
+        (self.folder / "days" / f"{self.newest_day}.csv").write_text("\n".join(["fare,kind,tip", *lines, ""]))
+
+    @property
+    def newest_day(self) -> str:
+        return str(dt.date(2026, 1, 1) + dt.timedelta(days=self.days))
+
+    @property
+    def trained_on_newest_day(self) -> bool:
+        """Whether the record of trainings says so, as it does at the end of a night."""
+        last = TrainingRecord.read(self.home / "trained.json").judged
+        return last is not None and last.spans[-1] == self.newest_day
+
+    def run(self, moment: Moment | None = None, *options: str) -> Finished:
+        """Run the pipeline, and wait until none of its processes is left."""
+        self._notes.unlink(missing_ok=True)
+        asked = {"folder": str(self.folder), "notes": str(self._notes)}
+        if moment is not None:
+            asked |= asdict(moment)
+        first = {FIRST: dying_run.__file__, dying_run.ASKED: json.dumps(asked)}
+        done = headrace(self.folder, "run", "nightly.yaml", *options, **first)
+        assert wait_until(lambda: not processes_in(self.folder))
+        return done
+
+    @property
+    def _notes(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}-changes.txt")
+
+    @property
+    def changes(self) -> list[str]:
+        """The changes to the file system that the last run made, each with its process, component and number."""
+        return self._notes.read_text(encoding="utf-8").splitlines()
+
+    @property
+    def served(self) -> list[dict[str, bytes]]:
+        """The versions of the model, newest last."""
+        return [
+            _files(self.folder / "serving" / "nightly" / name) for name in versions(self.folder) if name.isdecimal()
+        ]
+
+    @property
+    def blessed(self) -> list[dict[str, bytes]]:
+        """The blessed models, newest last."""
+        models = Registry.read(self.home / "blessed.json").models
+        return [_files(Path(entry.uri) / "Format-Serving") for entry in models]
+
+    def outputs(self, run: RunRecord) -> dict[str, bytes | None]:
+        """The files of a run's outputs, whichever run wrote them; None for those that vary."""
+        return dict(self._outputs(run))
+
+    def _outputs(self, run: RunRecord) -> Iterator[tuple[str, bytes | None]]:
+        for node in run.nodes:
+            for output, artifact in node.outputs.items():
+                path = Path(artifact.uri)
+                for name, content in _files(path).items() if path.is_dir() else [("", path.read_bytes())]:
+                    full = f"{node.id}/{output}/{STAMP.sub('*', name)}"
+                    yield full, None if VARYING.match(full) else content
+
+    def unknown(self) -> set[Path]:
+        """Outputs on disk of which ML Metadata knows nothing, unless they are empty and of a run: those of a component
+        that gave its output another URI.
+        """
+        with closing(sqlite3.connect(self.home / "metadata.sqlite")) as store:
+            uris = [Path(uri) for (uri,) in store.execute("select uri from Artifact")]
+        known = {(uri.parent if uri.name == "value" else uri).relative_to(self.home / "artifacts") for uri in uris}
+        runs = {path.name for path in self.home.glob("runs/*")}
+        return {
+            path
+            for path in outputs_on_disk(self.home) - known
+            if path.name not in runs or _files(self.home / "artifacts" / path)
+        }
+
+    def leftovers(self) -> list[Path]:
+        """Partial files, scratch folders, pushes that were broken off, and checkpoints of trainings."""
+        patterns = ("tmp/*", "**/*.partial", "checkpoints/*/*.npz")
+        broken = [path for path in (self.folder / "serving").rglob(".*") if path.is_dir()]
+        return broken + [path for pattern in patterns for path in self.home.glob(pattern)]
+
+
+def weights(model: dict[str, bytes]) -> bytes:
+    return model["assets.extra/model.weights.h5"]
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
