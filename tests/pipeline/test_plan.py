@@ -203,3 +203,16 @@ def test_a_limit_on_waiting_for_input_is_judged_apart_so_that_the_verdict_stays(
     raised = nodes("train.profile={batches: [5, 9], fail_if_input_bound_above: 0.5}")
     assert changed(limited, raised) == {"ProfileGate"}
     assert {name for name in profiled if profiled[name].digest != limited[name].digest} == set()
+
+
+def test_training_is_recorded_after_everything_else_so_that_a_killed_run_is_not_taken_for_done() -> None:
+    found = nodes(
+        "schedule={cron: '0 5 * * *', retrain: new_span}",
+        "train.profile={batches: [5, 9], fail_if_input_bound_above: 0.2}",
+    )
+    ended, behind = set[str](), ["RecordTraining"]
+    while behind:
+        upstream = set(found[behind.pop()].upstream) - ended
+        ended |= upstream
+        behind += upstream
+    assert ended == set(found) - {"RecordTraining"}
