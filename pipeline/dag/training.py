@@ -1,0 +1,128 @@
+"""The components that train a model, and that judge how its training ran."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tfx import components as stock
+from tfx.dsl.components.base.base_node import BaseNode
+from tfx.proto import trainer_pb2
+from tfx.types import channel
+
+from headrace.components.deploy.baseline import WarmStart
+from headrace.components.profile.component import ProfileGate, ProfileVerdict
+from headrace.configs.config import PipelineConfig
+from headrace.configs.schema.models import RunFnModel
+from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
+from headrace.pipeline.code.digest import sources_digest
+from headrace.pipeline.dag.code import files, module
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.training_digest import TFX_FUNCTIONS, model_files, training_functions
+from headrace.trainer.sections import TrainerSections
+from headrace.trainer.tfx_functions import LABEL, LABEL_KEY, TRAINING
+
+Channels = dict[str, channel.BaseChannel]
+
+
+def transformed(transform: BaseNode, schema_gen: BaseNode) -> Channels:
+    """What Tuner and Trainer read."""
+    return {
+        "examples": transform.outputs["transformed_examples"],
+        "transform_graph": transform.outputs["transform_graph"],
+        "schema": schema_gen.outputs["schema"],
+    }
+
+
+def tuner(config: PipelineConfig, folders: Folders, transformed: Channels) -> BaseNode | None:
+    """The hyperparameter search, if the config asks for one. Its trials take no profile and no warm start."""
+    if config.tune is None:
+        return None
+    sections = TrainerSections.of(config)
+    unused = {"profile": None, "warm_start": False}
+    sections = sections.model_copy(update={"train": sections.train.model_copy(update=unused)})
+    return stock.Tuner(
+        tuner_fn="headrace.trainer.tuning.tuner.tuner_fn",
+        **transformed,
+        custom_config={
+            "config": sections.to_json(),
+            CHECKPOINT_FOLDER: str(folders.checkpoints),
+            "tune": config.tune.model_dump_json(),
+            "sources": sources_digest("headrace.trainer.tuning.tuner", *map(module, training_functions(config))),
+            "files": files(config, *model_files(config)),
+        },
+    )
+
+
+def warm_start(config: PipelineConfig, folders: Folders, transformed: Channels) -> BaseNode | None:
+    """With `train.warm_start`, the component that finds the model that the training starts from."""
+    if config.own_training is not None or not config.train.warm_start:
+        return None
+    return WarmStart(
+        transform_graph=transformed["transform_graph"],
+        schema=transformed["schema"],
+        training=json.dumps(_training(config)),
+        label=config.label.model_dump_json(),
+        registry=str(folders.registry),
+        push_record=str(folders.push_record),
+    )
+
+
+def trainer(
+    config: PipelineConfig,
+    folders: Folders,
+    transformed: Channels,
+    tuner: BaseNode | None,
+    warm_start: BaseNode | None,
+) -> BaseNode:
+    if config.own_training is not None:
+        return _own_trainer(config, config.own_training, transformed)
+    checkpoints = {
+        CHECKPOINT_FOLDER: str(folders.checkpoints),
+        CHECKPOINT_SETTINGS: config.train.checkpoint.model_dump_json(),
+    }
+    return stock.Trainer(
+        run_fn="headrace.trainer.run.run_fn",
+        **transformed,
+        base_model=warm_start.outputs["base"] if warm_start else None,
+        hyperparameters=tuner.outputs["best_hyperparameters"] if tuner else None,
+        train_args=trainer_pb2.TrainArgs(),
+        eval_args=trainer_pb2.EvalArgs(),
+        custom_config={**_training(config), **checkpoints},
+    )
+
+
+def _own_trainer(config: PipelineConfig, training: RunFnModel, transformed: Channels) -> BaseNode:
+    """The Trainer with the user's run_fn."""
+    return stock.Trainer(
+        run_fn=f"{TFX_FUNCTIONS}.run_fn",
+        **transformed,
+        train_args=trainer_pb2.TrainArgs(num_steps=training.train_steps),
+        eval_args=trainer_pb2.EvalArgs(num_steps=training.eval_steps),
+        custom_config={
+            TRAINING: training.model_dump_json(),
+            LABEL: config.label.model_dump_json(),
+            LABEL_KEY: config.label_key,
+            "sources": sources_digest(TFX_FUNCTIONS, *map(module, training_functions(config))),
+        },
+    )
+
+
+def _training(config: PipelineConfig) -> dict[str, Any]:
+    """What decides which model our own training makes of the transformed examples."""
+    return {
+        "config": TrainerSections.of(config).to_json(),
+        "sources": sources_digest("headrace.trainer.run", *map(module, training_functions(config))),
+        "files": files(config, *model_files(config)),
+    }
+
+
+def profile_verdict(config: PipelineConfig, trainer: BaseNode) -> BaseNode | None:
+    """The verdict on the training's profile, if there is one."""
+    return None if config.train.profile is None else ProfileVerdict(model_run=trainer.outputs["model_run"])
+
+
+def profile_gate(config: PipelineConfig, verdict: BaseNode | None) -> BaseNode | None:
+    """The gate behind the verdict, if there is a limit."""
+    limit = config.train.profile.fail_if_input_bound_above if config.train.profile else None
+    return None if verdict is None or limit is None else ProfileGate(verdict=verdict.outputs["verdict"], limit=limit)
