@@ -21,7 +21,7 @@ from command import ROOT, Finished, Going, outputs_on_disk, versions
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 from tensorflow.core.protobuf import saved_model_pb2
-from tensorflow_serving.apis import prediction_log_pb2  # type: ignore[import-untyped]
+from tensorflow_serving.apis import prediction_log_pb2
 from tfx.components import BulkInferrer
 from tfx.dsl.components.base import base_beam_executor
 from tfx.orchestration import metadata as tfx_metadata

@@ -23,6 +23,7 @@ from typing import Any
 from tensorflow.core.protobuf import saved_model_pb2
 
 from headrace.components.evaluation.result import FILE_NAME, Metrics, read_evaluation
+from headrace.pipeline.kubeflow.verify.predictions import compare_predictions
 
 TOLERANCE = 1e-4
 """Of metrics, relative, and absolute below 1: the order in which training sums depends on threads."""
@@ -71,6 +72,9 @@ def folders(component: str, output: str, type_: str, local: Path, cluster: Path)
     """Compare outputs that are folders. type_: the artifact's type."""
     if type_ == "ModelEvaluation":
         return _evaluations(component, output, local, cluster)
+    if type_ == "InferenceResult":
+        predictions = compare_predictions(local, cluster, TOLERANCE)
+        return OutputComparison(component, output, predictions.same, predictions.what)
     ours, theirs = _files(local), _files(cluster)
     if type_ == "PushedModel":
         ours, theirs = _below_version(ours), _below_version(theirs)

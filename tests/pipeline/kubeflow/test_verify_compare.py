@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
 
 from headrace.components.evaluation.result import Evaluation, SliceMetrics, write_evaluation
 from headrace.pipeline.kubeflow.verify import compare
@@ -28,6 +29,41 @@ def test_examples_must_be_equal_byte_for_byte(tmp_path: Path) -> None:
     assert (other.same, other.what) == (False, "1 of 2 files differ: b")
     fewer = compare.folders("X", "x", "Examples", ours, folder(tmp_path / "fewer", a="1"))
     assert (fewer.same, fewer.what) == (False, "only in one of the two runs: b")
+
+
+def predictions(path: Path, *rows: tuple[dict[str, int], float]) -> Path:
+    """What BulkInferrer writes: a PredictionLog for each example, whose features it serializes in any order."""
+    path.mkdir()
+    with tf.io.TFRecordWriter(str(path / "prediction_logs-00000-of-00001.gz"), "GZIP") as writer:
+        for features, value in rows:
+            example = b"".join(  # a message is the concatenation of its parts
+                tf.train.Example(features=tf.train.Features(feature={name: _int(number)})).SerializeToString()
+                for name, number in features.items()
+            )
+            log = prediction_log_pb2.PredictionLog()
+            log.predict_log.request.inputs["examples"].CopyFrom(tf.make_tensor_proto([example]))
+            log.predict_log.response.outputs["predictions"].CopyFrom(tf.make_tensor_proto([[value]]))
+            writer.write(log.SerializeToString())
+    return path
+
+
+def _int(number: int) -> tf.train.Feature:
+    return tf.train.Feature(int64_list=tf.train.Int64List(value=[number]))
+
+
+def test_predictions_are_matched_by_their_examples_and_compared_as_numbers(tmp_path: Path) -> None:
+    ours = predictions(tmp_path / "ours", ({"a": 1, "b": 2}, 0.25), ({"a": 3, "b": 4}, 0.75))
+    for name, rows, same, word in (
+        ("reordered", [({"b": 4, "a": 3}, 0.75), ({"b": 2, "a": 1}, 0.25)], True, "2 predictions within 0"),
+        ("close", [({"a": 1, "b": 2}, 0.25005), ({"a": 3, "b": 4}, 0.75)], True, "within 5e-05"),
+        ("far", [({"a": 1, "b": 2}, 0.26), ({"a": 3, "b": 4}, 0.75)], False, "within 0.01"),
+        ("exchanged", [({"a": 1, "b": 2}, 0.75), ({"a": 3, "b": 4}, 0.25)], False, "within 0.5"),
+        ("others", [({"a": 1, "b": 2}, 0.25), ({"a": 3, "b": 5}, 0.75)], False, "of other examples"),
+        ("fewer", [({"a": 1, "b": 2}, 0.25)], False, "2 predictions here, 1 there"),
+    ):
+        theirs = predictions(tmp_path / name, *rows)
+        found = compare.folders("BulkInferrer", "inference_result", "InferenceResult", ours, theirs)
+        assert (found.same, word in found.what) == (same, True), (name, found)
 
 
 def test_packed_examples_are_compared_by_what_is_in_them(tmp_path: Path) -> None:
