@@ -21,7 +21,7 @@ from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import AnyModelConfig, RunFnModel, WideAndDeepModel
 from headrace.configs.schema.schedule import Retrain, ScheduleConfig
-from headrace.configs.schema.section import Name, Section
+from headrace.configs.schema.section import DottedPath, Name, Section
 from headrace.configs.schema.train import TrainConfig
 from headrace.configs.schema.tune import TuneConfig
 
@@ -33,6 +33,9 @@ class PipelineSection(Section):
     """Name of the pipeline."""
     root: Name = "runs"
     """Directory for artifacts, metadata, logs and reports; the pipeline gets a subfolder with its name."""
+    extend: DottedPath | None = None
+    """Dotted path to a function of yours, such as `mine.components.extend`: from the components by name to further TFX
+    components, or to others in place of ours (see docs/components.md). null: none."""
 
 
 class DeployConfig(Section):

@@ -9,16 +9,18 @@ from headrace.configs.config import PipelineConfig
 from headrace.pipeline.dag import data as from_data
 from headrace.pipeline.dag import deployment, training
 from headrace.pipeline.extension.components import Components
+from headrace.pipeline.extension.extend import extended
 from headrace.pipeline.folders import Folders
 
 
 def create_pipeline(config: PipelineConfig, folders: Folders | None = None) -> Pipeline:
-    """Build the whole pipeline. Raises DataError if a curated schema cannot be read.
+    """Build the whole pipeline. Raises DataError if a curated schema cannot be read, and ConfigError if the function of
+    `pipeline.extend` fails or returns what cannot run.
 
     folders: the pipeline's folders; None for those that the config names, on this machine.
     """
     folders = folders or Folders.of(config)
-    components = _components(config, folders)
+    components = extended(config.pipeline.extend, _components(config, folders))
     return Pipeline(config.pipeline.name, str(folders.artifacts), components=[*components], enable_cache=True)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from headrace.components.trigger.decision import GO
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
 from headrace.pipeline.cache_key import flatten
 from headrace.pipeline.code.digest import sources_digest, sources_of, stack_versions
+from headrace.pipeline.code.modules import find
 
 UNCACHED = frozenset(
     {
@@ -39,6 +41,11 @@ NOT_IN_KEY = frozenset({"store", "push_record", CHECKPOINT_FOLDER, CHECKPOINT_SE
 """Properties, and entries of `custom_config`, that say where and how often something is stored between runs. They do
 not change the outputs."""
 
+FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\.[A-Za-z_]\w*")
+"""A property that may name a function, such as the `run_fn` of a component of TFX; the group is the module."""
+LIBRARIES = ("headrace.", "tfx.")
+"""Modules whose code counts already: ours in the properties, TFX's by its version."""
+
 SHORT_DIGEST = 16
 """Hexadecimal digits kept of the digest of a module's meaning, for comparison."""
 
@@ -57,6 +64,8 @@ class Node:
     outputs: Mapping[str, type[Artifact]]
     upstream: tuple[str, ...]
     """Sorted ids of all nodes that must end first."""
+    modules: tuple[str, ...] = ()
+    """The modules of the user's that it uses, besides that of its executor."""
 
     @property
     def cacheable(self) -> bool:
@@ -72,25 +81,29 @@ class Node:
         """A digest of everything that decides what it computes, except its inputs."""
         properties = json.dumps(_key_properties(self.exec_properties), sort_keys=True, default=str)
         versions = json.dumps(stack_versions(), sort_keys=True)
-        return digest_text(_qualified(self.executor), properties, sources_digest(self.executor.__module__), versions)
+        return digest_text(_qualified(self.executor), properties, self._sources, versions)
 
     @property
     def code(self) -> str:
         """A digest of its code and of the library versions."""
-        return digest_text(sources_digest(self.executor.__module__), json.dumps(stack_versions(), sort_keys=True))
+        return digest_text(self._sources, json.dumps(stack_versions(), sort_keys=True))
 
     @property
     def parts(self) -> dict[str, Any]:
         """What `digest` covers, readable: `executor`, `settings` by dotted name, `sources` by module, `versions`."""
         settings = flatten(_key_properties(self.exec_properties))
         digests = {name: sources_of(value) for name, value in settings.items() if isinstance(value, str)}
-        sources = [sources_of(sources_digest(self.executor.__module__)), *digests.values()]
+        sources = [sources_of(self._sources), *digests.values()]
         return {
             "executor": _qualified(self.executor),
             "settings": {name: value for name, value in settings.items() if not digests.get(name)},
             "sources": {module: meaning[:SHORT_DIGEST] for modules in sources for module, meaning in modules.items()},
             "versions": stack_versions(),
         }
+
+    @property
+    def _sources(self) -> str:
+        return sources_digest(self.executor.__module__, *self.modules)
 
 
 def plan(pipeline: Pipeline) -> dict[str, Node]:
@@ -108,7 +121,19 @@ def _node(component: base_component.BaseComponent) -> Node:
         inputs=inputs,
         outputs={key: channel.type for key, channel in component.outputs.items()},
         upstream=tuple(sorted(node.id for node in component.upstream_nodes)),
+        modules=tuple(sorted({*_modules(component)})),
     )
+
+
+def _modules(component: base_component.BaseComponent) -> Iterator[str]:
+    """The modules of the user's that hold the types of its outputs, and the functions that its properties name."""
+    for channel in component.outputs.values():
+        if not channel.type.__module__.startswith(LIBRARIES):
+            yield channel.type.__module__
+    for value in component.exec_properties.values():
+        named = FUNCTION.fullmatch(value) if isinstance(value, str) else None
+        if named and not value.startswith(LIBRARIES) and find(named[1]) is not None:
+            yield named[1]
 
 
 def _qualified(executor: type) -> str:

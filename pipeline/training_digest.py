@@ -48,7 +48,8 @@ def training_digest(config: PipelineConfig) -> str:
 
 def user_functions(config: PipelineConfig) -> list[str]:
     """The dotted paths of all functions of the user's own."""
-    return [*data_functions(config), *feature_functions(config), *training_functions(config)]
+    functions = [*data_functions(config), *feature_functions(config), *training_functions(config)]
+    return [*functions, *([config.pipeline.extend] if config.pipeline.extend else [])]
 
 
 def feature_functions(config: PipelineConfig) -> list[str]:

@@ -264,9 +264,11 @@ def _functions(config: PipelineConfig) -> Iterator[LocatedMessage]:
     if isinstance(config.model, CustomModel):
         named.append((("model", "kind"), config.model.kind))
     if config.own_training is not None:
-        yield from _tfx_function(("model", "run_fn"), config.own_training.run_fn, "fn_args")
+        yield from _called_function(("model", "run_fn"), config.own_training.run_fn, "fn_args")
     if config.preprocessing is not None:
-        yield from _tfx_function(("features", "function"), config.preprocessing.function, "inputs", "custom_config")
+        yield from _called_function(("features", "function"), config.preprocessing.function, "inputs", "custom_config")
+    if config.pipeline.extend is not None:
+        yield from _called_function(("pipeline", "extend"), config.pipeline.extend, "components", caller="Headrace")
     optimizer = optimizer_config(config.train.optimizer)
     if optimizer.is_own:
         where: KeyPath = ("train", "optimizer")
@@ -279,7 +281,9 @@ def _functions(config: PipelineConfig) -> Iterator[LocatedMessage]:
             yield where, why
 
 
-def _tfx_function(where: KeyPath, path: str, argument: str, *optional: str) -> Iterator[LocatedMessage]:
-    """A function that cannot be imported, or that cannot be called with TFX's arguments."""
-    if why := why_not_importable(path) or why_not_callable(path, argument, *optional):
+def _called_function(
+    where: KeyPath, path: str, argument: str, *optional: str, caller: str = "TFX"
+) -> Iterator[LocatedMessage]:
+    """A function that cannot be imported, or that cannot be called with its caller's arguments."""
+    if why := why_not_importable(path) or why_not_callable(path, argument, *optional, caller=caller):
         yield where, why

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from headrace.common.credentials import SUSPICIOUS_VARIABLE
 from headrace.common.names import did_you_mean, join_names
+from headrace.configs.config import PipelineSection
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.models import AnyModelConfig
@@ -55,7 +56,9 @@ LAUNCHER_VOLUMES = (
 """Names of the volumes of Kubeflow, Argo and this project in a pod."""
 
 
-def components_are_known(kubeflow: KubeflowConfig) -> Iterator[Violation]:
+def components_are_known(kubeflow: KubeflowConfig, pipeline: PipelineSection) -> Iterator[Violation]:
+    if pipeline.extend is not None:
+        return  # the compiler knows the names of further components
     for name in kubeflow.components:
         if name not in COMPONENTS:
             near = did_you_mean(name, COMPONENTS) or f"; available: {join_names(COMPONENTS, 20)}"

@@ -74,7 +74,7 @@ def why_not_importable(path: str) -> str | None:
     return why and why + _shadowed(modules[0])
 
 
-def why_not_callable(path: str, argument: str, *optional: str) -> str | None:
+def why_not_callable(path: str, argument: str, *optional: str, caller: str = "TFX") -> str | None:
     """Explain why a function cannot be called with one argument, or with further ones by name if it has them.
 
     None if nothing seems to be wrong, or if the source does not say: it may be decorated, imported or computed.
@@ -97,7 +97,7 @@ def why_not_callable(path: str, argument: str, *optional: str) -> str | None:
     if (positional or given.vararg) and {*required[1:]} <= {*optional}:
         return None
     found = f"{name}({ast.unparse(given)})"
-    return f'"{path}": {file}:{function.lineno} defines {found}; TFX calls it as {name}({argument})'
+    return f'"{path}": {file}:{function.lineno} defines {found}; {caller} calls it as {name}({argument})'
 
 
 def _in_folders(name: str, folders: list[str]) -> ModuleSpec | None:

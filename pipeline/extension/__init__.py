@@ -1,1 +1,1 @@
-"""The components of a pipeline by name."""
+"""`pipeline.extend`: the named components of a pipeline, and the user's own woven in among them."""

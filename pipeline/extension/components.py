@@ -1,4 +1,10 @@
-"""The components of a pipeline by name, in the order of the data."""
+"""The components by name: what `pipeline/build.py` builds, and what the function of `pipeline.extend` gets.
+
+def extend(components):
+    examples = components.example_gen.outputs["examples"]
+    return [ExampleCount(examples=examples)]                                   # a further component
+    return dataclasses.replace(components, example_validator=Validator(...))   # another one in place of ours
+"""
 
 from __future__ import annotations
 
@@ -36,11 +42,14 @@ class Components(DataComponents):
     record_blessing: BaseNode
     pusher: BaseNode | None
     record_training: BaseNode | None
+    extra: tuple[BaseNode, ...] = ()
+    """The further components."""
 
     def named(self) -> dict[str, BaseNode | None]:
-        """All of them, by their names here."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """All except `extra`, by their names here."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "extra"}
 
     def __iter__(self) -> Iterator[BaseNode]:
         """Those that exist."""
         yield from (node for node in self.named().values() if node is not None)
+        yield from self.extra

@@ -195,8 +195,16 @@ def _describe(node: Any) -> dict[str, Any]:
         "inputs": node.inputs,
         "outputs": {key: _is_value(type_) for key, type_ in node.outputs.items()},
         "upstream": node.upstream,
-        "splits": json.loads(node.exec_properties.get("example_splits") or "null"),
+        "splits": _splits(node.exec_properties.get("example_splits")),
     }
+
+
+def _splits(text: Any) -> list[str] | None:
+    """The splits that a component reads, if TFX's property for them says so."""
+    with contextlib.suppress(TypeError, ValueError):
+        splits = json.loads(text)
+        return splits if isinstance(splits, list) else None
+    return None
 
 
 def _is_value(type_: type) -> bool:

@@ -20,7 +20,9 @@ logger = logging.getLogger(__name__)
 
 RUNS = 5
 """How many of the newest runs count, each with the components that it ran itself."""
-LINE = re.compile(r"^(\w+): done in [\d.]+ s, with ([\d,]+) MiB of memory at most and ([\d.]+) CPUs on average$", re.M)
+LINE = re.compile(
+    r"^([\w.-]+): done in [\d.]+ s, with ([\d,]+) MiB of memory at most and ([\d.]+) CPUs on average$", re.M
+)
 """The line that `entrypoint.last_line` writes to the log of a pod."""
 LOG = re.compile(r"([^/]+)/([^/]+)/[^/]+/executor-logs(-\d+)?")
 """The log of a task's try, `<run>/<task>/<salt>/executor-logs-<try>`, as Kubeflow's launcher writes it to the store."""

@@ -14,10 +14,13 @@ from typing import Any
 
 from tfx.components.schema_gen.import_schema_gen import executor as import_schema_gen
 from tfx.types import standard_artifacts
+from tfx.types.value_artifact import ValueArtifact
 
-from headrace.common.errors import RunError
+from headrace.common.errors import ConfigError, Problem, RunError
+from headrace.common.names import did_you_mean_or_list
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
 from headrace.configs.config import PipelineConfig
+from headrace.configs.rules.kubeflow import COMPONENTS
 from headrace.configs.schema.data import placeholders
 from headrace.configs.schema.features import TextFeature, VocabularyFeature
 from headrace.configs.schema.sources import FileSource
@@ -95,16 +98,36 @@ class PodFolders(Folders):
 
 
 def component_tasks(config: PipelineConfig) -> list[ComponentTask]:
-    """The tasks, each after those that it depends on. Raises what `create_pipeline` raises."""
+    """The tasks, each after those that it depends on.
+
+    Raises what `create_pipeline` raises, and ConfigError if settings or names do not fit the components that
+    `pipeline.extend` adds.
+    """
     nodes = plan(create_pipeline(config, PodFolders(Path(HOME))))
+    _check_extension(config, nodes)
     files = _named_files(config)
     ports = {id_: _outputs(node) for id_, node in nodes.items()}
     return [_task(node, config, files, ports) for node in nodes.values()]
 
 
 def task_name(node_id: str) -> str:
-    """`ExampleGen` as `example-gen`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", node_id).lower()
+    """`ExampleGen` and `example_gen` as `example-gen`: Argo allows no other characters."""
+    words = re.sub(r"(?<!^)(?=[A-Z])", "-", node_id).lower()
+    return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
+
+
+def _check_extension(config: PipelineConfig, nodes: Mapping[str, Node]) -> None:
+    if config.pipeline.extend is None:
+        return
+    ids: dict[str, str] = {}
+    for id_ in nodes:
+        if (other := ids.setdefault(task_name(id_), id_)) != id_:
+            what = f"{other} and {id_} would both be the task {task_name(id_)}; give one of them another id"
+            raise ConfigError(Problem("pipeline.extend", f"{config.pipeline.extend}: {what}"))
+    for name in config.kubeflow.components:
+        if name not in COMPONENTS and name not in nodes:
+            known = did_you_mean_or_list(name, nodes, "the components are")
+            raise ConfigError(Problem(f"kubeflow.components.{name}", f"there is no component {name}{known}"))
 
 
 def _task(
@@ -195,7 +218,7 @@ def _outputs(node: Node) -> dict[str, Port]:
 
 
 def _how(node: Node, type_: type) -> str:
-    if type_ is standard_artifacts.String:
+    if issubclass(type_, ValueArtifact):
         return VALUE
     return REFERENCE if node.executor in _POINTERS else ARTIFACT
 
