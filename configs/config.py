@@ -14,7 +14,6 @@ from headrace.configs.schema.features import (
     Features,
     NumericFeature,
     PreprocessingFunction,
-    data_columns,
     single_columns,
 )
 from headrace.configs.schema.kubeflow import KubeflowConfig
@@ -121,7 +120,7 @@ class PipelineConfig(Section):
         """The data columns that features read, as far as the config names them."""
         if self.preprocessing is not None:
             return sorted({*(self.preprocessing.keys or ())} - {self.label.key})
-        read = [data_columns(name, one, self.declared_features) for name, one in self.declared_features.items()]
+        read = [one.data_columns(name, self.declared_features) for name, one in self.declared_features.items()]
         return sorted({column for columns in read for column in columns})
 
     @property

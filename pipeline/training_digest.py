@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from headrace.common.digests import digest_path, digest_text
 from headrace.configs.config import PipelineConfig
-from headrace.configs.schema.features import CustomFeature
-from headrace.configs.schema.models import CustomModel, ImageModel
 from headrace.configs.schema.optimizer import optimizer_config
-from headrace.configs.schema.sources import ArraysSource
 from headrace.pipeline.code.digest import sources_digest, stack_versions
 
 SPAN_SETTINGS = {"source", "window", "spans", "run_date", "delay", "fingerprint"}
@@ -37,48 +35,52 @@ def training_digest(config: PipelineConfig) -> str:
     settings = config.model_dump_json(by_alias=True, include=SECTIONS)
     data = config.data.model_dump_json(by_alias=True, exclude=SPAN_SETTINGS | {"on_anomaly"})
     calls = [TFX_FUNCTIONS] if config.preprocessing or config.own_training else []
-    code = sources_digest(*CODE, *calls, *(path.rpartition(".")[0] for path in user_functions(config)))
-    files = [
-        config.data.schema_file,
-        *(getattr(feature, "file", None) for feature in config.declared_features.values()),
-    ]
+    code = sources_digest(*CODE, *calls, *modules(config))
+    files = [config.data.schema_file, *feature_files(config), *model_files(config)]
     versions = json.dumps(stack_versions(), sort_keys=True)
-    return digest_text(settings, data, code, file_digests([*files, *model_files(config)]), versions)
+    return digest_text(settings, data, code, file_digests(files), versions)
 
 
-def user_functions(config: PipelineConfig) -> list[str]:
-    """The dotted paths of all functions of the user's own."""
-    functions = [*data_functions(config), *feature_functions(config), *training_functions(config)]
-    return [*functions, *([config.pipeline.extend] if config.pipeline.extend else [])]
+def modules(config: PipelineConfig) -> list[str]:
+    """The modules of all kinds that the config uses, and of all functions of the user's own."""
+    extend = [_module(config.pipeline.extend)] if config.pipeline.extend else []
+    return [*data_modules(config), *feature_modules(config), *training_modules(config), *extend]
 
 
-def feature_functions(config: PipelineConfig) -> list[str]:
-    """The dotted paths of the user's own features, or of the preprocessing_fn that computes all of them."""
+def data_modules(config: PipelineConfig) -> list[str]:
+    """The modules of the reader of the data, and of the user's function that supplies it, if there is one."""
+    return config.data.source.modules()
+
+
+def feature_modules(config: PipelineConfig) -> list[str]:
+    """The modules of the feature columns, or of the preprocessing_fn that computes all features."""
     if config.preprocessing is not None:
-        return [config.preprocessing.function]
-    return [one.function for one in config.declared_features.values() if isinstance(one, CustomFeature)]
+        return [_module(config.preprocessing.function)]
+    return [module for feature in config.declared_features.values() for module in feature.modules()]
 
 
-def data_functions(config: PipelineConfig) -> list[str]:
-    """The dotted path of the function that supplies the data, if there is one."""
-    source = config.data.source
-    return [source.function] if isinstance(source, ArraysSource) and source.function else []
-
-
-def training_functions(config: PipelineConfig) -> list[str]:
-    """The dotted paths of the user's own model and optimizer, or of the run_fn that does all of the training."""
+def training_modules(config: PipelineConfig) -> list[str]:
+    """The modules of the model, its inputs and the user's own optimizer, or of the run_fn that does the training."""
     if config.own_training is not None:
-        return [config.own_training.run_fn]
+        return config.model.modules()
     optimizer = optimizer_config(config.train.optimizer)
-    return [config.model.kind] * isinstance(config.model, CustomModel) + [optimizer.kind] * optimizer.is_own
+    return [*feature_modules(config), *config.model.modules(), *([_module(optimizer.kind)] if optimizer.is_own else ())]
+
+
+def feature_files(config: PipelineConfig) -> list[str]:
+    """The files that feature columns read."""
+    return [file for feature in config.declared_features.values() for file in feature.files().values()]
 
 
 def model_files(config: PipelineConfig) -> list[str]:
     """The files and folders that the model is built from."""
-    backbone = config.model.backbone if isinstance(config.model, ImageModel) else None
-    return [backbone.saved_model] if backbone else []
+    return [*config.model.files().values()]
 
 
-def file_digests(files: list[str | None]) -> str:
+def _module(dotted_path: str) -> str:
+    return dotted_path.rpartition(".")[0]
+
+
+def file_digests(files: Sequence[str | None]) -> str:
     """JSON: path to digest, for files and folders. Those that do not exist are left out."""
     return json.dumps({file: digest_path(Path(file)) for file in files if file and Path(file).exists()}, sort_keys=True)

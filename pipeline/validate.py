@@ -23,12 +23,10 @@ from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import (
     MULTIVALUED_HINT,
     CrossedFeature,
-    CustomFeature,
     Feature,
-    TextFeature,
-    VocabularyFeature,
 )
-from headrace.configs.schema.models import CustomModel, ImageModel
+from headrace.configs.schema.kinds import Kind
+from headrace.configs.schema.models import ImageModel
 from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
@@ -144,7 +142,8 @@ def _first_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collecti
         return
     for column, where in numbers.items():
         if found.kinds.get(column, "missing").startswith(("string", "bytes")):
-            reader = "a regression label" if where[0] == "label" else "a numeric or bucketized feature"
+            kind = "" if where[0] == "label" else config.declared_features[str(where[1])].column
+            reader = f"`column: {kind}`" if kind else "a regression label"
             why = why_not_numbers(config.data, found, column)
             yield where, f'column "{column}" holds text, and {reader} needs numbers: {why}'
         if column in found.infinite and config.data.on_anomaly == "stop":
@@ -216,14 +215,9 @@ def _single_names(config: PipelineConfig) -> NamedColumns:
 
 def _feature_names(features: dict[str, Feature]) -> NamedColumns:
     for name, feature in features.items():
-        if isinstance(feature, CrossedFeature | CustomFeature):
-            others = [*features] if isinstance(feature, CrossedFeature) else ()
-            for number, key in enumerate(feature.keys):
-                yield ("features", name, "keys", number), key, others
-        elif feature.key is not None:
-            yield ("features", name, "key"), feature.key, ()
-        else:
-            yield ("features", name), name, ()
+        others = [*features] if isinstance(feature, CrossedFeature) else ()
+        for path, column in feature.column_settings(name).items():
+            yield ("features", name, *path), column, others
 
 
 def _slice_names(config: PipelineConfig) -> NamedColumns:
@@ -237,16 +231,27 @@ def _slice_names(config: PipelineConfig) -> NamedColumns:
 
 def _files(config: PipelineConfig) -> Iterator[LocatedMessage]:
     """Files named in the config that do not exist."""
-    named: list[tuple[KeyPath, str | None]] = [(("data", "schema"), config.data.schema_file)]
-    for name, feature in config.declared_features.items():
-        if isinstance(feature, VocabularyFeature | TextFeature):
-            named.append((("features", name, "file"), feature.file))
+    if (schema := config.data.schema_file) is not None and not Path(schema).is_file():
+        yield ("data", "schema"), _no_file(schema)
+    for section, kind in _kinds(config):
+        for path, file in {} if isinstance(kind, ImageModel) else kind.files().items():
+            if "://" not in file and not Path(file).exists():
+                yield (*section, *path), _no_file(file)
     yield from _backbone(config)
-    for where, file in named:
-        if file is not None and not Path(file).is_file():
-            folder = Path(file).parent
-            others = [str(folder / other.name) for other in folder.iterdir()] if folder.is_dir() else []
-            yield where, f"there is no file {file} (relative to {Path.cwd()}){did_you_mean(file, others)}"
+
+
+def _kinds(config: PipelineConfig) -> Iterator[tuple[KeyPath, Kind]]:
+    """The sections of which a tag selects the class."""
+    yield ("data", "source"), config.data.source
+    for name, feature in config.declared_features.items():
+        yield ("features", name), feature
+    yield ("model",), config.model
+
+
+def _no_file(file: str) -> str:
+    folder = Path(file).parent
+    others = [str(folder / other.name) for other in folder.iterdir()] if folder.is_dir() else []
+    return f"there is no file {file} (relative to {Path.cwd()}){did_you_mean(file, others)}"
 
 
 def _backbone(config: PipelineConfig) -> Iterator[LocatedMessage]:
@@ -261,8 +266,9 @@ def _backbone(config: PipelineConfig) -> Iterator[LocatedMessage]:
 def _functions(config: PipelineConfig) -> Iterator[LocatedMessage]:
     """The user's own functions that cannot be imported."""
     named: list[tuple[KeyPath, str]] = []
-    if isinstance(config.model, CustomModel):
-        named.append((("model", "kind"), config.model.kind))
+    for section, kind in _kinds(config):
+        if kind not in (config.data.source, config.own_training):  # of a source, its reader calls them
+            named += [((*section, *path), function) for path, function in kind.functions().items()]
     if config.own_training is not None:
         yield from _called_function(("model", "run_fn"), config.own_training.run_fn, "fn_args")
     if config.preprocessing is not None:
@@ -273,9 +279,6 @@ def _functions(config: PipelineConfig) -> Iterator[LocatedMessage]:
     if optimizer.is_own:
         where: KeyPath = ("train", "optimizer")
         named.append((where if isinstance(config.train.optimizer, str) else (*where, "kind"), optimizer.kind))
-    for name, feature in config.declared_features.items():
-        if isinstance(feature, CustomFeature):
-            named.append((("features", name, "function"), feature.function))
     for where, path in named:
         if why := why_not_importable(path):
             yield where, why

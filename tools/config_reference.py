@@ -26,7 +26,9 @@ from headrace.configs.json_schema import (
     resolve,
 )
 from headrace.configs.schema.evaluate import LOWER_IS_BETTER, METRICS
-from headrace.configs.schema.features import FEATURE_COLUMNS, FUNCTION
+from headrace.configs.schema.features import FEATURE_COLUMNS, FEATURES, FUNCTION
+from headrace.configs.schema.models import MODELS
+from headrace.configs.schema.sources import SOURCES
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "config.md"
 SHARED = ("missing", "embedding", "deep", "wide")
@@ -104,7 +106,7 @@ def _kinds(name: str, schema: Schema) -> Iterator[str]:
     """A table for each kind of a setting whose `kind:` selects its other settings."""
     headings = _kind_headings(name, schema)
     for branch in branches(schema):
-        for section in kinds_of(branch).values():
+        for section in _built_in(branch).values():
             yield f"### {next(headings)}\n"
             yield documentation(section) + "\n"
             yield from _table(name, section)
@@ -114,9 +116,15 @@ def _kinds(name: str, schema: Schema) -> Iterator[str]:
                     yield from _section(f"{name}.{setting}", inner)
 
 
+def _built_in(schema: Schema) -> dict[str, Schema]:
+    """The kinds of a section, without those that installed distributions add."""
+    installed = SOURCES.installed | FEATURES.installed | MODELS.installed
+    return {tag: section for tag, section in kinds_of(schema).items() if tag not in installed}
+
+
 def _kind_headings(name: str, schema: Schema) -> Iterator[str]:
     for branch in branches(schema):
-        for kind in kinds_of(branch):
+        for kind in _built_in(branch):
             yield f"{name} with {branch['discriminator']['propertyName']}: {kind}"
 
 
@@ -138,7 +146,7 @@ def _features(schema: Schema) -> Iterator[str]:
     yield "A feature's name consists of letters, digits and `_`, and does not start with a digit. The model receives it"
     yield "under that name. Its data column is `key`, by default the column of the same name.\n"
     forms = forms_of(schema)
-    for kind, section in kinds_of(forms[FEATURE_COLUMNS]["additionalProperties"]).items():
+    for kind, section in _built_in(forms[FEATURE_COLUMNS]["additionalProperties"]).items():
         yield f"### column: {kind}\n"
         yield documentation(section) + "\n"
         yield from _table("", section)

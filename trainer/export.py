@@ -30,7 +30,7 @@ import keras
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from headrace.configs.schema.features import data_columns, single_columns
+from headrace.configs.schema.features import single_columns
 from headrace.trainer.columns import MISSING_INTEGER, PADDING
 from headrace.trainer.columns.layers import dense
 from headrace.trainer.sections import TrainerSections
@@ -73,7 +73,7 @@ class RawColumns:
     @classmethod
     def of(cls, sections: TrainerSections) -> RawColumns:
         """Return the data columns that label and features read."""
-        reads = {name: data_columns(name, one, sections.features) for name, one in sections.features.items()}
+        reads = {name: one.data_columns(name, sections.features) for name, one in sections.features.items()}
         multivalued = [name for name, one in sections.features.items() if getattr(one, "multivalued", False)]
         single = {}
         if sections.several_values == "refuse":

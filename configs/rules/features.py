@@ -16,7 +16,6 @@ from headrace.configs.schema.features import (
     ImageFeature,
     NumericFeature,
     TextFeature,
-    data_columns,
 )
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import CustomModel, ModelConfig
@@ -25,25 +24,6 @@ from headrace.configs.schema.train import TrainConfig
 
 Features = dict[str, Feature]
 TENSOR_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-FITTING_TYPES = {
-    "numeric": ("int", "float"),
-    "bucketized": ("int", "float"),
-    "identity": ("int",),
-    "vocabulary": ("int", "string"),
-    "hashed": ("int", "string"),
-    "text": ("int", "string"),
-    "image": ("bytes",),
-}
-"""The column types that each kind of feature over one column accepts."""
-REMEDIES = {
-    "numeric": "use a vocabulary or hashed feature",
-    "bucketized": "use a vocabulary or hashed feature",
-    "identity": "use a vocabulary or hashed feature for strings, a bucketized one for fractions",
-    "vocabulary": "use a bucketized feature",
-    "hashed": "use a bucketized feature",
-    "text": "use a numeric feature",
-    "image": "use a vocabulary or hashed feature for strings",
-}
 
 
 def names_are_tensor_names(features: Features) -> Iterator[Violation]:
@@ -58,16 +38,17 @@ def names_are_tensor_names(features: Features) -> Iterator[Violation]:
 
 def names_differ_from_label(features: Features, label: LabelConfig) -> Iterator[Violation]:
     feature = features.get(label.key)
-    if feature is not None and label.key not in _reads(label.key, feature, features):
+    if feature is not None and label.key not in _reads(label.key, feature, features).values():
         yield ("features", label.key), f'"{label.key}" is the name of the label; choose another one'
 
 
 def features_do_not_read_label(features: Features, label: LabelConfig) -> Iterator[Violation]:
     for name, feature in features.items():
-        if label.key in _reads(name, feature, features):
-            where = _where_read(name, feature, label.key)
-            what = f'reads the label "{label.key}", which would leak the answer; remove the feature'
-            yield where, what.replace("remove the feature", "remove it from keys") if len(where) == 4 else what
+        for where, column in _reads(name, feature, features).items():
+            if column == label.key:
+                listed = isinstance(where[-1], int)
+                way = f"remove it from {where[-2]}" if listed else "remove the feature"
+                yield where, f'reads the label "{label.key}", which would leak the answer; {way}'
 
 
 def crosses_are_of_categories(features: Features) -> Iterator[Violation]:
@@ -84,6 +65,8 @@ def crosses_are_of_categories(features: Features) -> Iterator[Violation]:
             yield where, f'"{key}" is an image, but a cross takes categories; remove it from keys'
         elif isinstance(other, CustomFeature) and other.num_categories is None:
             yield where, f'"{key}" is a number, but a cross takes categories; set its num_categories'
+        elif other is not None and other.is_number:
+            yield where, f'"{key}" is {other.column}, a number, but a cross takes categories; {_bucketize(key)}'
 
 
 def crosses_have_different_keys(features: Features) -> Iterator[Violation]:
@@ -102,13 +85,13 @@ def crossed_columns_are_not_float(features: Features, data: DataConfig) -> Itera
 
 def declared_types_fit_features(features: Features, data: DataConfig) -> Iterator[Violation]:
     for name, feature in features.items():
-        fitting = FITTING_TYPES.get(feature.column)
-        column = getattr(feature, "key", None) or name
+        fitting = feature.fitting_types
+        column = next(iter(feature.column_settings(name).values()))
         declared: str | None = data.types.get(column)
         one = declared.removesuffix(" list") if declared is not None else None  # the first of multiple values is used
-        if fitting is not None and one is not None and one not in fitting:
+        if fitting and one is not None and one not in fitting:
             what = f'column "{column}" is {declared} (data.types), but {feature.column} takes {" or ".join(fitting)}'
-            yield ("features", name, "column"), f"{what}; {REMEDIES[feature.column]}, or change its type"
+            yield ("features", name, "column"), f"{what}; {feature.remedy}, or change its type"
 
 
 def delimited_text_is_separated(features: Features, data: DataConfig) -> Iterator[Violation]:
@@ -178,18 +161,11 @@ def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[V
         yield ("data", "types", label.key), f"{what}; declare {fit}, or list its values in label.classes"
 
 
-def _reads(name: str, feature: Feature, features: Features) -> tuple[str, ...]:
-    """The data columns that a feature reads directly, not through another feature."""
-    if isinstance(feature, CrossedFeature):
-        return tuple(key for key in feature.keys if key not in features or key == name)
-    return feature.keys if isinstance(feature, CustomFeature) else data_columns(name, feature, features)
-
-
-def _where_read(name: str, feature: Feature, column: str) -> KeyPath:
-    keys: tuple[str, ...] = getattr(feature, "keys", ())
-    if column in keys:
-        return ("features", name, "keys", keys.index(column))
-    return ("features", name, "key") if getattr(feature, "key", None) else ("features", name)
+def _reads(name: str, feature: Feature, features: Features) -> dict[KeyPath, str]:
+    """The data columns that a feature reads directly, not through another feature, by the setting that names each."""
+    named = feature.column_settings(name).items()
+    through = features.keys() - {name} if isinstance(feature, CrossedFeature) else ()
+    return {("features", name, *path): column for path, column in named if column not in through}
 
 
 def _crossed_keys(features: Features) -> Iterator[tuple[KeyPath, str, str]]:

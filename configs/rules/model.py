@@ -11,7 +11,7 @@ from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.evaluate import METRICS, EvaluateConfig
 from headrace.configs.schema.features import Feature, ImageFeature, TextFeature
 from headrace.configs.schema.label import LabelConfig
-from headrace.configs.schema.models import CustomModel, DcnModel, DnnModel, ImageModel, ModelConfig, TextModel
+from headrace.configs.schema.models import ImageModel, ModelConfig, TextModel
 from headrace.configs.schema.section import KeyPath
 
 Features = dict[str, Feature]
@@ -38,9 +38,7 @@ def activation_is_known(model: ModelConfig) -> Iterator[Violation]:
 
 def deep_part_has_features(model: ModelConfig, features: Features) -> Iterator[Violation]:
     """A `dnn` or `dcn` has only the deep part; without a feature it has no input."""
-    if isinstance(model, DnnModel | DcnModel) and not any(
-        getattr(feature, "deep", True) for feature in features.values()
-    ):
+    if model.only_deep and not any(getattr(feature, "deep", True) for feature in features.values()):
         what = f"`kind: {model.kind}` has no input, because every feature has `deep: false`; set `deep: true` for some"
         yield ("model", "kind"), f"{what}, or use `kind: wide_and_deep`"
 
@@ -52,7 +50,7 @@ def images_are_used(model: ModelConfig, features: Features) -> Iterator[Violatio
         if not images:
             what = "`kind: image` requires a feature with `column: image`; add one, or use another kind"
             yield ("model", "kind"), what
-    elif not isinstance(model, CustomModel):
+    elif "images" not in model.takes:
         for name in images:
             what = f"`kind: {model.kind}` does not use images; use `model: {{kind: image}}`, or a builder of your own"
             yield ("features", name, "column"), what
@@ -60,7 +58,7 @@ def images_are_used(model: ModelConfig, features: Features) -> Iterator[Violatio
 
 def text_model_has_a_text(model: ModelConfig, features: Features, label: LabelConfig) -> Iterator[Violation]:
     texts = [name for name, feature in features.items() if isinstance(feature, TextFeature)]
-    if label.kind == "next_word" and not isinstance(model, TextModel | CustomModel):
+    if label.kind == "next_word" and "next_word" not in model.takes:
         yield ("model", "kind"), f"`label.kind: next_word` requires `kind: text`; found {model.kind}"
     if not isinstance(model, TextModel):
         return

@@ -9,7 +9,7 @@ from headrace.common.cron import translate
 from headrace.common.names import did_you_mean
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholders
-from headrace.configs.schema.features import Feature, data_columns
+from headrace.configs.schema.features import Feature
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.schedule import ScheduleConfig
@@ -71,7 +71,7 @@ def drift_is_of_features(
 ) -> Iterator[Violation]:
     if schedule is None:
         return
-    read = {column for name, one in features.items() for column in data_columns(name, one, features)} | {label.key}
+    read = {column for name, one in features.items() for column in one.data_columns(name, features)} | {label.key}
     for column in schedule.drift.columns:
         if column not in read:
             where: KeyPath = ("schedule", "drift", "columns", column)

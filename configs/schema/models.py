@@ -1,13 +1,19 @@
-"""`model:` what is trained. One class per kind; `kind:` selects it."""
+"""`model:` what is trained. One class per kind; `kind:` selects it.
+
+To add a kind, write its class and its builder, which the class names, and add a line to the registry.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Discriminator, Field, JsonValue, Tag, model_validator
+from pydantic import Field, JsonValue, model_validator
 
-from headrace.configs.schema.features.tabular import Embedding
-from headrace.configs.schema.section import DottedPath, Name, PositiveInt, Section
+from headrace.common import entry_points
+from headrace.configs.schema.features.base import Embedding
+from headrace.configs.schema.kinds import Kind, OpenUnion
+from headrace.configs.schema.section import DottedPath, KeyPath, Name, PositiveInt, Section
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 DEFAULT_KIND = "wide_and_deep"
@@ -16,8 +22,16 @@ CUSTOM_KIND = "the dotted path of your own builder"
 """How the schema, the reference and messages describe the kind of a custom model, which has no fixed name."""
 
 
-class ModelBase(Section):
-    """The dense layers and embeddings of every model."""
+class ModelBase(Kind):
+    """The dense layers and embeddings of every model. `implementation` names a builder, as trainer/models describes."""
+
+    if TYPE_CHECKING:
+        kind: str
+
+    takes: ClassVar[frozenset[str]] = frozenset()
+    """What it takes beyond numbers and categories: `images`, `next_word` labels."""
+    only_deep: ClassVar[bool] = False
+    """Whether it has no input other than the deep part."""
 
     hidden: tuple[PositiveInt, ...] = (128, 64)
     """Units of the dense layers of the deep part, first to last."""
@@ -33,6 +47,9 @@ class ModelBase(Section):
 class DnnModel(ModelBase):
     """Dense layers over numbers and embeddings of categories."""
 
+    implementation: ClassVar[str] = "headrace.trainer.models.dnn.build"
+    only_deep: ClassVar[bool] = True
+
     kind: Literal["dnn"]
     """`dnn`."""
 
@@ -41,6 +58,8 @@ class WideAndDeepModel(ModelBase):
     """Dense layers over numbers and embeddings, alongside a linear model over the categorical features (Cheng et al.
     2016, arXiv:1606.07792). The default if `kind` is not set.
     """
+
+    implementation: ClassVar[str] = "headrace.trainer.models.wide_and_deep.build"
 
     kind: Literal["wide_and_deep"] = "wide_and_deep"
     """`wide_and_deep`."""
@@ -53,6 +72,9 @@ class DcnModel(ModelBase):
     Cross layer l computes x0 * (W x + b) + x, where x is the output of layer l - 1 and x0 the input of the network, so
     l layers contain products of up to l + 1 features.
     """
+
+    implementation: ClassVar[str] = "headrace.trainer.models.dcn.build"
+    only_deep: ClassVar[bool] = True
 
     kind: Literal["dcn"]
     """`dcn`."""
@@ -104,6 +126,9 @@ class ImageModel(ModelBase):
     the other features (the inputs of the deep part in other models) and goes through the dense layers.
     """
 
+    implementation: ClassVar[str] = "headrace.trainer.models.image.build"
+    takes: ClassVar[frozenset[str]] = frozenset({"images"})
+
     kind: Literal["image"]
     """`image`."""
     filters: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (32, 64)
@@ -126,6 +151,9 @@ class ImageModel(ModelBase):
             raise ValueError(f"a `backbone` replaces the convolutions; remove `{'`, `'.join(given)}`")
         return self
 
+    def files(self) -> dict[KeyPath, str]:
+        return {} if self.backbone is None else {("backbone", "saved_model"): self.backbone.saved_model}
+
 
 _DEFAULTS = {name: ImageModel.model_fields[name].default for name in ("filters", "kernel", "pooling")}
 
@@ -134,6 +162,9 @@ class TextModel(ModelBase):
     """An encoder over the words of a text, combined with the other features of the deep part, and dense layers. It
     supports every kind of label; with `label.kind: next_word` it also generates text.
     """
+
+    implementation: ClassVar[str] = "headrace.trainer.models.text.build"
+    takes: ClassVar[frozenset[str]] = frozenset({"next_word"})
 
     kind: Literal["text"]
     """`text`."""
@@ -154,13 +185,19 @@ class CustomModel(ModelBase):
     settings.
     """
 
+    implementation: ClassVar[str] = "headrace.trainer.models.custom.build"
+    takes: ClassVar[frozenset[str]] = frozenset({"images", "next_word"})
+
     kind: DottedPath
     """The function, such as `mine.models.build`."""
     options: dict[str, JsonValue] = {}
     """Passed to the function unchanged."""
 
+    def functions(self) -> dict[KeyPath, str]:
+        return {("kind",): self.kind}
 
-class RunFnModel(Section):
+
+class RunFnModel(Kind):
     """The `run_fn` of an existing TFX pipeline, unchanged: it builds, trains and exports the model. `train:` and
     `tune:` do not apply (see docs/tfx_functions.md).
     """
@@ -186,6 +223,9 @@ class RunFnModel(Section):
     prediction_key: Name | None = None
     """The output with the predictions, if the signature has several."""
 
+    def functions(self) -> dict[KeyPath, str]:
+        return {("run_fn",): self.run_fn}
+
 
 def _tag(model: object) -> str | None:
     """The class of a model: its kind, or CUSTOM_KIND for a dotted path."""
@@ -197,17 +237,26 @@ def _tag(model: object) -> str | None:
     return CUSTOM_KIND if "." in kind else kind
 
 
-_Built = (
-    Annotated[DnnModel, Tag("dnn")]
-    | Annotated[WideAndDeepModel, Tag("wide_and_deep")]
-    | Annotated[DcnModel, Tag("dcn")]
-    | Annotated[ImageModel, Tag("image")]
-    | Annotated[TextModel, Tag("text")]
-    | Annotated[CustomModel, Tag(CUSTOM_KIND)]
+MODELS = OpenUnion(
+    entry_points.MODELS,
+    base=ModelBase,
+    tag="kind",
+    choose=_tag,
+    open_tag=CUSTOM_KIND,
+    built_in=(
+        "headrace.configs.schema.models.DnnModel",
+        "headrace.configs.schema.models.WideAndDeepModel",
+        "headrace.configs.schema.models.DcnModel",
+        "headrace.configs.schema.models.ImageModel",
+        "headrace.configs.schema.models.TextModel",
+        "headrace.configs.schema.models.CustomModel",
+    ),
 )
-ModelConfig = Annotated[_Built, Field(discriminator=Discriminator(_tag))]
+"""The registry of kinds, in the order of docs/config.md."""
+ModelConfig = Annotated[ModelBase, MODELS]
 """A model that Headrace trains."""
 AnyModelConfig = Annotated[
-    _Built | Annotated[RunFnModel, Tag("run_fn")],
-    Field(discriminator=Discriminator(_tag), json_schema_extra={"discriminator": {"propertyName": "kind"}}),
+    ModelBase | RunFnModel,
+    replace(MODELS, built_in=(*MODELS.built_in, "headrace.configs.schema.models.RunFnModel")),
+    Field(json_schema_extra={"discriminator": {"propertyName": "kind"}}),
 ]

@@ -21,14 +21,15 @@ from headrace.components.transform.component import Transform
 from headrace.components.trigger.component import Drift, LookForNew
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.code.digest import sources_digest
-from headrace.pipeline.dag.code import files, module
 from headrace.pipeline.extension.components import DataComponents
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.training_digest import (
     SPAN_SETTINGS,
     TFX_FUNCTIONS,
-    data_functions,
-    feature_functions,
+    data_modules,
+    feature_files,
+    feature_modules,
+    file_digests,
     training_digest,
 )
 from headrace.trainer.sections import TrainerSections
@@ -42,7 +43,7 @@ def data(config: PipelineConfig, folders: Folders) -> DataComponents:
         spans=spans.outputs["spans"],
         data=read.model_dump_json(by_alias=True, exclude=SPAN_SETTINGS - {"source"} | {"on_anomaly"}),
         store=str(folders.spans),
-        code=sources_digest("headrace.components.example_gen.component"),
+        code=sources_digest("headrace.components.example_gen.component", *config.data.source.own_modules()),
     )
     statistics_gen = StatisticsGen(
         examples=example_gen.outputs["examples"],
@@ -75,7 +76,7 @@ def data(config: PipelineConfig, folders: Folders) -> DataComponents:
 def _spans(config: PipelineConfig, folders: Folders, data: str) -> BaseNode:
     """The component that finds the spans to read and, with `schedule.retrain`, decides whether any of them are new."""
     if config.retrain == "always":
-        code = sources_digest("headrace.components.example_gen.spans.component", *map(module, data_functions(config)))
+        code = sources_digest("headrace.components.example_gen.spans.component", *data_modules(config))
         return Spans(data=data, code=code)
     spans = LookForNew(
         data=data,
@@ -131,12 +132,12 @@ def transform(config: PipelineConfig, folders: Folders, data: DataComponents, ga
 
 def _preprocessing(config: PipelineConfig) -> dict[str, Any]:
     """The function that Transform traces, ours or the one that calls the user's, and its arguments."""
-    modules = map(module, feature_functions(config))
+    modules = feature_modules(config)
     if config.preprocessing is None:
         custom_config = {
             "config": TrainerSections.for_transform(config).to_json(),
             "sources": sources_digest("headrace.trainer.preprocessing", *modules),
-            "files": files(config),
+            "files": file_digests(feature_files(config)),
         }
         return {"preprocessing_fn": "headrace.trainer.preprocessing.preprocessing_fn", "custom_config": custom_config}
     custom_config = {

@@ -16,9 +16,8 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.models import RunFnModel
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
 from headrace.pipeline.code.digest import sources_digest
-from headrace.pipeline.dag.code import files, module
 from headrace.pipeline.folders import Folders
-from headrace.pipeline.training_digest import TFX_FUNCTIONS, model_files, training_functions
+from headrace.pipeline.training_digest import TFX_FUNCTIONS, feature_files, file_digests, model_files, training_modules
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.tfx_functions import LABEL, LABEL_KEY, TRAINING
 
@@ -48,8 +47,8 @@ def tuner(config: PipelineConfig, folders: Folders, transformed: Channels) -> Ba
             "config": sections.to_json(),
             CHECKPOINT_FOLDER: str(folders.checkpoints),
             "tune": config.tune.model_dump_json(),
-            "sources": sources_digest("headrace.trainer.tuning.tuner", *map(module, training_functions(config))),
-            "files": files(config, *model_files(config)),
+            "sources": sources_digest("headrace.trainer.tuning.tuner", *training_modules(config)),
+            "files": file_digests([*feature_files(config), *model_files(config)]),
         },
     )
 
@@ -103,7 +102,7 @@ def _own_trainer(config: PipelineConfig, training: RunFnModel, transformed: Chan
             TRAINING: training.model_dump_json(),
             LABEL: config.label.model_dump_json(),
             LABEL_KEY: config.label_key,
-            "sources": sources_digest(TFX_FUNCTIONS, *map(module, training_functions(config))),
+            "sources": sources_digest(TFX_FUNCTIONS, *training_modules(config)),
         },
     )
 
@@ -112,8 +111,8 @@ def _training(config: PipelineConfig) -> dict[str, Any]:
     """What decides which model our own training makes of the transformed examples."""
     return {
         "config": TrainerSections.of(config).to_json(),
-        "sources": sources_digest("headrace.trainer.run", *map(module, training_functions(config))),
-        "files": files(config, *model_files(config)),
+        "sources": sources_digest("headrace.trainer.run", *training_modules(config)),
+        "files": file_digests([*feature_files(config), *model_files(config)]),
     }
 
 

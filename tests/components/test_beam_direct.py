@@ -17,8 +17,9 @@ import tensorflow as tf
 from beam_runs import DIRECT, WITH_BEAM, make, same_with_beam, transforms
 from databases import source_of, sqlite_of_trips
 
-from headrace.components.example_gen import parts, sources
+from headrace.components.example_gen import parts
 from headrace.components.example_gen.sources.parquet import source as parquet
+from headrace.configs.schema import sources as registry
 from headrace.configs.schema.beam import BeamConfig, OptionValue
 from headrace.configs.schema.data import DataConfig
 
@@ -136,7 +137,7 @@ def test_a_postgresql_table_gives_the_same_with_beam_and_without(
 
 
 def test_every_kind_of_source_is_compared() -> None:
-    assert SOURCES.keys() | {"bigquery", "tfds"} == sources._KINDS.keys()
+    assert SOURCES.keys() | {"bigquery", "tfds"} == registry.SOURCES.kinds.keys()
 
 
 def test_the_smallest_piece_of_work_goes_through_beam_too(tmp_path: Path) -> None:

@@ -25,15 +25,16 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import json, sys
 from headrace.pipeline.code.digest import sources_digest
-print(json.dumps([*map(sources_digest, sys.argv[1:])]))
+print(json.dumps([sources_digest(*modules.split()) for modules in sys.argv[1:]]))
 """
 ENTRIES = (
-    "headrace.components.example_gen.component",
+    "headrace.components.example_gen.component headrace.components.example_gen.sources.csv.source",
     "headrace.components.gates.data_gate",
-    "headrace.trainer.preprocessing",
-    "headrace.trainer.run",
+    "headrace.trainer.preprocessing headrace.trainer.columns.hashed",
+    "headrace.trainer.run headrace.trainer.columns.hashed headrace.trainer.models.dnn",
     "mine.features",
 )
+"""What is digested together: a component, and the modules of the kinds that a config uses."""
 INGEST, GATE, PREPROCESSING, TRAINING, MINE = ENTRIES
 
 Changed = Callable[[str, str, str], set[str]]
@@ -127,9 +128,12 @@ def append(changed: Changed, tree: Tree, file: str, text: str) -> set[str]:
         ("components/example_gen/shards/layout.py", {INGEST}),
         ("components/example_gen/sources/csv/parse.py", {INGEST}),
         ("components/gates/data_rules.py", {GATE}),
-        ("trainer/columns/numeric.py", {PREPROCESSING, TRAINING}),
+        ("components/example_gen/sources/sql/source.py", set()),
+        ("trainer/columns/hashed.py", {PREPROCESSING, TRAINING}),
+        ("trainer/columns/numeric.py", set()),
         ("trainer/columns/__init__.py", {PREPROCESSING, TRAINING}),
         ("trainer/models/dnn.py", {TRAINING}),
+        ("trainer/models/dcn.py", set()),
         ("trainer/callbacks/weights.py", {TRAINING}),
         ("configs/schema/label.py", {GATE, PREPROCESSING, TRAINING}),
         ("pipeline/report/page.py", set()),
@@ -290,7 +294,7 @@ def test_modules_of_the_stack_and_of_python_count_by_their_versions() -> None:
 
 
 def test_closure_holds_the_projects_modules_and_no_installed_ones() -> None:
-    found = closure("headrace.trainer.run")
+    found = closure("headrace.trainer.run", "headrace.trainer.models.dnn")
     assert found["headrace.trainer.models.dnn"] == ROOT / "src" / "headrace" / "trainer" / "models" / "dnn.py"
     assert {".".join(name.split(".")[:2]) for name in found} == {
         "headrace.trainer",

@@ -14,13 +14,13 @@ import keras
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
-from headrace.configs.schema.features import CategoricalFeature, CustomFeature, Embedding, ImageFeature, NumericFeature
+from headrace.configs.schema.features import Categorical, Embedding, FeatureBase
 from headrace.trainer.columns.analyzers.numbers import Statistic, analyze
 from headrace.trainer.columns.analyzers.texts import VocabularyAnalyzer, learn_vocabularies
 from headrace.trainer.columns.raw import MultivaluedRawColumn, RawColumn, RawTensor, split_values
 
-FeatureT = TypeVar("FeatureT", bound=CategoricalFeature | NumericFeature | CustomFeature | ImageFeature)
-CategoricalT = TypeVar("CategoricalT", bound=CategoricalFeature | CustomFeature)
+FeatureT = TypeVar("FeatureT", bound=FeatureBase)
+CategoricalT = TypeVar("CategoricalT", bound=Categorical)
 
 Analyzer = Statistic | VocabularyAnalyzer
 """What a column needs to know about the whole train split."""

@@ -50,8 +50,8 @@ class RawColumn:
         """float64 [batch], NaN where missing. Raises TrainingError for a column of strings."""
         if self.is_text:
             raise TrainingError(
-                f"data column {self.name!r} holds text, and a numeric or bucketized feature needs numbers. Make the"
-                f" feature `column: vocabulary` or `column: hashed`. {suggest_type(self.name, 'float')}"
+                f"data column {self.name!r} holds text, and the feature needs numbers. Make it"
+                f" `column: vocabulary` or `column: hashed`. {suggest_type(self.name, 'float')}"
             )
         if not self.is_integer:
             return tf.cast(self.values, tf.float64)

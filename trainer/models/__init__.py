@@ -1,4 +1,4 @@
-"""The models, one file each. `model.kind` selects one by name, or the user's own builder by dotted path.
+"""The models, one file each. The class of a kind's settings names its builder.
 
 A builder composes Keras layers over the features and returns a model that is not compiled:
 
@@ -14,33 +14,14 @@ import keras
 
 from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
-from headrace.configs.schema.models import (
-    CustomModel,
-    DcnModel,
-    DnnModel,
-    ImageModel,
-    ModelConfig,
-    TextModel,
-    WideAndDeepModel,
-)
+from headrace.configs.schema.models import ModelConfig
 from headrace.trainer.columns import ModelInputs
 from headrace.trainer.columns.base import ignore_input_names_warning
-from headrace.trainer.hooks import resolve
-from headrace.trainer.models import dcn, dnn, image, text, wide_and_deep
 
-__all__ = ["KINDS", "ModelBuilder", "build"]
+__all__ = ["ModelBuilder", "build"]
 
 ModelBuilder = Callable[[ModelInputs, LabelConfig, Any], keras.Model]
 """The type of a builder. Its last parameter is the `model:` section of the builder's kind."""
-
-KINDS: dict[type, ModelBuilder] = {
-    DcnModel: dcn.build,
-    DnnModel: dnn.build,
-    ImageModel: image.build,
-    TextModel: text.build,
-    WideAndDeepModel: wide_and_deep.build,
-}
-"""The builder for each `kind:` of model."""
 
 
 def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> keras.Model:
@@ -49,7 +30,7 @@ def build(features: ModelInputs, label: LabelConfig, model: ModelConfig) -> kera
     Raises TrainingError if the user's builder returns anything but a model with one output of shape
     [batch, label.num_classes].
     """
-    builder = resolve(model.kind, "model.kind") if isinstance(model, CustomModel) else KINDS[type(model)]
+    builder: ModelBuilder = model.load_implementation()
     with ignore_input_names_warning():
         built = builder(features, label, model)
     if not isinstance(built, keras.Model):

@@ -1,4 +1,7 @@
-"""`features:` which columns mean what. One class per kind; `column:` selects it."""
+"""`features:` which columns mean what. One class per kind; `column:` selects it.
+
+To add a kind, write its class and its column, which the class names, and add a line to the registry.
+"""
 
 from __future__ import annotations
 
@@ -7,54 +10,61 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
+from headrace.common import entry_points
+from headrace.configs.schema.features.base import Categorical, Embedding, FeatureBase, SingleColumn
 from headrace.configs.schema.features.function import PreprocessingFunction
 from headrace.configs.schema.features.tabular import (
     BucketizedFeature,
     CrossedFeature,
     CustomFeature,
-    Embedding,
     HashedFeature,
     IdentityFeature,
     NumericFeature,
     VocabularyFeature,
 )
 from headrace.configs.schema.features.unstructured import ImageFeature, TextFeature
+from headrace.configs.schema.kinds import OpenUnion
 
 __all__ = [
+    "FEATURES",
     "MULTIVALUED_HINT",
     "BucketizedFeature",
-    "CategoricalFeature",
+    "Categorical",
     "CrossedFeature",
     "CustomFeature",
     "Embedding",
     "Feature",
+    "FeatureBase",
     "Features",
     "HashedFeature",
     "IdentityFeature",
     "ImageFeature",
     "NumericFeature",
     "PreprocessingFunction",
+    "SingleColumn",
     "TextFeature",
     "VocabularyFeature",
-    "data_columns",
     "single_columns",
 ]
 
-CategoricalFeature = (
-    BucketizedFeature | IdentityFeature | VocabularyFeature | HashedFeature | TextFeature | CrossedFeature
+FEATURES = OpenUnion(
+    entry_points.FEATURES,
+    base=FeatureBase,
+    tag="column",
+    built_in=(
+        "headrace.configs.schema.features.tabular.NumericFeature",
+        "headrace.configs.schema.features.tabular.BucketizedFeature",
+        "headrace.configs.schema.features.tabular.IdentityFeature",
+        "headrace.configs.schema.features.tabular.VocabularyFeature",
+        "headrace.configs.schema.features.tabular.HashedFeature",
+        "headrace.configs.schema.features.unstructured.TextFeature",
+        "headrace.configs.schema.features.tabular.CrossedFeature",
+        "headrace.configs.schema.features.unstructured.ImageFeature",
+        "headrace.configs.schema.features.tabular.CustomFeature",
+    ),
 )
-Feature = Annotated[
-    NumericFeature
-    | BucketizedFeature
-    | IdentityFeature
-    | VocabularyFeature
-    | HashedFeature
-    | TextFeature
-    | CrossedFeature
-    | ImageFeature
-    | CustomFeature,
-    Field(discriminator="column"),
-]
+"""The registry of kinds, in the order of docs/config.md."""
+Feature = Annotated[FeatureBase, FEATURES]
 
 FEATURE_COLUMNS, FUNCTION = "columns", "function"
 """The two forms of `features:`, as locations in pydantic's errors name them."""
@@ -81,20 +91,6 @@ MULTIVALUED_HINT = (
 
 def single_columns(features: Mapping[str, Feature]) -> dict[str, str]:
     """The data columns of which a feature takes one number, each with the name of the first such feature."""
-    numbers = (NumericFeature, BucketizedFeature)
-    named = [(feature.key or name, name) for name, feature in features.items() if isinstance(feature, numbers)]
+    takers = [(name, feature) for name, feature in features.items() if feature.takes_one_number]
+    named = [(column, name) for name, feature in takers for column in feature.column_settings(name).values()]
     return dict(reversed(named))
-
-
-def data_columns(name: str, feature: Feature, features: dict[str, Feature]) -> tuple[str, ...]:
-    """The data columns that a feature reads, directly or through the features that it crosses."""
-    if isinstance(feature, CrossedFeature):
-        keys = [
-            data_columns(key, features[key], features) if key in features and key != name else (key,)
-            for key in feature.keys
-        ]
-        return tuple(dict.fromkeys(column for columns in keys for column in columns))
-    if isinstance(feature, CustomFeature):
-        return feature.keys
-    size_keys = (feature.size_keys or ()) if isinstance(feature, ImageFeature) else ()
-    return (feature.key or name, *size_keys)

@@ -1,36 +1,29 @@
-"""Features over numbers and categories, and what categorical features share."""
+"""Features over numbers and categories."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from headrace.configs.schema.section import DottedPath, Name, PositiveInt, Section
+from headrace.configs.schema.features.base import (
+    Categorical,
+    FeatureBase,
+    SingleColumn,
+    describe_missing,
+    describe_vocabulary,
+)
+from headrace.configs.schema.section import DottedPath, KeyPath, Name, PositiveInt
 
-Embedding = Literal["auto", "one_hot"] | PositiveInt
 AtLeastTwo = Annotated[int, Field(ge=2)]
 Combiner = Literal["mean", "sum", "sqrtn"]
 Scalar = str | int | float
-
-
-class SingleColumn(Section):
-    """A feature over one data column."""
-
-    key: Name | None = None
-    """The data column. null: the column with the feature's own name."""
-
-
-class Categorical(Section):
-    """A feature with categories, which the model embeds."""
-
-    embedding: Embedding | None = None
-    """Width of its embedding in the deep part: an integer, `auto` (number of categories to the power 0.25, rounded up),
-    or `one_hot`. null: `model.embedding`."""
-    deep: bool = True
-    """Whether the deep part uses it."""
-    wide: bool = True
-    """Whether the wide (linear) part of `wide_and_deep` has a weight for each of its categories."""
+_SCALES = {
+    "z_score": "scaled to mean 0, standard deviation 1",
+    "min_max": "scaled to 0..1",
+    "log": "sign(x) log(1 + |x|)",
+}
 
 
 class _ImputedCategorical(SingleColumn, Categorical):
@@ -54,6 +47,12 @@ class _Multivalued(_ImputedCategorical):
             raise ValueError("`combiner` requires `multivalued: true`; set that, or remove `combiner`")
         return self
 
+    def _values_described(self) -> str:
+        """Which values are used, for the report."""
+        separator = getattr(self, "separator", None)
+        split = "" if separator is None else f", split at {separator!r}"
+        return f" (all values{split})" if self.multivalued else ""
+
 
 class _Separated(_Multivalued):
     separator: Name | None = None
@@ -70,6 +69,11 @@ class _Separated(_Multivalued):
 class NumericFeature(SingleColumn):
     """A scaled number: float32 of shape [batch]."""
 
+    implementation: ClassVar[str] = "headrace.trainer.columns.numeric.NumericColumn"
+    takes_one_number: ClassVar[bool] = True
+    fitting_types: ClassVar[tuple[str, ...]] = ("int", "float")
+    remedy: ClassVar[str] = "use a vocabulary or hashed feature"
+
     column: Literal["numeric"]
     """`numeric`."""
     normalize: Literal["z_score", "min_max", "log", "none"] = "z_score"
@@ -78,12 +82,20 @@ class NumericFeature(SingleColumn):
     missing: Literal["mean"] | float = "mean"
     """What replaces a missing value, before scaling: the mean of the train split, or a number."""
 
+    def description(self) -> str:
+        return f"{_SCALES.get(self.normalize, 'not scaled')}; missing: {self.missing}"
+
 
 class BucketizedFeature(_ImputedCategorical):
     """The bucket of a number: int64 of shape [batch].
 
     Bucket i contains boundaries[i-1] <= x < boundaries[i].
     """
+
+    implementation: ClassVar[str] = "headrace.trainer.columns.bucketized.BucketizedColumn"
+    takes_one_number: ClassVar[bool] = True
+    fitting_types: ClassVar[tuple[str, ...]] = ("int", "float")
+    remedy: ClassVar[str] = "use a vocabulary or hashed feature"
 
     column: Literal["bucketized"]
     """`bucketized`."""
@@ -102,9 +114,18 @@ class BucketizedFeature(_ImputedCategorical):
             raise ValueError(f"boundaries must be strictly ascending; found {list(self.boundaries)}")
         return self
 
+    def description(self) -> str:
+        edges = ", ".join(f"{edge:g}" for edge in self.boundaries or ())
+        what = f"buckets at {edges}" if self.buckets is None else f"{self.buckets} quantile buckets"
+        return what + describe_missing(self.missing)
+
 
 class IdentityFeature(_Multivalued):
     """An integer that is already a category, 0 <= x < num_buckets: int64 of shape [batch]."""
+
+    implementation: ClassVar[str] = "headrace.trainer.columns.identity.IdentityColumn"
+    fitting_types: ClassVar[tuple[str, ...]] = ("int",)
+    remedy: ClassVar[str] = "use a vocabulary or hashed feature for strings, a bucketized one for fractions"
 
     column: Literal["identity"]
     """`identity`."""
@@ -122,12 +143,20 @@ class IdentityFeature(_Multivalued):
             )
         return self
 
+    def description(self) -> str:
+        what = f"category ids 0 to {self.num_buckets - 1}{describe_missing(self.missing)}"
+        return what + self._values_described()
+
 
 class VocabularyFeature(_Separated):
     """The index of a string or integer in a vocabulary: int64 of shape [batch].
 
     Known values are 0..n-1, followed by the out-of-vocabulary buckets and the category for missing values.
     """
+
+    implementation: ClassVar[str] = "headrace.trainer.columns.vocabulary.VocabularyColumn"
+    fitting_types: ClassVar[tuple[str, ...]] = ("int", "string")
+    remedy: ClassVar[str] = "use a bucketized feature"
 
     column: Literal["vocabulary"]
     """`vocabulary`."""
@@ -154,14 +183,29 @@ class VocabularyFeature(_Separated):
             raise ValueError("`values` contains a value twice")
         return self
 
+    def files(self) -> dict[KeyPath, str]:
+        return {("file",): self.file} if self.file is not None else {}
+
+    def description(self) -> str:
+        known = describe_vocabulary(self.values, self.file, self.top_k, self.min_frequency)
+        what = f"{known}, {self.oov_buckets} for unknown values{describe_missing(self.missing)}"
+        return what + self._values_described()
+
 
 class HashedFeature(_Separated):
     """The hash bucket of a string or integer (FarmHash fingerprint64 of its text): int64 of shape [batch]."""
+
+    implementation: ClassVar[str] = "headrace.trainer.columns.hashed.HashedColumn"
+    fitting_types: ClassVar[tuple[str, ...]] = ("int", "string")
+    remedy: ClassVar[str] = "use a bucketized feature"
 
     column: Literal["hashed"]
     """`hashed`."""
     hash_buckets: AtLeastTwo
     """Number of buckets."""
+
+    def description(self) -> str:
+        return f"{self.hash_buckets:,} hash buckets{describe_missing(self.missing)}{self._values_described()}"
 
 
 class CrossedFeature(Categorical):
@@ -169,6 +213,8 @@ class CrossedFeature(Categorical):
 
     If any key is missing, the category is the last (hash_buckets).
     """
+
+    implementation: ClassVar[str] = "headrace.trainer.columns.crossed.CrossedColumn"
 
     column: Literal["crossed"]
     """`crossed`."""
@@ -180,9 +226,24 @@ class CrossedFeature(Categorical):
     deep: bool = False
     """Whether the deep part uses it too; crosses are mostly for the wide part."""
 
+    def column_settings(self, name: str) -> dict[KeyPath, str]:  # noqa: ARG002
+        return {("keys", number): key for number, key in enumerate(self.keys)}
+
+    def data_columns(self, name: str, features: Mapping[str, FeatureBase]) -> tuple[str, ...]:
+        keys = [
+            features[key].data_columns(key, features) if key in features and key != name else (key,)
+            for key in self.keys
+        ]
+        return tuple(dict.fromkeys(column for columns in keys for column in columns))
+
+    def description(self) -> str:
+        return f"{self.hash_buckets:,} hash buckets"
+
 
 class CustomFeature(Categorical):
     """A feature computed by a function of yours inside the Transform graph."""
+
+    implementation: ClassVar[str] = "headrace.trainer.columns.custom.custom_column"
 
     column: Literal["custom"]
     """`custom`."""
@@ -193,3 +254,19 @@ class CustomFeature(Categorical):
     """The data columns that it reads."""
     num_categories: PositiveInt | None = None
     """Number of categories of an integer result. null: the result is a number."""
+
+    def functions(self) -> dict[KeyPath, str]:
+        return {("function",): self.function}
+
+    def column_settings(self, name: str) -> dict[KeyPath, str]:  # noqa: ARG002
+        return {("keys", number): key for number, key in enumerate(self.keys)}
+
+    @property
+    def is_number(self) -> bool:
+        return self.num_categories is None
+
+    def description(self) -> str:
+        return self.function
+
+    def model_parts(self, model: Any) -> str:
+        return "number" if self.is_number else super().model_parts(model)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from headrace.configs.schema.features.tabular import AtLeastTwo, Categorical, Combiner, SingleColumn
-from headrace.configs.schema.section import Name, PositiveInt, Section
+from headrace.configs.schema.features.base import Categorical, FeatureBase, SingleColumn, describe_vocabulary
+from headrace.configs.schema.features.tabular import AtLeastTwo, Combiner
+from headrace.configs.schema.section import KeyPath, Name, PositiveInt
 
 Pixels = Annotated[int, Field(ge=1, le=4096)]
 
@@ -18,6 +19,10 @@ class TextFeature(SingleColumn, Categorical):
     Known words are 0..n-1, most frequent first, followed by the out-of-vocabulary buckets; hashed words are 0..n-1. A
     missing text has no words.
     """
+
+    implementation: ClassVar[str] = "headrace.trainer.columns.text.TextColumn"
+    fitting_types: ClassVar[tuple[str, ...]] = ("int", "string")
+    remedy: ClassVar[str] = "use a numeric feature"
 
     column: Literal["text"]
     """`text`."""
@@ -68,14 +73,28 @@ class TextFeature(SingleColumn, Categorical):
             raise ValueError("`padded: true` requires `max_tokens`, the length to which all texts are padded")
         return self
 
+    def files(self) -> dict[KeyPath, str]:
+        return {("file",): self.file} if self.file is not None else {}
 
-class ImageFeature(Section):
+    def description(self) -> str:
+        words = "words" if self.max_tokens is None else f"the {self.keep} {self.max_tokens} words"
+        if self.hash_buckets is not None:
+            return f"{words} in {self.hash_buckets:,} hash buckets"
+        known = describe_vocabulary(self.values, self.file, self.top_k, self.min_frequency)
+        return f"{words} in {known}, {self.oov_buckets} for unknown words"
+
+
+class ImageFeature(FeatureBase):
     """An image, decoded and resized to a fixed size in the Transform graph, so that the exported model takes the
     original images: JPEG or PNG files (or GIF, BMP and WebP), or raw bytes.
 
     The model gets float32 of shape [batch, height, width, channels] between 0 (black) and 1. Only `kind: image` and
     models of your own use it.
     """
+
+    implementation: ClassVar[str] = "headrace.trainer.columns.image.ImageColumn"
+    fitting_types: ClassVar[tuple[str, ...]] = ("bytes",)
+    remedy: ClassVar[str] = "use a vocabulary or hashed feature for strings"
 
     column: Literal["image"]
     """`image`."""
@@ -99,3 +118,13 @@ class ImageFeature(Section):
     scaled on the device, or as four bytes, without rounding."""
     missing: Annotated[int, Field(ge=0, le=255)] = 0
     """The grey of all pixels of a missing image, 0 (black) to 255 (white)."""
+
+    def column_settings(self, name: str) -> dict[KeyPath, str]:
+        sizes: dict[KeyPath, str] = {("size_keys", number): key for number, key in enumerate(self.size_keys or ())}
+        return {**super().column_settings(name), **sizes}
+
+    def description(self) -> str:
+        return f"{self.height} x {self.width} pixels, {'grayscale' if self.channels == 1 else 'color'}"
+
+    def model_parts(self, model: Any) -> str:  # noqa: ARG002
+        return "image"

@@ -1,11 +1,15 @@
-"""`data.source`: where the rows come from. One class per kind; `kind:` selects it."""
+"""`data.source`: where the rows come from. One class per kind; `kind:` selects it.
+
+To add a kind, write its class and its reader, which the class names, and add a line to the registry.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
+from headrace.common import entry_points
+from headrace.configs.schema.kinds import OpenUnion
+from headrace.configs.schema.sources.base import SourceBase
 from headrace.configs.schema.sources.files import (
     CsvSource,
     FileSource,
@@ -19,6 +23,7 @@ from headrace.configs.schema.sources.files import (
 from headrace.configs.schema.sources.stores import ArraysSource, BigquerySource, SqlSource, TfdsSource
 
 __all__ = [
+    "SOURCES",
     "ArraysSource",
     "BigquerySource",
     "CsvSource",
@@ -27,6 +32,7 @@ __all__ = [
     "JsonlSource",
     "ParquetSource",
     "Paths",
+    "SourceBase",
     "SourceConfig",
     "SqlSource",
     "TextSource",
@@ -34,16 +40,22 @@ __all__ = [
     "TfrecordSource",
 ]
 
-SourceConfig = Annotated[
-    CsvSource
-    | ParquetSource
-    | JsonlSource
-    | TfrecordSource
-    | ImagesSource
-    | TextSource
-    | SqlSource
-    | BigquerySource
-    | TfdsSource
-    | ArraysSource,
-    Field(discriminator="kind"),
-]
+SOURCES = OpenUnion(
+    entry_points.SOURCES,
+    base=SourceBase,
+    tag="kind",
+    built_in=(
+        "headrace.configs.schema.sources.files.CsvSource",
+        "headrace.configs.schema.sources.files.ParquetSource",
+        "headrace.configs.schema.sources.files.JsonlSource",
+        "headrace.configs.schema.sources.files.TfrecordSource",
+        "headrace.configs.schema.sources.files.ImagesSource",
+        "headrace.configs.schema.sources.files.TextSource",
+        "headrace.configs.schema.sources.stores.SqlSource",
+        "headrace.configs.schema.sources.stores.BigquerySource",
+        "headrace.configs.schema.sources.stores.TfdsSource",
+        "headrace.configs.schema.sources.stores.ArraysSource",
+    ),
+)
+"""The registry of kinds, in the order of docs/config.md."""
+SourceConfig = Annotated[SourceBase, SOURCES]

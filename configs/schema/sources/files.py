@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from headrace.configs.schema.section import Name, PositiveInt, Section
+from headrace.configs.schema.section import Name, PositiveInt
+from headrace.configs.schema.sources.base import SourceBase
 
 Paths = Name | Annotated[tuple[Name, ...], Field(min_length=1)]
 """A path or glob pattern, or a list of them."""
 
 
-class FileSource(Section):
+class FileSource(SourceBase):
     """Files that are found by their paths."""
 
     path: Paths
@@ -24,6 +25,8 @@ class FileSource(Section):
 
 class CsvSource(FileSource):
     """Comma-separated (or otherwise delimited) text files, UTF-8, plain or gzip (with the extension `.gz`)."""
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.csv.source.CsvFiles"
 
     kind: Literal["csv"]
     """`csv`."""
@@ -59,6 +62,8 @@ class JsonlSource(FileSource):
     other settings can name are the keys on the first 200 lines of the first eight files, and those in `data.columns`.
     """
 
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.jsonl.source.JsonlFiles"
+
     kind: Literal["jsonl"]
     """`jsonl`."""
 
@@ -74,6 +79,8 @@ class ParquetSource(FileSource):
     them out with `data.columns`. All files must have the same columns.
     """
 
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.parquet.source.ParquetFiles"
+
     kind: Literal["parquet"]
     """`parquet`."""
     partitions: Literal["hive", "none"] = "hive"
@@ -88,6 +95,8 @@ class TfrecordSource(FileSource):
     that `types` and other settings can name are the features of the first 100 records of the first eight files (of
     fewer files if these have 50,000 features or more in total), and those in `data.columns`.
     """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.tfrecord.source.TfrecordFiles"
 
     kind: Literal["tfrecord"]
     """`tfrecord`."""
@@ -105,6 +114,8 @@ class TextSource(FileSource):
     separated by white space and include their punctuation. A window does not cross texts; a text with no word after its
     first `window` words gives no example.
     """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.text.source.TextFiles"
 
     kind: Literal["text"]
     """`text`."""
@@ -139,7 +150,7 @@ class TextSource(FileSource):
         return self
 
 
-class ImagesSource(Section):
+class ImagesSource(SourceBase):
     """JPEG and PNG images, detected from their first bytes: a folder with one folder per class, or an index of files.
 
     The columns are `image` (the bytes), `height`, `width`, `channel`, and either `label` (the name of the class folder)
@@ -151,6 +162,8 @@ class ImagesSource(Section):
     CMYK becomes RGB, the first of multiple frames counts, and the EXIF orientation is not applied. Not all damage can
     be detected: a JPEG image with a wrong byte among its pixels still decodes.
     """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.images.source.ImageFiles"
 
     kind: Literal["images"]
     """`images`."""

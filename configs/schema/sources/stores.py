@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from headrace.common.credentials import has_password
-from headrace.configs.schema.section import DottedPath, Name, Section
+from headrace.configs.schema.section import DottedPath, KeyPath, Name
+from headrace.configs.schema.sources.base import SourceBase
 
 
-class SqlSource(Section):
+class SqlSource(SourceBase):
     """A table or a query of any database that SQLAlchemy supports. Needs `pip install headrace[sql]`, and a driver for
     databases other than PostgreSQL and SQLite.
 
@@ -28,6 +29,8 @@ class SqlSource(Section):
 
     `{SPAN}` and date placeholders are for paths and have no meaning here; put the limits into the query.
     """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.sql.source.SqlRows"
 
     kind: Literal["sql"]
     """`sql`."""
@@ -69,7 +72,7 @@ class SqlSource(Section):
         return self
 
 
-class BigquerySource(Section):
+class BigquerySource(SourceBase):
     """A BigQuery table or query, read in parallel through the Storage Read API, with the credentials of Google's own
     tools (`gcloud auth application-default login`, or GOOGLE_APPLICATION_CREDENTIALS).
 
@@ -83,6 +86,8 @@ class BigquerySource(Section):
     (we had no account): credentials, permissions, quotas, the size and number of real streams, streams that last for
     hours, and BigQuery's own error messages.
     """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.bigquery.BigqueryRows"
 
     kind: Literal["bigquery"]
     """`bigquery`."""
@@ -112,7 +117,7 @@ class BigquerySource(Section):
         return self
 
 
-class TfdsSource(Section):
+class TfdsSource(SourceBase):
     """A dataset that TensorFlow Datasets has prepared on disk; nothing is downloaded. Needs `pip install
     headrace[tfds]`; preparing a dataset needs `pip install importlib_resources` too.
 
@@ -120,6 +125,8 @@ class TfdsSource(Section):
     features. Nested features, and tensors of two or more dimensions other than images, cannot be read; leave them out
     with `data.columns`.
     """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.tfds.source.TfdsExamples"
 
     kind: Literal["tfds"]
     """`tfds`."""
@@ -134,12 +141,14 @@ class TfdsSource(Section):
     rows are split again according to `data.splits`."""
 
 
-class ArraysSource(Section):
+class ArraysSource(SourceBase):
     """NumPy arrays or pandas objects, returned by a function of yours or stored in a `.npz` file.
 
     Missing values are NaN, NA and NaT in pandas objects, None, and masked entries; a NaN in a NumPy array is a NaN. A
     pandas index is ignored. Types are mapped as for Parquet.
     """
+
+    implementation: ClassVar[str] = "headrace.components.example_gen.sources.arrays.source.Arrays"
 
     kind: Literal["arrays"]
     """`arrays`."""
@@ -155,3 +164,6 @@ class ArraysSource(Section):
         if (self.function is None) == (self.path is None):
             raise ValueError("set either `function` or `path`")
         return self
+
+    def functions(self) -> dict[KeyPath, str]:
+        return {("function",): self.function} if self.function else {}

@@ -22,7 +22,6 @@ from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmSt
 from headrace.configs.config import PipelineConfig
 from headrace.configs.rules.kubeflow import COMPONENTS
 from headrace.configs.schema.data import placeholders
-from headrace.configs.schema.features import TextFeature, VocabularyFeature
 from headrace.configs.schema.sources import FileSource
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.folders import Folders
@@ -39,6 +38,7 @@ from headrace.pipeline.kubeflow.pod.parameters import PARAMETERS, constants, off
 from headrace.pipeline.kubeflow.pod.paths import FILES, HOME, RECORD
 from headrace.pipeline.kubeflow.store_settings import store_options
 from headrace.pipeline.plan import Node, plan
+from headrace.pipeline.training_digest import feature_files
 
 SYSTEM_TYPES = {
     standard_artifacts.Examples: "system.Dataset",
@@ -176,11 +176,8 @@ def _with_useful_store(properties: Mapping[str, Any], config: PipelineConfig) ->
 
 
 def _named_files(config: PipelineConfig) -> dict[str, str]:
-    """Path to content of the files that the config names: the schema and the vocabularies."""
-    vocabularies = (
-        feature for feature in config.declared_features.values() if isinstance(feature, VocabularyFeature | TextFeature)
-    )
-    named = [config.data.schema_file, *(feature.file for feature in vocabularies)]
+    """Path to content of the files that the config names: the schema and those of features."""
+    named = [config.data.schema_file, *feature_files(config)]
     return {path: Path(path).read_text(encoding="utf-8") for path in named if path is not None}
 
 

@@ -1,0 +1,64 @@
+"""What installed distributions add to Headrace, found through their entry points and imported only when it is used.
+
+    [project.entry-points."headrace.sources"]
+    access_log = "access_log.config:AccessLogSource"
+
+The groups are SOURCES, FEATURES, MODELS and VERBS. The name of an entry point is the kind or the verb that it adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.common.errors import RunError
+
+SOURCES, FEATURES, MODELS, VERBS = "headrace.sources", "headrace.features", "headrace.models", "headrace.verbs"
+
+
+@dataclass(frozen=True)
+class Addition:
+    """One entry point. location: `module:object`; distribution: its name and version."""
+
+    group: str
+    name: str
+    location: str
+    distribution: str
+
+    def __str__(self) -> str:
+        return f'entry point "{self.name}" of {self.distribution} (group {self.group})'
+
+    def load(self) -> Any:
+        """Import what it names. Raises RunError, which says which distribution to correct, if that fails."""
+        from importlib import import_module
+
+        module, _, name = self.location.partition(":")
+        try:
+            return getattr(import_module(module), name)
+        except Exception as error:
+            why = f"{self.location} raised {type(error).__name__}: {error}"
+            raise RunError(f"{self} cannot be loaded: {why}; correct it, or uninstall the distribution") from error
+
+
+def additions(group: str) -> dict[str, list[Addition]]:
+    """The entry points of a group by name, sorted. Names with more than one are clashes between distributions."""
+    from importlib import metadata  # which takes a third of the time of `headrace --help`
+
+    found: dict[str, list[Addition]] = {}
+    for entry in metadata.entry_points(group=group):
+        distribution = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "an unknown distribution"
+        addition = Addition(group, entry.name, entry.value.replace(" ", ""), distribution)
+        if addition not in found.setdefault(entry.name, []):  # a folder may be in the search path twice
+            found[entry.name].append(addition)
+    return {name: sorted(found[name], key=str) for name in sorted(found)}
+
+
+def why_not_added(name: str, offered: list[Addition], built_in: Container[str]) -> str | None:
+    """Explain why a name cannot be added: it is built in, or several distributions have it; None if it can."""
+    listed = " and ".join(map(str, offered))
+    if name in built_in:
+        return f'"{name}" is built in, so {listed} cannot add it; rename it there, or uninstall the distribution'
+    if len(offered) > 1:
+        return f"{listed} add the same name; uninstall one of the distributions"
+    return None

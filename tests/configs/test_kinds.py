@@ -1,0 +1,114 @@
+"""Kinds from installed distributions: which are used, and how those that cannot be used are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from headrace.common.errors import RunError
+from headrace.configs.schema.kinds import Kind, OpenUnion
+
+
+class Shape(Kind):
+    """The base of the kinds of this test."""
+
+
+class Square(Shape):
+    """A built-in kind."""
+
+    implementation: ClassVar[str] = "math.sqrt"
+    kind: Literal["square"]
+    side: int = 1
+
+
+class Circle(Shape):
+    """A kind that a distribution adds."""
+
+    implementation: ClassVar[str] = "math.pi"
+    kind: Literal["circle"]
+    radius: int = 1
+
+
+class Nameless(Shape):
+    """A kind without its code."""
+
+    kind: Literal["nameless"]
+
+
+def install(folder: Path, distribution: str, **entries: str) -> None:
+    """Leave what an installer leaves of a distribution."""
+    info = folder / f"{distribution}-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 2.0\n")
+    lines = [f"{name} = {location}\n" for name, location in entries.items()]
+    (info / "entry_points.txt").write_text("".join(["[headrace.shapes]\n", *lines]))
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def shapes() -> tuple[OpenUnion, TypeAdapter[Any]]:
+    union = OpenUnion("headrace.shapes", base=Shape, tag="kind", built_in=(f"{__name__}.Square",))
+    return union, TypeAdapter(Annotated[Shape, union])
+
+
+def refusal(settings: dict[str, Any]) -> str:
+    """Why the settings are refused."""
+    with pytest.raises(ValidationError) as caught:
+        shapes()[1].validate_python(settings)
+    (error,) = caught.value.errors()
+    assert error["loc"] == (settings["kind"],)
+    return error["msg"]
+
+
+def test_installed_kind_is_chosen_by_its_tag_and_its_settings_are_checked(site: Path) -> None:
+    install(site, "round-shapes", circle=f"{__name__}:Circle")
+    union, adapter = shapes()
+    assert union.installed == {"circle"}
+    assert adapter.validate_python({"kind": "circle", "radius": 2}) == Circle(kind="circle", radius=2)
+    with pytest.raises(ValidationError, match=r"circle\.radius"):
+        adapter.validate_python({"kind": "circle", "radius": "two"})
+    assert [branch["$ref"] for branch in adapter.json_schema()["oneOf"]] == ["#/$defs/Square", "#/$defs/Circle"]
+
+
+@pytest.mark.parametrize(
+    ("name", "location", "why"),
+    [
+        ("square", f"{__name__}:Circle", '"square" is built in'),
+        ("triangle", "no_such_module:Triangle", "No module named 'no_such_module'"),
+        ("triangle", f"{__name__}:Triangle", "has no attribute 'Triangle'"),
+        ("triangle", "json:JSONDecoder", f"is not a class derived from {__name__}.Shape"),
+        ("triangle", f"{__name__}:Circle", '`kind: Literal["triangle"]`'),
+        ("nameless", f"{__name__}:Nameless", "`implementation`"),
+    ],
+)
+def test_kind_that_cannot_be_used_is_refused_with_its_distribution(
+    site: Path, name: str, location: str, why: str
+) -> None:
+    install(site, "odd-shapes", **{name: location})
+    said = refusal({"kind": name})
+    assert f'entry point "{name}" of odd-shapes 2.0 (group headrace.shapes)' in said
+    assert why in said
+
+
+def test_code_of_a_kind_that_cannot_be_imported_is_named_with_its_class() -> None:
+    class Lost(Circle):
+        implementation: ClassVar[str] = "no_such_module.Reader"
+
+    with pytest.raises(RunError, match=r"Lost: .* no_such_module\.Reader: ModuleNotFoundError"):
+        Lost.load_implementation()
+
+
+def test_kind_that_two_distributions_add_is_refused_with_both_and_others_are_not(site: Path) -> None:
+    install(site, "round-shapes", circle=f"{__name__}:Circle")
+    install(site, "other-shapes", circle=f"{__name__}:Circle")
+    said = refusal({"kind": "circle"})
+    assert "round-shapes 2.0" in said
+    assert "other-shapes 2.0" in said
+    assert shapes()[1].validate_python({"kind": "square"}) == Square(kind="square")
