@@ -1,6 +1,7 @@
 """The command line. Verbs are functions in `pipeline/verbs/` that import heavy modules inside, so `--help` is quick.
 
-To add a verb, write its function and add a line to VERBS.
+To add a verb, write its function and add a line to VERBS. An installed distribution adds one by an entry point
+(docs/add_verb.md).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import click
 
+from headrace.common import entry_points
 from headrace.common.utf8 import use_utf8
 
 VERBS = {
@@ -76,11 +78,12 @@ class _Verbs(click.Group):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(LOCATIONS)
+        return [*LOCATIONS, *(name for name in entry_points.additions(entry_points.VERBS) if name not in LOCATIONS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in LOCATIONS:
-            return None
+            offered = entry_points.additions(entry_points.VERBS).get(cmd_name)
+            return _installed(cmd_name, offered) if offered else None
         module, _, function = LOCATIONS[cmd_name].partition(":")
         verb: click.Command = getattr(importlib.import_module(f"headrace.pipeline.verbs.{module}"), function)
         return verb
@@ -95,6 +98,9 @@ class _Verbs(click.Group):
             ]
             with formatter.section(group):
                 formatter.write_dl(rows)
+        if added := entry_points.additions(entry_points.VERBS):
+            with formatter.section("Installed"):
+                formatter.write_dl([(f"{name:<{width}}", _described(name, offered)) for name, offered in added.items()])
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -104,6 +110,30 @@ def cli() -> None:
 
     `headrace COMMAND --help` describes a command and its options.
     """
+
+
+def _installed(name: str, offered: list[entry_points.Addition]) -> click.Command:
+    """The verb of an installed distribution. Raises UsageError, which names the distribution, if it cannot be used."""
+    from headrace.common.errors import RunError
+
+    if why := entry_points.why_not_added(name, offered, LOCATIONS):
+        raise click.UsageError(why)
+    try:
+        verb = offered[0].load()
+    except RunError as error:
+        raise click.UsageError(str(error)) from error
+    if not isinstance(verb, click.Command):
+        raise click.UsageError(f"{offered[0]}: {offered[0].location} is not a click.Command")
+    return verb
+
+
+def _described(name: str, offered: list[entry_points.Addition]) -> str:
+    """What an installed verb does, and who adds it; or why it cannot be used."""
+    try:
+        what = _installed(name, offered).get_short_help_str(limit=1000)
+    except click.UsageError as error:
+        return error.message
+    return f"{what} (from {offered[0].distribution})"
 
 
 def _reject_credential(argument: str) -> None:

@@ -1,0 +1,242 @@
+"""A source, a feature column, a model and a verb from outside, as docs/add_*.md describe them: the files on those pages
+are built into distributions, installed beside a copy of the project, and used through the installed command.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from command import ROOT
+from installed import Installed, install, without_pythonpath
+
+pytestmark = pytest.mark.slow
+
+PAGES = ("add_source", "add_feature", "add_model", "add_verb")
+FILE = re.compile(r"^```\w+\n# (\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+"""A file on a page: a block of code whose first line is its name."""
+CONFIG = """\
+pipeline: {name: requests, root: verified/local}
+data:
+  source:
+    kind: access_log
+    path: "logs/*.log"
+    methods: [GET, POST]
+label: {key: status, kind: multiclass, classes: [200, 404]}
+features:
+  path: {column: hashed, hash_buckets: 20}
+  hour_sine:
+    column: cyclical
+    key: hour
+    period: 24
+    wave: sine
+model:
+  kind: residual
+  width: 8
+  blocks: 1
+train: {epochs: 1, batch_size: 64, jit: off}
+evaluate: {metrics: [accuracy]}
+deploy: {push: null}
+kubeflow: {image: "registry.example/headrace:1"}
+"""
+REQUESTS = 400
+STORED = '{host} - - [21/Nov/2026:{hour:02}:00:{row:02} +0000] "{method} {path} HTTP/1.1" {status} {size}\n'
+EDITS = {
+    "residual/model.py": ('name="width"', 'name="first"'),
+    "cyclical/column.py": ("2 * math.pi", "4 * math.pi"),
+    "access_log/reader.py": ("BATCH = 10_000", "BATCH = 20_000"),
+}
+"""What is replaced in each installed file."""
+BROKEN = """\
+[headrace.sources]
+kafka = no_such_module:Source
+
+[headrace.verbs]
+run = nowhere:run
+sing = no_such_module:sing
+"""
+
+
+def files_of(page: str) -> dict[str, str]:
+    """Name to text of the files on a page."""
+    return dict(FILE.findall((ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")))
+
+
+def hour(row: int) -> int:
+    return row * 7 % 24
+
+
+def write_logs(folder: Path) -> None:
+    """A quarter of the requests has a method that the config leaves out."""
+    folder.mkdir()
+    lines = [
+        STORED.format(
+            host=f"10.0.0.{row}",
+            hour=hour(row),
+            row=row % 60,
+            method=("GET", "POST", "GET", "HEAD")[row % 4],
+            path=f"/page/{row % 9}",
+            status=404 if row % 9 == 0 else 200,
+            size="-" if row % 5 == 0 else row,
+        )
+        for row in range(REQUESTS)
+    ]
+    (folder / "a.log").write_text("".join(lines[:150]))
+    (folder / "b.log").write_text("".join(lines[150:]))
+
+
+@dataclass(frozen=True)
+class Added:
+    """The copy of the project with what the pages add, and a user's folder."""
+
+    project: Installed
+    folder: Path
+
+    @property
+    def site(self) -> Path:
+        return self.project.sources.parent
+
+    def headrace(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.project.headrace(*arguments, cwd=self.folder)
+
+    def refused(self, *arguments: str) -> str:
+        """What the command says when it fails."""
+        program = self.project.environment / "bin" / "headrace"
+        done = subprocess.run(
+            [program, *arguments],
+            cwd=self.folder,
+            env=without_pythonpath(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode, done.stdout
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+    def mistakes(self, wrong: Mapping[str, str]) -> list[str]:
+        """What is said of the config with these texts replaced."""
+        text = CONFIG
+        for right, other in wrong.items():
+            assert right in text
+            text = text.replace(right, other)
+        (self.folder / "mine.yaml").write_text(text)
+        return self.refused("validate", "mine.yaml").splitlines()
+
+    def next_run(self) -> dict[str, list[str]]:
+        """The components that the next run would compute, with the reasons."""
+        said = json.loads(self.headrace("explain-cache", "requests.yaml", "--next", "--json").stdout)
+        return {one["component"]: one["reasons"] for one in said["components"] if one["result"] == "would run"}
+
+
+@pytest.fixture(scope="module")
+def added(tmp_path_factory: pytest.TempPathFactory) -> Added:
+    folder = tmp_path_factory.mktemp("added")
+    project = install(folder / "installed", editable=False)
+    for page in PAGES:
+        for name, text in files_of(page).items():
+            file = folder / page / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", "--quiet"]
+    target = ["--target", str(project.sources.parent), "--disable-pip-version-check"]
+    subprocess.run([*pip, *target, *(str(folder / page) for page in PAGES)], check=True, env=without_pythonpath())
+    mine = folder / "mine"
+    mine.mkdir()
+    write_logs(mine / "logs")
+    (mine / "requests.yaml").write_text(CONFIG)
+    return Added(project, mine)
+
+
+@pytest.fixture(scope="module")
+def verified(added: Added) -> Path:
+    """A run here, compared with the tasks of what was compiled for Kubeflow: the command fails if they differ."""
+    said = added.headrace("verify", "requests.yaml", "--keep", "verified").stdout
+    assert re.search(r"^same +Evaluator\.evaluation", said, re.MULTILINE)
+    (run,) = (added.folder / "verified/local/requests/runs").iterdir()
+    return run
+
+
+def test_help_and_the_json_schema_show_what_is_installed_and_the_reference_does_not(added: Added) -> None:
+    listed = added.headrace("--help").stdout
+    assert re.search(r"rows +Print the number of examples .* headrace-split-rows 1\.0\)", re.sub(r"\s+", " ", listed))
+    schema = json.loads(added.headrace("validate", "--schema").stdout)["$defs"]
+    assert schema["CyclicalFeature"]["properties"]["period"]["exclusiveMinimum"] == 0
+    assert schema["AccessLogSource"]["properties"]["methods"]["description"].startswith("The methods of the requests")
+    assert schema["ResidualModel"]["properties"]["kind"]["const"] == "residual"
+    check = [str(added.project.environment / "bin" / "python"), str(ROOT / "tools" / "config_reference.py"), "--check"]
+    subprocess.run(check, check=True, cwd=added.folder, env=without_pythonpath())
+
+
+def test_mistakes_in_settings_are_reported_with_their_lines(added: Added) -> None:
+    wrong = {"[GET, POST]": "[get]", "kind: residual": "kind: residuals"}
+    assert added.mistakes(wrong) == [
+        "mine.yaml:6: data.source.methods: found get; write GET",
+        'mine.yaml:16: model.kind: found the string "residuals"; allowed: dnn, wide_and_deep, dcn, image, text, the'
+        ' dotted path of your own builder, run_fn or residual; did you mean "residual"?',
+    ]
+    assert added.mistakes({"key: hour": "key: hours"}) == [
+        'mine.yaml:12: features.hour_sine.key: "hours" is not a column of the data; did you mean "hour"?',
+    ]
+    assert added.mistakes({"period: 24": "period: 0", "wave: sine": "wafe: sine"}) == [
+        "mine.yaml:13: features.hour_sine.period: found the number 0; allowed: number, above 0",
+        "mine.yaml:14: features.hour_sine.wafe: no such setting; a cyclical feature has: key, column, period, wave; did"
+        ' you mean "wave"?',
+    ]
+
+
+def test_run_reads_computes_and_trains_what_the_pages_say(added: Added, verified: Path) -> None:
+    counted = dict(line.split() for line in added.headrace("rows", "requests.yaml").stdout.splitlines())
+    assert sum(map(int, counted.values())) == REQUESTS * 3 // 4
+    program = """
+import json, headrace
+run = headrace.runs("requests.yaml")[0]
+missing = sum(run.examples(split)["bytes"].null_count for split in ("train", "eval", "test"))
+hours, waves = run.examples("eval")["hour"].to_pylist(), run.examples("eval", transformed=True)["hour_sine"].to_pylist()
+print(json.dumps([missing, hours, waves, [one.name for one in run.model().variables]]))
+"""
+    missing, hours, waves, weights = json.loads(added.project.python(program, cwd=added.folder).stdout.splitlines()[-1])
+    assert missing == sum(row % 5 == 0 and row % 4 != 3 for row in range(REQUESTS))
+    expected = sorted(math.sin(2 * math.pi * each / 24) for each in hours)
+    assert sorted(waves) == pytest.approx(expected, abs=1e-6)
+    assert any("block_1_b" in name for name in weights)
+    added.headrace("report", "requests.yaml")
+    report = (verified / "report.html").read_text(encoding="utf-8")
+    assert "sine over a period of 24; missing: 0" in report
+    assert "residual" in report
+
+
+@pytest.mark.usefixtures("verified")
+def test_unchanged_code_is_reused_and_an_edit_runs_what_uses_it(added: Added) -> None:
+    assert added.next_run() == {}
+    for file, (old, new) in EDITS.items():
+        text = (added.site / file).read_text()
+        assert old in text
+        (added.site / file).write_text(text.replace(old, new))
+    would = added.next_run()
+    assert would["ExampleGen"] == ["code access_log.reader: changed"]
+    assert "code cyclical.column: changed" in would["Transform"]
+    assert {"code cyclical.column: changed", "code residual.model: changed"} <= {*would["Trainer"]}
+    assert not [reason for reason in would["Transform"] if "residual" in reason or "access_log" in reason]
+
+
+def test_what_cannot_be_used_names_its_distribution_and_spoils_no_other_config(added: Added) -> None:
+    info = added.site / "broken-3.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 3.1\n")
+    (info / "entry_points.txt").write_text(BROKEN)
+    (said,) = added.mistakes({"kind: access_log": "kind: kafka"})
+    assert said.startswith('mine.yaml:3: data.source: entry point "kafka" of broken 3.1 (group headrace.sources)')
+    assert "No module named 'no_such_module'" in said
+    assert "is valid" in added.headrace("validate", "requests.yaml").stdout
+    assert 'entry point "sing" of broken 3.1' in added.refused("sing")
+    listed = re.sub(r"\s+", " ", added.headrace("--help").stdout)
+    assert "No module named 'no_such_module'" in listed
+    assert '"run" is built in' in listed
