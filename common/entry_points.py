@@ -1,4 +1,6 @@
-"""What installed distributions add to Headrace, found through their entry points and imported only when it is used.
+"""What installed distributions add to Headrace, found through their entry points.
+
+Verbs are imported when they are used; the classes of kinds, which are light, whenever a config is read.
 
     [project.entry-points."headrace.sources"]
     access_log = "access_log.config:AccessLogSource"

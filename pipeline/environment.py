@@ -24,7 +24,7 @@ def prepare() -> None:
     os.environ["TF_USE_LEGACY_KERAS"] = "0"
 
 
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()  # what is shown may itself log
 _QUIET: list[int] = []
 """A copy of standard error for each active `quiet`, in any thread; the first is the original."""
 

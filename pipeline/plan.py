@@ -21,7 +21,7 @@ from headrace.components.trigger.decision import GO
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
 from headrace.pipeline.cache_key import flatten
 from headrace.pipeline.code.digest import sources_digest, sources_of, stack_versions
-from headrace.pipeline.code.modules import find
+from headrace.pipeline.code.modules import why_not_importable
 
 UNCACHED = frozenset(
     {
@@ -132,7 +132,7 @@ def _modules(component: base_component.BaseComponent) -> Iterator[str]:
             yield channel.type.__module__
     for value in component.exec_properties.values():
         named = FUNCTION.fullmatch(value) if isinstance(value, str) else None
-        if named and not value.startswith(LIBRARIES) and find(named[1]) is not None:
+        if named and not value.startswith(LIBRARIES) and why_not_importable(value) is None:
             yield named[1]
 
 

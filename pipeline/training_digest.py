@@ -38,7 +38,8 @@ def training_digest(config: PipelineConfig) -> str:
     code = sources_digest(*CODE, *calls, *modules(config))
     files = [config.data.schema_file, *feature_files(config), *model_files(config)]
     versions = json.dumps(stack_versions(), sort_keys=True)
-    return digest_text(settings, data, code, file_digests(files), versions)
+    extend = [config.pipeline.extend] if config.pipeline.extend else []
+    return digest_text(settings, data, code, file_digests(files), versions, *extend)
 
 
 def modules(config: PipelineConfig) -> list[str]:

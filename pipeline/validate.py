@@ -235,7 +235,8 @@ def _files(config: PipelineConfig) -> Iterator[LocatedMessage]:
         yield ("data", "schema"), _no_file(schema)
     for section, kind in _kinds(config):
         for path, file in {} if isinstance(kind, ImageModel) else kind.files().items():
-            if "://" not in file and not Path(file).exists():
+            found = Path(file).exists() if section == ("model",) else Path(file).is_file()
+            if "://" not in file and not found:
                 yield (*section, *path), _no_file(file)
     yield from _backbone(config)
 

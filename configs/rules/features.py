@@ -86,7 +86,7 @@ def crossed_columns_are_not_float(features: Features, data: DataConfig) -> Itera
 def declared_types_fit_features(features: Features, data: DataConfig) -> Iterator[Violation]:
     for name, feature in features.items():
         fitting = feature.fitting_types
-        column = next(iter(feature.column_settings(name).values()))
+        column = next(iter(feature.column_settings(name).values()), name)
         declared: str | None = data.types.get(column)
         one = declared.removesuffix(" list") if declared is not None else None  # the first of multiple values is used
         if fitting and one is not None and one not in fitting:

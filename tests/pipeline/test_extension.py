@@ -14,6 +14,7 @@ from headrace.configs.loading.loader import load, load_with_locations
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.kubeflow.compiler.tasks import component_tasks, task_name
 from headrace.pipeline.plan import Node, plan
+from headrace.pipeline.training_digest import training_digest
 from headrace.pipeline.validate import check_functions
 
 CONFIG = """\
@@ -135,6 +136,10 @@ def examples(components):
 
 def count(components, **parameters):
     return Count(examples=examples(components), **{"column": "fare", **parameters})
+
+
+def names_a_table(components):
+    return [count(components, column="tables.trips")]
 
 
 def nothing(components):
@@ -392,6 +397,15 @@ def test_the_modules_of_types_and_of_named_functions_are_in_the_cache_key() -> N
     assert nodes("own")["OwnModel"].modules == ("own_types",)
     assert {"own_parts", "own_types"} <= nodes("own")["OwnModel"].parts["sources"].keys()
     assert nodes("own")["Trainer"].modules == ()
+
+
+def test_a_parameter_that_only_looks_like_a_function_is_no_code(folder: Path) -> None:
+    (folder / "tables").mkdir(exist_ok=True)
+    assert nodes("names_a_table")["Count"].modules == ("own_types",)
+
+
+def test_another_function_in_the_same_module_is_another_training() -> None:
+    assert training_digest(config("nothing")) != training_digest(config("two"))
 
 
 def test_a_replacement_takes_the_id_and_the_readers_of_what_it_replaces() -> None:

@@ -42,10 +42,26 @@ def _logs(folder: Path) -> Iterator[tuple[Inputs, Outputs]]:
     """Each record as the inputs of its request by name, and the outputs of its response by name."""
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
         for record in tf.data.TFRecordDataset(str(file), "GZIP" if file.suffix == ".gz" else ""):
-            log = prediction_log_pb2.PredictionLog.FromString(record.numpy()).predict_log
-            outputs = {name: tf.make_ndarray(tensor) for name, tensor in log.response.outputs.items()}
-            inputs = {name: _canonical(tensor) for name, tensor in sorted(log.request.inputs.items())}
-            yield inputs, outputs
+            log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+            yield _predicted(log.predict_log) if log.HasField("predict_log") else _as_bytes(log)
+
+
+def _predicted(log: Any) -> tuple[Inputs, Outputs]:
+    outputs = {name: tf.make_ndarray(tensor) for name, tensor in log.response.outputs.items()}
+    return {name: _canonical(tensor) for name, tensor in sorted(log.request.inputs.items())}, outputs
+
+
+def _as_bytes(log: Any) -> tuple[Inputs, Outputs]:
+    """What signatures of classification and regression write: nothing in it is compared as numbers."""
+    kind = log.WhichOneof("log_type") or ""
+    message = getattr(log, kind, log)
+    response = type(message)()
+    response.CopyFrom(message)
+    for each, unwanted in ((message, "response"), (response, "request")):
+        if unwanted in each.DESCRIPTOR.fields_by_name:
+            each.ClearField(unwanted)
+    request, answer = (each.SerializeToString(deterministic=True) for each in (message, response))
+    return {kind: request}, {kind: np.array(answer, dtype=object)}
 
 
 def _canonical(tensor: Any) -> bytes:
@@ -64,7 +80,10 @@ def _distance(one: Outputs, other: Outputs) -> float:
 
 
 def _largest(one: np.ndarray, other: np.ndarray) -> float:
-    if not np.issubdtype(one.dtype, np.number):
+    if not np.issubdtype(one.dtype, np.integer) and not np.issubdtype(one.dtype, np.floating):
         return 0.0 if np.array_equal(one, other) else float("inf")
-    scale = np.maximum(1.0, np.maximum(np.abs(one), np.abs(other)))
-    return float(np.max(np.abs(one - other) / scale, initial=0.0))
+    ours, theirs = one.astype(np.float64), other.astype(np.float64)
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    with np.errstate(invalid="ignore"):
+        differences = np.abs(ours - theirs) / np.maximum(1.0, np.maximum(np.abs(ours), np.abs(theirs)))
+    return float(np.max(np.nan_to_num(np.where(same, 0.0, differences), nan=np.inf), initial=0.0))

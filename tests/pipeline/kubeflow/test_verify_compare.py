@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
@@ -13,6 +15,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from headrace.components.evaluation.result import Evaluation, SliceMetrics, write_evaluation
 from headrace.pipeline.kubeflow.verify import compare
 from headrace.pipeline.kubeflow.verify.compare import same_graph
+from headrace.pipeline.kubeflow.verify.predictions import compare_predictions
 
 
 def folder(path: Path, **files: str) -> Path:
@@ -31,7 +34,7 @@ def test_examples_must_be_equal_byte_for_byte(tmp_path: Path) -> None:
     assert (fewer.same, fewer.what) == (False, "only in one of the two runs: b")
 
 
-def predictions(path: Path, *rows: tuple[dict[str, int], float]) -> Path:
+def predictions(path: Path, *rows: tuple[dict[str, int], Any]) -> Path:
     """What BulkInferrer writes: a PredictionLog for each example, whose features it serializes in any order."""
     path.mkdir()
     with tf.io.TFRecordWriter(str(path / "prediction_logs-00000-of-00001.gz"), "GZIP") as writer:
@@ -60,10 +63,46 @@ def test_predictions_are_matched_by_their_examples_and_compared_as_numbers(tmp_p
         ("exchanged", [({"a": 1, "b": 2}, 0.75), ({"a": 3, "b": 4}, 0.25)], False, "within 0.5"),
         ("others", [({"a": 1, "b": 2}, 0.25), ({"a": 3, "b": 5}, 0.75)], False, "of other examples"),
         ("fewer", [({"a": 1, "b": 2}, 0.25)], False, "2 predictions here, 1 there"),
+        ("nan", [({"a": 1, "b": 2}, 0.25), ({"a": 3, "b": 4}, float("nan"))], False, "within inf"),
     ):
         theirs = predictions(tmp_path / name, *rows)
         found = compare.folders("BulkInferrer", "inference_result", "InferenceResult", ours, theirs)
         assert (found.same, word in found.what) == (same, True), (name, found)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        ([float("nan"), 1.0], [float("nan"), 1.0], "0"),
+        ([1.0, float("nan")], [1.0, 1.0], "inf"),
+        ([float("inf")], [float("inf")], "0"),
+        ([float("inf")], [-float("inf")], "inf"),
+        (np.uint8(1), np.uint8(2), "0.5"),
+        ([b"yes"], [b"no"], "inf"),
+    ],
+)
+def test_predictions_of_any_type_are_compared(tmp_path: Path, one: Any, other: Any, apart: str) -> None:
+    ours, theirs = predictions(tmp_path / "ours", ({"a": 1}, one)), predictions(tmp_path / "theirs", ({"a": 1}, other))
+    found = compare_predictions(ours, theirs, 1e-4)
+    assert (found.same, found.what) == (apart == "0", f"1 predictions within {apart}")
+
+
+def regressions(path: Path, *values: float) -> Path:
+    path.mkdir()
+    with tf.io.TFRecordWriter(str(path / "prediction_logs")) as writer:
+        for number, value in enumerate(values):
+            log = prediction_log_pb2.PredictionLog()
+            log.regress_log.request.input.example_list.examples.add().features.feature["a"].CopyFrom(_int(number))
+            log.regress_log.response.result.regressions.add().value = value
+            writer.write(log.SerializeToString())
+    return path
+
+
+def test_results_of_older_signatures_are_compared_too(tmp_path: Path) -> None:
+    ours = regressions(tmp_path / "ours", 1.0, 2.0)
+    assert compare_predictions(ours, regressions(tmp_path / "same", 1.0, 2.0), 1e-4).same
+    assert not compare_predictions(ours, regressions(tmp_path / "other", 1.0, 5.0), 1e-4).same
+    assert not compare_predictions(ours, regressions(tmp_path / "fewer", 1.0), 1e-4).same
 
 
 def test_packed_examples_are_compared_by_what_is_in_them(tmp_path: Path) -> None:

@@ -166,6 +166,13 @@ def test_a_path_without_files_is_reported_with_what_is_there(here: Path, path: s
     assert problem.endswith(f"no file matches '{path}'\n  The nearest folder that exists is {hint}".format(here=here))
 
 
+def test_a_folder_is_not_a_vocabulary_file(here: Path) -> None:
+    (here / "words").mkdir()
+    (problem,) = reported(CONFIG.replace("{column: numeric}", "{column: vocabulary, file: words}"))
+    assert problem.startswith("c.yaml:6: features.fare.file: ")
+    assert "words" in problem
+
+
 def test_all_problems_are_reported_at_once_in_file_order() -> None:
     text = CONFIG.replace("key: tip", "key: tap").replace("fare:", "fair:") + "evaluate: {slices: [houre]}\n"
     assert [problem.partition(": ")[0] for problem in reported(text)] == ["c.yaml:4", "c.yaml:6", "c.yaml:7"]
