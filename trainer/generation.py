@@ -81,6 +81,17 @@ def vocabulary(column: TextColumn, transform_output: tft.TFTransformOutput) -> l
     return [word.decode() for word in transform_output.vocabulary_by_name(column.name)]
 
 
+def words(columns: Mapping[str, Column], text: str, output: tft.TFTransformOutput) -> list[str]:
+    """Return the words that a next-word model predicts, in the order of its predictions."""
+    return vocabulary(_text_column(columns, text), output)
+
+
+def _text_column(columns: Mapping[str, Column], text: str) -> TextColumn:
+    column = columns[text]
+    assert isinstance(column, TextColumn)  # noqa: S101 - a rule of the config
+    return column
+
+
 def signature(columns: Mapping[str, Column], text: str, signatures: Any, output: tft.TFTransformOutput) -> Any:
     """Return the function of the signature and the specification of its argument.
 
@@ -90,8 +101,7 @@ def signature(columns: Mapping[str, Column], text: str, signatures: Any, output:
         signatures: The `Signatures` of the model.
         output: The transform graph.
     """
-    column = columns[text]
-    assert isinstance(column, TextColumn)  # noqa: S101 - a rule of the config
+    column = _text_column(columns, text)
 
     def transform(prompt: tf.Tensor) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         features = signatures.transform_text(column.key, prompt)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import keras
 import tensorflow as tf
+import tensorflow_transform as tft
 
 from headrace.trainer import columns, generation
 from headrace.trainer.callbacks.finite_loss import BatchesAfter, NonFiniteLossError
 from headrace.trainer.columns.image import with_stored_images
+from headrace.trainer.description import ModelDescription, stored_types
 from headrace.trainer.devices.errors import explain_out_of_memory
 from headrace.trainer.devices.strategy import (
     StrategyChoice,
@@ -31,6 +34,7 @@ from headrace.trainer.job import Job, checkpoints
 from headrace.trainer.launch import launch, remote_training
 from headrace.trainer.model import build_model, compile_model
 from headrace.trainer.models.layers import adapt_scale
+from headrace.trainer.sections import TrainerSections
 from headrace.trainer.weights.sidecar import Origin
 from headrace.trainer.weights.warm_start import WeightLayout, start_from
 
@@ -59,8 +63,25 @@ def run_fn(fn_args: FnArgs) -> None:
     serving = Path(fn_args.serving_model_dir)
     WeightLayout.of(model, sections, transform_output).write(serving)
     Origin(job.work, job.base_uri).write(serving)
+    _describe(sections, built, signatures, transform_output).write(serving)
     if saved := checkpoints(job):
         saved.clear()
+
+
+def _describe(
+    sections: TrainerSections,
+    built: Mapping[str, columns.Column],
+    signatures: Signatures,
+    transform_output: tft.TFTransformOutput,
+) -> ModelDescription:
+    text = sections.label.text
+    return ModelDescription(
+        label=sections.label,
+        types=stored_types(signatures.raw_feature_spec),
+        features=tuple(signatures.raw_inputs),
+        multivalued=tuple(sorted(signatures.multivalued)),
+        words=tuple(generation.words(built, text, transform_output)) if text is not None else (),
+    )
 
 
 def train(job: Job, choice: StrategyChoice) -> keras.Model:

@@ -32,15 +32,29 @@ class ModelCall:
 
         loaded: the result of `tf.saved_model.load`, for which `why_not` returns None.
         """
+        features = self._features(loaded, examples)
+        return features[self.label_key], self._predict(loaded, examples, features)
+
+    def predictions(self, loaded: Any, examples: tf.Tensor) -> tf.Tensor:
+        """Return the predictions alone, without computing features that the signature does not take."""
+        preprocess = loaded.signatures.get(self.preprocessing_function_name)
+        takes = _inputs(loaded.signatures[self.signature_name]).keys()
+        takes_features = preprocess is not None and takes <= preprocess.structured_outputs.keys()
+        return self._predict(loaded, examples, self._features(loaded, examples) if takes_features else {})
+
+    def _features(self, loaded: Any, examples: tf.Tensor) -> Mapping[str, tf.Tensor]:
         preprocess = loaded.signatures[self.preprocessing_function_name]
+        features: Mapping[str, tf.Tensor] = preprocess(**{_only_input(preprocess): examples})
+        return features
+
+    def _predict(self, loaded: Any, examples: tf.Tensor, features: Mapping[str, tf.Tensor]) -> tf.Tensor:
         predict = loaded.signatures[self.signature_name]
-        features = preprocess(**{_only_input(preprocess): examples})
         names = _inputs(predict)
         if names.keys() <= features.keys():
             outputs = predict(**{name: tf.cast(features[name], spec.dtype) for name, spec in names.items()})
         else:
             outputs = predict(**{_only_input(predict): examples})
-        return features[self.label_key], self._chosen(outputs)
+        return self._chosen(outputs)
 
     def why_not(self, loaded: Any, width: int | None = None) -> str | None:
         """Explain why a model cannot be evaluated; None if nothing seems to be wrong.

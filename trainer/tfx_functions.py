@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
+import tensorflow_transform as tft
 
 from headrace.common.errors import TrainingError
 from headrace.common.names import did_you_mean_or_list
@@ -22,6 +23,7 @@ from headrace.configs.schema.features import PreprocessingFunction
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.models import RunFnModel
 from headrace.trainer.columns.raw import RawTensor
+from headrace.trainer.description import ModelDescription, stored_types
 from headrace.trainer.hooks import resolve
 from headrace.trainer.served_model import ModelCall
 from headrace.trainer.v1_loader import save_again, variables_not_found
@@ -33,8 +35,9 @@ logger = logging.getLogger(__name__)
 
 PREPROCESSING, TRAINING = "preprocessing", "training"
 """Entries of `custom_config`: PreprocessingFunction and RunFnModel as JSON."""
-LABEL, LABEL_KEY = "label", "label_key"
-"""Entries of `custom_config`: LabelConfig as JSON, and the label's name among the transformed features."""
+LABEL, LABEL_KEY, KEYS = "label", "label_key", "keys"
+"""Entries of `custom_config`: LabelConfig as JSON, the label's name among the transformed features, and the data
+columns that the preprocessing_fn receives (None for all)."""
 FUNCTION, RUN_FN = "features.function", "model.run_fn"
 
 OUTPUTS = (tf.Tensor, tf.SparseTensor, tf.RaggedTensor)
@@ -73,6 +76,16 @@ def run_fn(fn_args: FnArgs) -> None:
             traceback.print_exception(error.__cause__)
         raise
     _check_model(fn_args.serving_model_dir, settings, label, fn_args.custom_config[LABEL_KEY])
+    types = stored_types(tft.TFTransformOutput(fn_args.transform_graph_path).raw_feature_spec())
+    keys = fn_args.custom_config.get(KEYS) or list(types)
+    ModelDescription(
+        label=label,
+        types=types,
+        features=tuple(name for name in keys if name != label.key),
+        signature=settings.signature_name,
+        preprocessing=settings.preprocessing_function_name,
+        prediction_key=settings.prediction_key,
+    ).write(Path(fn_args.serving_model_dir))
 
 
 def model_call(settings: RunFnModel, label_key: str) -> ModelCall:

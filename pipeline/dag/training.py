@@ -19,7 +19,7 @@ from headrace.pipeline.code.digest import sources_digest
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.training_digest import TFX_FUNCTIONS, feature_files, file_digests, model_files, training_modules
 from headrace.trainer.sections import TrainerSections
-from headrace.trainer.tfx_functions import LABEL, LABEL_KEY, TRAINING
+from headrace.trainer.tfx_functions import KEYS, LABEL, LABEL_KEY, TRAINING
 
 Channels = dict[str, channel.BaseChannel]
 
@@ -102,6 +102,7 @@ def _own_trainer(config: PipelineConfig, training: RunFnModel, transformed: Chan
             TRAINING: training.model_dump_json(),
             LABEL: config.label.model_dump_json(),
             LABEL_KEY: config.label_key,
+            KEYS: config.preprocessing and config.preprocessing.keys,
             "sources": sources_digest(TFX_FUNCTIONS, *training_modules(config)),
         },
     )
