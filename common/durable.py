@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +57,37 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         os.close(descriptor)
     sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def working_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder next to `path` for intermediate files, which is removed when the block ends.
+
+    It is locked meanwhile, and those whose process was killed are removed first.
+    """
+    prefix = f".{path.name}.work-"
+    for orphan in path.parent.glob(f"{glob.escape(prefix)}*"):
+        with contextlib.suppress(OSError), _locked_folder(orphan):
+            shutil.rmtree(orphan)
+    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=prefix))
+    with contextlib.ExitStack() as lock:
+        with contextlib.suppress(OSError):  # of a file system without locks, whose orphans stay
+            lock.enter_context(_locked_folder(folder))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked_folder(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder. Raises OSError if a process has it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def remove_orphan(partial: Path) -> None:

@@ -1,4 +1,5 @@
-"""The functions that Python programs call: `headrace.run`, `load`, `validate`, `runs`, `compile` and `share`.
+"""The functions that Python programs call: `headrace.run`, `predict`, `load`, `validate`, `runs`, `compile` and
+`share`.
 
 The command line calls them too, or the variants below them that return more.
 """
@@ -26,6 +27,8 @@ from headrace.configs.loading.loader import (
 from headrace.pipeline.environment import prepare, quiet
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.run import Run
     from headrace.pipeline.terminal import Display
@@ -138,6 +141,49 @@ def compile(  # noqa: A001 - named like the command
     if file is not None:
         file.write_text(text, encoding="utf-8")
     return text
+
+
+def predict(  # noqa: PLR0913 - one for each option of the command
+    config: ConfigSource,
+    data: Any = None,
+    output: str | PathLike[str] | None = None,
+    *,
+    model: str | PathLike[str] | int | None = None,
+    columns: Sequence[str] | None = None,
+    prefix: str = "",
+    batch_size: int | None = None,
+    profile: str | None = None,
+    overrides: Overrides = (),
+) -> pa.Table | Path:
+    """Predict new data with an exported model; returns a table, or writes a file and returns its path.
+
+    config: a config, or the folder of a pushed version or another SavedModel that a run exported; data: a path, a
+    pandas DataFrame, a pyarrow Table or {name: array}, by default the data of the config; output: a file whose ending
+    names its format; model: a pushed version or a folder, by default the model in service; columns: those of the input
+    to keep, by default all; prefix: precedes the names of the predictions' columns; batch_size: examples in a call.
+
+    Raises ConfigError; DataError for data that the model cannot read; RunError if there is no such model, or it is
+    damaged, or the output cannot be written.
+    """
+    from headrace.pipeline.predict.scoring import open_scoring
+
+    scoring = open_scoring(
+        config,
+        data,
+        model=model,
+        columns=columns,
+        prefix=prefix,
+        batch_size=batch_size,
+        profile=profile,
+        overrides=as_pairs(overrides),
+    )
+    if output is None:
+        table, done = scoring.to_table()
+    else:
+        done = scoring.to_file(file := _output(output))
+    for line in done.skipped.reported:
+        logger.warning("skipped: %s", line)
+    return table if output is None else file
 
 
 def share(

@@ -25,6 +25,7 @@ VERBS = {
         "explain-cache": "maintenance:explain_cache",
     },
     "Models": {
+        "predict": "predict:predict",
         "tensorboard": "tensorboard:tensorboard",
         "follow-logs": "tensorboard:follow_logs",
         "share": "share:share",

@@ -9,11 +9,11 @@ run.model().signatures["serving_raw"]
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import html
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -213,13 +213,21 @@ class Run:
         return tft.TFTransformOutput(self.artifact("Transform", "transform_graph").uri)
 
     def model(self) -> Any:
-        """The trained model, blessed or not, loaded with `tf.saved_model.load`. README lists its signatures."""
+        """The trained model, blessed or not, loaded with `tf.saved_model.load`. README lists its signatures.
+
+        It has a method of ours too: `predict(data, *, columns=None, prefix="", batch_size=None)` returns a Table with
+        the predictions for a pandas DataFrame, a pyarrow Table or {name: array}; see `headrace.predict`.
+        """
         folder = Path(self.artifact("Trainer", "model").uri) / SERVING_MODEL_DIR
         if not (folder / "saved_model.pb").is_file():
             raise RunError(f"the model of run {self.id} is gone from {folder}")
         import tensorflow as tf
 
-        return tf.saved_model.load(str(folder))
+        from headrace.pipeline.predict.scoring import predict_table
+
+        loaded = tf.saved_model.load(str(folder))
+        loaded.predict = functools.partial(predict_table, folder)
+        return loaded
 
     def _split(self, component: str, output: str, split: str) -> Path:
         directory = Path(self.artifact(component, output).uri)
@@ -229,14 +237,14 @@ class Run:
             raise RunError(f"run {self.id} has no split {split} of {component}'s {output}; the splits are: {have}")
         return found
 
-    @cached_property
+    @functools.cached_property
     def _evaluation(self) -> Evaluation | None:
         """None if the model was not evaluated. Raises RunError if the evaluation is gone or damaged."""
         if self._folder.output("Evaluator", "evaluation") is None:
             return None
         return read_evaluation(self.artifact("Evaluator", "evaluation").uri)
 
-    @cached_property
+    @functools.cached_property
     def _verdict(self) -> ModelVerdict:
         from headrace.pipeline.results.verdict import read_verdict
 

@@ -5,10 +5,11 @@ import headrace
 config = headrace.load("taxi.yaml", overrides={"train.epochs": 3})
 run = headrace.run(config)
 run.blessed, run.metrics["auc"], run.pushed
+headrace.predict(config, "new.csv", "scored.parquet")
 
 The names in `__all__` are the public API. Nothing is imported before it is used, and TensorFlow only to compile a
-pipeline or to read artifacts that need it. Messages go to the logger `headrace` and its children, and are shown only
-if the program configures logging.
+pipeline, to predict, or to read artifacts that need it. Messages go to the logger `headrace` and its children, and are
+shown only if the program configures logging.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
         TrainingError,
     )
     from headrace.configs.config import PipelineConfig
-    from headrace.pipeline.api import compile, load, run, runs, share, validate  # noqa: A004 - named like the command
+    from headrace.pipeline.api import (
+        compile,  # noqa: A004 - named like the command
+        load,
+        predict,
+        run,
+        runs,
+        share,
+        validate,
+    )
     from headrace.pipeline.run import Run
 
 __all__ = [
@@ -45,6 +54,7 @@ __all__ = [
     "TrainingError",
     "compile",
     "load",
+    "predict",
     "run",
     "runs",
     "share",
@@ -54,7 +64,7 @@ __all__ = [
 _HOMES = {
     "PipelineConfig": "headrace.configs.config",
     "Run": "headrace.pipeline.run",
-    **dict.fromkeys(("compile", "load", "run", "runs", "share", "validate"), "headrace.pipeline.api"),
+    **dict.fromkeys(("compile", "load", "predict", "run", "runs", "share", "validate"), "headrace.pipeline.api"),
 }
 """Name to the module that defines it; the other names are errors."""
 

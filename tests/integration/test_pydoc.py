@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
@@ -181,3 +182,16 @@ def test_record_and_report_describe_words(story: Story) -> None:
     assert "the last 16 words in the values of the train split, seen at least 3 times" in page
     assert "perplexity" in page
     assert "top_5_accuracy" in page
+
+
+def test_new_data_is_predicted_as_the_most_probable_known_word(story: Story) -> None:
+    shards = story.done.uri("ExampleGen", "examples") / "Split-test"
+    given = ("--input", f"{shards}/data_tfrecord-*", "--columns", "words,place", "-o", "next.parquet")
+    done = headrace(story.folder, "predict", "pydoc.yaml", *given)
+    assert done.code == 0, done.err
+    table = pq.read_table(story.folder / "next.parquet")
+    assert table["words"].to_pylist() == [words for words, _, _ in story.rows("test")]
+    signature = story.loaded.signatures["serving_default"]
+    known = signature(examples=tf.constant(story.serialized("test")[:200]))["predictions"].numpy()[:, :-1]
+    assert table["prediction"].to_pylist()[:200] == [story.vocabulary[best] for best in known.argmax(axis=1)]
+    np.testing.assert_allclose(table["probability"].to_numpy()[:200], known.max(axis=1), rtol=0, atol=1e-6)

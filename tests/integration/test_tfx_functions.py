@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 import yaml
@@ -77,6 +79,21 @@ def test_the_pushed_model_predicts_as_it_was_evaluated_and_loads_in_the_v1_loade
     right = [(probability > 0.5) == bool(label) for label, probability in zip(labels, predictions, strict=True)]
     told = float(story.first.ending("blessing").split()[3].rstrip(";,"))
     assert sum(right) / len(right) == pytest.approx(told, abs=1e-4)
+
+
+def test_new_data_is_predicted_by_its_signature(story: Story) -> None:
+    shards = story.first.uri("ExampleGen", "examples") / "Split-test"
+    version = str(story.folder / story.first.ending("pushed"))
+    given = ("--input", f"{shards}/data_tfrecord-*", "--columns", "tips,fare", "-o", "scored.parquet")
+    done = headrace(story.folder, "predict", "taxi.yaml", "--model", version, *given)
+    assert done.code == 0, done.err
+    files = sorted(str(file) for file in shards.glob("*"))
+    records = [record.numpy() for record in tf.data.TFRecordDataset(files, "GZIP")]
+    expected = tf.saved_model.load(version).signatures["serving_default"](examples=tf.constant(records))["outputs"]
+    table = pq.read_table(story.folder / "scored.parquet")
+    names = ["tips", "fare", "prediction", "probability_0", "probability_1"]
+    assert table.column_names == names
+    np.testing.assert_allclose(table["probability_1"].to_numpy(), expected.numpy().reshape(-1), rtol=0, atol=1e-6)
 
 
 def test_the_report_names_both_functions_and_needs_no_curves(story: Story) -> None:

@@ -1,0 +1,66 @@
+"""Columns as JSON lines, column by column: a call of Arrow for a column, and none of Python for a value.
+
+    json_lines(batch)  ->  pa.StringArray, one object per row, without the line break
+
+Numbers have all their digits: integers as they are, floats as the shortest text that is read as the same number. A
+missing value, and a float that is not finite, is `null`. Only strings with a quote, a backslash or a control character
+pass through Python's encoder, and so do lists. Bytes must be UTF-8.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.components.example_gen.arrow_columns import is_list
+
+_ESCAPED = r'[\x00-\x1f"\\\x7f]'
+
+
+def json_lines(batch: pa.RecordBatch) -> pa.StringArray:
+    """Each row as a JSON object. Raises ValueError, which names the column, for bytes that are not UTF-8."""
+    pieces: list[Any] = []
+    for number, name in enumerate(batch.schema.names):
+        before = "{" if number == 0 else ", "
+        pieces += [pa.scalar(f"{before}{json.dumps(name, ensure_ascii=False)}: "), _values(name, batch.column(number))]
+    return pc.binary_join_element_wise(*pieces, pa.scalar("}"), "")
+
+
+def _values(name: str, column: pa.Array) -> pa.StringArray:
+    """Each value as JSON."""
+    if is_list(column.type):
+        return pa.array([_encoded(values) for values in column.to_pylist()], pa.string())
+    if pa.types.is_floating(column.type):
+        texts = pc.if_else(pc.is_finite(column), column.cast(pa.string()), None)
+    elif pa.types.is_integer(column.type) or pa.types.is_null(column.type):
+        texts = column.cast(pa.string())
+    else:
+        texts = _strings(name, column)
+    return texts.fill_null("null")
+
+
+def _strings(name: str, column: pa.Array) -> pa.StringArray:
+    try:
+        texts = column.cast(pa.string())
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        raise ValueError(f"column {name!r} holds bytes that are not UTF-8") from None
+    quote = pa.scalar('"')
+    quoted = pc.binary_join_element_wise(quote, texts, quote, "")
+    special = pc.fill_null(pc.match_substring_regex(texts, _ESCAPED), False)
+    if not pc.any(special).as_py():
+        return quoted
+    escaped = pa.array([_encoded(text) for text in texts.filter(special).to_pylist()], pa.string())
+    return pc.replace_with_mask(quoted, special, escaped)
+
+
+def _encoded(value: Any) -> str:
+    if isinstance(value, list):
+        value = [None if isinstance(one, float) and not math.isfinite(one) else one for one in value]
+        if any(isinstance(one, bytes) for one in value):
+            value = [one.decode() if isinstance(one, bytes) else one for one in value]
+    return json.dumps(value, ensure_ascii=False)

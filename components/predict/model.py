@@ -1,0 +1,179 @@
+"""Predictions of an exported model for batches of columns, and the columns that they become.
+
+    predictor = Predictor(folder, description)
+    values = predictor(batch)                       # float32 [rows, outputs], of the model's own signature
+    columns = PredictionColumns(description.label)  # `prediction`, then `probability_<class>` for each class
+    columns.of(values)
+
+The batch is encoded as the tf.Examples that ExampleGen would write, and goes through the signature that model servers
+call. So nothing that is computed here could differ from what is served.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from headrace.common.errors import DataError, RunError
+from headrace.components.example_gen.tfexample.encode import encode
+from headrace.configs.schema.label import LabelConfig
+from headrace.trainer.description import ModelDescription
+from headrace.trainer.served_model import ModelCall
+
+BATCH_SIZE = 2048
+"""The most examples in a call, as in the Evaluator."""
+BATCH_BYTES = 1 << 26
+"""About how many bytes of examples are in a call: images are long."""
+BATCH_VALUES = 1 << 22
+"""About how many predictions come out of a call: there may be many classes."""
+MAX_CLASSES = 10_000
+"""The most classes that get a column each."""
+
+PREDICTION, PROBABILITY = "prediction", "probability"
+Values = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class PredictionColumns:
+    """The columns that a model's predictions become.
+
+    label: what the model predicts; words: of a next_word label; prefix: precedes the names.
+    """
+
+    label: LabelConfig
+    words: Sequence[str] = ()
+    prefix: str = ""
+
+    @classmethod
+    def by(cls, model: ModelDescription, prefix: str = "") -> PredictionColumns:
+        """The columns for a model."""
+        return cls(model.label, model.words, prefix)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types."""
+        return self.of(np.zeros((0, self.width), np.float32)).schema
+
+    @property
+    def width(self) -> int:
+        """How many numbers the model predicts for each example."""
+        return len(self.words) + 1 if self.label.kind == "next_word" else self.label.num_classes
+
+    def of(self, values: Values) -> pa.RecordBatch:
+        """Predictions [rows, width] as columns."""
+        columns = self._regression(values) if self.label.kind == "regression" else self._classes(values)
+        return pa.RecordBatch.from_pydict({f"{self.prefix}{name}": column for name, column in columns.items()})
+
+    @staticmethod
+    def _regression(values: Values) -> dict[str, pa.Array]:
+        return {PREDICTION: pa.array(values[:, 0], pa.float32())}
+
+    def _classes(self, values: Values) -> dict[str, pa.Array]:
+        kind = self.label.kind
+        if kind == "binary":
+            values = np.column_stack([np.float32(1) - values[:, 0], values[:, 0]])
+            best = (values[:, 1] > 0.5).astype(np.int64)  # like the Evaluator's accuracy
+        elif kind == "next_word":
+            values = values[:, : len(self.words)]  # the last is for all other words
+            best = values.argmax(axis=1)
+        else:
+            best = values.argmax(axis=1)
+        found = {PREDICTION: self._names.take(pa.array(best))}
+        if kind == "next_word" or len(self._names) > MAX_CLASSES:
+            return {**found, PROBABILITY: pa.array(np.take_along_axis(values, best[:, None], axis=1)[:, 0])}
+        names = (f"{PROBABILITY}_{name}" for name in self._names.to_pylist())
+        return {**found, **{name: pa.array(values[:, number]) for number, name in enumerate(names)}}
+
+    @property
+    def _names(self) -> pa.Array:
+        """The classes in the order of the predictions: int64 or string."""
+        return pa.array(self.words or self.label.class_values)
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A model that predicts batches of columns.
+
+    folder: the SavedModel; description: its own; batch_size: the most examples in a call, None to choose. It can be
+    pickled; a process loads the model when it first predicts.
+    """
+
+    folder: Path
+    description: ModelDescription
+    batch_size: int | None = None
+    _call: ModelCall = field(init=False)
+
+    def __post_init__(self) -> None:
+        model = self.description
+        call = ModelCall(model.label.key, model.signature, model.preprocessing, model.prediction_key)
+        object.__setattr__(self, "_call", call)
+
+    def load(self) -> None:
+        """Load the model into this process. Raises RunError if that fails."""
+        _loaded(self.folder)
+
+    def __call__(self, batch: pa.RecordBatch, first: int = 1, file: str | None = None) -> Values:
+        """The predictions [rows, outputs] for the columns that the model reads.
+
+        first, file: the number of the first record, and where it comes from, for messages. Raises DataError for a
+        record that the model refuses, and RunError for a model that cannot be loaded or called.
+        """
+        if not batch.num_rows:
+            return np.zeros((0, PredictionColumns.by(self.description).width), np.float32)
+        examples = encode(batch)
+        found = [
+            self._predict(examples.slice(start, rows), first + start, file) for start, rows in self._calls(examples)
+        ]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _calls(self, examples: pa.BinaryArray) -> Iterator[tuple[int, int]]:
+        """The first example of each call, and the number of examples in it."""
+        length = max(1, examples.nbytes // len(examples))
+        columns = PredictionColumns.by(self.description)
+        rows = self.batch_size or max(1, min(BATCH_SIZE, BATCH_BYTES // length, BATCH_VALUES // columns.width))
+        return ((start, min(rows, len(examples) - start)) for start in range(0, len(examples), rows))
+
+    def _predict(self, examples: pa.BinaryArray, first: int, file: str | None) -> Values:
+        try:
+            return self._run(examples)
+        except tf.errors.InvalidArgumentError as error:
+            for row in range(len(examples)):
+                try:
+                    self._run(examples.slice(row, 1))
+                except tf.errors.InvalidArgumentError as own:
+                    what = f"the model cannot predict record {first + row:,}: {_reason(own)}"
+                    raise DataError(what, file=file) from None
+            raise RunError(f"the model {self.folder} cannot be called: {_reason(error)}") from None
+
+    def _run(self, examples: pa.BinaryArray) -> Values:
+        values = self._call.predictions(_loaded(self.folder), tf.constant(examples.to_pylist())).numpy()
+        return np.asarray(values, np.float32).reshape(len(examples), -1)
+
+
+@lru_cache(maxsize=1)
+def _loaded(folder: Path) -> Any:
+    try:
+        return tf.saved_model.load(str(folder))
+    except (OSError, ValueError, tf.errors.OpError) as error:
+        reason = str(error).splitlines()[0]
+        raise RunError(f"{folder} is not a SavedModel that TensorFlow can load: {reason}") from None
+
+
+def _reason(error: tf.errors.InvalidArgumentError) -> str:
+    """What an operation of the model reports, without the location of the operation."""
+    text = str(error.message)
+    quoted = re.search(r"an example has several values in.*?\[(.*?)\]", text, re.DOTALL)
+    if quoted:
+        return f"it has several values in {quoted[1].strip()}".replace("\\'", "'")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    own = [line for line in lines if not re.match(r"Graph execution|Detected at|File |\[\[|\(\d+\)|def |\d+ ", line)]
+    return next((line for line in own if not line.startswith("<")), lines[0] if lines else "InvalidArgumentError")

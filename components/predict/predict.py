@@ -1,0 +1,210 @@
+"""From new data to a file or table with its predictions: read a part, predict its rows, write them, part after part.
+
+predict_file(request, Path("scored.parquet"), serial_map, work)
+
+Memory holds a few batches. With a Beam runner, each part is a task whose rows go to a file of its own; the files are
+then joined in the order of the parts, so the output does not depend on the runner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from itertools import chain
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow as pa
+
+from headrace.common.durable import replacing
+from headrace.common.errors import DataError, RunError
+from headrace.components.example_gen.checks import check_fraction
+from headrace.components.example_gen.skips import Skipped
+from headrace.components.example_gen.sources import ParallelMap
+from headrace.components.example_gen.tfexample.rounding import RoundingAccumulator
+from headrace.components.example_gen.types import ARROW
+from headrace.components.predict.model import PredictionColumns, Predictor
+from headrace.components.predict.reading import Input, OpenedInput, Part, open_input
+from headrace.components.predict.writers import check_output, open_writer
+
+Item = TypeVar("Item")
+
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EISDIR}
+"""Errors of a folder or a disk that does not accept the output."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to predict, and by which model.
+
+    keys: the columns to write before the predictions, None for all; prefix: precedes the names of the predictions'
+    columns.
+    """
+
+    given: Input
+    predictor: Predictor
+    keys: Sequence[str] | None = None
+    prefix: str = ""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What was written. skipped: the records that could not be read."""
+
+    rows: int
+    skipped: Skipped
+
+
+@dataclass
+class RowCount:
+    """The rows so far, and those that were skipped."""
+
+    rows: int = 0
+    skipped: Skipped = field(default_factory=Skipped)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The opened input with everything that turns its rows into those of the output."""
+
+    opened: OpenedInput
+    predictor: Predictor
+    columns: PredictionColumns
+    skip_bad: bool
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the output."""
+        keys = [pa.field(name, ARROW[self.opened.kinds[name]]) for name in self.opened.keys]
+        return pa.schema([*keys, *self.columns.schema])
+
+    def of(self, part: Part, counted: RowCount) -> Iterator[pa.RecordBatch]:
+        """The rows of a part with their predictions. `counted` receives how many there are."""
+        roundings = RoundingAccumulator(skip_bad=self.skip_bad, file=part.file)
+        features = list(self.opened.features)
+        for batch in _ahead(part.batches(self.opened.kinds)):
+            if self.skip_bad:
+                rows = roundings.checked(batch)
+                counted.skipped = roundings.skipped
+            else:
+                rows = batch
+                roundings.checked(batch.select(features))
+            if not rows.num_rows:
+                continue
+            found = self.columns.of(self.predictor(rows.select(features), counted.rows + 1, part.file))
+            counted.rows += rows.num_rows
+            kept = [rows.column(name) for name in self.opened.keys]
+            yield pa.RecordBatch.from_arrays([*kept, *found.columns], schema=self.schema)
+
+
+def predict_table(request: Request, parallel_map: ParallelMap, work: Path) -> tuple[pa.Table, Predicted]:
+    """The output as a table in memory."""
+    rows = _open(request, parallel_map, work)
+    counted = RowCount()
+    batches = list(chain.from_iterable(rows.of(part, counted) for part in rows.opened.parts))
+    return pa.Table.from_batches(batches, rows.schema), _finished(request, rows, [counted])
+
+
+def predict_file(
+    request: Request, output: Path, parallel_map: ParallelMap, work: Path, *, tasks: bool = False
+) -> Predicted:
+    """Write the output, which appears whole once all rows have been predicted, or else not at all.
+
+    Args:
+        request: what to predict.
+        output: the file to write; its ending names the format.
+        parallel_map: runs the scan and, with `tasks`, the prediction of each part.
+        work: an existing folder for intermediate files.
+        tasks: predict each part in a task of `parallel_map`, instead of one after the other in this process.
+    """
+    rows = _open(request, parallel_map, work, output)
+    parts = rows.opened.parts
+    with _explained(output), replacing(output) as partial_file:
+        with open_writer(output, partial_file, rows.schema) as write:
+            if tasks:
+                counts = parallel_map("Predict", partial(_predict_part, rows=rows, work=work), list(enumerate(parts)))
+                for number in range(len(parts)):
+                    _each(write, _stored(_path(work, number)))
+            else:
+                counts = [RowCount()]
+                for part in parts:
+                    _each(write, rows.of(part, counts[0]))
+        return _finished(request, rows, counts)
+
+
+def _open(request: Request, parallel_map: ParallelMap, work: Path, output: Path | None = None) -> Rows:
+    """Find columns and types. Raises DataError if the output could not hold the columns."""
+    description = request.predictor.description
+    opened = open_input(request.given, description, request.keys, parallel_map, work)
+    columns = PredictionColumns.by(description, request.prefix)
+    for name in columns.schema.names:
+        if name in opened.keys:
+            raise DataError(
+                "is a column of the input, and also the name of a column with the predictions",
+                column=name,
+                hint="Give the predictions other names (`--prefix new_`), or list the other columns (`--columns`)",
+            )
+    if output is not None and any(Path(path).resolve() == output.resolve() for path in request.given.paths):
+        raise RunError(f"{output} is one of the files that are read; name another output")
+    rows = Rows(opened, request.predictor, columns, request.given.data.on_bad_record == "skip")
+    if output is not None:
+        check_output(output, rows.schema)
+    return rows
+
+
+def _finished(request: Request, rows: Rows, counts: Sequence[RowCount]) -> Predicted:
+    """Add up the counts. Raises DataError if more records were skipped than the config allows."""
+    skipped = reduce(Skipped.__add__, (one.skipped for one in counts), rows.opened.skipped)
+    number = sum(one.rows for one in counts)
+    check_fraction(request.given.data, skipped, number)
+    return Predicted(number, skipped)
+
+
+@contextlib.contextmanager
+def _explained(output: Path) -> Iterator[None]:
+    """Name the output in the error of a disk that does not accept it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK_ERRORS:
+            raise
+        raise RunError(f"{output} cannot be written: {os.strerror(error.errno)}") from error
+
+
+def _predict_part(numbered: tuple[int, Part], rows: Rows, work: Path) -> RowCount:
+    """Write the rows of a part to a file of its own."""
+    number, part = numbered
+    counted = RowCount()
+    with pa.OSFile(str(_path(work, number)), "wb") as file, pa.ipc.new_stream(file, rows.schema) as stream:
+        _each(stream.write_batch, rows.of(part, counted))
+    return counted
+
+
+def _stored(file: Path) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(str(file)) as opened, pa.ipc.open_stream(opened) as stream:
+        yield from stream
+    file.unlink()
+
+
+def _path(work: Path, part: int) -> Path:
+    return work / f"predicted-{part:05d}.arrow"
+
+
+def _each(write: Callable[[pa.RecordBatch], None], batches: Iterator[pa.RecordBatch]) -> None:
+    for batch in batches:
+        write(batch)
+
+
+def _ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The items; each is computed in a thread while the one before it is in use."""
+    with ThreadPoolExecutor(1) as thread:
+        end = object()
+        waiting = thread.submit(next, items, end)
+        while (item := waiting.result()) is not end:
+            waiting = thread.submit(next, items, end)
+            yield item  # type: ignore[misc]  # not `end`

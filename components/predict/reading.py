@@ -1,0 +1,235 @@
+"""New data as columns of the types that a model was trained on.
+
+The types are not inferred from the new data: a file whose strings all look like numbers, or in which a column is empty,
+still has the columns of the training data. Only a column that the model has never seen gets its type from a scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.common.errors import DataError
+from headrace.components.example_gen.checks import check_fraction
+from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
+from headrace.components.example_gen.parts import files_of_part
+from headrace.components.example_gen.skips import Skipped
+from headrace.components.example_gen.sources import ParallelMap, ReadOptions, ScanResult, Source, open_source
+from headrace.components.example_gen.sources.arrays.source import Arrays
+from headrace.components.example_gen.sources.base import suggest_columns
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.components.example_gen.spans.manifest import Span
+from headrace.components.example_gen.types import LIST, Kind, listed
+from headrace.configs.schema.data import DataConfig
+from headrace.trainer.description import ModelDescription, StoredType
+
+SCALARS_ONLY = frozenset({"csv", "text"})
+"""Kinds of sources that hold no lists."""
+OPEN_ENDED = frozenset({"jsonl", "tfrecord"})
+"""Kinds of sources whose records may lack a column that others have; only the first ones are searched for names."""
+IMAGES, IMAGE = "images", "image"
+"""The kind of source whose column of this name, the bytes of the images, is not written unless it is named."""
+TABLE = "the table"
+_READ_AS: Mapping[StoredType, Kind] = {"int": "int", "float": "float", "bytes": "string"}
+_STORED: Mapping[str, StoredType] = {"int": "int", "float": "float", "string": "bytes", "bytes": "bytes"}
+
+
+@dataclass(frozen=True)
+class TableSource(Arrays):
+    """A table of the caller's, read like one that a function returns."""
+
+    table: pa.Table = field(default_factory=lambda: pa.table({}))
+
+    @classmethod
+    def of(cls, table: pa.Table, options: ReadOptions) -> TableSource:
+        """Wrap a table."""
+        return cls(TABLE, from_function=False, options=options, table=table)
+
+    def _table(self) -> pa.Table:
+        return self.table
+
+
+@dataclass(frozen=True)
+class Input:
+    """The data to predict.
+
+    data: how it is read; table: the data itself if it is in memory, else None.
+    """
+
+    data: DataConfig
+    table: pa.Table | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of source."""
+        return "arrays" if self.table is not None else self.data.source.kind
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """The files, as they are now; none for a table. Raises DataError if there are none."""
+        return () if self.table is not None else find_spans(self.data).spans
+
+    def open(self, columns: tuple[str, ...] | None = None) -> list[Source]:
+        """The sources, one for each span. Raises DataError if there is no data."""
+        options = ReadOptions(columns, self.data.on_bad_record == "skip")
+        if self.table is not None:
+            return [TableSource.of(self.table, options)]
+        return [open_source(self.data.source, span.paths, options) for span in self.spans]
+
+    @property
+    def paths(self) -> list[str]:
+        """The files."""
+        return [path for span in self.spans for path in span.paths]
+
+    @property
+    def size(self) -> int:
+        """The bytes of the files."""
+        return sum(file.size for span in self.spans for file in span.files)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of one of the sources."""
+
+    source: Source
+    part: Any
+    number: int
+    cache: ColumnCache | None = None
+
+    def batches(self, kinds: Mapping[str, Kind]) -> Iterator[pa.RecordBatch]:
+        """The rows as columns of these kinds."""
+        return self.cache.batches(self.number, kinds) if self.cache else self.source.batches(self.part, kinds)
+
+    @property
+    def file(self) -> str | None:
+        """The file or files, for messages."""
+        return files_of_part(self.part)
+
+
+@dataclass(frozen=True)
+class OpenedInput:
+    """Data that is ready to be read.
+
+    parts: in the order of the rows; kinds: of the columns that are read; features: those that the model reads; keys:
+    those that are written next to the predictions; skipped: records that cannot be read.
+    """
+
+    parts: Sequence[Part]
+    kinds: Mapping[str, Kind]
+    features: tuple[str, ...]
+    keys: tuple[str, ...]
+    skipped: Skipped
+
+
+def open_input(
+    given: Input, model: ModelDescription, keys: Sequence[str] | None, parallel_map: ParallelMap, work: Path
+) -> OpenedInput:
+    """Find the columns and their types, and scan the data if that is needed.
+
+    keys: the columns to write, None for all; work: an existing folder for what a scan has parsed. Raises DataError for
+    a column that does not exist, and for data that cannot be read.
+    """
+    names = list(dict.fromkeys(name for source in given.open() for name in source.columns()))
+    written = _written(given, names, keys)
+    uncertain = _check_features(given, model, names)
+    read = tuple(dict.fromkeys((*written, *model.features)))
+    sources = given.open(read)
+    declared = {name: kind for name in read if name not in uncertain and (kind := _declared(given, model, name))}
+    scan = len(declared) < len(read) or given.data.on_bad_record == "skip"
+    parts, found = _parts(sources, declared, parallel_map, work if scan and _is_small(given) else None, scan=scan)
+    check_fraction(given.data, found.skipped, sum(found.rows.values()))
+    for name in uncertain:
+        if found.kinds.get(name, "missing") == "missing":
+            raise _missing_feature(name, names)
+    kinds = {name: declared.get(name) or _kind(model.types.get(name), found.kinds.get(name)) for name in read}
+    parts = [part if part.cache and part.cache.fits(kinds) else Part(part.source, part.part, 0) for part in parts]
+    return OpenedInput(parts, kinds, model.features, tuple(written), found.skipped)
+
+
+def _written(given: Input, names: Sequence[str], keys: Sequence[str] | None) -> list[str]:
+    chosen = given.data.columns if isinstance(given.data.columns, tuple) else None
+    if keys is None and chosen is not None:
+        return [name for name in chosen if name in names or given.kind in OPEN_ENDED]
+    if keys is None:
+        if not names and given.kind == "jsonl":
+            raise DataError(
+                "the first lines have no keys that can be read",
+                file=given.paths[0],
+                hint="Nested objects cannot be read; list the keys to write in `--columns`",
+            )
+        return [name for name in names if (given.kind, name) != (IMAGES, IMAGE)]
+    for name in keys:
+        if name not in names and given.kind not in OPEN_ENDED:
+            raise DataError(f"{name!r} is not a column of the input", hint=suggest_columns(name, tuple(names)))
+    return list(dict.fromkeys(keys))
+
+
+def _check_features(given: Input, model: ModelDescription, names: Sequence[str]) -> set[str]:
+    """The features that only a scan can find. Raises DataError for one that is missing."""
+    missing = [name for name in model.features if name not in names]
+    if missing and given.kind not in OPEN_ENDED:
+        raise _missing_feature(missing[0], names)
+    return set(missing)
+
+
+def _missing_feature(name: str, names: Sequence[str]) -> DataError:
+    return DataError(
+        "the model reads this column, and the input does not have it",
+        column=name,
+        hint=suggest_columns(name, tuple(names)),
+    )
+
+
+def _is_small(given: Input) -> bool:
+    """Whether the columns that a scan has parsed are worth storing until they are read."""
+    return given.table is None and given.size <= MAX_BYTES
+
+
+def _parts(
+    sources: Sequence[Source],
+    declared: Mapping[str, Kind],
+    parallel_map: ParallelMap,
+    work: Path | None,
+    *,
+    scan: bool,
+) -> tuple[list[Part], ScanResult]:
+    """The parts of all sources, with what a scan has parsed, and what it found."""
+    parts: list[Part] = []
+    results: list[ScanResult] = []
+    for index, source in enumerate(sources):
+        own, cache = source.parts(parallel_map), None
+        if scan:
+            folder = work and work / f"columns-{index}"
+            if folder:
+                folder.mkdir()
+            cache = ColumnCache.scan(source, own, declared, parallel_map, folder)
+            results.append(cache.result)
+        parts += [Part(source, part, number, cache) for number, part in enumerate(own)]
+    return parts, reduce(ScanResult.__add__, results, ScanResult())
+
+
+def _declared(given: Input, model: ModelDescription, name: str) -> Kind | None:
+    """The kind of a column as the model or the config declares it; None if the data must be scanned for it."""
+    declared, stored = given.data.types.get(name), model.types.get(name)
+    if stored is None or (declared and _STORED[declared.removesuffix(LIST)] == stored):
+        return declared
+    kind = _READ_AS[stored]
+    if given.kind in SCALARS_ONLY:
+        return kind
+    if given.kind == "jsonl" and model.multivalued is not None:
+        return listed(kind) if name in model.multivalued else kind
+    return None
+
+
+def _kind(stored: StoredType | None, found: Kind | None) -> Kind:
+    """The kind as which a scanned column is read: that of the model, with as many values as the data has."""
+    if found is None or found == "missing":
+        return _READ_AS[stored] if stored else "string"
+    if stored is None or _STORED[found.removesuffix(LIST)] == stored:
+        return found
+    return listed(_READ_AS[stored]) if found.endswith(LIST) else _READ_AS[stored]

@@ -1,0 +1,90 @@
+"""The model that predicts: one of a pipeline, by its version or folder, or the one in service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+from headrace.common.checksums import checksum
+from headrace.common.errors import RunError
+from headrace.common.names import join_names
+from headrace.components.blessed_model import SERVING, why_unusable
+from headrace.components.deploy.registry import PushRecord, Registry
+from headrace.configs.config import PipelineConfig
+from headrace.pipeline.folders import Folders
+
+SAVED_MODEL = "saved_model.pb"
+
+
+@dataclass(frozen=True)
+class ChosenModel:
+    """A model to predict with. `name` describes it to users."""
+
+    folder: Path
+    name: str
+
+
+def is_model(path: object) -> bool:
+    """Whether a path is the folder of a SavedModel, or of a Model artifact, instead of a config."""
+    return isinstance(path, str | PathLike) and model_folder(Path(path)) is not None
+
+
+def model_folder(path: Path) -> Path | None:
+    """The SavedModel in a folder: the folder itself, or that of a Model artifact; None if there is none."""
+    return next((each for each in (path, path / SERVING) if (each / SAVED_MODEL).is_file()), None)
+
+
+def choose_model(config: PipelineConfig, wanted: str | None) -> ChosenModel:
+    """The wanted model of a pipeline: a pushed version or a folder; None for the one in service, else the newest
+    blessed one.
+
+    Raises RunError if there is none, or its files are not the ones that were pushed or blessed.
+    """
+    folders = Folders.of(config)
+    if wanted is not None and not wanted.isdecimal():
+        folder = model_folder(Path(wanted))
+        if folder is None:
+            raise RunError(f"{wanted} is neither a version nor a folder with a {SAVED_MODEL}{_versions_hint(config)}")
+        return ChosenModel(folder, wanted)
+    destination = folders.pushed(config.push_directory) if config.push_directory else None
+    versions = _versions(destination)
+    if wanted is not None and int(wanted) not in versions:
+        raise RunError(f"there is no version {wanted}{_versions_hint(config)}")
+    if wanted is None and not versions:
+        return _newest_blessed(folders)
+    version = versions[int(wanted) if wanted is not None else max(versions)]
+    last = PushRecord.read(folders.push_record).last.get(str(version.parent))
+    if last and last.version == version.name and last.contents and checksum(version) != last.contents:
+        raise RunError(
+            f"{version} is damaged: its files are not the ones that were pushed.\n"
+            "  Run the pipeline: it replaces a damaged version by an intact one. Or choose another with `--model`."
+        )
+    return ChosenModel(version, f"version {version.name}")
+
+
+def _versions(destination: Path | None) -> dict[int, Path]:
+    """The pushed versions by number."""
+    found = destination.iterdir() if destination is not None and destination.is_dir() else ()
+    return {int(path.name): path for path in found if path.name.isdecimal()}
+
+
+def _versions_hint(config: PipelineConfig) -> str:
+    if config.push_directory is None:
+        return "; `deploy.push` is null, so there are no versions"
+    destination = Folders.of(config).pushed(config.push_directory)
+    versions = sorted(_versions(destination), reverse=True)
+    known = f"the versions are {join_names(map(str, versions))}" if versions else "there are no versions"
+    return f"; {known} in {destination}"
+
+
+def _newest_blessed(folders: Folders) -> ChosenModel:
+    entry = Registry.read(folders.registry).newest
+    if entry is None:
+        raise RunError(
+            f"there is no blessed model in {folders.home} yet.\n"
+            "  Run the pipeline first: `headrace run CONFIG`. Or name the folder of another model with `--model`."
+        )
+    if flaw := why_unusable(entry.uri, entry, None, folders.push_record):
+        raise RunError(f"{flaw.reason}.\n  Run the pipeline again, or name another model with `--model`.")
+    return ChosenModel(Path(entry.uri, SERVING), f"the model blessed at {entry.blessed_at}")

@@ -1,0 +1,223 @@
+"""What `headrace predict` resolves before it reads any data: the model, the input, and where the work runs."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from headrace.common.durable import working_folder
+from headrace.common.errors import RunError
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.loader import ConfigSource, Override, load_with_locations
+from headrace.configs.schema.beam import BeamConfig
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import FileSource, ImagesSource, SourceConfig
+from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.predict.models import ChosenModel, choose_model, is_model, model_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.components.example_gen.sources import ParallelMap
+    from headrace.components.predict.predict import Predicted, Request
+
+KIND_OF_ENDING = {
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".tfrecord": "tfrecord",
+    ".tfrecords": "tfrecord",
+    ".npz": "arrays",
+}
+"""The kind of source for the ending of an input, without `.gz`."""
+TFRECORD = "tfrecord"
+"""The kind of source for a name that contains this, such as `data_tfrecord-00000-of-00001.gz`."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """A request for predictions, and the Beam settings of its work."""
+
+    request: Request
+    model: ChosenModel
+    beam: BeamConfig
+
+    def to_file(self, output: Path) -> Predicted:
+        """Write the predictions. Raises RunError if the output cannot be written."""
+        _check_folder(output)
+        from headrace.components.predict.predict import predict_file
+        from headrace.components.predict.writers import format_of
+
+        format_of(output)
+        self._load()
+
+        try:
+            with working_folder(output) as work:
+                if self.beam.runner == "auto":
+                    return predict_file(self.request, output, _here(), work)
+                return predict_file(self.request, output, self._beam_map(work), work, tasks=True)
+        except PermissionError as error:
+            raise RunError(f"{output} cannot be written: {error.strerror}") from error
+
+    def to_table(self) -> tuple[pa.Table, Predicted]:
+        """The predictions as a table in memory."""
+        from headrace.components.predict.predict import predict_table
+
+        self._load()
+        with tempfile.TemporaryDirectory() as work:
+            return predict_table(self.request, _here(), Path(work))
+
+    def _load(self) -> None:
+        """Load the model before any data is read. Workers of Beam load it again."""
+        with quiet():  # TensorFlow reports that there is no GPU
+            self.request.predictor.load()
+
+    def _beam_map(self, work: Path) -> ParallelMap:
+        """Every task in a Beam pipeline of the config's runner."""
+        from headrace.components.beam_pipelines import BeamPipelines
+        from headrace.components.example_gen.beam_map import BeamMap
+
+        results, scratch = work / "results", work / "scratch"
+        results.mkdir()
+        scratch.mkdir()
+        return BeamMap(BeamPipelines(self.beam, scratch), results, 0, always=True)
+
+
+def open_scoring(  # noqa: PLR0913 - one for each option of the command
+    config: ConfigSource,
+    data: Any,
+    *,
+    model: str | PathLike[str] | int | None,
+    columns: Sequence[str] | None,
+    prefix: str,
+    batch_size: int | None,
+    profile: str | None,
+    overrides: Sequence[Override],
+) -> Scoring:
+    """Find the model and the data that `predict` is given."""
+    prepare()
+    if batch_size is not None and batch_size < 1:
+        raise RunError(f"batch_size is {batch_size}; it must be at least 1")
+    given = str(data) if isinstance(data, PathLike) else data
+    if given is not None and not isinstance(given, str):
+        from headrace.components.example_gen.sources.arrays.tables import as_table
+
+        given = as_table(given)
+    if is_model(config):
+        if model is not None or profile is not None or overrides:
+            raise RunError(f"{config} is a model and not a config, so it takes no model, profile or settings")
+        return _by_model(model_folder(Path(str(config))) or Path(), given, columns, prefix, batch_size)
+    loaded = load_with_locations(config, profile, overrides)
+    wanted = None if model is None else str(model)
+    return _by_config(loaded.config, given, wanted, columns, prefix, batch_size)
+
+
+def _by_config(  # noqa: PLR0913, PLR0917 - the parts of a request
+    config: PipelineConfig,
+    given: str | pa.Table | None,
+    model: str | None,
+    keys: Sequence[str] | None,
+    prefix: str,
+    batch_size: int | None,
+) -> Scoring:
+    """Predict with a model of a pipeline. given: a path, or a table; None for the data of the config."""
+    chosen = choose_model(config, model)
+    table = None if given is None or isinstance(given, str) else given
+    source = source_of(given, config.data.source) if isinstance(given, str) else config.data.source
+    data = config.data.model_copy(update={"source": source})
+    return Scoring(_request(chosen, data, table, keys, prefix, batch_size), chosen, config.beam)
+
+
+def _by_model(
+    folder: Path,
+    given: str | pa.Table | None,
+    keys: Sequence[str] | None,
+    prefix: str,
+    batch_size: int | None,
+) -> Scoring:
+    """Predict with the SavedModel in a folder, without a config."""
+    if given is None:
+        raise RunError(f"{folder} is a model, and names no data; name the input")
+    table = None if isinstance(given, str) else given
+    source = source_of(given if isinstance(given, str) else "table.npz", None)
+    chosen = ChosenModel(folder, str(folder))
+    return Scoring(_request(chosen, DataConfig(source=source), table, keys, prefix, batch_size), chosen, BeamConfig())
+
+
+def _request(  # noqa: PLR0913, PLR0917 - the parts of a request
+    chosen: ChosenModel,
+    data: DataConfig,
+    table: pa.Table | None,
+    keys: Sequence[str] | None,
+    prefix: str,
+    batch_size: int | None,
+) -> Request:
+    with quiet():
+        from headrace.components.predict.model import Predictor
+        from headrace.components.predict.predict import Request
+        from headrace.components.predict.reading import Input
+        from headrace.trainer.description import ModelDescription
+    predictor = Predictor(chosen.folder.absolute(), ModelDescription.read(chosen.folder), batch_size)
+    return Request(Input(data, table), predictor, keys, prefix)
+
+
+def predict_table(
+    folder: Path, data: Any, *, columns: Sequence[str] | None = None, prefix: str = "", batch_size: int | None = None
+) -> pa.Table:
+    """The predictions of the SavedModel in a folder for data in memory; see `headrace.predict`."""
+    from headrace.components.example_gen.sources.arrays.tables import as_table
+
+    return _by_model(folder, as_table(data), columns, prefix, batch_size).to_table()[0]
+
+
+def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:
+    """The source for a path: with the settings of the config's source if it is of that kind, else those of its ending.
+
+    Raises RunError for an ending that is unknown, if the config's source does not read files either.
+    """
+    name = path.removesuffix("/").removesuffix(".gz")
+    kind = next((kind for ending, kind in KIND_OF_ENDING.items() if name.endswith(ending)), None)
+    if kind is None and TFRECORD in name.rpartition("/")[2]:
+        kind = TFRECORD
+    if isinstance(usual, ImagesSource):
+        return _with(usual, "index" if usual.index is not None and kind in {"csv", "parquet"} else "path", path)
+    if isinstance(usual, FileSource) and kind in {None, usual.kind}:
+        return _with(usual, "path", path)
+    if kind is None and Path(path).is_dir():
+        kind = "parquet"
+    if kind is None:
+        raise RunError(f"{path}: the ending names no kind of data; known are {', '.join(KIND_OF_ENDING)}, and .gz")
+    return _valid({"kind": kind, "path": path})
+
+
+def _with(source: FileSource | ImagesSource, setting: str, path: str) -> SourceConfig:
+    return _valid({**source.model_dump(), setting: path})
+
+
+def _valid(settings: dict[str, Any]) -> SourceConfig:
+    try:
+        return _SOURCE.validate_python(settings)
+    except ValidationError as error:
+        raise RunError(f"the input cannot be read: {error.errors(include_url=False)[0]['msg']}") from None
+
+
+_SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
+
+
+def _check_folder(output: Path) -> None:
+    if output.is_dir() or not output.parent.is_dir():
+        why = "it is a folder" if output.is_dir() else f"there is no folder {output.parent}"
+        raise RunError(f"{output} cannot be written: {why}")
+
+
+def _here() -> ParallelMap:
+    from headrace.components.example_gen.sources import serial_map
+
+    return serial_map

@@ -1,0 +1,84 @@
+"""`headrace predict`: predict new data with an exported model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from headrace.pipeline.environment import prepare
+from headrace.pipeline.verbs.options import config_options, reports_errors, short
+
+
+@click.command()
+@config_options
+@click.option(
+    "--input",
+    "given",
+    metavar="PATH",
+    help="The data: a path, pattern or URL. Its ending names its kind, unless CONFIG reads files of that kind. The"
+    " default is the data of CONFIG.",
+)
+@click.option(
+    "--output",
+    "-o",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The file to write: .parquet, .csv, .jsonl or .tfrecord, or one of the last three with .gz.",
+)
+@click.option(
+    "--model",
+    metavar="VERSION|PATH",
+    help="The pushed version or the folder of the model. The default is the version in service, else the newest"
+    " blessed model.",
+)
+@click.option(
+    "--columns",
+    metavar="A,B",
+    help="The columns of the input to write in front of the predictions. The default is all; an empty value, none.",
+)
+@click.option("--prefix", default="", metavar="TEXT", help="Text in front of the names of the predictions' columns.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Examples in a call of the model, at most 2048 by default.",
+)
+@reports_errors
+def predict(  # noqa: PLR0913, PLR0917 - one for each option
+    config: Path,
+    profile: str | None,
+    overrides: tuple[str, ...],
+    given: str | None,
+    output: Path,
+    model: str | None,
+    columns: str | None,
+    prefix: str,
+    batch_size: int | None,
+) -> None:
+    """Predict new data with a model of CONFIG.
+
+    CONFIG may also be the folder of a pushed version. The output has the columns of the input, then `prediction`, then
+    the probability of each class.
+    """
+    prepare()
+    from headrace.pipeline.predict.scoring import open_scoring
+
+    keys = None if columns is None else [name for name in columns.split(",") if name]
+    scoring = open_scoring(
+        config,
+        given,
+        model=model,
+        columns=keys,
+        prefix=prefix,
+        batch_size=batch_size,
+        profile=profile,
+        overrides=overrides,
+    )
+    done = scoring.to_file(output)
+    for line in done.skipped.reported:
+        click.echo(f"skipped: {line}", err=True)
+    if done.skipped.count:
+        click.echo(f"skipped {done.skipped.count:,} records that cannot be read", err=True)
+    click.echo(f"{short(output.absolute())}: {done.rows:,} predictions by {scoring.model.name}")

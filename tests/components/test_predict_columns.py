@@ -1,0 +1,197 @@
+"""The columns that predictions become, and the formats of the output, on values that formats get wrong."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.common.errors import DataError
+from headrace.components.predict.model import PredictionColumns
+from headrace.components.predict.writers import ROW_GROUP, check_output, open_writer
+from headrace.configs.schema.label import LabelConfig
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+DOUBLES = st.floats(allow_nan=False, allow_infinity=False)
+COLUMNS = {
+    pa.int64(): INT64,
+    pa.float64(): DOUBLES,
+    pa.float32(): st.floats(width=32, allow_nan=False, allow_infinity=False),
+    pa.string(): TEXTS | st.sampled_from(['"', "\\", "\x1f", "a\nb", "\r", ",", "\u2028", "😀", "null", "7"]),
+}
+LISTS = {pa.list_(inner): st.lists(values, max_size=3) for inner, values in COLUMNS.items() if inner != pa.float32()}
+NAMES = st.lists(TEXTS.filter(bool), min_size=1, max_size=4, unique=True)
+
+
+@st.composite
+def tables(draw: st.DrawFn, *, lists: bool) -> pa.Table:
+    """Tables of any names and types, with missing values."""
+    rows = draw(st.integers(1, 5))
+    kinds = {**COLUMNS, **(LISTS if lists else {})}
+    columns = {}
+    for name in draw(NAMES):
+        arrow = draw(st.sampled_from(list(kinds)))
+        columns[name] = pa.array(draw(st.lists(st.none() | kinds[arrow], min_size=rows, max_size=rows)), arrow)
+    return pa.table(columns)
+
+
+def written(table: pa.Table, file: Path) -> Path:
+    with open_writer(file, file, table.schema) as write:
+        for batch in table.to_batches(max_chunksize=2):
+            write(batch)
+    return file
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("written")
+
+
+@settings(max_examples=60)
+@given(tables(lists=True))
+def test_parquet_and_json_lines_hold_every_value(folder: Path, table: pa.Table) -> None:
+    assert pq.read_table(written(table, folder / "any.parquet")).equals(table)
+    lines = gzip.decompress(written(table, folder / "any.jsonl.gz").read_bytes()).decode().split("\n")
+    assert lines.pop() == ""
+    found = [json.loads(line) for line in lines]
+    assert [list(row) for row in found] == [table.column_names] * table.num_rows
+    for name in table.column_names:
+        column = pa.array([row[name] for row in found], table[name].type)
+        assert column.equals(table[name].combine_chunks()), name
+
+
+@settings(max_examples=60)
+@given(tables(lists=False))
+def test_csv_holds_every_value(folder: Path, table: pa.Table) -> None:
+    table = table.append_column("\0", pa.array(range(table.num_rows)))  # as a prediction, which is never missing
+    text = written(table, folder / "any.csv").read_bytes().decode()
+    head, *rows = csv.reader(io.StringIO(text, newline=""))
+    assert head == table.column_names
+    parse = {pa.int64(): int, pa.float64(): float}
+    for row, expected in zip(rows, table.to_pylist(), strict=True):
+        for cell, (name, value) in zip(row, expected.items(), strict=True):
+            kind = table[name].type
+            if value is None:
+                assert cell == ""
+            elif kind == pa.float32():
+                assert np.float32(cell) == value
+            else:
+                assert parse.get(kind, str)(cell) == value
+
+
+@settings(max_examples=40)
+@given(tables(lists=True))
+def test_tfrecords_hold_every_value_as_float32(folder: Path, table: pa.Table) -> None:
+    records = tf.data.TFRecordDataset(str(written(table, folder / "any.tfrecord"))).as_numpy_iterator()
+    examples = [tf.train.Example.FromString(record).features.feature for record in records]
+    for features, row in zip(examples, table.to_pylist(), strict=True):
+        for name, value in row.items():
+            values = [] if value is None else value if isinstance(value, list) else [value]
+            assert _values(features[name]) == [_stored(one) for one in values], name
+
+
+def _stored(value: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return (
+            value.encode()
+            if isinstance(value, str)
+            else float(np.float32(value))
+            if isinstance(value, float)
+            else value
+        )
+
+
+def _values(feature: tf.train.Feature) -> list[Any]:
+    kind = feature.WhichOneof("kind")
+    return list(getattr(feature, kind).value) if kind else []
+
+
+def test_json_lines_have_null_for_what_is_not_finite(tmp_path: Path) -> None:
+    table = pa.table({"x": [math.nan, math.inf, 1.0], "y": [[math.nan, 2.0], [], None]})
+    lines = written(table, tmp_path / "x.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"x": None, "y": [None, 2.0]},
+        {"x": None, "y": []},
+        {"x": 1.0, "y": None},
+    ]
+
+
+def test_parquet_collects_batches_into_row_groups(tmp_path: Path) -> None:
+    table = pa.table({"x": np.arange(3 * ROW_GROUP // 2)})
+    with open_writer(tmp_path / "x.parquet", tmp_path / "x.parquet", table.schema) as write:
+        for batch in table.to_batches(max_chunksize=1 << 14):
+            write(batch)
+    found = pq.ParquetFile(tmp_path / "x.parquet")
+    assert [found.metadata.row_group(group).num_rows for group in range(found.num_row_groups)] == [
+        ROW_GROUP,
+        ROW_GROUP // 2,
+    ]
+    assert found.read().equals(table)
+
+
+def test_no_rows_are_a_file_with_columns(tmp_path: Path) -> None:
+    table = pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())})
+    assert pq.read_table(written(table, tmp_path / "x.parquet")).schema == table.schema
+    assert written(table, tmp_path / "x.csv").read_text() == '"a","b"\n'
+    assert written(table, tmp_path / "x.jsonl").read_text() == ""
+    assert gzip.decompress(written(table, tmp_path / "x.tfrecord.gz").read_bytes()) == b""
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.list_(pa.int64())])
+def test_csv_refuses_bytes_and_lists(kind: pa.DataType) -> None:
+    with pytest.raises(DataError, match=r"'tags'.*\n.*--columns"):
+        check_output(Path("x.csv.gz"), pa.schema({"tags": kind}))
+    check_output(Path("x.parquet"), pa.schema({"tags": kind}))
+
+
+def columns(label: LabelConfig, values: Sequence[Sequence[float]], *words: str) -> dict[str, Any]:
+    found = PredictionColumns(label, words).of(np.array(values, np.float32))
+    assert found.schema == PredictionColumns(label, words).schema
+    return found.to_pydict()
+
+
+def test_a_binary_label_has_a_column_for_each_class() -> None:
+    label = LabelConfig(key="y", kind="binary", classes=("no", "yes"))
+    assert columns(label, [[0.25], [0.5], [0.75]]) == {
+        "prediction": ["no", "no", "yes"],
+        "probability_no": [0.75, 0.5, 0.25],
+        "probability_yes": [0.25, 0.5, 0.75],
+    }
+    assert columns(LabelConfig(key="y", kind="binary"), [[1.0]])["prediction"] == [1]
+
+
+def test_classes_are_in_the_order_of_the_config() -> None:
+    label = LabelConfig(key="y", kind="multiclass", classes=(30, 10, 20))
+    found = columns(label, [[0.25, 0.5, 0.25], [0.25, 0.25, 0.5]])
+    assert list(found) == ["prediction", "probability_30", "probability_10", "probability_20"]
+    assert found["prediction"] == [10, 20]
+
+
+def test_a_regression_is_one_number() -> None:
+    assert columns(LabelConfig(key="y", kind="regression"), [[-1.5]]) == {"prediction": [-1.5]}
+
+
+def test_the_next_word_is_the_best_known_one_with_its_probability() -> None:
+    label = LabelConfig(key="y", kind="next_word", text="t")
+    assert columns(label, [[0.125, 0.25, 0.625]], "and", "or") == {"prediction": ["or"], "probability": [0.25]}
+
+
+def test_too_many_classes_for_a_column_each_have_the_probability_of_the_best() -> None:
+    label = LabelConfig(key="y", kind="multiclass", classes=10_001)
+    values = np.zeros((1, 10_001))
+    values[0, 7] = 0.5
+    assert columns(label, values.tolist()) == {"prediction": [7], "probability": [0.5]}

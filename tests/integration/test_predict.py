@@ -1,0 +1,420 @@
+"""`headrace predict` on files of every format, with the model that a run pushed, compared with its signature.
+
+The expected predictions are those of the pushed SavedModel, loaded by TensorFlow, for tf.Examples that are made here.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from command import Finished, Going, headrace, versions, wait_until
+from installed import without_pythonpath
+from kfp_cluster import BUCKET, Bucket
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """\
+pipeline: {name: parcels}
+data: {source: {kind: parquet, path: trained.parquet}}
+label: {key: arrival, kind: multiclass, classes: [früh, pünktlich, zu spät]}
+features:
+  distance: {column: numeric}
+  stops: {column: bucketized, boundaries: [2, 4]}
+  code: {column: vocabulary, min_frequency: 1}
+  tags: {column: vocabulary, multivalued: true}
+model: {kind: dnn, hidden: [8]}
+train: {epochs: 2, batch_size: 32}
+evaluate: {thresholds: {accuracy: {min: 0.0}}}
+"""
+CLASSES = ["früh", "pünktlich", "zu spät"]
+PROBABILITIES = [f"probability_{name}" for name in CLASSES]
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "note": pa.string(),
+        "distance": pa.float64(),
+        "stops": pa.int64(),
+        "code": pa.string(),
+        "tags": pa.list_(pa.string()),
+    }
+)
+Row = dict[str, Any]
+
+
+def parcels(number: int, seed: int) -> list[Row]:
+    """Rows in which every feature is missing somewhere, with keys beyond 2^53 and codes that look like numbers."""
+    chance = random.Random(seed)
+    rows: list[Row] = []
+    for index in range(number):
+        row = {
+            "id": 2**53 + 2 * index + 1,
+            "note": chance.choice(['a "b"', "c,d", "Straße\n1", "", None]),
+            "distance": chance.choice([chance.uniform(1, 400), None, 0.1]),
+            "stops": chance.choice([1, 2, 3, 9, None]),
+            "code": chance.choice(["007", "12", "x", None]),
+            "tags": chance.choice([["heavy", "fragile"], ["heavy"], [], None]),
+        }
+        rows.append(row)
+    return rows
+
+
+def arrival(row: Row) -> str:
+    return CLASSES[min(int((row["distance"] or 0) / 130), 2)]
+
+
+def signature_rows(model: Path, rows: Sequence[Row]) -> np.ndarray:
+    """What the pushed model's serving signature says to each row alone: [rows, classes]."""
+    signature = tf.saved_model.load(str(model)).signatures["serving_default"]
+    return np.concatenate([signature(examples=tf.constant([example(row)]))["predictions"].numpy() for row in rows])
+
+
+def example(row: Row) -> bytes:
+    made = tf.train.Example()
+    for name, kind in {
+        "distance": "float_list",
+        "stops": "int64_list",
+        "code": "bytes_list",
+        "tags": "bytes_list",
+    }.items():
+        value = row[name]
+        values = [] if value is None else value if isinstance(value, list) else [value]
+        encoded = [one.encode() if isinstance(one, str) else one for one in values]
+        getattr(made.features.feature[name], kind).value.extend(encoded)
+    return made.SerializeToString()
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """A folder with a run's pushed model, and data that the run has not seen."""
+
+    folder: Path
+    rows: list[Row]
+
+    @property
+    def version(self) -> Path:
+        (number,) = versions(self.folder)
+        return self.folder / "serving" / "parcels" / number
+
+    def predict(self, *arguments: str, config: str = "parcels.yaml") -> Finished:
+        return headrace(self.folder, "predict", config, *arguments)
+
+    def table(self, *arguments: str) -> pa.Table:
+        done = self.predict(*arguments, "--output", "table.parquet")
+        assert done.code == 0, done.err
+        return pq.read_table(self.folder / "table.parquet")
+
+
+@pytest.fixture(scope="module")
+def pushed(new_folder: Callable[[str], Path]) -> Pushed:
+    folder = new_folder("predict")
+    known = parcels(600, seed=1)
+    table = pa.Table.from_pylist(known, SCHEMA).append_column("arrival", pa.array([arrival(row) for row in known]))
+    pq.write_table(table, folder / "trained.parquet")
+    (folder / "parcels.yaml").write_text(CONFIG + 'deploy: {push: "serving/{name}"}\n', encoding="utf-8")
+    refused = headrace(folder, "predict", "parcels.yaml", "--output", "early.csv")
+    assert refused.code == 1
+    assert "headrace run" in refused.err
+    assert "Traceback" not in refused.err
+    done = headrace(folder, "run", "parcels.yaml")
+    assert done.code == 0, done.out
+    new = parcels(300, seed=2)
+    pq.write_table(pa.Table.from_pylist(new, SCHEMA), folder / "new.parquet")
+    return Pushed(folder, new)
+
+
+@pytest.fixture(scope="module")
+def expected(pushed: Pushed) -> np.ndarray:
+    return signature_rows(pushed.version, pushed.rows)
+
+
+def scalar(rows: Sequence[Row]) -> list[Row]:
+    """The rows with one tag at most, as a format without lists holds them."""
+    return [{**row, "tags": (row["tags"] or [None])[0]} for row in rows]
+
+
+def check(found: pa.Table, expected: np.ndarray) -> None:
+    assert found.column_names[-4:] == ["prediction", *PROBABILITIES]
+    assert [found.schema.field(name).type for name in PROBABILITIES] == [pa.float32()] * 3
+    values = np.column_stack([found[name].to_numpy() for name in PROBABILITIES])
+    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-6)
+    assert found["prediction"].to_pylist() == [CLASSES[best] for best in expected.argmax(axis=1)]
+
+
+class TestInputs:
+    """Each kind of source gives the columns and predictions of the same rows."""
+
+    def test_parquet_with_all_columns_in_front_of_the_predictions(self, pushed: Pushed, expected: np.ndarray) -> None:
+        found = pushed.table("--input", "new.parquet")
+        check(found, expected)
+        assert found.column_names[:6] == SCHEMA.names
+        assert found.select(SCHEMA.names).to_pylist() == pushed.rows
+        assert len({round(value, 4) for value in expected[:, 0].tolist()}) > 10  # the model has learned something
+
+    def test_json_lines_in_which_codes_are_numbers_and_keys_are_absent(
+        self, pushed: Pushed, expected: np.ndarray
+    ) -> None:
+        lines = []
+        for row in pushed.rows:
+            shown = {name: value for name, value in row.items() if value is not None}
+            lines.append(json.dumps(shown, ensure_ascii=False))
+        (pushed.folder / "new.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        found = pushed.table("--input", "new.jsonl", "--columns", "id,note")
+        check(found, expected)
+        assert found.select(["id", "note"]).to_pylist() == [
+            {"id": row["id"], "note": row["note"]} for row in pushed.rows
+        ]
+
+    def test_csv_keeps_the_types_of_the_training_data(self, pushed: Pushed) -> None:
+        rows = [{**row, "code": "12", "stops": None} for row in scalar(pushed.rows)]
+        with (pushed.folder / "new.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, [*SCHEMA.names, "arrival", "new"])
+            writer.writeheader()
+            writer.writerows({**row, "arrival": "", "new": 7} for row in rows)
+        found = pushed.table("--input", "new.csv", "--columns", "new,stops,code,id")
+        check(found, signature_rows(pushed.version, rows))
+        assert found.column_names[:4] == ["new", "stops", "code", "id"]
+        types = [found.schema.field(name).type for name in ("new", "stops", "code", "id")]
+        assert types == [pa.int64(), pa.int64(), pa.string(), pa.int64()]
+        assert set(found["code"].to_pylist()) == {"12"}
+        assert found["stops"].null_count == len(rows)
+
+    def test_sql_from_a_profile_of_the_config(self, pushed: Pushed) -> None:
+        rows = scalar(pushed.rows)
+        with sqlite3.connect(pushed.folder / "new.db") as database:
+            database.execute(
+                "create table parcel (id integer, note text, distance real, stops integer, code text, tags text)"
+            )
+            database.executemany("insert into parcel values (:id, :note, :distance, :stops, :code, :tags)", rows)
+        source = {
+            "kind": "sql",
+            "url": f"sqlite:///{pushed.folder}/new.db",
+            "query": "select * from parcel order by id",
+        }
+        (pushed.folder / "parcels.sql.yaml").write_text(json.dumps({"data": {"source": source}}))
+        found = pushed.table("--profile", "sql")
+        check(found, signature_rows(pushed.version, rows))
+        assert found["id"].to_pylist() == [row["id"] for row in rows]
+
+    def test_tfrecords_and_the_folder_of_a_version_in_place_of_a_config(
+        self, pushed: Pushed, expected: np.ndarray
+    ) -> None:
+        with tf.io.TFRecordWriter(str(pushed.folder / "new.tfrecord")) as writer:
+            for row in pushed.rows:
+                writer.write(example(row))
+        done = pushed.predict("--input", "new.tfrecord", "-o", "by_model.parquet", config=str(pushed.version))
+        assert done.code == 0, done.err
+        check(pq.read_table(pushed.folder / "by_model.parquet"), expected)
+
+    def test_an_object_store(self, pushed: Pushed, expected: np.ndarray, bucket: Bucket) -> None:
+        bucket.client.upload_file(str(pushed.folder / "new.parquet"), BUCKET, "days/new.parquet")
+        given = ("--input", f"s3://{BUCKET}/days/*.parquet", "--output", "from_s3.parquet")
+        done = headrace(pushed.folder, "predict", "parcels.yaml", *given, **bucket.at.environment)
+        assert done.code == 0, done.err
+        check(pq.read_table(pushed.folder / "from_s3.parquet"), expected)
+
+    def test_the_data_of_the_config_through_beam(self, pushed: Pushed) -> None:
+        here, beam = (pushed.table("--columns", "id", *more) for more in ((), ("--set", "beam.runner=direct")))
+        assert here.num_rows == 600
+        assert beam.equals(here)
+
+
+class TestOutputs:
+    """All formats hold the same rows."""
+
+    def test_csv(self, pushed: Pushed, expected: np.ndarray) -> None:
+        arguments = ("--input", "new.parquet", "--columns", "id,note,distance")
+        assert pushed.predict(*arguments, "-o", "out.csv").code == 0
+        assert pushed.predict(*arguments, "-o", "out.csv.gz").code == 0
+        text = (pushed.folder / "out.csv").read_bytes()
+        assert gzip.decompress((pushed.folder / "out.csv.gz").read_bytes()) == text
+        rows = list(csv.DictReader(text.decode().splitlines(keepends=True)))
+        assert list(rows[0]) == ["id", "note", "distance", "prediction", *PROBABILITIES]
+        assert [int(row["id"]) for row in rows] == [row["id"] for row in pushed.rows]
+        assert [row["note"] for row in rows] == [row["note"] or "" for row in pushed.rows]
+        assert [float(row["distance"]) if row["distance"] else None for row in rows] == [
+            row["distance"] for row in pushed.rows
+        ]
+        values = np.array([[float(row[name]) for name in PROBABILITIES] for row in rows])
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-6)
+
+    def test_json_lines(self, pushed: Pushed, expected: np.ndarray) -> None:
+        assert pushed.predict("--input", "new.parquet", "-o", "out.jsonl.gz").code == 0
+        lines = gzip.decompress((pushed.folder / "out.jsonl.gz").read_bytes()).decode().splitlines()
+        rows = [json.loads(line) for line in lines]
+        assert [{name: row[name] for name in SCHEMA.names} for row in rows] == pushed.rows
+        values = np.array([[row[name] for name in PROBABILITIES] for row in rows])
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-6)
+        assert {row["prediction"] for row in rows} <= set(CLASSES)
+
+    def test_tfrecords(self, pushed: Pushed, expected: np.ndarray) -> None:
+        assert pushed.predict("--input", "new.parquet", "-o", "out.tfrecord.gz", "--prefix", "new_").code == 0
+        records = tf.data.TFRecordDataset(str(pushed.folder / "out.tfrecord.gz"), "GZIP")
+        features = [tf.train.Example.FromString(record.numpy()).features.feature for record in records]
+        assert [one["id"].int64_list.value[0] for one in features] == [row["id"] for row in pushed.rows]
+        tags = [[tag.decode() for tag in one["tags"].bytes_list.value] for one in features]
+        assert tags == [row["tags"] or [] for row in pushed.rows]
+        values = [[one[f"new_{name}"].float_list.value[0] for name in PROBABILITIES] for one in features]
+        np.testing.assert_allclose(values, expected, rtol=0, atol=1e-6)
+
+
+def refusal(done: Finished) -> str:
+    assert done.code == 1
+    assert "Traceback" not in done.err
+    return done.err
+
+
+class TestErrors:
+    """A refusal names the place and the way out, and leaves no output."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (("--input", "less.parquet"), ["'stops'", "does not have"]),
+            (("--input", "new.parquet", "--model", "17"), ["no version 17", "parcels"]),
+            (("--input", "new.parquet", "--model", "nothing"), ["saved_model.pb"]),
+            (("--input", "new.parquet", "--columns", "id,nte"), ["'nte'", "note"]),
+            (("--input", "gone.parquet"), ["gone.parquet"]),
+            (
+                ("--input", "new.xls", "--set", "data.source={kind: sql, url: 'sqlite:///new.db', table: parcel}"),
+                [".xls", ".csv"],
+            ),
+            (("--input", "taken.parquet"), ["'prediction'", "--prefix"]),
+            (("--input", "bad.csv"), ["bad.csv:4", "'x'"]),
+            (("--input", "bad.jsonl"), ["bad.jsonl:2"]),
+            (("--input", "lists.parquet"), ["record 3", "'distance'"]),
+        ],
+    )
+    def test_what_cannot_be_predicted(self, pushed: Pushed, arguments: tuple[str, ...], words: list[str]) -> None:
+        table, folder = pq.read_table(pushed.folder / "new.parquet"), pushed.folder
+        pq.write_table(table.drop_columns(["stops"]), folder / "less.parquet")
+        pq.write_table(table.append_column("prediction", table["id"]), folder / "taken.parquet")
+        lists = pa.array([[1.0], None, [1.0, 2.0], *[[3.0]] * 297], pa.list_(pa.float64()))
+        pq.write_table(table.set_column(2, "distance", lists), folder / "lists.parquet")
+        (folder / "bad.csv").write_text("id,note,distance,stops,code,tags\n1,a,1,1,x,\n2,b,,2,y,\n3,c,x,3,z,\n")
+        (folder / "bad.jsonl").write_text('{"id": 1, "distance": 1, "stops": 1, "code": "x", "tags": ["a"]}\n{"id": \n')
+        error = refusal(pushed.predict(*arguments, "--output", "refused.jsonl"))
+        assert all(word in error for word in words), error
+        assert not list(folder.glob("*refused*"))
+        assert not list(folder.glob(".refused*"))
+
+    def test_a_bad_record_is_skipped_counted_and_named(self, pushed: Pushed) -> None:
+        rows = "id,note,distance,stops,code,tags\n1,a,1,1,x,\n2,b,1\n3,c,1,1,x,\n"
+        (pushed.folder / "short.csv").write_text(rows)
+        settings = ("--set", "data.on_bad_record=skip", "--set", "data.max_bad_fraction=0.5")
+        done = pushed.predict("--input", "short.csv", "-o", "short.parquet", *settings)
+        assert done.code == 0, done.err
+        assert "short.csv:3" in done.err
+        assert pq.read_table(pushed.folder / "short.parquet")["id"].to_pylist() == [1, 3]
+        assert "data.max_bad_fraction" in refusal(
+            pushed.predict("--input", "short.csv", "-o", "refused.csv", *settings[:2])
+        )
+
+    def test_lists_do_not_go_into_csv(self, pushed: Pushed) -> None:
+        error = refusal(pushed.predict("--input", "new.parquet", "-o", "refused.csv"))
+        assert "'tags'" in error
+        assert "--columns" in error
+
+    @pytest.mark.parametrize(
+        ("output", "words"),
+        [
+            ("out.xls", ".parquet"),
+            ("none/out.csv", "no folder"),
+            (".", "folder"),
+            ("trained.parquet", "is one of the files"),
+        ],
+    )
+    def test_what_cannot_be_written(self, pushed: Pushed, output: str, words: str) -> None:
+        before = (pushed.folder / "trained.parquet").read_bytes()
+        assert words in refusal(pushed.predict("--output", output))
+        assert (pushed.folder / "trained.parquet").read_bytes() == before
+
+    def test_a_damaged_version_is_not_used_and_another_folder_is(self, pushed: Pushed, expected: np.ndarray) -> None:
+        copy = pushed.folder / "copied"
+        shutil.copytree(pushed.version, copy / "Format-Serving")
+        weights = next(pushed.version.glob("variables/*.data*"))
+        content = weights.read_bytes()
+        try:
+            weights.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+            assert "damaged" in refusal(pushed.predict("--input", "new.parquet", "-o", "refused.parquet"))
+        finally:
+            weights.write_bytes(content)
+        check(pushed.table("--input", "new.parquet", "--model", "copied"), expected)
+        (copy / "Format-Serving" / "assets.extra" / "description.json").unlink()
+        assert "description.json" in refusal(pushed.predict("--model", "copied", "-o", "refused.parquet"))
+
+    def test_a_killed_command_leaves_the_old_output_and_the_next_removes_what_it_began(self, pushed: Pushed) -> None:
+        many = pa.concat_tables([pq.read_table(pushed.folder / "new.parquet")] * 2000)
+        pq.write_table(many, pushed.folder / "many.parquet")
+        target = pushed.folder / "kept.jsonl"
+        target.write_text("old")
+        arguments = ("--input", "many.parquet", "--columns", "id,note", "--output", "kept.jsonl")
+        going = Going(pushed.folder, "predict", "parcels.yaml", *arguments)
+        assert wait_until(lambda: any(each.stat().st_size for each in pushed.folder.glob(".kept.jsonl.*.partial")))
+        going.signal(signal.SIGKILL)
+        going.finish()
+        assert target.read_text() == "old"
+        assert list(pushed.folder.glob(".kept.jsonl*"))
+        assert pushed.predict(*arguments, "--input", "new.parquet").code == 0
+        assert not list(pushed.folder.glob(".kept.jsonl*"))
+        assert len(target.read_text(encoding="utf-8").splitlines()) == 300
+
+
+PROGRAM = """
+import json
+import headrace
+import pandas as pd
+import pyarrow.parquet as pq
+
+frame = pq.read_table("new.parquet").to_pandas()
+(run,) = headrace.runs("parcels.yaml")
+table = run.model().predict(frame, columns=["id"])
+written = headrace.predict("parcels.yaml", "new.parquet", "from_python.parquet", columns=["id"])
+small = headrace.predict(str(run.pushed), {"distance": [1.0], "stops": [2], "code": ["x"], "tags": [["heavy"]]})
+try:
+    headrace.predict("parcels.yaml", frame.drop(columns=["code"]))
+except headrace.DataError as error:
+    refused = str(error)
+signature = sorted(run.model().signatures)
+print(json.dumps([table.to_pylist(), str(written), small.column_names, refused, signature]))
+"""
+
+
+def test_python_predicts_data_frames(pushed: Pushed, expected: np.ndarray) -> None:
+    (pushed.folder / "program.py").write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=pushed.folder,
+        env=without_pythonpath(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows, written, small, refused, signatures = json.loads(done.stdout)
+    check(pa.Table.from_pylist(rows, schema_of(pq.read_schema(pushed.folder / written))), expected)
+    assert [row["id"] for row in rows] == [row["id"] for row in pushed.rows]
+    check(pq.read_table(pushed.folder / written), expected)
+    assert small == ["distance", "stops", "code", "tags", "prediction", *PROBABILITIES]
+    assert "'code'" in refused
+    assert "serving_raw" in signatures
+
+
+def schema_of(schema: pa.Schema) -> pa.Schema:
+    return schema.remove_metadata()
