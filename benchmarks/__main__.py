@@ -1,5 +1,5 @@
 """All benchmarks, one after another: the whole run, ingest of CSV, of Parquet and of wide tables, statistics, nights
-of a window, training input and the wait for it.
+of a window, training input and the wait for it, predictions.
 
 python -m benchmarks                               tables; about half an hour on two idle cores
 python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes
@@ -17,7 +17,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import ingest, ingest_parquet, ingest_wide, measure, nightly, statistics_gen, training_wait, whole_run
+from benchmarks import (
+    ingest,
+    ingest_parquet,
+    ingest_wide,
+    measure,
+    nightly,
+    predict,
+    statistics_gen,
+    training_wait,
+    whole_run,
+)
 from benchmarks.document import Machine, document
 from benchmarks.floors import judged, without_ratio
 from benchmarks.tables import Section
@@ -109,6 +119,11 @@ def _nightly(quick: bool) -> Outcome:
     return found, nightly.section(found)
 
 
+def _predict(quick: bool) -> Outcome:
+    rows = predict.measure_all(predict.QUICK if quick else predict.REPEATS)
+    return rows, predict.section(rows)
+
+
 BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "whole_run": _whole_run,
     "ingest": _ingest,
@@ -118,6 +133,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "nightly": _nightly,
     "training_input": _training_input,
     "training_wait": _training_wait,
+    "predict": _predict,
 }
 
 

@@ -216,4 +216,12 @@ FLOORS = (
         0.4,
         _of_input("cache: memory", "of_numpy"),
     ),
+    Floor("predict", "predictions a CPU second, ours by BulkInferrer", 9.3, 5.0, _of_rows(CPU, OURS, STOCK)),
+    Floor(
+        "predict",
+        "predictions a CPU second, ours from CSV by BulkInferrer from examples",
+        20.7,
+        10.0,
+        _of_rows(CPU, {"engine": "csv"}, STOCK),
+    ),
 )

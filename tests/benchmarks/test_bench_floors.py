@@ -49,6 +49,7 @@ FIGURES: dict[str, Any] = {
         for engine, rate in [("ours", 600.0 if columns == 20_000 else 800.0), ("polars", 1600.0), ("stock", 25.0)]
     ],
     "statistics_gen": rows(10.0, 5.0),
+    "predict": [*rows(80.0, 10.0), {"engine": "csv", "rows_per_cpu_second": 160.0}],
     "nightly": {
         "nights": [*nights(7, 4.0, 2.0), *nights(30, 30.0, 10.0)],
         "analyses": [{"window": 30, "stock, next night": 8.0, "ours, next night": 2.0}],
@@ -62,7 +63,7 @@ FIGURES: dict[str, Any] = {
     },
 }
 WIDE_RATIOS = [32.0, 0.375, 32.0, 0.375, 0.375, 32.0, 32.0, 0.5, *[0.75] * 4]
-RATIOS = [3.0, 1.5, 30.0, 10.0, 1.5, 50.0, *WIDE_RATIOS, 2.0, 2.0, 3.0, 4.0, 2.0, 4.0, 90.0, 0.3]
+RATIOS = [3.0, 1.5, 30.0, 10.0, 1.5, 50.0, *WIDE_RATIOS, 2.0, 2.0, 3.0, 4.0, 2.0, 4.0, 90.0, 0.3, 8.0, 16.0]
 
 
 def test_ratios_are_those_of_the_figures_and_hold_where_they_are_not_below() -> None:

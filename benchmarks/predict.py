@@ -1,0 +1,161 @@
+"""Predictions for new data: `headrace predict` and TFX's BulkInferrer at equal work (the same model and examples).
+
+    python -m benchmarks.predict            a table
+    python -m benchmarks.predict --json     the same figures as JSON
+
+The model is that of the taxi example after an epoch; the data is the taxi data several times, with its numbers changed
+from copy to copy. BulkInferrer reads tf.Examples only, so both read one gzip file of them and write all columns with
+the predictions to another. A third engine is ours from CSV to Parquet, for which TFX would need ExampleGen first.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks import measure
+from benchmarks.ingest import beam_pipeline, measured, write_taxi
+from benchmarks.tables import Section, Table
+
+COPIES = 8
+"""Of the taxi data: 120,016 rows."""
+
+REPEATS, QUICK = {"ours": 3, "csv": 3, "stock": 1}, {"ours": 1, "csv": 1, "stock": 1}
+ENGINES = {
+    "ours": "headrace predict, TFRecords to TFRecords",
+    "csv": "headrace predict, CSV to Parquet",
+    "stock": "stock BulkInferrer, TFRecords to TFRecords",
+}
+MODEL, EXAMPLES, CSV = "model", "examples/Split-all/taxi.tfrecord.gz", "taxi.csv"
+
+
+def prepare(folder: Path, copies: int) -> int:
+    """Train a model, and write the data as CSV and as examples; the number of rows."""
+    import headrace
+    from headrace.components.example_gen.shards.compression import Compression
+    from headrace.components.example_gen.sources import open_source, serial_map
+    from headrace.components.example_gen.tfexample.framing import framed_examples
+    from headrace.components.example_gen.types import Kind
+    from headrace.configs.schema.sources import CsvSource
+
+    rows = write_taxi(folder / CSV, copies)
+    settings = {"train.epochs": 1, "pipeline.root": str(folder / "runs"), "deploy.push": None}
+    run = headrace.run(measure.PROJECT / "configs" / "taxi.yaml", overrides=settings, show=False)
+    (folder / MODEL).symlink_to(run.artifact("Trainer", "model").uri)
+    source = open_source(CsvSource(kind="csv", path=str(folder / CSV)))
+    found = [source.scan(part, {}) for part in source.parts(serial_map)]
+    kinds: dict[str, Kind] = {name: kind for one in found for name, kind in one.kinds.items()}
+    (folder / EXAMPLES).parent.mkdir(parents=True)
+    compressor = Compression().compressor()
+    with open(folder / EXAMPLES, "wb") as file:
+        for part in source.parts(serial_map):
+            for batch in source.batches(part, kinds):
+                file.write(compressor.compress(memoryview(framed_examples(batch).buffers()[2])))
+        file.write(compressor.flush())
+    return rows
+
+
+def prepare_ours(folder: Path, given: str, output: Path) -> Iterator[None]:
+    """Import everything. The code after the first yield is measured, the loading of the model included."""
+    from headrace.pipeline.predict.scoring import open_scoring
+
+    scoring = open_scoring(
+        str(folder / MODEL / "Format-Serving"),
+        str(folder / given),
+        model=None,
+        columns=None,
+        prefix="",
+        batch_size=None,
+        profile=None,
+        overrides=(),
+    )
+    yield
+    scoring.to_file(output)
+    yield
+
+
+def prepare_stock(folder: Path, output: Path) -> Iterator[None]:
+    """The same for TFX's executor."""
+    from tfx.components.bulk_inferrer.executor import Executor
+    from tfx.components.util import examples_utils
+    from tfx.proto import bulk_inferrer_pb2, example_gen_pb2
+    from tfx.types import artifact_utils, standard_artifacts
+    from tfx.utils import proto_utils
+
+    examples, model, predicted = (
+        standard_artifacts.Examples(),
+        standard_artifacts.Model(),
+        standard_artifacts.Examples(),
+    )
+    examples.uri, model.uri, predicted.uri = str(folder / "examples"), str(folder / MODEL), str(output)
+    examples.split_names = artifact_utils.encode_split_names(["all"])
+    for artifact in (examples, model):
+        artifact.set_string_custom_property("tfx_version", "1.21.0")  # readers infer the file layout from it
+    examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
+    column = bulk_inferrer_pb2.PredictOutputCol(output_key="predictions", output_column="predictions")
+    signature = bulk_inferrer_pb2.OutputColumnsSpec(
+        predict_output=bulk_inferrer_pb2.PredictOutput(output_columns=[column])
+    )
+    properties = {
+        "data_spec": "{}",
+        "model_spec": "{}",
+        "output_example_spec": proto_utils.proto_to_json(
+            bulk_inferrer_pb2.OutputExampleSpec(output_columns_spec=[signature])
+        ),
+    }
+    executor = Executor(Executor.Context(make_beam_pipeline_fn=beam_pipeline))
+    yield
+    executor.Do({"examples": [examples], "model": [model]}, {"output_examples": [predicted]}, properties)
+    yield
+
+
+def measure_here(engine: str, folder: str, out: str) -> measure.Figures:
+    """Run one engine in this process."""
+    if engine == "stock":
+        return measured(prepare_stock(Path(folder), Path(out)))
+    given, output = (CSV, "out.parquet") if engine == "csv" else (EXAMPLES, "out.tfrecord.gz")
+    return measured(prepare_ours(Path(folder), given, Path(out, output)))
+
+
+def measure_all(repeats: Mapping[str, int], copies: int = COPIES) -> list[dict[str, float | str]]:
+    """One row of figures for each engine: medians over fresh processes, ours and stock in turn."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = int(measure.json_of("benchmarks.predict", "--child", "prepare", name, str(copies)))
+        found = measure.in_turn(repeats, lambda engine: _in_fresh_process(engine, folder))
+        return [{"engine": engine, **measure.throughput(rows, found[engine])} for engine in ENGINES]
+
+
+def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
+    """The figures for people."""
+    cells = [[ENGINES[str(row["engine"])], *measure.throughput_cells(row)] for row in rows]
+    notes = (
+        measure.by_stock(rows, 1).replace("Rows", "Predictions"),
+        "Equal work of the first and the last: one gzip file of tf.Examples to gzip files of them with the predictions,"
+        " by the same model, the wide and deep network of the taxi example. Measured: everything but imports, the"
+        " loading of the model included.",
+    )
+    return Section("Predict", [("Predictions for new data", Table(["", *measure.THROUGHPUT], cells))], notes)
+
+
+def child(engine: str, folder: str, last: str) -> measure.Figures | int:
+    """One engine, or what all of them need."""
+    return prepare(Path(folder), int(last)) if engine == "prepare" else measure_here(engine, folder, last)
+
+
+def main() -> None:
+    """Measure and print; with --child, run one engine here."""
+    copies = {"type": int, "default": COPIES, "help": "of the taxi data"}
+    measure.command(
+        __doc__, lambda given: measure_all(REPEATS, given.copies), section, child=child, options={"--copies": copies}
+    )
+
+
+def _in_fresh_process(engine: str, folder: Path) -> measure.Figures:
+    with tempfile.TemporaryDirectory() as out:
+        return measure.json_of("benchmarks.predict", "--child", engine, str(folder), out)
+
+
+if __name__ == "__main__":
+    main()
