@@ -51,11 +51,12 @@ def load(config: ConfigSource, *, profile: str | None = None, overrides: Overrid
 
 
 def validate(config: ConfigSource, *, profile: str | None = None, overrides: Overrides = ()) -> None:
-    """Check the config as `load` does, then the functions and files that it names, and the first rows of the data.
+    """Check the config as `load` does, then the functions and files that it names, the first rows of the data, and the
+    components that `pipeline.extend` adds.
 
     Raises ConfigError with every mistake in the config and every mismatch with the data.
     """
-    load_checked(config, profile, as_pairs(overrides), data=True)
+    check_components(load_checked(config, profile, as_pairs(overrides), data=True))
 
 
 def run(  # noqa: PLR0913 - one for each option of the command
@@ -302,6 +303,20 @@ def load_checked(
         if problems := check_data(loaded) if data else check_functions(loaded):
             raise ConfigError(*problems)
     return loaded
+
+
+def check_components(loaded: LoadedConfig) -> None:
+    """Check what the function of `pipeline.extend` returns, by building the pipeline. Raises ConfigError."""
+    if loaded.config.pipeline.extend is None:
+        return
+    prepare()
+    with quiet():
+        from headrace.pipeline.build import create_pipeline
+    try:
+        create_pipeline(loaded.config)
+    except ConfigError as error:
+        where = "pipeline", "extend"
+        raise ConfigError(*loaded.problems((where, problem.what) for problem in error.problems)) from error
 
 
 def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool, obey_retrain: bool) -> Run:

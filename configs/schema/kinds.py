@@ -7,6 +7,7 @@ built-in kind; an installed distribution names its own by an entry point (docs/a
 from __future__ import annotations
 
 import functools
+import logging
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from headrace.configs.schema.section import KeyPath, Section
 
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
+
+logger = logging.getLogger(__name__)
 
 
 class Kind(Section):
@@ -52,10 +55,15 @@ class Kind(Section):
     def load_implementation(cls) -> Any:
         """Import what `implementation` names. Raises RunError if that fails."""
         module, _, name = cls.implementation.rpartition(".")
+        what = f"{cls.__module__}.{cls.__qualname__}"
+        if not module:
+            raise RunError(
+                f"{what}: `implementation` is {cls.implementation!r}; it must be the dotted path of its code"
+            )
         try:
             return getattr(import_module(module), name)
         except Exception as error:
-            why = f"{cls.__module__}.{cls.__qualname__}: cannot import its implementation {cls.implementation}"
+            why = f"{what}: cannot import its implementation {cls.implementation}"
             raise RunError(f"{why}: {type(error).__name__}: {error}") from error
 
 
@@ -78,10 +86,16 @@ class OpenUnion:
     @functools.cached_property
     def kinds(self) -> dict[str, type[Kind]]:
         """The classes by tag: first those of Headrace, in the order of the registry."""
-        kinds = {self._tag_of(each): each for each in map(_import, self.built_in)}
+        kinds: dict[str, type[Kind]] = {}
+        for kind in map(_import, self.built_in):
+            if (other := kinds.setdefault(self._tag_of(kind), kind)) is not kind:
+                raise TypeError(f"{kind} and {other} have the same `{self.tag}`: {self._tag_of(kind)}")
         built_in = frozenset(kinds)
         for name, offered in additions(self.group).items():
-            kinds[name] = self._installed(name, offered, built_in)
+            if name in built_in:
+                logger.warning("%s", why_not_added(name, offered, built_in))
+            else:
+                kinds[name] = self._installed(name, offered)
         return kinds
 
     @functools.cached_property
@@ -101,9 +115,9 @@ class OpenUnion:
         words = get_args(kind.model_fields[self.tag].annotation)
         return str(words[0]) if words else self.open_tag
 
-    def _installed(self, name: str, offered: list[Addition], built_in: frozenset[str]) -> type[Kind]:
+    def _installed(self, name: str, offered: list[Addition]) -> type[Kind]:
         """The class that an entry point names, or one that refuses its settings with the reason."""
-        if why := why_not_added(name, offered, built_in):
+        if why := why_not_added(name, offered, ()):
             return _refused(self.tag, name, why)
         try:
             kind = offered[0].load()

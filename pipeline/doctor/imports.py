@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from headrace.pipeline.doctor.result import REMAKE, CheckResult, note, ok, problem
 from headrace.pipeline.environment import SETTINGS
@@ -36,8 +37,8 @@ for name in sys.argv[2:]:
     else:
         print("loaded", name, time.perf_counter() - start, file=report)
 """
-_RELABEL = f"{sys.executable} tools/relabel.py (it adapts two wheels to this C library; `make env` runs it)"
-_FIXES = {"undefined symbol": _RELABEL, "symbol lookup error": _RELABEL, "GLIBC": _RELABEL, "No module named": REMAKE}
+_OLD_C_LIBRARY = ("undefined symbol", "symbol lookup error", "GLIBC", "CXXABI")
+"""What the loader says where two wheels meet a C library older than glibc 2.39."""
 
 
 def load(names: Sequence[str] = LIBRARIES) -> Iterator[CheckResult]:
@@ -62,7 +63,16 @@ def load(names: Sequence[str] = LIBRARIES) -> Iterator[CheckResult]:
 
 
 def _fix(message: str) -> str:
-    return next((fix for clue, fix in _FIXES.items() if clue in message), "rm -r .venv && make env")
+    if any(clue in message for clue in _OLD_C_LIBRARY):
+        return _relabel()
+    return REMAKE if "No module named" in message else "rm -r .venv && make env"
+
+
+def _relabel() -> str:
+    tool = Path(sys.prefix).parent / "tools" / "relabel.py"
+    if tool.is_file():
+        return f"{sys.executable} {tool} (it adapts two wheels to this C library; `make env` runs it)"
+    return "use a system with glibc 2.39 or newer (Ubuntu 24.04, Debian 13), or a clone of Headrace and its `make env`"
 
 
 def _probe(names: Sequence[str]) -> tuple[list[tuple[str, str, str]], str]:

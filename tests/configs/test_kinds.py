@@ -24,6 +24,10 @@ class Square(Shape):
     side: int = 1
 
 
+class Square2(Square):
+    """A built-in kind that was copied, and keeps the tag."""
+
+
 class Circle(Shape):
     """A kind that a distribution adds."""
 
@@ -80,7 +84,6 @@ def test_installed_kind_is_chosen_by_its_tag_and_its_settings_are_checked(site: 
 @pytest.mark.parametrize(
     ("name", "location", "why"),
     [
-        ("square", f"{__name__}:Circle", '"square" is built in'),
         ("triangle", "no_such_module:Triangle", "No module named 'no_such_module'"),
         ("triangle", f"{__name__}:Triangle", "has no attribute 'Triangle'"),
         ("triangle", "json:JSONDecoder", f"is not a class derived from {__name__}.Shape"),
@@ -95,6 +98,27 @@ def test_kind_that_cannot_be_used_is_refused_with_its_distribution(
     said = refusal({"kind": name})
     assert f'entry point "{name}" of odd-shapes 2.0 (group headrace.shapes)' in said
     assert why in said
+
+
+def test_built_in_kind_stays_whatever_is_installed(site: Path, log: pytest.LogCaptureFixture) -> None:
+    install(site, "odd-shapes", square=f"{__name__}:Circle")
+    assert shapes()[1].validate_python({"kind": "square"}) == Square(kind="square")
+    assert '"square" is built in, so entry point "square" of odd-shapes 2.0' in log.text
+
+
+def test_two_built_in_classes_of_one_kind_are_both_named() -> None:
+    twice = f"{__name__}.Square", f"{__name__}.Square2"
+    union = OpenUnion("headrace.shapes", base=Shape, tag="kind", built_in=twice)
+    with pytest.raises(TypeError, match=r"Square2.*Square.*same `kind`: square"):
+        TypeAdapter(Annotated[Shape, union])
+
+
+def test_implementation_is_a_dotted_path() -> None:
+    class Short(Circle):
+        implementation: ClassVar[str] = "Reader"
+
+    with pytest.raises(RunError, match=r"Short: `implementation` is 'Reader'; it must be the dotted path"):
+        Short.load_implementation()
 
 
 def test_code_of_a_kind_that_cannot_be_imported_is_named_with_its_class() -> None:

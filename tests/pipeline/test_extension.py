@@ -11,6 +11,7 @@ import pytest
 from headrace.common.errors import ConfigError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load, load_with_locations
+from headrace.pipeline.api import check_components
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.kubeflow.compiler.tasks import component_tasks, task_name
 from headrace.pipeline.plan import Node, plan
@@ -507,6 +508,16 @@ def test_a_pod_gets_settings_under_the_id_of_a_further_component() -> None:
     assert "read-note" in tasks["transform"].after
     with pytest.raises(ConfigError, match=r"kubeflow\.components\.Cuont: there is no component Cuont; did you mean"):
         component_tasks(config("two", "kubeflow.components={Cuont: {memory: 1Gi}}"))
+
+
+def test_validate_reports_what_is_returned_at_its_line() -> None:
+    check_components(load_with_locations("trips.yaml"))
+    Path("wrong.yaml").write_text(CONFIG.replace("nothing", "returns_none"), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        check_components(load_with_locations("wrong.yaml"))
+    (problem,) = caught.value.problems
+    assert problem.where == "wrong.yaml:1"
+    assert problem.what.startswith("pipeline.extend: own_parts.returns_none returns None")
 
 
 def test_validate_finds_a_function_that_is_missing_or_takes_the_wrong_arguments() -> None:

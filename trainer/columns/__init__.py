@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headrace.common.errors import TrainingError
 from headrace.configs.schema.features import Feature
 from headrace.trainer.columns.base import PADDING, Batch, CategoryColumn, Column, NumberColumn, VocabularySize
 from headrace.trainer.columns.image import ImageColumn
@@ -34,4 +35,11 @@ __all__ = [
 
 def build(features: Mapping[str, Feature]) -> dict[str, Column]:
     """Return the columns of the config's features by name, in the config's order."""
-    return {name: feature.load_implementation()(name, feature) for name, feature in features.items()}
+    return {name: _column(name, feature) for name, feature in features.items()}
+
+
+def _column(name: str, feature: Feature) -> Column:
+    column = feature.load_implementation()(name, feature)
+    if not isinstance(column, Column):
+        raise TrainingError(f"features.{name}: {feature.implementation} makes {column!r:.60}, which is not a Column")
+    return column

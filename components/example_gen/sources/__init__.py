@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.common.errors import RunError
 from headrace.components.example_gen.skips import Skipped
 from headrace.components.example_gen.sources.base import ParallelMap, ReadOptions, ScanResult, Source, serial_map
 from headrace.components.example_gen.storage import FileState, resolve
@@ -41,7 +42,10 @@ __all__ = [
 
 def open_source(source: SourceConfig, files: Sequence[str] | None = None, options: ReadOptions | None = None) -> Source:
     """The data that `data.source` names. `files`: the files to read; None: find them now."""
-    opened: Source = source.load_implementation().open(source, files, options or ReadOptions())
+    reader = source.load_implementation()
+    if not hasattr(reader, "open"):
+        raise RunError(f"{source.implementation}, the reader of `kind: {source.kind}`, has no class method `open`")
+    opened: Source = reader.open(source, files, options or ReadOptions())
     return opened
 
 
