@@ -40,8 +40,8 @@ class Store:
         try:
             self._store = metadata_store.MetadataStore(connection)
         except (errors.StatusError, RuntimeError) as error:
-            if (why := store_message(error, path.parent)) == DISK_FULL:
-                raise RunError(f"{path} cannot be written: {DISK_FULL}.\n  {_ROOM}") from error
+            if (why := store_message(error, path.parent)).startswith(DISK_FULL):
+                raise RunError(f"{path} cannot be written: {why}.\n  {_ROOM}") from error
             raise RunError(
                 f"{path} cannot be used: {why}.\n  Move the file away: the next run creates a new one, runs every"
                 " component again, and leaves existing artifacts where they are."
@@ -58,7 +58,7 @@ class Store:
                 return method(*arguments, **named)
             except errors.StatusError as error:
                 why = store_message(error, self._path.parent)
-                way_out = _ROOM if why == DISK_FULL else f"Check that {self._path.parent} can be written."
+                way_out = _ROOM if why.startswith(DISK_FULL) else f"Check that {self._path.parent} can be written."
                 raise RunError(f"{self._path} cannot be written: {why}.\n  {way_out} {_NEXT}") from error
             finally:
                 log.disabled = disabled
@@ -69,11 +69,14 @@ class Store:
 def store_message(error: Exception, folder: Path) -> str:
     """What a store reports, without the statement that failed and its values; DISK_FULL if its folder is full.
 
-    On a full disk SQLite also reports an I/O error, or that a transaction that it rolled back is gone.
+    On a full disk SQLite also reports an I/O error, or that a transaction is gone, which it rolled back by itself;
+    there may be room again by then.
     """
     found = re.search(r"Error when executing query: (.*?)(?: query:|$)", str(error), re.DOTALL)
     text = found[1] if found else str(error).split(" query:")[0]
-    return DISK_FULL if "disk is full" in text or _is_full(folder) else text
+    if "disk is full" in text or _is_full(folder):
+        return DISK_FULL
+    return f"{DISK_FULL}, or a write to it failed ({text})" if "no transaction is active" in text else text
 
 
 def _is_full(folder: Path) -> bool:

@@ -16,7 +16,7 @@ from parcels import write_parcels
 from headrace.common.errors import RunError
 from headrace.pipeline.local.fork_server import describe
 from headrace.pipeline.local.metadata import Metadata
-from headrace.pipeline.local.store import DISK_FULL
+from headrace.pipeline.local.store import DISK_FULL, store_message
 
 CONFIG = """\
 pipeline: {name: parcels, root: disk}
@@ -78,6 +78,13 @@ def test_metadata_on_a_full_disk_says_so_and_is_whole_when_there_is_room_again(
     again = Metadata(path, "parcels", "second")
     assert ("Spans", "first") in [(node, run) for _, node, run in again.unfinished()]
     again.begin("Trainer", "Trainer", {"config": "x" * 30000})
+
+
+def test_transaction_that_sqlite_rolled_back_is_put_down_to_the_disk(tmp_path: Path) -> None:
+    said = "Error when executing query: cannot commit - no transaction is active query: COMMIT;"
+    assert store_message(RuntimeError(said), tmp_path) == (
+        f"{DISK_FULL}, or a write to it failed (cannot commit - no transaction is active)"
+    )
 
 
 def test_new_metadata_on_a_full_disk_is_not_called_damaged(disk: Disk) -> None:

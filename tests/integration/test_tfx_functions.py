@@ -59,7 +59,7 @@ def test_another_run_fn_starts_at_the_trainer_and_is_compared_with_the_blessed_m
     assert story.edited.code == 0, story.edited.out
     assert {"Trainer", "Evaluator"} <= story.edited.ran()
     assert story.edited.ran().isdisjoint({"ExampleGen", "StatisticsGen", "DataGate", "Transform"})
-    assert "(baseline: 0." in story.edited.ending("blessing")
+    assert "(baseline: 0." in story.edited.out
 
 
 def test_the_pushed_model_predicts_as_it_was_evaluated_and_loads_in_the_v1_loader(story: Story) -> None:
