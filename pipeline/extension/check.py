@@ -26,6 +26,7 @@ from tfx.dsl.experimental.conditionals import conditional
 from tfx.types import standard_artifacts
 from tfx.types.channel import OutputChannel
 
+from headrace.common.credentials import CREDENTIAL_PATTERNS
 from headrace.common.names import join_names
 from headrace.components.trigger.decision import GO
 from headrace.pipeline.code.modules import find
@@ -196,6 +197,8 @@ def _properties(node: BaseComponent) -> Iterator[str]:
             yield f"has a parameter `{name}`, a name that Headrace uses itself; rename the parameter"
         if name == "module_file" and value is not None:
             yield f"has `module_file`, a file that pods do not have; put {value} into a module and name its function"
+        if isinstance(value, str) and any(shape.search(value) for shape in CREDENTIAL_PATTERNS.values()):
+            yield f"has a credential in its parameter `{name}`; pass the name of an environment variable that holds it"
         if not _is_json(value):
             yield f"has a parameter `{name}` whose value is known only at run time, or is not JSON: {value!r:.60}"
         elif name == "custom_config" and value is not None and not _is_json_object(value):

@@ -299,6 +299,10 @@ def reserved(components):
     return [Stores(examples=examples(components), store="x")]
 
 
+def credential(components):
+    return [count(components, column="postgresql://shop:hunter2@db.example/trips")]
+
+
 def module_file(components):
     return [OwnModel(examples(components), module_file="/x/mine.py")]
 
@@ -463,6 +467,7 @@ def test_what_was_trained_on_is_recorded_after_further_components() -> None:
         ("bytes_output", "has an output `raw` of bytes"),
         ("go_output", "has an output `go`"),
         ("reserved", "Stores has a parameter `store`"),
+        ("credential", "Count has a credential in its parameter `column`; pass the name of an environment variable"),
         ("module_file", "has `module_file`"),
         ("custom_config", "has a `custom_config` that is not a JSON object"),
         ("trainer", "replaces trainer, which cannot be replaced; set `model.kind`"),
