@@ -227,5 +227,6 @@ def _explained(uri: str, error: OSError) -> str:
         f"{uri}: the object store refuses {with_keys}: {error}"
         "\n  Set kubeflow.object_store.secret to the name of the Secret with its keys (and access_key and secret_key to"
         " the names of the keys in it); or, without a Secret, give access to the service account of the runs,"
-        " kubeflow.server.service_account."
+        " kubeflow.server.service_account. If the keys reach only some folders, set kubeflow.pipeline_root to one of"
+        " these: in a multi-user Kubeflow, private-artifacts/<namespace>/ of mlpipeline."
     )

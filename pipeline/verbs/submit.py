@@ -30,8 +30,11 @@ def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch:
     loaded = load(config, profile, overrides, data=False, functions=True)
     with quiet():
         from headrace.pipeline.kubeflow.server.session import Session
+        from headrace.pipeline.kubeflow.server.submit import run_values
         from headrace.pipeline.kubeflow.server.submit import submit as submit_run
+    root = run_values(loaded.config, chosen["parameters"]).root
     session = Session.of(loaded.config)
+    _note_root(session, root)
     try:
         with quiet():
             version, submitted = submit_run(session, **chosen)
@@ -44,6 +47,12 @@ def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch:
         from headrace.pipeline.verbs.runs import watch_to_the_end
 
         sys.exit(watch_to_the_end(session, submitted.run))
+
+
+def _note_root(session: Session, root: str | None = None) -> None:
+    note = session.root_note(root)
+    if note is not None:
+        click.echo(note, err=True)
 
 
 def _print_submitted(session: Session, submitted: SubmittedRun) -> None:
@@ -73,6 +82,7 @@ def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], firs
         from headrace.pipeline.kubeflow.server.session import Session
     wanted = spans(loaded.config, first, last)
     session = Session.of(loaded.config)
+    _note_root(session)
     made = 0
     for one in submit_missing(session, wanted):
         made += one.made
@@ -102,6 +112,7 @@ def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], comp
         from headrace.pipeline.kubeflow.server.schedules import submit_schedule as apply_schedule
         from headrace.pipeline.kubeflow.server.session import Session
     session = Session.of(loaded.config)
+    _note_root(session)
     with quiet():
         version, made, outcome = apply_schedule(session, wanted, text)
     click.echo(f"version   {version.name}{' (new)' if version.uploaded else ''}")

@@ -53,6 +53,7 @@ def test_a_cancelled_run_is_ended_once(kubeflow: Built) -> None:
     (run,) = kubeflow.runs()
     assert run["state"] == "CANCELING"
     assert kubeflow.server.workflow(run["run_id"])["spec"]["activeDeadlineSeconds"] == 0
+    report(kubeflow.server, run["run_id"], "Running", {"a": ("spans", "Running", 0, 0)})  # what else would be lost
     assert [line.split()[2] for line in kubeflow("runs").lines] == ["cancelling"]
     assert kubeflow("status", name).lines[-1].endswith("being cancelled")
     assert "is being cancelled" in kubeflow("cancel", name).out  # of which the server is not asked again

@@ -44,6 +44,10 @@ class Connection:
         self.recurring = api.RecurringRunServiceApi(client)
         self.health = api.HealthzServiceApi(client)
 
+    def wait(self, seconds: float) -> None:
+        """Pause before something is read again."""
+        self._sleep(seconds)
+
     def read(self, what: str, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a method that only reads, again if the server fails. what: completes "cannot …" in a ServerError."""
         for wait in WAITS:

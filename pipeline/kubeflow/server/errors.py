@@ -18,7 +18,7 @@ MAX_WORDS = 600
 """Characters of a server's own message that are passed on."""
 _ADVICE = {
     401: "the token or cookie is missing, wrong or expired; see kubeflow.server.auth",
-    403: "this account may not do that; see kubeflow.server.auth, and its rights in the namespace",
+    403: "this account may not do that; see kubeflow.server.auth, and its rights in kubeflow.namespace",
 }
 _PAGE = f"it answers with a web page, perhaps its login page\n  {_ADVICE[401]}"
 _NO_PAGE = "404 page not found"

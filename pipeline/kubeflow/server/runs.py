@@ -14,6 +14,10 @@ from headrace.pipeline.kubeflow.server.tasks import ENDED, add_tasks
 CANCELING = "CANCELING"
 LOST_AFTER = dt.timedelta(minutes=10)
 """A cancellation takes half a minute at most: the time that Kubernetes gives a pod to end by itself."""
+REPORT_SECONDS, REPORT_WAIT = 30.0, 2.0
+"""How long to wait until the cluster reports a cancellation, and between looks. It does so within a second or two: the
+server changes the workflow, and Kubeflow's persistence agent reports each change.
+"""
 INTERNAL = 500
 
 
@@ -60,7 +64,22 @@ def find_run(server: Connection, experiment_id: str | None, pipeline_id: str | N
 
 
 def get_run(server: Connection, run_id: str) -> Any:
-    """A run with its tasks. Raises RunError if it was deleted."""
+    """A run with its tasks. Raises RunError if it was deleted.
+
+    A run that was cancelled a moment ago is read again until the cluster has reported that, for half a minute at most.
+    After that it gets `unreported = True`: its workflow must be gone from the cluster.
+    """
+    run = _existing(server, run_id)
+    waited = 0.0
+    while _is_unreported(run) and waited < REPORT_SECONDS:
+        server.wait(REPORT_WAIT)
+        waited += REPORT_WAIT
+        run = _existing(server, run_id)
+    run.unreported = _is_unreported(run)
+    return run
+
+
+def _existing(server: Connection, run_id: str) -> Any:
     run = _by_id(server, run_id)
     if run is None:
         raise RunError(f"{server.endpoint}: the run {run_id} no longer exists: it was deleted")
@@ -94,13 +113,27 @@ def is_cancelled(run: Any) -> bool:
 
 
 def is_lost(run: Any, now: dt.datetime) -> bool:
-    """Whether a run has been CANCELING for so long that its workflow must be gone from the cluster, so that nothing is
-    left that could report its end.
+    """Whether the workflow of a cancelled run must be gone from the cluster, so that nothing is left that could report
+    the run's end: it has been CANCELING for long, or nobody has reported that it is.
     """
     if run.state != CANCELING:
         return False
-    since = [entry.update_time for entry in run.state_history or () if entry.state == CANCELING and entry.update_time]
-    return bool(since) and now - max(since) > LOST_AFTER
+    since = _canceling_since(run)
+    return getattr(run, "unreported", False) if since is None else now - since > LOST_AFTER
+
+
+def _is_unreported(run: Any) -> bool:
+    """Whether the server was asked to cancel the run, and the cluster has reported nothing since.
+
+    The server sets the state at once, but adds CANCELING to the history only when the workflow is reported
+    (`TerminateRun` and `UpdateRun` in `backend/src/apiserver/storage/run_store.go`, 2.14 to 2.17).
+    """
+    return run.state == CANCELING and _canceling_since(run) is None
+
+
+def _canceling_since(run: Any) -> dt.datetime | None:
+    last = run.state_history[-1] if run.state_history else None
+    return last.update_time if last is not None and last.state == CANCELING else None
 
 
 def state_word(run: Any, now: dt.datetime) -> str:

@@ -22,6 +22,11 @@ from headrace.pipeline.kubeflow.server.versions import (
     tasks_of_version,
 )
 
+STOCK_BUCKET = "minio://mlpipeline/"
+REACHABLE = ("private-artifacts/{}/", "private/{}/", "artifacts/", "shared/")
+"""Folders of that bucket which the keys of a namespace reach on a stock multi-user server since 2.15
+(`manifests/kustomize/base/installs/multi-user/pipelines-profile-controller/sync.py`)."""
+
 
 @dataclass(frozen=True)
 class Session:
@@ -99,6 +104,22 @@ class Session:
         if pipeline_id is None:
             return []
         return list(itertools.islice(runs.of_pipeline(self.server, experiment_id, pipeline_id), limit))
+
+    def root_note(self, root: str | None = None) -> str | None:
+        """What to say before runs are created whose artifacts the namespace's keys would not reach on a stock server.
+
+        root: the pipeline root of the runs; None for that of the config.
+        """
+        root = (root or self.config.kubeflow.pipeline_root).rstrip("/")
+        folder = f"{root}/".removeprefix(STOCK_BUCKET)
+        if self.namespace is None or not f"{root}/".startswith(STOCK_BUCKET):
+            return None
+        if any(folder.startswith(each.format(self.namespace)) for each in REACHABLE):
+            return None
+        return (
+            f"note: on a stock multi-user Kubeflow the keys of the namespace {self.namespace} do not reach {root}\n"
+            f"  use kubeflow.pipeline_root: {STOCK_BUCKET}{REACHABLE[0].format(self.namespace)}v2/artifacts"
+        )
 
     def tasks(self, run: Any) -> dict[str, Any]:
         """The tasks of a run's graph, in the form of `document.flat_graph`."""

@@ -16,6 +16,12 @@ from headrace.pipeline.kubeflow.document import flat_graph, version_name
 from headrace.pipeline.kubeflow.server.connection import Connection, list_all, name_filter
 from headrace.pipeline.kubeflow.server.errors import NOT_FOUND, may_exist
 
+BAD_REQUEST = 400
+_UPLOAD_REFUSED = (
+    "the server answers so too if the account may not create pipelines in the namespace (kubeflow.namespace); its log"
+    " has the reason"
+)
+
 
 @dataclass(frozen=True)
 class PipelineVersion:
@@ -126,7 +132,8 @@ def _upload(server: Connection, pipeline_id: str, name: str, text: str) -> str:
         except ServerError as error:
             found = _find_version(server, pipeline_id, name) if may_exist(error) else None
             if found is None:
-                raise
+                hint = f"\n  {_UPLOAD_REFUSED}" if error.status == BAD_REQUEST else ""
+                raise ServerError(f"{error}{hint}", error.status, slow=error.slow) from None
             return found
     return str(made.pipeline_version_id)
 

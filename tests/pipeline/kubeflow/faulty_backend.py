@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import email
 import json
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
+
+import yaml
 
 from headrace.configs.schema.kubeflow import ServerConfig
 from headrace.pipeline.kubeflow.server.connection import Connection, connect
@@ -55,6 +59,14 @@ def fails(status: int, words: Any = None) -> Callable[..., Answer]:
     return lambda *_: (status, {"message": "out of order"} if words is None else words)
 
 
+def uploaded(headers: Message, sent: bytes) -> dict[str, Any]:
+    """The compiled pipeline in an upload, in the form in which the API shows it."""
+    whole = email.message_from_bytes(f"Content-Type: {headers['Content-Type']}\n\n".encode() + sent)
+    (file,) = (part.get_payload(decode=True) for part in whole.walk() if part.get_filename())
+    first, *more = yaml.load_all(cast(bytes, file), yaml.CSafeLoader)
+    return {"uploaded": {"pipeline_spec": first, "platform_spec": more[0] if more else {}}}
+
+
 @contextmanager
 def serving(backend: Backend | None = None) -> Iterator[Backend]:
     """Serve this one, or one that keeps runs and nothing else."""
@@ -64,7 +76,8 @@ def serving(backend: Backend | None = None) -> Iterator[Backend]:
         protocol_version = "HTTP/1.1"
 
         def serve(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = uploaded(self.headers, sent) if "multipart" in str(self.headers) else json.loads(sent or b"{}")
             alive.seen.append((self.command, self.path))
             alive.headers.append(dict(self.headers))
             fault = alive.faults.pop(0) if alive.faults else None
@@ -86,7 +99,7 @@ def serving(backend: Backend | None = None) -> Iterator[Backend]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         alive.url = f"http://127.0.0.1:{server.server_port}"
         yield alive

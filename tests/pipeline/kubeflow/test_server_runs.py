@@ -37,8 +37,12 @@ def run_with(backend: Backend, state: str, *history: tuple[str, float], tasks: A
         "state_history": [{"state": entry, "update_time": at(ago)} for entry, ago in history],
         "run_details": {"task_details": list(tasks)},
     }
-    backend.faults = [fails(200, body)]
-    return runs.get_run(connected(backend), "id-0")
+    backend.faults = [fails(200, body)] * 20  # as often as it is asked for
+    server = connected(backend)
+    server._sleep = lambda _: None
+    run = runs.get_run(server, "id-0")
+    backend.faults = []
+    return run
 
 
 CANCELLED = (("PENDING", 50), ("RUNNING", 49), ("CANCELING", 40), ("FAILED", 39))
@@ -55,7 +59,12 @@ CANCELLED = (("PENDING", 50), ("RUNNING", 49), ("CANCELING", 40), ("FAILED", 39)
         ("SUCCEEDED", (*CANCELLED, ("RUNNING", 30), ("SUCCEEDED", 20)), "succeeded"),
         ("CANCELING", (("RUNNING", 49), ("CANCELING", 9)), "cancelling"),
         ("CANCELING", (("RUNNING", 49), ("CANCELING", 11)), "lost"),
-        ("CANCELING", (("RUNNING", 49),), "cancelling"),
+        (
+            "CANCELING",
+            (("RUNNING", 49), ("CANCELING", 30), ("FAILED", 29), ("RUNNING", 9), ("CANCELING", 1)),
+            "cancelling",
+        ),
+        ("CANCELING", (("RUNNING", 49),), "lost"),  # and the cluster does not report that it is
         ("RUNNING", (("RUNNING", 49),), "running"),
     ],
 )
