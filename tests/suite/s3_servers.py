@@ -146,6 +146,7 @@ def _options(folder: Path, ports: dict[str, tuple[int, int]]) -> list[str]:
         *("-s3", "-s3.config=identities.json", "-s3.port.iceberg=0", "-s3.port.lance=0"),
         "-s3.autoCreateBucket=false",  # as on other servers: what is written to a wrong name is an error
         *("-filer", "-filer.localSocket=filer.sock", "-s3.localSocket=s3.sock"),
+        "-s3.iam.readOnly=false",  # so that tests can add users
         "-master.telemetry=false",
         "-volume.max=10000",  # each bucket has its own; by default there are as many as fit on the disk when full
     ]
