@@ -11,6 +11,7 @@ there (`CreateRun` in `backend/src/apiserver/resource/resource_manager.go`, 2.14
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -58,8 +59,9 @@ def manifest(config: PipelineConfig, endpoint: str, environ: Mapping[str, str] =
         raise RunError(
             "the compiled pipeline is too large for a ConfigMap (1 MiB); use `headrace schedule`, which uploads it"
         )
-    digest = hashlib.sha256("\0".join([endpoint, *files.values()]).encode()).hexdigest()[:DIGITS]
-    name = f"{config.pipeline.name}-{digest}"
+    # Neither object may be changed once it exists, so whatever is in them is in their name.
+    content = "\0".join([*files.values(), json.dumps(_job(config, "", endpoint), sort_keys=True)])
+    name = f"{config.pipeline.name}-{hashlib.sha256(content.encode()).hexdigest()[:DIGITS]}"
     if len(name) > MAX_NAME:
         most = MAX_NAME - DIGITS - 1
         what = f"{config.pipeline.name} is too long for the name of a Job: use at most {most} characters"
