@@ -16,10 +16,12 @@ from kfp_server import BuildError, Server, build, serving
 from s3_servers import S3Server
 
 ENDPOINT = "HEADRACE_TEST_KFP_ENDPOINT"
+NAMESPACE = "HEADRACE_TEST_KFP_NAMESPACE"
 NEEDS = f"{ENDPOINT} names no Kubeflow"
-"""It wants the URL of one without users (service/ml-pipeline-ui or service/ml-pipeline, forwarded will do), of release
-2.16 or newer, with Kubeflow's own configuration of Argo. Nothing is executed there, as the image of the runs does not
-exist; so it needs no store, no data, and room for a pod or two that wait for their image.
+"""It wants the URL of one (service/ml-pipeline-ui or service/ml-pipeline, forwarded will do), of release 2.16 or newer,
+with Kubeflow's own configuration of Argo; for one with users also the namespace, and a token in kfp_commands.TOKEN.
+Nothing is executed there, as the image of the runs does not exist; so it needs no store, no data, and room for a pod or
+two that wait for their image.
 """
 numbers = itertools.count()
 
@@ -75,7 +77,7 @@ def kubeflow(request: pytest.FixtureRequest) -> Iterator[Kubeflow]:
         return
     if ENDPOINT not in os.environ:
         pytest.skip(NEEDS)
-    there = Reachable(os.environ[ENDPOINT])
+    there = Reachable(os.environ[ENDPOINT], os.environ.get(NAMESPACE, ""))
     try:
         yield there
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 import urllib.request
 import uuid
@@ -24,6 +25,8 @@ from kfp_workflows import cancelled, post, report, with_pod
 CONFIG = "configs/taxi.yaml"
 IMAGE = "kubeflow.image=registry.example/headrace:1"
 """There is none: a cluster goes no further than to ask for it."""
+TOKEN = "HEADRACE_TEST_KFP_TOKEN"
+"""Environment variable with the token for a server with users."""
 ENDED_BADLY = {"FAILED", "CANCELED"}
 A_WHILE = 300.0
 """Seconds that a cluster may take for what it does by itself."""
@@ -31,10 +34,10 @@ NEWEST = "page_size=200&sort_by=created_at%20desc"
 
 
 class Kubeflow:
-    """The command, and what the server tells of what it did."""
+    """The command, and what the server tells of what it did. namespace: on a server with users."""
 
-    def __init__(self, url: str, name: str) -> None:
-        self.url = url
+    def __init__(self, url: str, name: str, namespace: str = "") -> None:
+        self.url, self.namespace = url, namespace
         self.experiment = self.pipeline = f"headrace-test-{name}"
 
     def going(self, verb: str, *arguments: str, **environment: str) -> Going:
@@ -43,6 +46,8 @@ class Kubeflow:
             f"pipeline.name={self.pipeline}",
             f"kubeflow.server.endpoint={self.url}",
             f"kubeflow.server.experiment={self.experiment}",
+            *([f"kubeflow.namespace={self.namespace}"] if self.namespace else []),
+            *([f"kubeflow.server.auth={{kind: bearer, env: {TOKEN}}}"] if TOKEN in os.environ else []),
         )
         options = [part for setting in settings for part in ("--set", setting)]
         return started_at_once(ROOT, verb, CONFIG, *arguments, *options, **environment)
@@ -62,7 +67,7 @@ class Kubeflow:
 
     def schedules(self) -> list[Any]:
         mine = set(self._experiments())
-        found = self._listed(f"recurringruns?{NEWEST}", "recurringRuns")
+        found = self._listed(f"recurringruns?{NEWEST}&namespace={self.namespace}", "recurringRuns")
         return [one for one in found if one["experiment_id"] in mine]
 
     def end_badly(self, run_id: str) -> None:
@@ -94,16 +99,19 @@ class Kubeflow:
         """What the server answers, None where that is nothing."""
         data = None if body is None else json.dumps(body).encode()
         url = f"{self.url}/apis/v2beta1/{path}"
-        request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+        headers = {"Content-Type": "application/json"}
+        if TOKEN in os.environ:
+            headers["Authorization"] = f"Bearer {os.environ[TOKEN]}"
+        request = urllib.request.Request(url, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.loads(answer.read() or "null")
 
     def _experiments(self) -> list[str]:
-        found = self._listed(f"experiments?{NEWEST}", "experiments")
+        found = self._listed(f"experiments?{NEWEST}&namespace={self.namespace}", "experiments")
         return [one["experiment_id"] for one in found if one["display_name"] == self.experiment]
 
     def _pipelines(self) -> list[str]:
-        found = self._listed(f"pipelines?{NEWEST}", "pipelines")
+        found = self._listed(f"pipelines?{NEWEST}&namespace={self.namespace}", "pipelines")
         return [one["pipeline_id"] for one in found if one["display_name"] == self.pipeline]
 
     def _listed(self, path: str, name: str) -> list[Any]:
@@ -139,8 +147,8 @@ class Built(Kubeflow):
 class Reachable(Kubeflow):
     """On a Kubeflow that is there, among what others do there."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url.rstrip("/"), uuid.uuid4().hex[:12])
+    def __init__(self, url: str, namespace: str = "") -> None:
+        super().__init__(url.rstrip("/"), uuid.uuid4().hex[:12], namespace)
 
     def end_badly(self, run_id: str) -> None:
         """Terminate it, and wait until the cluster has."""

@@ -128,35 +128,39 @@ class ApiServer(Backend):
 
     # Requests.
 
-    def _route(  # noqa: PLR0911 - a table
-        self, method: str, parts: list[str], query: Mapping[str, str], body: Json
-    ) -> Any:
+    def _route(self, method: str, parts: list[str], query: Mapping[str, str], body: Json) -> Any:
         match method, *parts[2:]:
             case "GET", "healthz":
                 return {"multi_user": self.users is not None, "tag_name": self.release, "pipeline_store": "database"}
             case "POST", "pipelines", "upload_version":
                 return self._upload(query, body)
-            case _, "pipelines", pipeline_id, "versions", *version_id:
-                self._authorize("pipelines", "get", self._get("pipelines", pipeline_id).get("namespace", ""))
-                if version_id:
-                    return self._get("versions", version_id[0])
-                return self._list("versions", "pipeline_versions", query, pipeline_id=pipeline_id)
             case "GET", "runs", run_id, "nodes", pod, "log":
                 return self.archive.get(pod) or {"error_message": f"Failed to read logs for run {run_id}: {pod}: gone"}
             case "GET", "runs", run_id if parts[1] == "v1beta1":
                 self._authorize("runs", "get", self._get("runs", run_id)["namespace"])
                 return {"pipeline_runtime": {"workflow_manifest": json.dumps(self.manifests.get(run_id, {}))}}
-            case "POST", "experiments" | "pipelines" as kind:
-                namespace = self._namespace(body.get("namespace"))
-                self._authorize(kind, "create", namespace)
-                return self._put(kind, {**body, "namespace": namespace})
-            case "GET", "experiments" | "pipelines" as kind:
-                namespace = self._namespace(query.get("namespace"))
-                self._authorize(kind, "list", namespace)
-                return self._list(kind, kind, query, namespace=namespace)
+            case _, "experiments" | "pipelines" as kind, *rest:
+                return self._kept(method, kind, rest, query, body)
             case _, "runs" | "recurringruns" as kind, *rest:
                 return self._run(method, kind, rest, query, body)
         raise RefusedError(404, "404 page not found")
+
+    def _kept(self, method: str, kind: str, rest: list[str], query: Mapping[str, str], body: Json) -> Any:
+        """Experiments, and pipelines with their versions."""
+        if not rest:
+            namespace = self._namespace(body.get("namespace") if method == "POST" else query.get("namespace"))
+            self._authorize(kind, "create" if method == "POST" else "list", namespace)
+            if method == "POST":
+                return self._put(kind, {**body, "namespace": namespace})
+            return self._list(kind, kind, query, namespace=namespace)
+        identity, *version = rest
+        self._authorize(kind, "delete" if method == "DELETE" else "get", self._get(kind, identity)["namespace"])
+        if method == "DELETE":
+            self.objects["versions" if version else kind].pop(version[-1] if version else identity)
+            return {}
+        if version == ["versions"]:
+            return self._list("versions", "pipeline_versions", query, pipeline_id=identity)
+        return self._get("versions", version[-1])
 
     def _run(self, method: str, kind: str, rest: list[str], query: Mapping[str, str], body: Json) -> Any:
         resource = "jobs" if kind == "recurringruns" else kind
@@ -166,19 +170,29 @@ class ApiServer(Backend):
             asked = verb or {"GET": "get", "DELETE": "delete"}[method]
             self._authorize(resource, asked, one["namespace"])
             return getattr(self, f"_{asked}_{resource}")(one, query)
-        experiment = self._get("experiments", body.get("experiment_id") or query.get("experiment_id", ""))
-        self._authorize(resource, "list" if method == "GET" else "create", experiment["namespace"])
         if method == "GET":
-            key = "recurringRuns" if kind == "recurringruns" else kind
-            return self._list(kind, key, query, experiment_id=experiment["experiment_id"])
+            return self._runs_of(kind, resource, query)
+        experiment = self._get("experiments", body.get("experiment_id", ""))
+        self._authorize(resource, "create", experiment["namespace"])
         made = self._put(kind, {**body, "namespace": experiment["namespace"]})
         if kind == "recurringruns":
+            for name, value in made["trigger"].get("periodic_schedule", {}).items():
+                made["trigger"]["periodic_schedule"][name] = str(value)  # a 64-bit number, which is text in its JSON
             made["status"] = f"{body['mode']}D"
             return made
         made["state_history"] = []
         self._set_state(made, "PENDING")
         self.workflows[made["run_id"]] = {}
         return made
+
+    def _runs_of(self, kind: str, resource: str, query: Mapping[str, str]) -> Json:
+        """Those of an experiment, whose namespace counts then, or of a namespace."""
+        wanted = {"namespace": self._namespace(query.get("namespace"))}
+        if query.get("experiment_id"):
+            experiment = self._get("experiments", query["experiment_id"])
+            wanted = {"namespace": experiment["namespace"], "experiment_id": experiment["experiment_id"]}
+        self._authorize(resource, "list", wanted["namespace"])
+        return self._list(kind, "recurringRuns" if kind == "recurringruns" else kind, query, **wanted)
 
     def _get_runs(self, run: Json, _query: Mapping[str, str]) -> Json:
         return run
@@ -230,8 +244,10 @@ class ApiServer(Backend):
             self._authorize("pipelines", "create", pipeline["namespace"])
         except RefusedError:  # the upload's own handler answers whatever is wrong like this
             raise RefusedError(400, "Failed to create a pipeline version", "error_message") from None
-        one = {"display_name": query["name"], "pipeline_id": query["pipelineid"], "pipeline_spec": body["uploaded"]}
-        return self._put("versions", one)
+        named = {"name": query["name"], "display_name": query["name"]}
+        return self._put(
+            "versions", {**named, "pipeline_id": pipeline["pipeline_id"], "pipeline_spec": body["uploaded"]}
+        )
 
     # Objects.
 
