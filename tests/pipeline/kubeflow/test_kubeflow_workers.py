@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from compiled_trips import NO_SECRET, compiled, needs_kubernetes, settings_of, trips
+from compiled_trips import NO_SECRET, compiled, invocations, needs_kubernetes, settings_of, trips
 
 from headrace.common.errors import ConfigError
 from headrace.pipeline.kubeflow.distributed.jobset import MANIFEST, Owner, compiled_jobset, complete, hosts
@@ -78,6 +78,25 @@ def test_keys_of_the_store_reach_the_workers_by_name_alone() -> None:
     }
     (bare,) = job(jobset(NO_SECRET))["template"]["spec"]["containers"]
     assert not [one for one in bare["env"] if "valueFrom" in one]
+
+
+def test_workers_of_a_tf_data_service_have_its_label_its_address_and_the_volume_that_it_reads() -> None:
+    place = ("kubeflow.storage=reference", "kubeflow.volume={claim: headrace-artifacts}")
+    service = "train.input.service=grpc://headrace-tfdata:5050"
+    template = job(jobset(*place, service))["template"]
+    assert template["metadata"]["labels"]["headrace/tfdata"] == "client"
+    (container,) = template["spec"]["containers"]
+    assert {"name": "headrace-artifacts", "mountPath": "/headrace"} in container["volumeMounts"]
+    properties = invocations(compiled(*WORKERS, *place, service))["trainer"].exec_properties
+    train = json.loads(json.loads(properties["custom_config"])["config"])["train"]
+    assert train["input"]["service"] == "grpc://headrace-tfdata:5050"
+
+
+def test_a_namespace_with_a_quota_takes_the_workers_whatever_the_config_sets() -> None:
+    for settings in ((), ("kubeflow.components.Trainer={memory_limit: 32Gi}",)):
+        (container,) = job(jobset(*settings))["template"]["spec"]["containers"]
+        requests, limits = (container["resources"][part] for part in ("requests", "limits"))
+        assert requests.keys() == limits.keys() == {"cpu", "memory"}
 
 
 def test_number_of_workers_is_not_in_the_trainers_cache_key() -> None:

@@ -130,13 +130,9 @@ def test_a_watch_of_a_run_that_is_lost_ends(server: ApiServer, session: Session)
             del server.workflows[run_id]
             assert runs.cancel(session.server, session.run(run_id)) == "lost"
 
-    shown, run = status.follow(
-        session,
-        session.run(run_id),
-        Screen(),
-        lambda _: None,
-        status.Clock(cancelled_by_somebody, lambda: 0.0),  # type: ignore[arg-type]
-    )
+    screen: Any = Screen()
+    clock = status.Clock(cancelled_by_somebody, lambda: 0.0)
+    shown, run = status.follow(session, session.run(run_id), screen, lambda _: None, clock)
     assert (shown.status, runs.state_word(run, dt.datetime.now(dt.UTC))) == (Status.INTERRUPTED, "lost")
     assert len(slept) == 3
 
