@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import threading
 import urllib.parse
 import uuid
 from collections.abc import Collection, Mapping
@@ -58,6 +59,7 @@ class ApiServer(Backend):
         super().__init__()
         self.users = users
         self.behind_gateway = False
+        self._lock = threading.Lock()
         self.time = dt.datetime.now(dt.UTC)
         self.objects: dict[str, dict[str, Json]] = {kind: {} for kind in LONGEST}
         self.workflows: dict[str, Json] = {}
@@ -71,7 +73,8 @@ class ApiServer(Backend):
         url = urllib.parse.urlparse(path)
         query = {name: values[0] for name, values in urllib.parse.parse_qs(url.query).items()}
         try:
-            return 200, self._route(method, url.path.removeprefix("/pipeline").strip("/").split("/"), query, body)
+            with self._lock:
+                return 200, self._route(method, url.path.removeprefix("/pipeline").strip("/").split("/"), query, body)
         except RefusedError as refused:
             return refused.answer
 

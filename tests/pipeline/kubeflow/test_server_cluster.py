@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from headrace.common.errors import RunError, ServerError
 from headrace.configs.schema.schedule import ScheduleConfig
 from headrace.pipeline.kubeflow.compiler import compile as compile_module
 from headrace.pipeline.kubeflow.server import runs, schedules, status
+from headrace.pipeline.kubeflow.server import submit as submission
 from headrace.pipeline.kubeflow.server.logs import LauncherLogs, fnv1a, read_log
 from headrace.pipeline.kubeflow.server.schedules import submit_schedule
 from headrace.pipeline.kubeflow.server.session import Session
@@ -211,6 +215,26 @@ def test_a_submission_in_which_the_server_restarts_makes_one_of_each_at_the_seco
                 break
     assert at > 8, "a submission has as many requests"
     assert len(failed) <= 4, "only what changes something is not asked again by the same command"
+
+
+def test_commands_that_submit_the_same_in_one_moment_leave_one_run_and_name_it(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submission, "ATTEMPTS", 200)  # however busy the machine is
+    sessions = [session_of(server) for _ in range(3)]
+    submitted(sessions[0])  # so that pipeline, version and experiment are there
+    start = threading.Barrier(len(sessions))
+
+    def again(session: Session) -> str:
+        session.server._sleep = time.sleep
+        start.wait()
+        return str(submit(session, name="nightly")[1].run.run_id)
+
+    with ThreadPoolExecutor(len(sessions)) as pool:
+        named = set(pool.map(again, sessions))
+    left = [one["run_id"] for one in server.objects["runs"].values() if one["display_name"] == "nightly"]
+    assert named == set(left)
+    assert len(left) == 1
 
 
 def test_names_at_their_limits_are_kept(server: ApiServer) -> None:
