@@ -249,6 +249,15 @@ def test_a_quota_takes_every_pod_as_all_containers_say_what_they_ask_for(objects
             assert one["resources"][kind].keys() >= {"cpu", "memory"}, one["name"]
 
 
+def test_pods_of_one_node_share_a_volume_in_the_small_overlay_and_those_of_many_in_the_cloud(
+    objects: list[dict[str, Any]],
+) -> None:
+    modes = {"kubeflow": ["ReadWriteOnce"], "headrace": ["ReadWriteMany"]}
+    for one in of_kind(objects, "PersistentVolumeClaim"):
+        if one["metadata"]["name"] == "headrace-artifacts":
+            assert one["spec"]["accessModes"] == modes[one["metadata"]["namespace"]]
+
+
 def test_runs_may_read_the_stores_keys_only_where_there_are_some(objects: list[dict[str, Any]]) -> None:
     launcher = next(one for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == "kfp-launcher")
     read = [rule for role in of_kind(objects, "Role") for rule in role["rules"] if "secrets" in rule["resources"]]
