@@ -30,6 +30,8 @@ EQUALS = 1
 """The number of the operation in the API's filters."""
 POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"  # noqa: S105 - a path
 AUTH = "kubeflow.server.auth"
+HEALTH = "/apis/v2beta1/healthz"
+UNAVAILABLE = 503
 
 
 class Connection:
@@ -42,7 +44,6 @@ class Connection:
         self.pipelines = api.PipelineServiceApi(client)
         self.uploads = api.PipelineUploadServiceApi(client)
         self.recurring = api.RecurringRunServiceApi(client)
-        self.health = api.HealthzServiceApi(client)
 
     def wait(self, seconds: float) -> None:
         """Pause before something is read again."""
@@ -93,14 +94,34 @@ class Connection:
 
         The API server calls it `tag_name`; Kubeflow's web interface in front of one, `apiServerTagName`.
         """
-        health = json.loads(self.text("ask for the release", "/apis/v2beta1/healthz"))
+        health = self._health("ask for the release")
         found = re.match(r"v?(\d+(?:\.\d+)+)", str(health.get("tag_name") or health.get("apiServerTagName") or ""))
         return tuple(map(int, found[1].split("."))) if found else ()
 
     def namespace(self, chosen: str) -> str | None:
         """The namespace to send in requests: None unless the server is a multi-user one, which requires it."""
-        health = self.read("check its health", self.health.healthz_service_get_healthz)
-        return chosen if health.multi_user else None
+        return chosen if self._health("check its health").get("multi_user") else None
+
+    def _health(self, what: str) -> Mapping[str, Any]:
+        """What the server reports of itself.
+
+        Kubeflow's web interface answers even if the API server behind it does not, and may then omit `multi_user`. A
+        pipeline that is created without a namespace on a multi-user server would be everybody's.
+        """
+
+        def get() -> Mapping[str, Any]:
+            text = self.text(what, HEALTH, retry=False)
+            reject_page(text)
+            health = json.loads(text)
+            if not isinstance(health, dict):
+                raise ValueError(text[:100])
+            if health.get("apiServerReady") is False:
+                reason = "Kubeflow's interface answers, but the API server behind it does not"
+                raise ServerError(f"{self.endpoint}: cannot {what}: {reason}", UNAVAILABLE)
+            return health
+
+        found: Mapping[str, Any] = self.read(what, get)
+        return found
 
 
 def list_pages(

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from api_server import AUDIENCE_TOKEN, EDIT, VIEW, ApiServer
 from compiled_trips import TRIPS, trips
-from faulty_backend import serving
+from faulty_backend import fails, serving
 from installed import without_pythonpath
 
 from headrace.common.errors import ServerError
 from headrace.configs.schema.schedule import ScheduleConfig
 from headrace.pipeline.kubeflow.compiler import compile as compile_module
-from headrace.pipeline.kubeflow.server import backfill, runs, schedules
+from headrace.pipeline.kubeflow.server import backfill, connection, runs, schedules
 from headrace.pipeline.kubeflow.server.session import Session
 from headrace.pipeline.kubeflow.server.status import run_record
 from headrace.pipeline.kubeflow.server.submit import submit
@@ -124,6 +124,22 @@ def test_without_rights_in_the_namespace_nothing_is_made(
     with pytest.raises(ServerError, match=f"cannot find the pipeline: HTTP {status}") as error:
         submit(session_of(user, namespace))
     assert "kubeflow.server.auth" in str(error.value)
+    assert not any(server.objects.values())
+
+
+def test_an_interface_whose_api_server_is_away_is_asked_again_before_anything_is_made_for_everybody(
+    server: ApiServer, session_of: SessionOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "WAITS", (0.0, 0.0))
+    away = fails(200, {"apiServerReady": False, "frontendTagName": "2.17.0"})
+    server.faults = [away] * 3
+    with pytest.raises(ServerError, match=r"cannot check its health: .* the API server behind it does not"):
+        session_of("ann")
+    server.faults = [away] * 2
+    assert session_of("ann").namespace == "team-a"
+    server.faults = [fails(200, "<html>login</html>")]
+    with pytest.raises(ServerError, match="cannot check its health: it answers with a web page"):
+        session_of("ann")
     assert not any(server.objects.values())
 
 
