@@ -26,7 +26,14 @@ from headrace.pipeline.results.record import Status
 GOLDEN = Path(__file__).with_name("golden") / "plain.golden"
 """What the pipeline compiles to."""
 HEADRACE = Path(sys.executable).with_name("headrace")
-USERS = {"ann": {"team-a": EDIT, "team-b": EDIT}, "bob": {"team-a": VIEW}, "cleo": {"team-b": EDIT}}
+RUNNER = frozenset({"runs/get", "runs/list"})
+"""What the account of `kubernetes/base/runner.yaml` may do of what the API asks for."""
+USERS = {
+    "ann": {"team-a": EDIT, "team-b": EDIT},
+    "bob": {"team-a": VIEW},
+    "cleo": {"team-b": EDIT},
+    "system:serviceaccount:team-a:headrace-runner": {"team-a": RUNNER},
+}
 SessionOf = Callable[..., Session]
 
 
@@ -116,7 +123,13 @@ def test_who_may_only_view_sees_runs_and_is_told_what_may_not_be_done(
 
 
 @pytest.mark.parametrize(
-    ("user", "namespace", "status"), [("cleo", "team-a", 403), ("ann", "kubeflow", 403), ("nobody", "team-a", 401)]
+    ("user", "namespace", "status"),
+    [
+        ("cleo", "team-a", 403),
+        ("ann", "kubeflow", 403),
+        ("nobody", "team-a", 401),
+        ("system:serviceaccount:team-a:headrace-runner", "team-a", 403),
+    ],
 )
 def test_without_rights_in_the_namespace_nothing_is_made(
     server: ApiServer, session_of: SessionOf, user: str, namespace: str, status: int
