@@ -11,6 +11,7 @@ from pathlib import Path
 
 from headrace.common.digests import digest_path, digest_text
 from headrace.configs.config import PipelineConfig
+from headrace.configs.schema.data import JUDGING_SETTINGS
 from headrace.configs.schema.optimizer import optimizer_config
 from headrace.pipeline.code.digest import sources_digest, stack_versions
 
@@ -33,7 +34,7 @@ TFX_FUNCTIONS = "headrace.trainer.tfx_functions"
 def training_digest(config: PipelineConfig) -> str:
     """The same digest for the same training, on whatever data."""
     settings = config.model_dump_json(by_alias=True, include=SECTIONS)
-    data = config.data.model_dump_json(by_alias=True, exclude=SPAN_SETTINGS | {"on_anomaly"})
+    data = config.data.model_dump_json(by_alias=True, exclude=SPAN_SETTINGS | JUDGING_SETTINGS)
     calls = [TFX_FUNCTIONS] if config.preprocessing or config.own_training else []
     code = sources_digest(*CODE, *calls, *modules(config))
     files = [config.data.schema_file, *feature_files(config), *model_files(config)]

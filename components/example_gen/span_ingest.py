@@ -36,13 +36,13 @@ from headrace.components.example_gen.sources import (
 from headrace.components.example_gen.spans.manifest import Span, check_unchanged
 from headrace.components.example_gen.spans.store import SpanShards, SpanStore, digest_of
 from headrace.components.example_gen.types import Kind
-from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.data import JUDGING_SETTINGS, DataConfig
 
 READ_SETTINGS = {"source", "types", "columns", "on_bad_record"}
 """The settings that, with the types that a schema declares, determine what is read from a span. All others determine
 how it is written."""
 
-CHECK_SETTINGS = {"window", "spans", "fingerprint", "max_bad_fraction", "on_anomaly", "schema_file"}
+CHECK_SETTINGS = {"window", "spans", "fingerprint", "max_bad_fraction", "schema_file", *JUDGING_SETTINGS}
 """Except these, which do not affect a span's shards. (Of a schema only the types matter, and those are part of the
 keys; in a pod its file has another path each time.)"""
 

@@ -8,6 +8,7 @@ from headrace.common.credentials import SUSPICIOUS_VARIABLE
 from headrace.common.names import did_you_mean, join_names
 from headrace.configs.config import PipelineSection
 from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.schema.components import IDS
 from headrace.configs.schema.kubeflow import KubeflowConfig
 from headrace.configs.schema.models import AnyModelConfig
 from headrace.configs.schema.pods import SHARED_MEMORY_VOLUME, ComponentSettings, normalized
@@ -15,26 +16,6 @@ from headrace.configs.schema.section import KeyPath, to_seconds
 from headrace.configs.schema.train import TrainConfig
 
 AUTH: KeyPath = ("kubeflow", "server", "auth")
-COMPONENTS = (
-    "Spans",
-    "ExampleGen",
-    "StatisticsGen",
-    "SchemaGen",
-    "ExampleValidator",
-    "DataGate",
-    "Transform",
-    "Drift",
-    "Tuner",
-    "WarmStart",
-    "Trainer",
-    "ProfileVerdict",
-    "ProfileGate",
-    "Baseline",
-    "Evaluator",
-    "RecordBlessing",
-    "Pusher",
-    "RecordTraining",
-)
 LAUNCHER_FOLDERS = ("/gcs", "/s3", "/minio", "/.local", "/.cache", "/.config", "/kfp-launcher")
 """Folders that Kubeflow mounts in every pod."""
 LAUNCHER_VOLUMES = (
@@ -60,8 +41,8 @@ def components_are_known(kubeflow: KubeflowConfig, pipeline: PipelineSection) ->
     if pipeline.extend is not None:
         return  # the compiler knows the names of further components
     for name in kubeflow.components:
-        if name not in COMPONENTS:
-            near = did_you_mean(name, COMPONENTS) or f"; available: {join_names(COMPONENTS, 20)}"
+        if name not in IDS:
+            near = did_you_mean(name, IDS) or f"; available: {join_names(IDS, 20)}"
             yield ("kubeflow", "components", name), f"unknown component {name}{near}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -19,6 +20,11 @@ SpanRange = Annotated[tuple[SpanId, ...], Field(min_length=2, max_length=2)]
 PLACEHOLDER = re.compile(r"\{(?P<name>SPAN|VERSION|YYYY|MM|DD)(?::(?P<width>[1-9]))?\}")
 """A placeholder in a path, which divides the data into spans."""
 DATE_PLACEHOLDERS = frozenset({"YYYY", "MM", "DD"})
+
+
+@dataclass(frozen=True)
+class Judging:
+    """Marks a setting that judges data after it was read, so that a change does not read the data again."""
 
 
 class DataConfig(Section):
@@ -77,10 +83,13 @@ class DataConfig(Section):
     file, always stop the run, because the start of the next record is unknown."""
     max_bad_fraction: Annotated[float, Field(ge=0, le=1)] = 0.01
     """Stop the run if more than this fraction of records is skipped."""
-    on_anomaly: Literal["stop", "warn"] = "stop"
+    on_anomaly: Annotated[Literal["stop", "warn"], Judging()] = "stop"
     """What to do about problems in the data: an anomaly against the schema, a missing label, a label outside its
     classes, an infinite value or no value at all in a column that a feature reads, or integers that become the same
     float32. stop: stop the run. warn: train anyway, with a warning."""
+
+
+JUDGING_SETTINGS = frozenset(name for name, field in DataConfig.model_fields.items() if Judging() in field.metadata)
 
 
 def placeholders(paths: str | Iterable[str]) -> frozenset[str]:

@@ -9,7 +9,6 @@ from typing import Any
 from tfx import components as stock
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
 from tfx.dsl.components.base.base_node import BaseNode
-from tfx.types import channel
 
 from headrace.components.example_gen.component import ExampleGen
 from headrace.components.example_gen.spans.component import Spans
@@ -20,8 +19,9 @@ from headrace.components.statistics.component import StatisticsGen
 from headrace.components.transform.component import Transform
 from headrace.components.trigger.component import Drift, LookForNew
 from headrace.configs.config import PipelineConfig
+from headrace.configs.schema.components import Components
+from headrace.configs.schema.data import JUDGING_SETTINGS, DataConfig
 from headrace.pipeline.code.digest import sources_digest
-from headrace.pipeline.extension.components import DataComponents
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.training_digest import (
     SPAN_SETTINGS,
@@ -36,45 +36,9 @@ from headrace.trainer.sections import TrainerSections
 from headrace.trainer.tfx_functions import LABEL, LABEL_KEY, PREPROCESSING
 
 
-def data(config: PipelineConfig, folders: Folders) -> DataComponents:
-    read = config.data.model_copy(update={"columns": config.read_columns or "all"})
-    spans = _spans(config, folders, read.model_dump_json(by_alias=True, include=SPAN_SETTINGS))
-    example_gen = ExampleGen(
-        spans=spans.outputs["spans"],
-        data=read.model_dump_json(by_alias=True, exclude=SPAN_SETTINGS - {"source"} | {"on_anomaly"}),
-        store=str(folders.spans),
-        code=sources_digest("headrace.components.example_gen.component", *config.data.source.own_modules()),
-    )
-    statistics_gen = StatisticsGen(
-        examples=example_gen.outputs["examples"],
-        store=str(folders.spans),
-        code=sources_digest("headrace.components.statistics.component"),
-    )
-    statistics = statistics_gen.outputs["statistics"]
-    schema_gen = _schema_gen(config, statistics)
-    validator = stock.ExampleValidator(statistics=statistics, schema=schema_gen.outputs["schema"])
-    gate = DataGate(
-        statistics=statistics,
-        anomalies=validator.outputs["anomalies"],
-        label=config.label.model_dump_json(),
-        columns=json.dumps(config.feature_columns),
-        single=json.dumps(config.single_columns),
-        rounded=json.dumps(config.rounded_columns),
-        on_anomaly=config.data.on_anomaly,
-        **({"computed_label": 1} if config.preprocessing else {}),
-    )
-    return DataComponents(
-        spans=spans,
-        example_gen=example_gen,
-        statistics_gen=statistics_gen,
-        schema_gen=schema_gen,
-        example_validator=validator,
-        data_gate=gate,
-    )
-
-
-def _spans(config: PipelineConfig, folders: Folders, data: str) -> BaseNode:
+def spans(config: PipelineConfig, _built: Components, folders: Folders) -> BaseNode:
     """The component that finds the spans to read and, with `schedule.retrain`, decides whether any of them are new."""
+    data = _read(config).model_dump_json(by_alias=True, include=SPAN_SETTINGS)
     if config.retrain == "always":
         code = sources_digest("headrace.components.example_gen.spans.component", *data_modules(config))
         return Spans(data=data, code=code)
@@ -88,45 +52,86 @@ def _spans(config: PipelineConfig, folders: Folders, data: str) -> BaseNode:
     return spans.with_id("Spans")
 
 
-def _schema_gen(config: PipelineConfig, statistics: channel.BaseChannel) -> BaseNode:
+def example_gen(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
+    unread = SPAN_SETTINGS - {"source"} | JUDGING_SETTINGS
+    return ExampleGen(
+        spans=built.spans.outputs["spans"],
+        data=_read(config).model_dump_json(by_alias=True, exclude=unread),
+        store=str(folders.spans),
+        code=sources_digest("headrace.components.example_gen.component", *config.data.source.own_modules()),
+    )
+
+
+def _read(config: PipelineConfig) -> DataConfig:
+    """The section `data:` with the names of the columns to read."""
+    return config.data.model_copy(update={"columns": config.read_columns or "all"})
+
+
+def statistics_gen(_config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
+    return StatisticsGen(
+        examples=built.example_gen.outputs["examples"],
+        store=str(folders.spans),
+        code=sources_digest("headrace.components.statistics.component"),
+    )
+
+
+def schema_gen(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode:
     if config.data.schema_file is None:
-        return SchemaGen(statistics=statistics, infer_feature_shape=False)
+        return SchemaGen(statistics=built.statistics_gen.outputs["statistics"], infer_feature_shape=False)
     read_schema(config.data.schema_file)
     return ImportSchemaGen(schema_file=str(Path(config.data.schema_file).absolute())).with_id("SchemaGen")
 
 
-def drift(config: PipelineConfig, folders: Folders, data: DataComponents) -> BaseNode | None:
+def example_validator(_config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode:
+    return stock.ExampleValidator(
+        statistics=built.statistics_gen.outputs["statistics"], schema=built.schema_gen.outputs["schema"]
+    )
+
+
+def data_gate(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode:
+    return DataGate(
+        statistics=built.statistics_gen.outputs["statistics"],
+        anomalies=built.example_validator.outputs["anomalies"],
+        label=config.label.model_dump_json(),
+        columns=json.dumps(config.feature_columns),
+        single=json.dumps(config.single_columns),
+        rounded=json.dumps(config.rounded_columns),
+        on_anomaly=config.data.on_anomaly,
+        **({"computed_label": 1} if config.preprocessing else {}),
+    )
+
+
+def drift(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode | None:
     """The component that measures drift, if the config trains only on drift."""
     if config.retrain != "drift":
         return None
     drift = Drift(
-        examples=data.example_gen.outputs["examples"],
-        statistics=data.statistics_gen.outputs["statistics"],
-        schema=data.schema_gen.outputs["schema"],
-        spans=data.spans.outputs["spans"],
-        found=data.spans.outputs["go"],
+        examples=built.example_gen.outputs["examples"],
+        statistics=built.statistics_gen.outputs["statistics"],
+        schema=built.schema_gen.outputs["schema"],
+        spans=built.spans.outputs["spans"],
+        found=built.spans.outputs["go"],
         limits=config.drift_limits,
         columns=json.dumps(sorted({config.label.key, *config.feature_columns})),
         trained=str(folders.trained),
         store=str(folders.spans),
         code=sources_digest("headrace.components.statistics.component"),
     )
-    drift.add_upstream_node(data.data_gate)
+    drift.add_upstream_node(built.data_gate)
     return drift
 
 
-def transform(config: PipelineConfig, folders: Folders, data: DataComponents, gate: BaseNode) -> BaseNode:
-    """gate: what must let the data pass."""
+def transform(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
     transform = Transform(
-        examples=data.example_gen.outputs["examples"],
-        schema=data.schema_gen.outputs["schema"],
+        examples=built.example_gen.outputs["examples"],
+        schema=built.schema_gen.outputs["schema"],
         **_preprocessing(config),
         disable_statistics=True,
         disable_analyzer_cache=True,  # TFX's own cache; ours is the store of spans
         store=str(folders.spans),
         code=sources_digest("headrace.components.transform.component"),
     )
-    transform.add_upstream_node(gate)
+    transform.add_upstream_node(built.drift or built.data_gate)
     return transform
 
 

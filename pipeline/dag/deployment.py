@@ -11,26 +11,26 @@ from headrace.components.deploy.pusher import KEEP_ALL, Pusher
 from headrace.components.evaluation import component as evaluation_component
 from headrace.components.trigger.component import RecordTraining
 from headrace.configs.config import PipelineConfig
-from headrace.pipeline.extension.components import DataComponents
+from headrace.configs.schema.components import Components
 from headrace.pipeline.folders import Folders
 from headrace.pipeline.training_digest import training_digest
 from headrace.trainer.tfx_functions import model_call
 
 
-def baseline(config: PipelineConfig, folders: Folders, data: DataComponents, trainer: BaseNode) -> BaseNode:
+def baseline(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
     return Baseline(
-        model=trainer.outputs["model"],
-        schema=data.schema_gen.outputs["schema"],
+        model=built.trainer.outputs["model"],
+        schema=built.schema_gen.outputs["schema"],
         label=config.label.model_dump_json(),
         **_lists(folders),
     )
 
 
-def evaluator(config: PipelineConfig, data: DataComponents, trainer: BaseNode, baseline: BaseNode) -> BaseNode:
+def evaluator(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode:
     return evaluation_component.evaluator(
-        examples=data.example_gen.outputs["examples"],
-        model=trainer.outputs["model"],
-        baseline=baseline.outputs["baseline"],
+        examples=built.example_gen.outputs["examples"],
+        model=built.trainer.outputs["model"],
+        baseline=built.baseline.outputs["baseline"],
         label=config.label,
         evaluate=config.evaluate,
         split=config.evaluated_split,
@@ -38,49 +38,45 @@ def evaluator(config: PipelineConfig, data: DataComponents, trainer: BaseNode, b
     )
 
 
-def record_blessing(
-    config: PipelineConfig,
-    folders: Folders,
-    data: DataComponents,
-    trainer: BaseNode,
-    evaluation: BaseNode,
-) -> BaseNode:
+def record_blessing(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
     return RecordBlessing(
-        model=trainer.outputs["model"],
-        blessing=evaluation.outputs["blessing"],
-        schema=data.schema_gen.outputs["schema"],
+        model=built.trainer.outputs["model"],
+        blessing=built.evaluator.outputs["blessing"],
+        schema=built.schema_gen.outputs["schema"],
         label=config.label.model_dump_json(),
         columns=json.dumps(config.feature_columns),
         **_lists(folders),
     )
 
 
-def pusher(config: PipelineConfig, folders: Folders, evaluation: BaseNode, recorded: BaseNode) -> BaseNode | None:
+def pusher(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode | None:
     if config.push_directory is None:
         return None
     return Pusher(
-        model=recorded.outputs["newest"],
-        model_blessing=evaluation.outputs["blessing"],
-        entry=recorded.outputs["entry"],
+        model=built.record_blessing.outputs["newest"],
+        model_blessing=built.evaluator.outputs["blessing"],
+        entry=built.record_blessing.outputs["entry"],
         destination=str(folders.pushed(config.push_directory)),
         keep=config.deploy.keep or KEEP_ALL,
         push_record=str(folders.push_record),
     )
 
 
-def record_training(
-    config: PipelineConfig, folders: Folders, data: DataComponents, evaluation: BaseNode
-) -> BaseNode | None:
+def record_training(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode | None:
     """The component that records, after all others, what was trained on, if later runs depend on it."""
     if config.retrain == "always":
         return None
-    return RecordTraining(
-        spans=data.spans.outputs["spans"],
-        statistics=data.statistics_gen.outputs["statistics"],
-        blessing=evaluation.outputs["blessing"],
+    record = RecordTraining(
+        spans=built.spans.outputs["spans"],
+        statistics=built.statistics_gen.outputs["statistics"],
+        blessing=built.evaluator.outputs["blessing"],
         work=training_digest(config),
         trained=str(folders.trained),
     )
+    for node in (built.baseline, built.evaluator, built.record_blessing, built.pusher, built.profile_verdict):
+        if node is not None:
+            record.add_upstream_node(node)
+    return record
 
 
 def _lists(folders: Folders) -> dict[str, str]:

@@ -13,6 +13,7 @@ from tfx.types import channel
 from headrace.components.deploy.baseline import WarmStart
 from headrace.components.profile.component import ProfileGate, ProfileVerdict
 from headrace.configs.config import PipelineConfig
+from headrace.configs.schema.components import Components
 from headrace.configs.schema.models import RunFnModel
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS
 from headrace.pipeline.code.digest import sources_digest
@@ -24,16 +25,16 @@ from headrace.trainer.tfx_functions import KEYS, LABEL, LABEL_KEY, TRAINING
 Channels = dict[str, channel.BaseChannel]
 
 
-def transformed(transform: BaseNode, schema_gen: BaseNode) -> Channels:
+def _transformed(built: Components) -> Channels:
     """What Tuner and Trainer read."""
     return {
-        "examples": transform.outputs["transformed_examples"],
-        "transform_graph": transform.outputs["transform_graph"],
-        "schema": schema_gen.outputs["schema"],
+        "examples": built.transform.outputs["transformed_examples"],
+        "transform_graph": built.transform.outputs["transform_graph"],
+        "schema": built.schema_gen.outputs["schema"],
     }
 
 
-def tuner(config: PipelineConfig, folders: Folders, transformed: Channels) -> BaseNode | None:
+def tuner(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode | None:
     """The hyperparameter search, if the config asks for one. Its trials take no profile and no warm start."""
     if config.tune is None:
         return None
@@ -42,7 +43,7 @@ def tuner(config: PipelineConfig, folders: Folders, transformed: Channels) -> Ba
     sections = sections.model_copy(update={"train": sections.train.model_copy(update=unused)})
     return stock.Tuner(
         tuner_fn="headrace.trainer.tuning.tuner.tuner_fn",
-        **transformed,
+        **_transformed(built),
         custom_config={
             "config": sections.to_json(),
             CHECKPOINT_FOLDER: str(folders.checkpoints),
@@ -53,13 +54,13 @@ def tuner(config: PipelineConfig, folders: Folders, transformed: Channels) -> Ba
     )
 
 
-def warm_start(config: PipelineConfig, folders: Folders, transformed: Channels) -> BaseNode | None:
+def warm_start(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode | None:
     """With `train.warm_start`, the component that finds the model that the training starts from."""
     if config.own_training is not None or not config.train.warm_start:
         return None
     return WarmStart(
-        transform_graph=transformed["transform_graph"],
-        schema=transformed["schema"],
+        transform_graph=built.transform.outputs["transform_graph"],
+        schema=built.schema_gen.outputs["schema"],
         training=json.dumps(_training(config)),
         label=config.label.model_dump_json(),
         registry=str(folders.registry),
@@ -67,24 +68,18 @@ def warm_start(config: PipelineConfig, folders: Folders, transformed: Channels) 
     )
 
 
-def trainer(
-    config: PipelineConfig,
-    folders: Folders,
-    transformed: Channels,
-    tuner: BaseNode | None,
-    warm_start: BaseNode | None,
-) -> BaseNode:
+def trainer(config: PipelineConfig, built: Components, folders: Folders) -> BaseNode:
     if config.own_training is not None:
-        return _own_trainer(config, config.own_training, transformed)
+        return _own_trainer(config, config.own_training, _transformed(built))
     checkpoints = {
         CHECKPOINT_FOLDER: str(folders.checkpoints),
         CHECKPOINT_SETTINGS: config.train.checkpoint.model_dump_json(),
     }
     return stock.Trainer(
         run_fn="headrace.trainer.run.run_fn",
-        **transformed,
-        base_model=warm_start.outputs["base"] if warm_start else None,
-        hyperparameters=tuner.outputs["best_hyperparameters"] if tuner else None,
+        **_transformed(built),
+        base_model=built.warm_start.outputs["base"] if built.warm_start else None,
+        hyperparameters=built.tuner.outputs["best_hyperparameters"] if built.tuner else None,
         train_args=trainer_pb2.TrainArgs(),
         eval_args=trainer_pb2.EvalArgs(),
         custom_config={**_training(config), **checkpoints},
@@ -117,12 +112,14 @@ def _training(config: PipelineConfig) -> dict[str, Any]:
     }
 
 
-def profile_verdict(config: PipelineConfig, trainer: BaseNode) -> BaseNode | None:
+def profile_verdict(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode | None:
     """The verdict on the training's profile, if there is one."""
-    return None if config.train.profile is None else ProfileVerdict(model_run=trainer.outputs["model_run"])
+    return None if config.train.profile is None else ProfileVerdict(model_run=built.trainer.outputs["model_run"])
 
 
-def profile_gate(config: PipelineConfig, verdict: BaseNode | None) -> BaseNode | None:
-    """The gate behind the verdict, if there is a limit."""
+def profile_gate(config: PipelineConfig, built: Components, _folders: Folders) -> BaseNode | None:
+    """The gate behind the verdict, if there is a limit: a model whose training waited too long is not pushed."""
     limit = config.train.profile.fail_if_input_bound_above if config.train.profile else None
-    return None if verdict is None or limit is None else ProfileGate(verdict=verdict.outputs["verdict"], limit=limit)
+    if built.profile_verdict is None or limit is None:
+        return None
+    return ProfileGate(verdict=built.profile_verdict.outputs["verdict"], limit=limit)

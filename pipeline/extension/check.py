@@ -29,24 +29,10 @@ from tfx.types.channel import OutputChannel
 from headrace.common.credentials import CREDENTIAL_PATTERNS
 from headrace.common.names import join_names
 from headrace.components.trigger.decision import GO
+from headrace.configs.schema.components import DECLARATIONS, Components
 from headrace.pipeline.code.modules import find
-from headrace.pipeline.extension.components import Components
 
 ID = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
-INSTEAD = {
-    "spans": "set `data.source`, and `schedule.retrain` for when to train",
-    "example_gen": "set `data.source`; its kind `arrays` takes a function of yours",
-    "drift": "set `schedule.drift`",
-    "transform": "set `features.function` to your preprocessing_fn",
-    "tuner": "set `tune`",
-    "warm_start": "set `train.warm_start`",
-    "trainer": "set `model.kind` to a function that builds your model, or `model.run_fn` to your run_fn",
-    "baseline": "set `evaluate.thresholds`",
-    "evaluator": "set `evaluate`, or add a further component and let the pusher wait for it",
-    "record_blessing": "let it wait for a further component that fails if the model must not be used",
-    "record_training": "set `schedule.retrain`",
-}
-"""Components that cannot be replaced, as others depend on more than their outputs; and what to do instead."""
 STATE = ("destination", "push_record", "registry", "store", "trained")
 """Names of properties by which our own components name the pipeline's state."""
 UNSUPPORTED = {
@@ -75,8 +61,8 @@ def returned(ours: Components, new: Components) -> Iterator[str]:
             yield f"replaces {name}, which this config does not have; return the component in a list, or as `extra`"
         elif other is None:
             yield f"sets {name} to None; a component can be replaced, not removed"
-        elif name in INSTEAD:
-            yield f"replaces {name}, which cannot be replaced; {INSTEAD[name]}"
+        elif instead := DECLARATIONS[name].instead:
+            yield f"replaces {name}, which cannot be replaced; {instead}"
         elif not isinstance(other, BaseNode):
             yield f"replaces {name} with {other!r:.60}, which is not a component"
     for other in new.extra:

@@ -16,8 +16,9 @@ from typing import Any
 from tfx.dsl.components.base.base_node import BaseNode
 
 from headrace.common.errors import ConfigError, Problem, TrainingError
+from headrace.common.names import join_names
+from headrace.configs.schema.components import Components
 from headrace.pipeline.extension import check
-from headrace.pipeline.extension.components import Components
 from headrace.trainer.hooks import resolve
 
 SETTING = "pipeline.extend"
@@ -48,7 +49,16 @@ def _call(path: str, components: Components) -> Any:
     try:
         return resolve(path, SETTING)(components)
     except TrainingError as error:
-        raise ConfigError(Problem(SETTING, str(error).removeprefix(f"{SETTING}: "))) from error
+        what = str(error).removeprefix(f"{SETTING}: ")
+        raise ConfigError(Problem(SETTING, f"{what}{_absent(components, error.__cause__)}")) from error
+
+
+def _absent(components: Components, error: BaseException | None) -> str:
+    """A hint for a function that uses a component that this config does not have."""
+    absent = [name for name, node in components.named().items() if node is None]
+    if not (isinstance(error, AttributeError) and error.obj is None and absent):
+        return ""
+    return f"; this config has no {join_names(absent, 10)}, so test for None first"
 
 
 def _listed(path: str, returned: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.configs.rules.kubeflow import COMPONENTS
+from headrace.configs.schema.components import IDS
 from headrace.configs.schema.pod_resources import (
     GI,
     PeakUsage,
@@ -25,7 +25,7 @@ CPUS = st.sampled_from([0.25, 1.0, 7.5, 64.0])
 
 
 @given(
-    st.sampled_from(COMPONENTS),
+    st.sampled_from(IDS),
     st.fixed_dictionaries({}, optional={"cpu": CPUS, "cpu_limit": CPUS, "memory": SIZES, "memory_limit": SIZES}),
     st.none() | st.builds(PeakUsage, memory=st.integers(1 << 20, 1 << 40), cpu=st.floats(0, 64)),
 )

@@ -1,5 +1,5 @@
-"""A source, a feature column, a model and a verb from outside, as docs/add_*.md describe them: the files on those pages
-are built into distributions, installed beside a copy of the project, and used through the installed command.
+"""What docs/add_*.md add, all in one pipeline: a source, a feature column, a model and a verb from outside, built into
+distributions and installed beside a copy of the project; and a gate in that copy. Used through the installed command.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ model:
 train: {epochs: 1, batch_size: 64, jit: off}
 evaluate: {metrics: [accuracy]}
 deploy: {push: null}
-kubeflow: {image: "registry.example/headrace:1"}
+kubeflow: {image: "registry.example/headrace:1", components: {BatchGate: {memory: 1Gi}}}
 """
+REGISTRY = "configs/schema/components.py"
 REQUESTS = 400
 STORED = '{host} - - [21/Nov/2026:{hour:02}:00:{row:02} +0000] "{method} {path} HTTP/1.1" {status} {size}\n'
 EDITS = {
@@ -90,6 +91,19 @@ def write_logs(folder: Path) -> None:
     ]
     (folder / "a.log").write_text("".join(lines[:150]))
     (folder / "b.log").write_text("".join(lines[150:]))
+
+
+def add_gate(sources: Path) -> None:
+    """Put the files of docs/add_component.md into a copy of the project, and its line behind that of `data_gate`."""
+    files = files_of("add_component")
+    registry, line = sources / REGISTRY, files.pop(REGISTRY)
+    before, after = registry.read_text(encoding="utf-8").split("    drift: BaseNode | None")
+    registry.write_text(f"{before}{line}    drift: BaseNode | None{after}", encoding="utf-8")
+    for name, text in files.items():
+        file = sources / name
+        file.parent.mkdir(exist_ok=True)
+        (file.parent / "__init__.py").touch()
+        file.write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -145,6 +159,7 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> Added:
             file = folder / page / name
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
+    add_gate(project.sources)
     pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index", "--quiet"]
     target = ["--target", str(project.sources.parent), "--disable-pip-version-check"]
     subprocess.run([*pip, *target, *(str(folder / page) for page in PAGES)], check=True, env=without_pythonpath())

@@ -180,6 +180,10 @@ def raises(components):
     return components.example_gen.outputs["example"]
 
 
+def waits_for_drift(components):
+    return [count(components, column=components.drift.id)]
+
+
 def returns_none(components):
     count(components)
 
@@ -493,6 +497,13 @@ def test_an_error_in_the_function_names_its_line(folder: Path) -> None:
     line = 1 + PARTS.splitlines().index("""    return components.example_gen.outputs["example"]""")
     with pytest.raises(ConfigError, match=rf"\({folder}/own_parts.py:{line}\)"):
         create_pipeline(config("raises"))
+
+
+def test_a_component_that_the_config_does_not_have_is_named() -> None:
+    with pytest.raises(ConfigError) as caught:
+        create_pipeline(config("waits_for_drift"))
+    assert "this config has no drift, " in str(caught.value)
+    assert "trainer" not in str(caught.value)
 
 
 def test_two_ids_of_one_task_name_are_refused_when_compiled() -> None:

@@ -20,7 +20,7 @@ from headrace.common.errors import ConfigError, Problem, RunError
 from headrace.common.names import did_you_mean_or_list
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, WarmStart
 from headrace.configs.config import PipelineConfig
-from headrace.configs.rules.kubeflow import COMPONENTS
+from headrace.configs.schema.components import IDS
 from headrace.configs.schema.data import placeholders
 from headrace.configs.schema.sources import FileSource
 from headrace.pipeline.build import create_pipeline
@@ -125,7 +125,7 @@ def _check_extension(config: PipelineConfig, nodes: Mapping[str, Node]) -> None:
             what = f"{other} and {id_} would both be the task {task_name(id_)}; give one of them another id"
             raise ConfigError(Problem("pipeline.extend", f"{config.pipeline.extend}: {what}"))
     for name in config.kubeflow.components:
-        if name not in COMPONENTS and name not in nodes:
+        if name not in IDS and name not in nodes:
             known = did_you_mean_or_list(name, nodes, "the components are")
             raise ConfigError(Problem(f"kubeflow.components.{name}", f"there is no component {name}{known}"))
 
