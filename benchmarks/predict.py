@@ -58,15 +58,13 @@ def prepare(folder: Path, copies: int) -> int:
 
 def prepare_ours(folder: Path, given: str, output: Path) -> Iterator[None]:
     """Import everything. The code after the first yield is measured, the loading of the model included."""
-    from headrace.pipeline.predict.scoring import open_scoring
+    from headrace.pipeline.predict.scoring import Form, open_scoring
 
     scoring = open_scoring(
         str(folder / MODEL / "Format-Serving"),
         str(folder / given),
         model=None,
-        columns=None,
-        prefix="",
-        batch_size=None,
+        form=Form(),
         profile=None,
         overrides=(),
     )

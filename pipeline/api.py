@@ -166,15 +166,13 @@ def predict(  # noqa: PLR0913 - one for each option of the command
     Raises ConfigError; DataError for data that the model cannot read; RunError if there is no such model, or it is
     damaged, or the output cannot be written.
     """
-    from headrace.pipeline.predict.scoring import open_scoring
+    from headrace.pipeline.predict.scoring import Form, open_scoring
 
     scoring = open_scoring(
         config,
         data,
         model=model,
-        columns=columns,
-        prefix=prefix,
-        batch_size=batch_size,
+        form=Form(columns=columns, prefix=prefix, batch_size=batch_size),
         profile=profile,
         overrides=as_pairs(overrides),
     )

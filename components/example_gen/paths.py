@@ -145,6 +145,11 @@ def _nearest_folder(local: str) -> str:
     folder = Path(local).parent
     while not folder.is_dir() and folder != folder.parent:
         folder = folder.parent
-    wanted, there = Path(local).relative_to(folder).parts[0], sorted(path.name for path in folder.iterdir())
-    near = did_you_mean(wanted, there) or (f"; it contains: {join_names(there, 8)}" if there else ", which is empty")
+    wanted, there = (
+        Path(local).relative_to(folder).parts[0],
+        sorted(path.name for path in folder.iterdir() if not path.name.startswith(".")),
+    )
+    near = did_you_mean(wanted, there) or (
+        f"; it contains: {join_names(there, 8)}" if there else ", which has no visible files"
+    )
     return f"The nearest folder that exists is {folder}{near}"

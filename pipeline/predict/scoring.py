@@ -41,6 +41,22 @@ TFRECORD = "tfrecord"
 """The kind of source for a name that contains this, such as `data_tfrecord-00000-of-00001.gz`."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """What the predictions look like, and how many are computed at a time."""
+
+    columns: Sequence[str] | None = None
+    """The columns of the input in front of the predictions. None: all."""
+    prefix: str = ""
+    """Text in front of the names of the predictions' columns."""
+    batch_size: int | None = None
+    """Examples in a call of the model. None: up to 2,048, fewer if they are large."""
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None and self.batch_size < 1:
+            raise RunError(f"batch_size is {self.batch_size}; it must be at least 1")
+
+
 @dataclass(frozen=True)
 class Scoring:
     """A request for predictions, and the Beam settings of its work."""
@@ -95,16 +111,12 @@ def open_scoring(  # noqa: PLR0913 - one for each option of the command
     data: Any,
     *,
     model: str | PathLike[str] | int | None,
-    columns: Sequence[str] | None,
-    prefix: str,
-    batch_size: int | None,
+    form: Form,
     profile: str | None,
     overrides: Sequence[Override],
 ) -> Scoring:
     """Find the model and the data that `predict` is given."""
     prepare()
-    if batch_size is not None and batch_size < 1:
-        raise RunError(f"batch_size is {batch_size}; it must be at least 1")
     given = str(data) if isinstance(data, PathLike) else data
     if given is not None and not isinstance(given, str):
         from headrace.components.example_gen.sources.arrays.tables import as_table
@@ -113,59 +125,39 @@ def open_scoring(  # noqa: PLR0913 - one for each option of the command
     if is_model(config):
         if model is not None or profile is not None or overrides:
             raise RunError(f"{config} is a model and not a config, so it takes no model, profile or settings")
-        return _by_model(model_folder(Path(str(config))) or Path(), given, columns, prefix, batch_size)
+        return _by_model(model_folder(Path(str(config))) or Path(), given, form)
     loaded = load_with_locations(config, profile, overrides)
     wanted = None if model is None else str(model)
-    return _by_config(loaded.config, given, wanted, columns, prefix, batch_size)
+    return _by_config(loaded.config, given, wanted, form)
 
 
-def _by_config(  # noqa: PLR0913, PLR0917 - the parts of a request
-    config: PipelineConfig,
-    given: str | pa.Table | None,
-    model: str | None,
-    keys: Sequence[str] | None,
-    prefix: str,
-    batch_size: int | None,
-) -> Scoring:
+def _by_config(config: PipelineConfig, given: str | pa.Table | None, model: str | None, form: Form) -> Scoring:
     """Predict with a model of a pipeline. given: a path, or a table; None for the data of the config."""
     chosen = choose_model(config, model)
     table = None if given is None or isinstance(given, str) else given
     source = source_of(given, config.data.source) if isinstance(given, str) else config.data.source
     data = config.data.model_copy(update={"source": source})
-    return Scoring(_request(chosen, data, table, keys, prefix, batch_size), chosen, config.beam)
+    return Scoring(_request(chosen, data, table, form), chosen, config.beam)
 
 
-def _by_model(
-    folder: Path,
-    given: str | pa.Table | None,
-    keys: Sequence[str] | None,
-    prefix: str,
-    batch_size: int | None,
-) -> Scoring:
+def _by_model(folder: Path, given: str | pa.Table | None, form: Form) -> Scoring:
     """Predict with the SavedModel in a folder, without a config."""
     if given is None:
         raise RunError(f"{folder} is a model, and names no data; name the input")
     table = None if isinstance(given, str) else given
     source = source_of(given if isinstance(given, str) else "table.npz", None)
     chosen = ChosenModel(folder, str(folder))
-    return Scoring(_request(chosen, DataConfig(source=source), table, keys, prefix, batch_size), chosen, BeamConfig())
+    return Scoring(_request(chosen, DataConfig(source=source), table, form), chosen, BeamConfig())
 
 
-def _request(  # noqa: PLR0913, PLR0917 - the parts of a request
-    chosen: ChosenModel,
-    data: DataConfig,
-    table: pa.Table | None,
-    keys: Sequence[str] | None,
-    prefix: str,
-    batch_size: int | None,
-) -> Request:
+def _request(chosen: ChosenModel, data: DataConfig, table: pa.Table | None, form: Form) -> Request:
     with quiet():
         from headrace.components.predict.model import Predictor
         from headrace.components.predict.predict import Request
         from headrace.components.predict.reading import Input
         from headrace.trainer.description import ModelDescription
-    predictor = Predictor(chosen.folder.absolute(), ModelDescription.read(chosen.folder), batch_size)
-    return Request(Input(data, table), predictor, keys, prefix)
+    predictor = Predictor(chosen.folder.absolute(), ModelDescription.read(chosen.folder), form.batch_size)
+    return Request(Input(data, table), predictor, form.columns, form.prefix)
 
 
 def predict_table(
@@ -174,7 +166,8 @@ def predict_table(
     """The predictions of the SavedModel in a folder for data in memory; see `headrace.predict`."""
     from headrace.components.example_gen.sources.arrays.tables import as_table
 
-    return _by_model(folder, as_table(data), columns, prefix, batch_size).to_table()[0]
+    form = Form(columns=columns, prefix=prefix, batch_size=batch_size)
+    return _by_model(folder, as_table(data), form).to_table()[0]
 
 
 def source_of(path: str, usual: SourceConfig | None) -> SourceConfig:

@@ -63,16 +63,14 @@ def predict(  # noqa: PLR0913, PLR0917 - one for each option
     the probability of each class.
     """
     prepare()
-    from headrace.pipeline.predict.scoring import open_scoring
+    from headrace.pipeline.predict.scoring import Form, open_scoring
 
     keys = None if columns is None else [name for name in columns.split(",") if name]
     scoring = open_scoring(
         config,
         given,
         model=model,
-        columns=keys,
-        prefix=prefix,
-        batch_size=batch_size,
+        form=Form(columns=keys, prefix=prefix, batch_size=batch_size),
         profile=profile,
         overrides=overrides,
     )

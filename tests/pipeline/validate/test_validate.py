@@ -162,6 +162,7 @@ def test_the_columns_are_listed_once_however_many_names_are_wrong() -> None:
     [("trip.csv", '{here}; did you mean "trips.csv"?'), ("zz/*.csv", "{here}; it contains: c.yaml, trips.csv")],
 )
 def test_a_path_without_files_is_reported_with_what_is_there(here: Path, path: str, hint: str) -> None:
+    (here / ".trip.work-1").mkdir()
     (problem,) = reported(CONFIG.replace("path: trips.csv", f"path: '{path}'"))
     assert problem.endswith(f"no file matches '{path}'\n  The nearest folder that exists is {hint}".format(here=here))
 
