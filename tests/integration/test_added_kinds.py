@@ -121,7 +121,10 @@ class Added:
         return self.project.headrace(*arguments, cwd=self.folder)
 
     def refused(self, *arguments: str) -> str:
-        """What the command says when it fails."""
+        """What the command writes to standard error when it fails."""
+        return self.failed(*arguments).stderr
+
+    def failed(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         program = self.project.environment / "bin" / "headrace"
         done = subprocess.run(
             [program, *arguments],
@@ -132,8 +135,8 @@ class Added:
             check=False,
         )
         assert done.returncode, done.stdout
-        assert "Traceback" not in done.stderr
-        return done.stderr
+        assert "Traceback" not in done.stdout + done.stderr
+        return done
 
     def mistakes(self, wrong: Mapping[str, str]) -> list[str]:
         """What is said of the config with these texts replaced."""
@@ -226,6 +229,18 @@ print(json.dumps([missing, hours, waves, [one.name for one in run.model().variab
     report = (verified / "report.html").read_text(encoding="utf-8")
     assert "sine over a period of 24; missing: 0" in report
     assert "residual" in report
+
+
+def test_the_gate_lets_a_batch_pass_and_stops_the_run_before_transform_at_less(added: Added, verified: Path) -> None:
+    counted = dict(line.split() for line in added.headrace("rows", "requests.yaml").stdout.splitlines())
+    (passed,) = verified.parents[1].glob("artifacts/BatchGate/passed/*/value")
+    assert passed.read_text(encoding="utf-8") == f"{counted['train']} train examples, 64 per batch"
+    said = added.failed("run", "requests.yaml", "--set", f"train.batch_size={int(counted['train']) + 1}").stdout
+    assert f"BatchGate failed: the train split has {counted['train']} examples" in said
+    assert re.search(r"^skipped +Transform, Trainer", said, re.MULTILINE)
+    assert added.mistakes({"BatchGate": "BatchGates"}) == [
+        'mine.yaml:22: kubeflow.components.BatchGates: unknown component BatchGates; did you mean "BatchGate"?'
+    ]
 
 
 @pytest.mark.usefixtures("verified")
