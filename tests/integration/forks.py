@@ -6,6 +6,12 @@ The imports take six seconds of a core for each program, and few tests are about
 session, folder, environment and files as it does otherwise, but with everything imported; so do the programs that it
 starts in sessions of their own (the fork server of `headrace run`). They come from a process that does nothing else
 and has no thread of its own, so that forking is safe.
+
+A copy of the project (installed.py) has such a process too, started with its own Python. It has imported libraries
+alone: what a test edits, adds or takes away is imported by each program, as it is then.
+
+What forking hides, such as a module that only another one imports, is left to tests that start the installed script
+or a task of Kubeflow's themselves: test_taxi.py, test_verify.py, test_continued.py, test_locales.py and others.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -24,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 HEADRACE = Path(sys.executable).parent / "headrace"
@@ -35,6 +42,10 @@ ADDRESS = "HEADRACE_TEST_FORKS"
 """Environment variable of forked programs: where to ask for others."""
 FIRST = "HEADRACE_TEST_FIRST"
 """Environment variable: a Python file that forked programs run before anything else."""
+ALL = "HEADRACE_TEST_FORK_ALL"
+"""Environment variable: fork also what a forked program starts in its own session. A signal to that session would miss
+it, so this is for programs that run undisturbed.
+"""
 LONGEST = 1 << 17
 """Bytes of a request, which is a single packet."""
 
@@ -49,19 +60,20 @@ class Forked(POPEN):
         pipes = rest[6:12]
         nested = ADDRESS in os.environ
         program = _program(args)
-        if program is None or (nested and not new_session):  # it would leave the session of the one above it
+        leaves = nested and not new_session and ALL not in os.environ  # the session of the one above it
+        if program is None or leaves or (nested and program.python != sys.executable):
             super()._execute_child(args, executable, preexec_fn, close_fds, *rest)
             return
         files = [own if own != -1 else inherited for inherited, own in enumerate((pipes[0], pipes[3], pipes[5]))]
         asked = {
-            "program": program,
+            "program": program[1:],
             "cwd": str(cwd or Path.cwd()),
             "env": dict(env or os.environ),
             "targets": [0, 1, 2, *pass_fds],
             "session": new_session,
         }
         self._line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._line.connect(os.environ.get(ADDRESS) or _address())
+        self._line.connect(os.environ.get(ADDRESS) or _address(program.python))
         socket.send_fds(self._line, [json.dumps(asked).encode()], [*files, *pass_fds])
         self.pid = int(self._line.recv(LONGEST))
         self._child_created = True
@@ -93,35 +105,56 @@ def run(command: list[str], **settings: Any) -> subprocess.CompletedProcess[str]
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def _program(args: Any) -> tuple[str, list[str], bool] | None:
-    """(module or file, its arguments, whether `-P` says so) of a command that runs Python; None of any other."""
-    if isinstance(args, list | tuple) and args[0] == str(HEADRACE):
-        return str(HEADRACE), [str(word) for word in args[1:]], False
-    if not isinstance(args, list | tuple) or args[0] != sys.executable:
+class Program(NamedTuple):
+    """A command that runs Python. name: its module or file; is_safe: whether `-P` stands before that."""
+
+    python: str
+    name: str
+    arguments: list[str]
+    is_safe: bool
+
+
+def _program(args: Any) -> Program | None:
+    """The program of a command, in this environment or in a copy's; None if it is not known to run Python."""
+    if not isinstance(args, list | tuple):
         return None
-    words = [str(word) for word in args[1:]]
+    first, *words = map(str, args)
+    beside = Path(first).with_name("headrace")
+    if first == str(HEADRACE):
+        return Program(sys.executable, first, words, False)
+    if first == str(beside) and beside.with_name("python").exists():
+        return Program(str(beside.with_name("python")), first, words, False)
+    if first != sys.executable:
+        return None
     safe = words[:1] == ["-P"]
     words = words[safe:]
     if words[:1] == ["-m"]:
-        return words[1], words[2:], safe
-    return (words[0], words[1:], safe) if words and words[0].endswith(".py") else None
+        return Program(first, words[1], words[2:], safe)
+    return Program(first, words[0], words[1:], safe) if words and words[0].endswith(".py") else None
+
+
+_SERVERS: list[Any] = []
+"""Their standard inputs stay open as long as they are here."""
 
 
 @functools.cache
-def _address() -> str:
-    """Of the process that forks, which is started when the first program is, and ends with this one."""
+def _address(python: str) -> str:
+    """Of the process that forks, which is started when the first program is, and ends with this one.
+
+    Only that of this environment imports the project, which does not change while tests run.
+    """
     address = str(Path(tempfile.mkdtemp(prefix="forks"), "socket"))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(address)
     listener.listen(64)
     process = POPEN(
-        [sys.executable, "-P", __file__, str(listener.fileno())],
+        [python, "-P", __file__, str(listener.fileno()), *([] if python == sys.executable else ["libraries"])],
         stdin=subprocess.PIPE,  # closes when this process ends, however it does
         pass_fds=[listener.fileno()],
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
     )
     listener.close()
-    _address.process = process  # type: ignore[attr-defined]  # kept
+    _SERVERS.append(process)
     return address
 
 
@@ -215,6 +248,7 @@ def _become(asked: dict[str, Any]) -> None:
     if FIRST in os.environ:
         runpy.run_path(os.environ[FIRST], run_name="__main__")
     subprocess.Popen = Forked  # type: ignore[misc]
+    importlib.invalidate_caches()  # files may be newer than what the server looked through
     if is_file:
         runpy.run_path(name, run_name="__main__")
     else:
@@ -222,16 +256,20 @@ def _become(asked: dict[str, Any]) -> None:
         runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, *, only_libraries: bool) -> None:
     """Import what programs need, and serve."""
     from headrace.pipeline.environment import prepare
 
     prepare()
     gc.disable()
-    import tensorflow_model_analysis  # noqa: F401
-
-    import headrace.pipeline.build  # noqa: F401
-    import headrace.trainer.run  # noqa: F401
+    needed = ["tensorflow_model_analysis", "tfx.v1"]
+    if only_libraries:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "headrace"]:
+            del sys.modules[name]
+    else:
+        needed += ["headrace.pipeline.build", "headrace.trainer.run"]
+    for name in needed:
+        importlib.import_module(name)
 
     gc.freeze()
     gc.enable()
@@ -242,4 +280,4 @@ def main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), only_libraries=sys.argv[2:] == ["libraries"])

@@ -5,7 +5,8 @@
     done = copy.headrace("compile", "config.yaml", cwd=folder)
 
 Each is a virtual environment of links to the packages of this one, which takes a moment, with a `headrace` of its own:
-as `pip install -e` leaves it, or as a wheel does, with the packages in its site-packages.
+as `pip install -e` leaves it, or as a wheel does, with the packages in its site-packages. Its commands start with the
+libraries imported, and nothing of the project (see forks.py).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
+
+import forks
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("common", "configs", "trainer", "components", "pipeline")
@@ -42,9 +45,7 @@ class Installed:
 
     def _run(self, *command: str | Path, cwd: Path, **own: str) -> subprocess.CompletedProcess[str]:
         environment = {**without_pythonpath(), **own}
-        done = subprocess.run(
-            list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True, check=False
-        )
+        done = forks.run(list(map(str, command)), cwd=cwd, env=environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 

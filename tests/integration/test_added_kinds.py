@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from command import ROOT
+from forks import ALL
 from installed import Installed, install, without_pythonpath
 
 pytestmark = pytest.mark.slow
@@ -117,8 +118,8 @@ class Added:
     def site(self) -> Path:
         return self.project.sources.parent
 
-    def headrace(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.project.headrace(*arguments, cwd=self.folder)
+    def headrace(self, *arguments: str, **own: str) -> subprocess.CompletedProcess[str]:
+        return self.project.headrace(*arguments, cwd=self.folder, **own)
 
     def refused(self, *arguments: str) -> str:
         """What the command writes to standard error when it fails."""
@@ -176,7 +177,7 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> Added:
 @pytest.fixture(scope="module")
 def verified(added: Added) -> Path:
     """A run here, compared with the tasks of what was compiled for Kubeflow: the command fails if they differ."""
-    said = added.headrace("verify", "requests.yaml", "--keep", "verified").stdout
+    said = added.headrace("verify", "requests.yaml", "--keep", "verified", **{ALL: "1"}).stdout
     assert re.search(r"^same +Evaluator\.evaluation", said, re.MULTILINE)
     (run,) = (added.folder / "verified/local/requests/runs").iterdir()
     return run

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import yaml
 from command import PATIENCE, ROOT, wait_until
-from forks import HEADRACE
+from forks import FIRST, HEADRACE, Forked
 from s3_servers import S3Server
 
 from headrace.configs.loading.loader import load
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 TAXI = ROOT / "configs" / "taxi.yaml"
 # What `auto` chooses follows from how long steps take, and the weights are compared closely.
 SETTINGS = ["train.jit=off"]
-HELD_CHECKPOINT = Path(__file__).parent / "held_checkpoint"
+HELD_CHECKPOINT = str(Path(__file__).with_name("held_checkpoint.py"))
 AS_IN_IMAGE = Path(__file__).parent / "as_in_image"  # components see what the image has, and no more
 HOME = "minio://mlpipeline/v2/artifacts/chicago-taxi"
 UNCACHED = {"spans", "baseline", "record-blessing"}
@@ -80,8 +80,17 @@ def story(new_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     assert not done.stderr
     config = as_compiled(load(TAXI, overrides=SETTINGS))
     cluster, text = Cluster(kept / "cluster", config.kubeflow.pipeline_root), compile_pipeline(config)
-    again, one_epoch = cluster.run(text), cluster.run(text, {"epochs": 1})
+    with forked_pods():
+        again, one_epoch = cluster.run(text), cluster.run(text, {"epochs": 1})
     return Story(done.returncode, done.stdout.splitlines(), [*folder.iterdir()], cluster, text, again, one_epoch)
+
+
+@contextlib.contextmanager
+def forked_pods() -> Iterator[None]:
+    """Start tasks with their imports done. Those of `headrace verify` above did all imports themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", Forked)
+        yield
 
 
 def test_compiled_pipeline_equals_a_local_run(story: Story) -> None:
@@ -146,7 +155,7 @@ def test_killed_training_continues_in_a_new_pod_from_the_object_store(
     inputs = resolve(trainer, given, story.again.tasks)
     reported = {"inputs": inputs, "outputs": provision(trainer, f"{HOME}/run", "salt")}
     first, second = (Pod(tmp_path / name, story.cluster.store_folder, {}) for name in ("first", "second"))
-    with in_pod(first, trainer, reported, s3_server, HELD_CHECKPOINT) as process:
+    with in_pod(first, trainer, reported, s3_server, **{FIRST: HELD_CHECKPOINT}) as process:
         assert wait_until(lambda: bool(checkpoints_in(bucket)) or process.poll() is not None)
         process.kill()
     kept = checkpoints_in(bucket)
@@ -174,16 +183,15 @@ def with_store(spec: TaskSpec, address: str) -> TaskSpec:
 
 
 @contextlib.contextmanager
-def in_pod(pod: Pod, spec: TaskSpec, reported: Any, server: S3Server, *paths: Path) -> Iterator[subprocess.Popen[str]]:
-    """A task's container in a pod that has its inputs and the store's keys. `paths`: where Python looks first."""
+def in_pod(pod: Pod, spec: TaskSpec, reported: Any, server: S3Server, **more: str) -> Iterator[subprocess.Popen[str]]:
+    """A task's container in a pod that has its inputs and the store's keys. `more`: environment variables."""
     pod.prepare(reported)
     uncached = json.dumps({"checkpoint": json.dumps({"every_steps": 40})})
-    path = os.pathsep.join(map(str, [*paths, ROOT]))
-    own = {"HEADRACE_POD": str(pod.root), "HEADRACE_UNCACHED": uncached, "PYTHONPATH": path}
+    own = {"HEADRACE_POD": str(pod.root), "HEADRACE_UNCACHED": uncached, "PYTHONPATH": str(ROOT)}
     keys = dict(zip(STORE_KEYS, (server.access_key, server.secret_key), strict=True))
-    with subprocess.Popen(
+    with Forked(
         command(spec, reported),
-        env={**os.environ, **own, **keys},
+        env={**os.environ, **own, **keys, **more},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -218,7 +226,8 @@ def test_changed_data_under_the_same_name_misses_the_cache(tmp_path: Path) -> No
     keys = []
     for content in ("fare,tip\n1.5,0\n", "fare,tip\n1.5,0\n2.5,1\n"):
         (tmp_path / "trips.csv").write_text(content)
-        run = Cluster(tmp_path / "cluster", "minio://bucket").run(yaml.safe_dump(pipeline))
+        with forked_pods():
+            run = Cluster(tmp_path / "cluster", "minio://bucket").run(yaml.safe_dump(pipeline))
         keys.append(_key(example_gen, run.tasks))
     assert keys[0] != keys[1]
 

@@ -1,4 +1,4 @@
-"""On PYTHONPATH, this keeps a training from its end: its first checkpoint is written, and the next is waited for."""
+"""Executed first (`FIRST` in forks.py), this keeps a training from its end: the second checkpoint is waited for."""
 
 from __future__ import annotations
 
