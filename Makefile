@@ -9,7 +9,7 @@ ifeq ($(shell uname -s)-$(shell uname -m),Linux-x86_64)
 PLATFORM := --python-platform x86_64-manylinux_2_39
 endif
 
-.PHONY: run test check format bench env docs golden clean
+.PHONY: run test test-fast check format bench env docs golden clean
 
 run: env  ## train, judge and push the model of CONFIG (default: Chicago taxi)
 	.venv/bin/headrace run $(CONFIG)
@@ -17,6 +17,11 @@ run: env  ## train, judge and push the model of CONFIG (default: Chicago taxi)
 WORKERS ?= auto
 test: env  ## run every test, whole files in one process per core; WORKERS=0 uses one process
 	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+# The tests in the other folders train, evaluate, run Beam or whole pipelines.
+FAST := tests/benchmarks tests/configs tests/pipeline tests/suite
+test-fast: env  ## run the tests of the config, the command line, the compiler and the report, except the slow ones
+	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow" $(FAST)
 
 check: env  ## formatting, lint, types, and the direction of imports
 	.venv/bin/ruff format --check .

@@ -13,6 +13,7 @@ import pytest
 from browsing import open_browser
 from guard import FOR_EACH_PROCESS, Guard, cores, limit
 from hypothesis import HealthCheck, settings
+from longest import longest_first
 from s3_servers import ENDPOINT, S3Server
 from s3_servers import s3_server as open_s3_server
 from skips import Skips
@@ -45,6 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """As many processes as there are cores to run on and memory for; one if they would share a named S3 server."""
     return 1 if ENDPOINT in os.environ else max(1, min(cores(), limit() // FOR_EACH_PROCESS))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    longest_first(items)
 
 
 def pytest_collection_finish() -> None:

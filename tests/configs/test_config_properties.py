@@ -144,6 +144,7 @@ def configs(draw: st.DrawFn) -> PipelineConfig:
     return config
 
 
+@pytest.mark.slow
 @FEW
 @given(config=configs())
 def test_yaml_written_from_a_config_reads_as_the_same_config(config: PipelineConfig) -> None:

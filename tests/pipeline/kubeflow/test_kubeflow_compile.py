@@ -28,6 +28,7 @@ def plain() -> dict[str, Any]:
     return compiled()
 
 
+@pytest.mark.slow
 def test_golden_files_are_current() -> None:
     done = subprocess.run(
         [sys.executable, "tools/golden.py", "--check"],
@@ -132,6 +133,7 @@ def test_arguments_hold_nothing_that_kubeflow_or_kubernetes_would_replace() -> N
     assert '"$(HOME)"' in values
 
 
+@pytest.mark.slow
 def test_a_table_of_many_columns_still_fits_into_an_argument_and_hides_nothing() -> None:
     feature = '{"column": "bucketized", "boundaries": [1, 2, 3]}'
     many = "{" + ", ".join(f'"column_{number}": {feature}' for number in range(1500)) + "}"
