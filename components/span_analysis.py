@@ -10,6 +10,9 @@ stays as small as for two spans.
 TFT caches quantiles, which a user's own preprocessing_fn may ask for, as pickles, and loading a pickle can run code.
 Here their sketches are stored as plain bytes, so that what comes from a disk or an object store is data and nothing
 else.
+
+The analysis of feature columns without TFT (`headrace.components.transform.columns_analysis`) has its entries in the
+same files.
 """
 
 from __future__ import annotations
@@ -76,6 +79,10 @@ class AnalysisCache:
         if self._shared is not None:
             for span in spans:
                 self._shared.publish(self.keys[span], self._name, sorted(self.entries(span).values()))
+
+    def without(self, spans: Iterable[str], entries: Iterable[bytes]) -> list[str]:
+        """The spans for which one of these entries is not cached."""
+        return [span for span in spans if not self.entries(span).keys() >= set(entries)]
 
     def file(self, span: str, entry: bytes) -> Path:
         """The file of a span's entry."""

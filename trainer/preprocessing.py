@@ -10,7 +10,7 @@ from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.trainer import columns
 from headrace.trainer.columns import Batch, Column, RawColumn, TextColumn, VocabularySize
-from headrace.trainer.columns.base import prefix_errors
+from headrace.trainer.columns.base import Analyzer, prefix_errors
 from headrace.trainer.columns.raw import RawTensor, suggest_type
 from headrace.trainer.sections import TrainerSections
 
@@ -30,11 +30,15 @@ def preprocessing_fn(inputs: Mapping[str, RawTensor], custom_config: Mapping[str
 
 
 def transform(
-    inputs: Mapping[str, RawTensor], sections: TrainerSections, *, by_span: bool = False
+    inputs: Mapping[str, RawTensor],
+    sections: TrainerSections,
+    *,
+    by_span: bool = False,
+    results: Mapping[Analyzer, tf.Tensor] | None = None,
 ) -> dict[str, tf.Tensor]:
-    """`preprocessing_fn` with parsed sections."""
+    """`preprocessing_fn` with parsed sections. results: of the columns' analyzers; None: TFT computes them."""
     built = columns.build(sections.features)
-    batch = Batch(inputs, built, by_span=by_span)
+    batch = Batch(inputs, built, by_span=by_span, results=results)
     outputs = {sections.label.key: transform_label(sections.label, batch)}
     for name, column in built.items():
         with prefix_errors(name):

@@ -6,38 +6,31 @@ is read, decoded, transformed, encoded and written in batches; Beam distributes 
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 import tensorflow as tf
 import tensorflow_transform as tft
-import tensorflow_transform.beam as tft_beam
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tensorflow_transform.tf_metadata import metadata_io, schema_utils
+from tensorflow_transform.tf_metadata import metadata_io
 from tfx import types
 from tfx.components.transform import component, executor_utils
-from tfx.components.util import udf_utils
 from tfx.dsl.components.base import base_beam_executor, executor_spec
 from tfx.types import artifact_utils
-from tfx.utils import io_utils, json_utils
-from tfx_bsl.tfxio import tf_example_record
+from tfx.utils import io_utils
 
-from headrace.components.example_gen.shards import shard_names
-from headrace.components.example_gen.spans import shared_spans
-from headrace.components.span_analysis import AnalysisCache, AnalyzeBySpan
-from headrace.components.transform.shards import (
-    TransformShard,
-    TransformShards,
-    read_batches,
-    shorten_analysis_error,
-    training_error_from,
-)
+from headrace.components.beam_pipelines import always_beam
+from headrace.components.transform.columns_analysis import analyze_columns, uses_tft
+from headrace.components.transform.example_errors import training_error_from
+from headrace.components.transform.shards import TransformShard, TransformShards
+from headrace.components.transform.task import SMALL, AnalysisTask, total_size
+from headrace.components.transform.tft_analysis import analyze_by_tft
+from headrace.trainer.preprocessing import preprocessing_fn
+from headrace.trainer.sections import TrainerSections
 
 Artifacts = dict[str, list[types.Artifact]]
 
@@ -53,48 +46,44 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         schema_file = io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(input_dict["schema"]))
         schema = io_utils.parse_pbtxt_file(schema_file, schema_pb2.Schema())
         graph = artifact_utils.get_single_uri(output_dict["transform_graph"])
-        with shorten_analysis_error():
-            self._analyze(_files(examples, splits.analyze), schema, exec_properties, graph, _span_keys(examples))
+        files, keys = _files(examples, splits.analyze), _span_keys(examples)
+        self._analyze(AnalysisTask(files, schema, exec_properties, graph, keys))
         executor_utils.SetSplitNames(splits.transform, transformed)
         for source, target in zip(examples, transformed, strict=False):
             self._transform(_shards(source, target, splits.transform), schema, graph, target)
 
-    def _analyze(
-        self, files: list[str], schema: schema_pb2.Schema, properties: dict[str, Any], graph: str, keys: dict[str, str]
-    ) -> None:
-        tfxio = tf_example_record.TFExampleBeamRecord("tfrecords_gzip", ["Transform"], schema=schema)
-        by_span = bool(keys and properties.get("store"))
-        function = _preprocessing_fn(properties, by_span=by_span)
-        temporary, reader = f"{graph}/.temp_path", functools.partial(read_batches, schema=schema.SerializeToString())
-        stored = None
-        with (
-            self._make_beam_pipeline() as pipeline,
-            tft_beam.Context(temp_dir=temporary, force_tf_compat_v1=False),
-        ):
-            if by_span:
-                store, shared = Path(properties["store"]), shared_spans.current()
-                stored = AnalysisCache(store, _analysis_identity(properties, schema), keys, shared)
-                transform_fn = AnalyzeBySpan(function, tfxio, stored, reader).analyze(pipeline, files)
-            else:
-                shards = pipeline | "Shards" >> beam.Create(files) | "Spread" >> beam.Reshuffle()
-                batches = shards | "Read" >> beam.FlatMap(reader).with_output_types(pa.RecordBatch)
-                transform_fn = (batches, tfxio.TensorAdapterConfig()) | "Analyze" >> tft_beam.AnalyzeDataset(function)
-            _ = transform_fn | "WriteTransformFn" >> tft_beam.WriteTransformFn(graph)
-        if stored is not None:
-            stored.publish(shard_names.by_span(files, keys))
-        metadata_io.write_metadata(tft.DatasetMetadata(schema), f"{graph}/{tft.TFTransformOutput.RAW_METADATA_DIR}")
-        tf.io.gfile.rmtree(temporary)
+    def _analyze(self, task: AnalysisTask) -> None:
+        sections = _sections(task)
+        if sections is None or uses_tft(sections, task):
+            analyze_by_tft(task, self._make_beam_pipeline)
+        else:
+            analyze_columns(task, sections, self._make_beam_pipeline if self._in_beam(task.files) else None)
+        metadata_io.write_metadata(
+            tft.DatasetMetadata(task.schema), f"{task.graph}/{tft.TFTransformOutput.RAW_METADATA_DIR}"
+        )
+        if tf.io.gfile.exists(task.temporary):
+            tf.io.gfile.rmtree(task.temporary)
+
+    def _in_beam(self, files: list[str]) -> bool:
+        return always_beam(self) or total_size(files) > SMALL
 
     def _transform(
         self, shards: list[TransformShard], schema: schema_pb2.Schema, graph: str, target: types.Artifact
     ) -> None:
         counted, failed = Path(target.uri) / ".rows", Path(target.uri) / ".failed"
+        transform = TransformShards(graph, schema.SerializeToString(), failed)
+        if not self._in_beam([shard.source for shard in shards]):
+            with training_error_from(failed):
+                transform.setup()
+                rows = _add([count for shard in shards for count in transform.process(shard)])
+            target.set_string_custom_property("rows", json.dumps(rows))
+            return
         with training_error_from(failed), self._make_beam_pipeline() as pipeline:
             _ = (
                 pipeline
                 | "Shards" >> beam.Create(shards)
                 | "Spread" >> beam.Reshuffle()
-                | "Transform" >> beam.ParDo(TransformShards(graph, schema.SerializeToString(), failed))
+                | "Transform" >> beam.ParDo(transform)
                 | "CountRows" >> beam.CombineGlobally(_add)
                 | "WriteRows" >> beam.Map(lambda rows: counted.write_text(json.dumps(rows), encoding="utf-8"))
             )
@@ -117,19 +106,12 @@ class Transform(component.Transform):
         self.spec.exec_properties.update(store=store, code=code)
 
 
-def _preprocessing_fn(exec_properties: dict[str, Any], *, by_span: bool) -> Callable[..., Any]:
-    function = udf_utils.get_fn(exec_properties, "preprocessing_fn")
-    custom_config = json_utils.loads(exec_properties["custom_config"])
-    return functools.partial(function, custom_config={**custom_config, "by_span": "yes"} if by_span else custom_config)
-
-
-def _analysis_identity(exec_properties: dict[str, Any], schema: schema_pb2.Schema) -> str:
-    """What the stored analysis of a span depends on, apart from the span and the graph, which TFT's keys cover."""
-    custom_config = json_utils.loads(exec_properties["custom_config"])
-    sources = {name: text for name, text in custom_config.items() if name != "config"}
-    spec = schema_utils.schema_as_feature_spec(schema).feature_spec
-    splits = exec_properties.get("splits_config")
-    return json.dumps([exec_properties["code"], sources, str(sorted(spec.items())), splits], sort_keys=True)
+def _sections(task: AnalysisTask) -> TrainerSections | None:
+    """The feature columns; None for a user's preprocessing_fn."""
+    ours = f"{preprocessing_fn.__module__}.{preprocessing_fn.__name__}"
+    if task.properties.get("module_file") or task.properties.get("preprocessing_fn") != ours:
+        return None
+    return TrainerSections.from_json(task.custom_config["config"])
 
 
 def _span_keys(examples: list[types.Artifact]) -> dict[str, str]:

@@ -1,10 +1,8 @@
-"""Reads shards of examples in batches, transforms them by the graph, and explains examples that do not fit it."""
+"""Reads shards of examples in batches, and transforms them by the graph."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -20,6 +18,7 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from headrace.common.errors import TrainingError
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.components.transform.example_errors import errors_written_to
 
 BATCH = 2048
 """The most examples that pass through the graph at once."""
@@ -50,11 +49,15 @@ class TransformShards(beam.DoFn):
         """Load the graph."""
         spec = schema_utils.schema_as_feature_spec(schema_pb2.Schema.FromString(self._schema)).feature_spec
         output = tft.TFTransformOutput(self._graph)
-        layer = output.transform_features_layer()
+        # as TFT's own layer does, but without searching the graph for the inputs of each output
+        self._loaded = tf.saved_model.load(output.transform_savedmodel_dir)
+        transform_fn = self._loaded.transform_fn
         # the column of a feature with multiple values per example has a name of its own
         self._keys = {name: getattr(one, "value_key", name) for name, one in output.transformed_feature_spec().items()}
         self._features = tf.function(
-            lambda serialized: layer(tf.io.parse_example(serialized, spec)),
+            lambda serialized: transform_fn(
+                *tf.nest.flatten(tf.io.parse_example(serialized, spec), expand_composites=True)
+            ),
             input_signature=[tf.TensorSpec([None], tf.string)],
             autograph=False,  # there is nothing to convert, and searching for it takes half a second
         )
@@ -68,12 +71,9 @@ class TransformShards(beam.DoFn):
     def _write(self, source: str, file: BinaryIO) -> int:
         compressor, rows = Compression().compressor(), 0
         for serialized in read_records(source):
-            try:
+            with errors_written_to(self._failed):
                 features = self._features(serialized)
                 _check_lengths(features, len(serialized))
-            except (TrainingError, tf.errors.InvalidArgumentError) as error:
-                self._failed.write_text(_short_message(error), encoding="utf-8")
-                raise
             columns = {self._keys[name]: _array(values) for name, values in features.items()}
             batch = pa.RecordBatch.from_pydict(columns)
             file.write(compressor.compress(memoryview(framed_examples(batch).buffers()[2])))
@@ -121,46 +121,3 @@ def _check_lengths(features: dict[str, tf.Tensor], examples: int) -> None:
                 " for each example from the tensors that it is given: not a fixed number of values, nor a filtered or"
                 " reduced tensor"
             )
-
-
-@contextmanager
-def shorten_analysis_error() -> Iterator[None]:
-    """Raise a TrainingError for an example that the analysis cannot transform; TFT's error shows the whole batch."""
-    try:
-        yield
-    except ValueError as error:
-        match = re.search(r'trying to apply the transformation: "(.*?)"\.\s+Batch instances', str(error), re.DOTALL)
-        if match is None:
-            raise
-        raise TrainingError(_short_message(ValueError(match[1]))) from error
-
-
-@contextmanager
-def training_error_from(file: Path) -> Iterator[None]:
-    """Raise a TrainingError with the message in a file, if there is one: Beam's threads change an error's type."""
-    try:
-        yield
-    except Exception:
-        if file.exists():
-            message = file.read_text(encoding="utf-8")
-            file.unlink()
-            raise TrainingError(message) from None
-        raise
-
-
-def _short_message(error: Exception) -> str:
-    """What is wrong with an example: the message of a feature's own check, or TensorFlow's without its stack."""
-    if isinstance(error, TrainingError):
-        return str(error)
-    text = str(error)
-    own = re.search(r"features\.\w+: [^\n\]]*", text)
-    if own:
-        return own[0].replace("\\'", "'").strip()
-    lines = [
-        line.strip() for line in text.splitlines() if line.strip() and line.strip() != "<stack traces unavailable>"
-    ]
-    # what TensorFlow's operations report follows the locations of the call stack
-    reports = [
-        line for line in lines if not re.match(r"Graph execution|Detected at|File |\[\[|\(\d+\)|def |\d+ ", line)
-    ]
-    return f"an example cannot be transformed: {reports[0] if reports else error}"

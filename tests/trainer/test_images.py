@@ -21,7 +21,8 @@ from tfx.types import artifact_utils, standard_artifacts
 
 from headrace.common.errors import TrainingError
 from headrace.components.transform.component import Executor
-from headrace.components.transform.shards import BATCH_BYTES, _short_message, read_records
+from headrace.components.transform.example_errors import short_message
+from headrace.components.transform.shards import BATCH_BYTES, read_records
 from headrace.trainer import columns
 from headrace.trainer.columns.image import stored_image_loader, with_stored_images
 from headrace.trainer.model import build_model
@@ -286,7 +287,7 @@ def test_what_cannot_be_decoded_is_reported_on_one_line(name: str, row: dict[str
     compute = tf.function(lambda raw: column.transform(columns.Batch(raw, {})))
     with pytest.raises(tf.errors.InvalidArgumentError) as caught:
         compute(tensors)
-    reported = _short_message(caught.value)
+    reported = short_message(caught.value)
     assert message in reported
     assert "\n" not in reported
 

@@ -6,7 +6,7 @@ import abc
 import contextlib
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cached_property
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from headrace.common.errors import TrainingError
-from headrace.configs.schema.features import Categorical, Embedding, FeatureBase
+from headrace.configs.schema.features import Categorical, CustomFeature, Embedding, FeatureBase
 from headrace.trainer.columns.analyzers.numbers import Statistic, analyze
 from headrace.trainer.columns.analyzers.texts import VocabularyAnalyzer, learn_vocabularies
 from headrace.trainer.columns.raw import MultivaluedRawColumn, RawColumn, RawTensor, split_values
@@ -27,6 +27,9 @@ Analyzer = Statistic | VocabularyAnalyzer
 
 VocabularySize = Callable[[str], int]
 """Number of entries of the learned vocabulary of that name: `TFTransformOutput.vocabulary_size_by_name`."""
+
+COLUMNS = f"{__package__}."
+"""The prefix of the modules of this project's own columns."""
 
 PADDING = -1
 """Not a category: pads the rows of a multivalued feature that is a dense tensor."""
@@ -116,6 +119,11 @@ class Column(abc.ABC, Generic[FeatureT]):
         return keras.Input(shape=(self.width,), name=self.input_name, dtype=self.dtype, ragged=self.width is None)
 
 
+def is_foreign(column: Column) -> bool:
+    """Whether a column calls code of the user's in Transform: `column: custom`, or a kind of the user's."""
+    return isinstance(column.feature, CustomFeature) or not type(column).__module__.startswith(COLUMNS)
+
+
 class NumberColumn(Column[FeatureT]):
     """A number. The deep part of a model takes it unchanged, the wide part does not see it."""
 
@@ -194,21 +202,29 @@ class Batch:
     """One batch of raw examples: each data column is made dense once, each feature is computed once."""
 
     def __init__(
-        self, tensors: Mapping[str, RawTensor], columns: Mapping[str, Column], *, by_span: bool = False
+        self,
+        tensors: Mapping[str, RawTensor],
+        columns: Mapping[str, Column],
+        *,
+        by_span: bool = False,
+        results: Mapping[Analyzer, tf.Tensor] | None = None,
     ) -> None:
         """
         Args:
             tensors: Raw data columns, as Transform passes them.
             columns: The features by name.
             by_span: Whether TFT may cache what it computes for each span of the train split.
+            results: The results of the analyzers of all columns; None: TFT computes them.
         """
         self.tensors = tensors
         self.columns = columns
         self._by_span = by_span
+        self._given = results
         self._raw: dict[str, RawColumn] = {}
         self._values: dict[str, MultivaluedRawColumn] = {}
         self._words: dict[str, tf.RaggedTensor] = {}
         self._categories: dict[str, Categories] = {}
+        self._functions: dict[Hashable, Callable[..., tf.Tensor]] = {}
 
     def raw(self, name: str) -> RawColumn:
         """Return the first value of each example of a data column."""
@@ -244,13 +260,24 @@ class Batch:
             self._categories[column.name] = column.categories(self)
         return self._categories[column.name]
 
+    def function(self, key: Hashable, body: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+        """Return a function that is traced once for all columns with this key, and called by each of them.
+
+        key: all that determines what the body computes from its arguments, their types included.
+        """
+        if key not in self._functions:
+            self._functions[key] = tf.function(body, reduce_retracing=True, autograph=False)
+        return self._functions[key]
+
     def result(self, analyzer: Analyzer) -> tf.Tensor:
         """Return the result of one of the `analyzers` of a column."""
         return self._results[analyzer]
 
     @cached_property
     def _results(self) -> dict[Analyzer, tf.Tensor]:
-        """The results of all columns' analyzers, computed together because Transform spends its time per analyzer."""
+        """The results of all columns' analyzers, computed together because TFT spends its time per analyzer."""
+        if self._given is not None:
+            return dict(self._given)
         numbers: dict[Statistic, tf.Tensor] = {}
         texts: dict[VocabularyAnalyzer, tf.Tensor] = {}
         for column in self.columns.values():

@@ -7,6 +7,7 @@ import tensorflow as tf
 from headrace.configs.schema.features import NumericFeature
 from headrace.trainer.columns.analyzers.numbers import Moments
 from headrace.trainer.columns.base import Analyzer, Batch, NumberColumn
+from headrace.trainer.columns.raw import RawColumn, RawTensor
 
 
 class NumericColumn(NumberColumn[NumericFeature]):
@@ -23,11 +24,25 @@ class NumericColumn(NumberColumn[NumericFeature]):
         return [Moments(self.key)] if needed else []
 
     def transform(self, batch: Batch) -> tf.Tensor:
-        """(x - mean) / deviation, (x - min) / (max - min), sign(x) log(1 + |x|), or x."""
-        numbers = self.numbers(batch)
-        if not self.analyzers():
-            return tf.cast(self._scaled(self._filled(numbers, self.feature.missing)), tf.float32)
-        mean, deviation, least, greatest = tf.unstack(batch.result(Moments(self.key)))
+        """(x - mean) / deviation, (x - min) / (max - min), sign(x) log(1 + |x|), or x.
+
+        Columns with the same settings call one function, which is traced once: a graph takes time per operation.
+        """
+        moments = batch.result(Moments(self.key)) if self.analyzers() else tf.zeros([4], tf.float64)
+        raw = batch.tensor(self.key)
+        settings = (self.feature.normalize, self.feature.missing, raw.dtype, type(raw), raw.shape.rank)
+        if raw.dtype == tf.string:
+            _ = self.numbers(batch)  # raises the error that says what to do
+        return batch.function(("numeric", *settings), self._scale)(raw, moments)
+
+    def numbers(self, batch: Batch) -> tf.Tensor:
+        """float64 [batch], NaN where missing."""
+        return batch.raw(self.key).numbers
+
+    def _scale(self, raw: RawTensor, moments: tf.Tensor) -> tf.Tensor:
+        """float32 [batch]. moments: mean, deviation, minimum and maximum, if the settings need them."""
+        mean, deviation, least, greatest = tf.unstack(moments)
+        numbers = RawColumn(self.key, raw).numbers
         x = self._filled(numbers, mean if self.feature.missing == "mean" else self.feature.missing)
         if self.feature.normalize == "z_score":
             # The deviation of equal values is a rounding error, so the range decides whether there is a scale.
@@ -35,10 +50,6 @@ class NumericColumn(NumberColumn[NumericFeature]):
         elif self.feature.normalize == "min_max":
             x = tf.math.divide_no_nan(x - least, greatest - least)
         return tf.cast(self._scaled(x), tf.float32)
-
-    def numbers(self, batch: Batch) -> tf.Tensor:
-        """float64 [batch], NaN where missing."""
-        return batch.raw(self.key).numbers
 
     @staticmethod
     def _filled(numbers: tf.Tensor, missing: object) -> tf.Tensor:

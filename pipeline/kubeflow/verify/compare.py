@@ -32,7 +32,8 @@ BY_NAMES = frozenset({"Model", "ModelRun", "PushedModel", "ModelBlessing"})
 GRAPH_FILE = "transform_fn/saved_model.pb"
 GRAPH = frozenset({GRAPH_FILE, "transform_fn/fingerprint.pb"})
 """Files that are never equal in bytes."""
-TEMPORARY = re.compile(rb"[^' ]*/tftransform_tmp/[0-9a-f]+/")
+TEMPORARY = re.compile(rb"[^' ]*/(tftransform_tmp/[0-9a-f]+|\.temp_path/vocabularies)/")
+"""Folders of vocabularies, in the shared names of their tables: TFT's, and those of our own analysis."""
 NUMBERED = re.compile(rb"\d+")
 """The shared name of a table whose values are in the graph: a number from a counter of the process."""
 NAMES = frozenset({"_gradient_op_type", "_class", "config_proto", "_user_specified_name"})

@@ -1,10 +1,9 @@
 """The one-pass statistics against NumPy on the whole data, however it is cut into batches."""
 
 import pickle
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
@@ -22,6 +21,7 @@ from headrace.trainer.columns.analyzers.numbers import (
     merge_moments,
 )
 from headrace.trainer.columns.analyzers.texts import EMPTY, VocabularyAnalyzer, file_names, select_values
+from headrace.trainer.columns.base import Analyzer, Batch
 from headrace.trainer.columns.numeric import NumericColumn
 
 matrices = npst.arrays(
@@ -97,7 +97,8 @@ def test_vocabulary_is_ordered_by_falling_count_then_falling_text(
     counts: dict[bytes, int], top_k: int | None, min_frequency: int
 ) -> None:
     analyzer = VocabularyAnalyzer("f", "f", None, top_k, min_frequency)
-    vocabulary = select_values(analyzer, [(0, b""), *((count, value) for value, count in counts.items())])
+    table = pa.table({"values": pa.array(counts, pa.large_binary()), "counts": pa.array(counts.values(), pa.int64())})
+    vocabulary = select_values(analyzer, table)
     left = {value: count for value, count in counts.items() if count >= min_frequency}
     if not left:
         assert vocabulary == [EMPTY]
@@ -117,8 +118,7 @@ def test_equal_values_become_zero_though_their_sums_are_rounded() -> None:
     batch = np.full((10, 1), 0.1)
     (moments,) = final_moments(batch_moments(batch))
     moments[:2] = np.nextafter(0.1, 1), 1.4e-17  # as adding one by one gives; NumPy adds in pairs
-    there: Any = SimpleNamespace(
-        raw=lambda _: SimpleNamespace(numbers=tf.constant(batch[:, 0])), result=lambda _: tf.constant(moments)
-    )
     column = NumericColumn("fare", NumericFeature(column="numeric", normalize="z_score"))
+    results: dict[Analyzer, tf.Tensor] = {Moments("fare"): tf.constant(moments)}
+    there = Batch({"fare": tf.constant(batch[:, 0])}, {"fare": column}, results=results)
     assert column.transform(there).numpy().tolist() == [0.0] * 10

@@ -24,7 +24,6 @@ from tensorflow_transform.beam.experimental import PTransformAnalyzer
 from headrace.trainer.columns.analyzers.spans import AnalyzerOutput, analyze_by_span
 
 Strings = npt.NDArray[np.object_]
-Count = tuple[int, bytes]
 
 EMPTY = b"49d0cd50-04bb-48c0-bc6f-5b575dce351a"
 """The only line in the file of an empty vocabulary, since a lookup table cannot be empty (as in tft.vocabulary)."""
@@ -112,17 +111,19 @@ class WriteVocabularies(PTransformAnalyzer):
         tf.io.gfile.makedirs(self.base_temp_dir)
         for column, ((analyzer, name), column_counts) in enumerate(zip(self._files, counts, strict=True)):
             path = os.path.join(self.base_temp_dir, name)  # noqa: PTH118 (may be remote)
-            table = column_counts.aggregate()
-            pairs = zip(table["counts"].to_pylist(), table["values"].to_pylist(), strict=True)
             with tf.io.gfile.GFile(path, "wb") as file:
-                file.write(b"".join(value + b"\n" for value in select_values(analyzer, pairs)))
+                file.write(b"".join(value + b"\n" for value in select_values(analyzer, column_counts.aggregate())))
             yield beam.pvalue.TaggedOutput(str(column), np.array(path))
 
 
-def select_values(analyzer: VocabularyAnalyzer, counts: Iterable[Count]) -> list[bytes]:
-    """Return the values of a vocabulary, in order."""
-    frequent = ((count, value) for count, value in counts if count >= analyzer.min_frequency and value)
-    return [value for _, value in sorted(frequent, reverse=True)[: analyzer.top_k]] or [EMPTY]
+def select_values(analyzer: VocabularyAnalyzer, counts: pa.Table) -> list[bytes]:
+    """Return the values of a vocabulary, in order. counts: as `TextCounts.table`."""
+    frequent = counts.filter(pc.greater_equal(counts["counts"], analyzer.min_frequency))
+    order = pc.sort_indices(frequent, [("counts", "descending"), ("values", "descending")])
+    if analyzer.top_k is not None:
+        order = order[: analyzer.top_k]
+    values: list[bytes] = frequent["values"].take(order).to_pylist()
+    return values or [EMPTY]
 
 
 def file_names(vocabularies: Sequence[str]) -> list[str]:

@@ -1,0 +1,70 @@
+"""From serialized examples to what the analyzers of all columns add."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform.tf_metadata import schema_utils
+
+from headrace.trainer import columns
+from headrace.trainer.columns import Batch
+from headrace.trainer.columns.analyzers.all_columns import ColumnAnalyzers
+from headrace.trainer.columns.analyzers.numbers import Floats
+from headrace.trainer.columns.analyzers.texts import VocabularyAnalyzer
+from headrace.trainer.columns.base import prefix_errors
+from headrace.trainer.columns.stacked import stacked_numbers
+from headrace.trainer.sections import TrainerSections
+
+
+class AnalyzerInputs:
+    """The inputs of the analyzers, computed from serialized examples by a graph of its own.
+
+    inputs = AnalyzerInputs(sections, schema)
+    accumulator = inputs.analyzers.add(accumulator, *inputs(serialized))
+    """
+
+    def __init__(self, sections: TrainerSections, schema: bytes) -> None:
+        """Trace the graph. Raises TrainingError if a column does not have the type that its feature needs.
+
+        Args:
+            sections: The features.
+            schema: Of the examples, serialized.
+        """
+        self._columns = columns.build(sections.features)
+        self.analyzers = ColumnAnalyzers(self._columns)
+        self._spec = _spec_of(sections, self.analyzers, schema)
+        signature = [tf.TensorSpec([None], tf.string)]
+        self._function = tf.function(self._inputs, input_signature=signature, autograph=False)
+        self._function.get_concrete_function()
+
+    def __call__(self, serialized: tf.Tensor) -> tuple[Floats | None, list[Any]]:
+        """The arguments of `ColumnAnalyzers.add` for a batch of serialized examples: string [batch]."""
+        numbers, texts = self._function(serialized)
+        return (numbers[0].numpy() if numbers else None), [text.numpy() for text in texts]
+
+    def _inputs(self, serialized: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        tensors = tf.io.parse_example(serialized, self._spec)
+        batch = Batch(tensors, self._columns)
+        for name, column in self._columns.items():
+            with prefix_errors(name):
+                for analyzer in column.analyzers():
+                    if not isinstance(analyzer, VocabularyAnalyzer) and batch.tensor(analyzer.key).dtype == tf.string:
+                        _ = batch.raw(analyzer.key).numbers  # raises the error that names the feature
+        size = tf.size(serialized, tf.int64)
+        numbers = [stacked_numbers(tensors, self.analyzers.keys, size)] if self.analyzers.keys else []
+        texts = []
+        for vocabulary_column in self.analyzers.vocabularies.values():
+            with prefix_errors(vocabulary_column.name):
+                texts.append(vocabulary_column.vocabulary_texts(batch))
+        return numbers, texts
+
+
+def _spec_of(sections: TrainerSections, analyzers: ColumnAnalyzers, schema: bytes) -> dict[str, Any]:
+    """How to parse the data columns that the analyzers read; all of them if one is missing, for the error's sake."""
+    spec = schema_utils.schema_as_feature_spec(schema_pb2.Schema.FromString(schema)).feature_spec
+    names = set(analyzers.keys)
+    for column in analyzers.vocabularies.values():
+        names.update(sections.features[column.name].data_columns(column.name, sections.features))
+    return {name: one for name, one in spec.items() if name in names} if names <= spec.keys() else spec
