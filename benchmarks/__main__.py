@@ -1,5 +1,5 @@
-"""All benchmarks, one after another: the whole run, ingest of CSV, of Parquet and of wide tables, statistics, nights
-of a window, training input and the wait for it, predictions.
+"""All benchmarks, one after another: the whole run, ingest of CSV, of Parquet and of wide tables, statistics,
+Transform of wide tables, nights of a window, training input and the wait for it, predictions.
 
 python -m benchmarks                               tables; about half an hour on two idle cores
 python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes
@@ -26,6 +26,7 @@ from benchmarks import (
     predict,
     statistics_gen,
     training_wait,
+    transform_wide,
     whole_run,
 )
 from benchmarks.document import Machine, document
@@ -102,6 +103,11 @@ def _statistics_gen(quick: bool) -> Outcome:
     return rows, statistics_gen.section(rows)
 
 
+def _transform_wide(quick: bool) -> Outcome:
+    rows = transform_wide.measure_all(transform_wide.QUICK if quick else transform_wide.REPEATS)
+    return rows, transform_wide.section(rows)
+
+
 def _training_input(quick: bool) -> Outcome:
     result = measure.json_of("benchmarks.training_input", "--json", *(("--rounds", "2") if quick else ()))
     from benchmarks import training_input  # imports TensorFlow, so after the measuring
@@ -130,6 +136,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "ingest_parquet": _ingest_parquet,
     "ingest_wide": _ingest_wide,
     "statistics_gen": _statistics_gen,
+    "transform_wide": _transform_wide,
     "nightly": _nightly,
     "training_input": _training_input,
     "training_wait": _training_wait,

@@ -1,0 +1,159 @@
+"""Transform of many feature columns: ours, and the same executor and columns with TensorFlow Transform's analysis.
+
+python -m benchmarks.transform_wide
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import resource
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks import measure
+from benchmarks.tables import Section, Table
+from headrace.pipeline.environment import prepare
+
+TABLES = {"numeric": (10, 100, 1000), "vocabulary": (100,)}
+"""Numbers of columns, by kind."""
+REPEATS = {"ours": 3, "tft": 1}
+QUICK = {"ours": 1, "tft": 1}
+SPLITS = {"train": (4, 1000), "eval": (1, 500), "test": (1, 500)}
+"""Shards, and rows of each."""
+FUNCTIONS = {
+    "ours": "headrace.trainer.preprocessing.preprocessing_fn",
+    "tft": "benchmarks.transform_wide.preprocessing_fn",
+}
+
+Figures = dict[str, float | str]
+
+
+def preprocessing_fn(inputs: Mapping[str, Any], custom_config: Mapping[str, str]) -> dict[str, Any]:
+    """The same columns in a function that the executor does not know, so that TFT analyzes it."""
+    from headrace.trainer import preprocessing
+
+    return preprocessing.preprocessing_fn(inputs, custom_config)
+
+
+def write(kind: str, columns: str, folder: str) -> Figures:
+    """Write examples with random columns, a tenth of whose values is missing, their schema and the features."""
+    prepare()
+    import numpy as np
+    import pyarrow as pa
+
+    from headrace.components.example_gen.tfexample.framing import framed_examples
+
+    random, names = np.random.default_rng(1), [f"c{number}" for number in range(int(columns))]
+    for split, (shards, rows) in SPLITS.items():
+        (Path(folder) / "examples" / f"Split-{split}").mkdir(parents=True)
+        for shard in range(shards):
+            table = {"label": pa.array(random.integers(0, 2, rows))}
+            for name in names:
+                absent = random.random(rows) < 0.1
+                if kind == "numeric":
+                    table[name] = pa.array(random.normal(5, 3, rows).astype(np.float32), mask=absent)
+                else:
+                    words = [f"word {value}".encode() for value in random.zipf(1.3, rows) % 1000]
+                    table[name] = pa.array(words, pa.binary(), mask=absent)
+            records = framed_examples(pa.record_batch(table)).buffers()[2]
+            file = f"Split-{split}/data_tfrecord-{shard:05d}-of-{shards:05d}.gz"
+            (Path(folder) / "examples" / file).write_bytes(gzip.compress(memoryview(records), 1))
+    types = {"label": "INT", **dict.fromkeys(names, "FLOAT" if kind == "numeric" else "BYTES")}
+    schema = "\n".join(f'feature {{ name: "{name}" type: {type_} }}' for name, type_ in types.items())
+    (Path(folder) / "schema").mkdir()
+    (Path(folder) / "schema" / "schema.pbtxt").write_text(schema, encoding="utf-8")
+    features = {name: {"column": kind} for name in names}
+    config = json.dumps({"label": {"key": "label", "kind": "binary"}, "features": features})
+    (Path(folder) / "config.json").write_text(config, encoding="utf-8")
+    return {}
+
+
+def transform(engine: str, given: str, out: str) -> Figures:
+    """Run the executor in this process. The imports are not measured."""
+    prepare()
+    import apache_beam as beam
+    from tfx.types import artifact_utils, standard_artifacts
+
+    from headrace.components.transform.component import Executor
+
+    def artifact(kind: type[Any], folder: Path) -> list[Any]:
+        made = kind()
+        made.uri = str(folder)
+        return [made]
+
+    inputs = {
+        "examples": artifact(standard_artifacts.Examples, Path(given, "examples")),
+        "schema": artifact(standard_artifacts.Schema, Path(given, "schema")),
+    }
+    inputs["examples"][0].split_names = artifact_utils.encode_split_names(list(SPLITS))
+    inputs["examples"][0].set_string_custom_property("payload_format", "FORMAT_TF_EXAMPLE")
+    outputs = {
+        "transform_graph": artifact(standard_artifacts.TransformGraph, Path(out, "transform_graph")),
+        "transformed_examples": artifact(standard_artifacts.Examples, Path(out, "transformed_examples")),
+    }
+    custom_config = json.dumps({"config": Path(given, "config.json").read_text(encoding="utf-8")})
+    properties = {"preprocessing_fn": FUNCTIONS[engine], "custom_config": custom_config}
+    context = Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"]))
+    before, held = measure.processor_seconds(), measure.own_memory("VmHWM")
+    Executor(context).Do(inputs, outputs, {**properties, "disable_statistics": 1, "force_tf_compat_v1": 0})
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return {"cpu_seconds": measure.processor_seconds() - before, "above_imports_mb": peak - held}
+
+
+def measure_all(repeats: Mapping[str, int]) -> list[Figures]:
+    """A row of figures for each table: medians over fresh processes, both ways in turn."""
+    rows: list[Figures] = []
+    for kind, columns in ((kind, columns) for kind, sizes in TABLES.items() for columns in sizes):
+        with tempfile.TemporaryDirectory() as name:
+            given = Path(name, "given")
+            _in_fresh_process("write", kind, str(columns), str(given))
+            found = measure.in_turn(repeats, partial(_transform, given))
+            figures = {engine: measure.medians(one) for engine, one in found.items()}
+            row: Figures = {"kind": kind, "columns": columns}
+            row |= {f"{engine}_{what}": value for engine, one in figures.items() for what, value in one.items()}
+            rows.append(row)
+    return rows
+
+
+def section(rows: Sequence[Figures]) -> Section:
+    """The table and notes."""
+    header = ["columns", "ours, CPU s", "TFT, CPU s", "TFT by ours", "ours, MB above imports", "TFT, MB above imports"]
+    table = Table(header, [_cells(row) for row in rows])
+    notes = (
+        "Both are our executor with the same columns and 5,000 rows; TFT's analysis is the one that a user's own"
+        " preprocessing_fn gets. Measured: the executor's `Do`, without imports. The transformed examples are equal.",
+    )
+    return Section("Transform of wide tables", [("Transform of many columns", table)], notes)
+
+
+def _cells(row: Figures) -> list[str]:
+    ours, tft = float(row["ours_cpu_seconds"]), float(row["tft_cpu_seconds"])
+    memory = [f"{float(row[f'{engine}_above_imports_mb']):,.0f}" for engine in REPEATS]
+    return [f"{row['columns']:,} {row['kind']}", f"{ours:.1f}", f"{tft:.1f}", f"{tft / ours:.1f}", *memory]
+
+
+def _transform(given: Path, engine: str) -> measure.Figures:
+    with tempfile.TemporaryDirectory() as out:
+        return _in_fresh_process("transform", engine, str(given), out)
+
+
+def _child(what: str, *arguments: str) -> Figures:
+    return {"write": write, "transform": transform}[what](*arguments)
+
+
+def _in_fresh_process(*arguments: str) -> measure.Figures:
+    found: measure.Figures = measure.json_of("benchmarks.transform_wide", "--child", *arguments)
+    return found
+
+
+def main() -> None:
+    """Measure and print; with --child, do one part here."""
+    measure.command(__doc__, lambda _: measure_all(REPEATS), section, child=_child)
+
+
+if __name__ == "__main__":
+    main()
