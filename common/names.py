@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+SIMILAR, VERY_SIMILAR = 0.6, 0.7
+"""Ratios of difflib."""
 
 
 class CommandOption(str):
@@ -13,9 +17,17 @@ class CommandOption(str):
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """The most similar of `names`, ignoring case, dashes, underscores and spaces; None if none is similar."""
+    """The most similar of `names`, ignoring case, dashes, underscores and spaces; None if none is similar.
+
+    If none is very similar, the only one that has the name as one of its words: `one_gpu` for `gpu`, rather than `tpu`.
+    """
     normalized = {_normalize(candidate): candidate for candidate in sorted(set(names), reverse=True)}
-    close = get_close_matches(_normalize(name), normalized, n=1, cutoff=0.6)
+    wanted = _normalize(name)
+    close = get_close_matches(wanted, normalized, n=1, cutoff=SIMILAR)
+    if not get_close_matches(wanted, close, cutoff=VERY_SIMILAR):
+        longer = [candidate for candidate in normalized.values() if wanted in map(_normalize, _words(candidate))]
+        if len(longer) == 1:
+            return longer[0]
     return normalized[close[0]] if close else None
 
 
@@ -42,6 +54,10 @@ def join_or(names: Iterable[object]) -> str:
     """`a, b or c`."""
     *most, last = map(str, names)
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def _words(name: str) -> list[str]:
+    return re.split(r"[-_ ]", name)
 
 
 def _normalize(name: str) -> str:

@@ -21,9 +21,11 @@ from headrace.configs.loading.loader import (
     ConfigSource,
     LoadedConfig,
     Override,
-    load_valid_part,
     load_with_locations,
+    read_config,
 )
+from headrace.configs.rules import on_kubeflow
+from headrace.configs.rules.rule import Rule, Violation
 from headrace.pipeline.environment import prepare, quiet
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def validate(config: ConfigSource, *, profile: str | None = None, overrides: Ove
 
     Raises ConfigError with every mistake in the config and every mismatch with the data.
     """
-    check_components(load_checked(config, profile, as_pairs(overrides), data=True))
+    load_checked(config, profile, as_pairs(overrides), data=True, components=True)
 
 
 def run(  # noqa: PLR0913 - one for each option of the command
@@ -135,7 +137,7 @@ def compile(  # noqa: A001 - named like the command
         why = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
         raise RunError(f"{file} cannot be written: {why}")
     prepare()
-    loaded = load_checked(config, profile, as_pairs(overrides), functions=True)
+    loaded = load_checked(config, profile, as_pairs(overrides), functions=True, rules=on_kubeflow.RULES)
     with quiet():
         from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
     text = compile_pipeline(loaded.config)  # its warnings are shown
@@ -274,47 +276,54 @@ def _run_path(run: Run | ConfigSource) -> Path:
     return home
 
 
-def load_checked(
+def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of check
     config: ConfigSource,
     profile: str | None,
     overrides: Sequence[Override],
     *,
     data: bool = False,
     functions: bool = False,
+    components: bool = False,
+    rules: Sequence[Rule] = (),
 ) -> LoadedConfig:
-    """Load a config and check it.
+    """Load a config and check it and what it names, as far as its own mistakes leave certain what that is.
 
-    data: check the data, files and functions that it names; functions: check the functions only. Raises ConfigError
-    with every mistake.
+    data: check the data, files and functions; functions: check the functions only; components: if the rest is valid,
+    check the components of `pipeline.extend` by building the pipeline; rules: further rules for the config. Raises
+    ConfigError with every mistake.
     """
-    try:
-        loaded = load_with_locations(config, profile, overrides)
-    except ConfigError as error:
-        if data and (part := load_valid_part(config, profile, overrides)):
-            from headrace.pipeline.validate import check_data
+    from headrace.pipeline.validate import data_notes, data_violations, file_violations, function_violations
 
-            raise ConfigError(*error.problems, *check_data(part)) from None
-        raise
+    reading = read_config(config, profile, overrides, rules)
+    loaded = reading.loaded
+    if loaded is None:
+        return reading.checked()
+    violations: list[Violation] = []
     if data or functions:
-        from headrace.pipeline.validate import check_data, check_functions
-
-        if problems := check_data(loaded) if data else check_functions(loaded):
-            raise ConfigError(*problems)
+        violations += function_violations(loaded.config)
+    if data:
+        violations += file_violations(loaded.config)
+    extension = loaded.config.pipeline.extend is not None and not reading.problems and not violations
+    if data and reading.data_is_certain:
+        violations += data_violations(loaded.config)
+    if components and extension:
+        violations += component_violations(loaded.config)
+    reading.checked(loaded.located(violations))
+    for note in loaded.problems(data_notes(loaded.config)) if data else ():
+        logger.warning("note: %s", note)
     return loaded
 
 
-def check_components(loaded: LoadedConfig) -> None:
-    """Check what the function of `pipeline.extend` returns, by building the pipeline. Raises ConfigError."""
-    if loaded.config.pipeline.extend is None:
-        return
+def component_violations(config: PipelineConfig) -> list[Violation]:
+    """Check what the function of `pipeline.extend` returns, by building the pipeline."""
     prepare()
     with quiet():
         from headrace.pipeline.build import create_pipeline
     try:
-        create_pipeline(loaded.config)
+        create_pipeline(config)
     except ConfigError as error:
-        where = "pipeline", "extend"
-        raise ConfigError(*loaded.problems((where, problem.what) for problem in error.problems)) from error
+        return [(("pipeline", "extend"), problem.what) for problem in error.problems]
+    return []
 
 
 def run_loaded(loaded: LoadedConfig, name: str, display: Display, *, fresh: bool, obey_retrain: bool) -> Run:

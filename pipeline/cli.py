@@ -141,7 +141,7 @@ def _reject_credential(argument: str) -> None:
     if not re.search(r"[:/\\][/\\]|:.*@", argument):
         return
     from headrace.common.credentials import URL_START
-    from headrace.configs.loading.validation import url_credentials
+    from headrace.configs.loading.secrets import url_credentials
 
     for start in URL_START.finditer(argument):
         for _, what in url_credentials(argument[start.start() :]):

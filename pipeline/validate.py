@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,29 +19,20 @@ from headrace.common.errors import DataError, Problem
 from headrace.common.names import did_you_mean, join_names
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import LoadedConfig
+from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.data import DataConfig
-from headrace.configs.schema.features import (
-    MULTIVALUED_HINT,
-    CrossedFeature,
-    Feature,
-)
+from headrace.configs.schema.features import CrossedFeature, Feature
 from headrace.configs.schema.kinds import Kind
 from headrace.configs.schema.models import ImageModel
 from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
+from headrace.pipeline.first_rows import LISTED, list_violations, row_violations, slice_notes, source_setting
 from headrace.trainer.devices.machine import unmet_requirements
 
 if TYPE_CHECKING:
-    from headrace.components.example_gen.sources import Source
     from headrace.components.example_gen.spans.manifest import Span
-
-LocatedMessage = tuple[KeyPath, str]
-"""A setting and what is wrong with it."""
-
-MAX_SUGGESTIONS = 100
-"""Missing columns for which a similar name is suggested. The search compares each with every column."""
 
 DELIMITERS = (";", "\t", "|", ",")
 """Delimiters in common use."""
@@ -49,25 +40,35 @@ DELIMITERS = (";", "\t", "|", ",")
 
 def check_data(loaded: LoadedConfig) -> list[Problem]:
     """Check the data, files and functions. Returns problems in the order of the config file."""
+    config = loaded.config
+    return loaded.problems([*file_violations(config), *function_violations(config), *data_violations(config)])
+
+
+def data_violations(config: PipelineConfig) -> list[Violation]:
+    """What does not fit the data: columns that it does not have, and values in its first rows."""
     from headrace.components.example_gen.sources import open_source
 
-    config = loaded.config
-    messages = [*_files(config), *_functions(config)]
     try:
         spans = _spans(config.data)
         source = open_source(config.data.source, spans[-1].paths)
         columns = source.columns()
-        messages += _lists(config, source)
+        lists = [*list_violations(config, source)]
     except DataError as error:
-        messages.append((_source(config.data.source), str(error)))
-    else:
-        messages += [*_names(config, columns), *_first_rows(config, spans, columns)]
-    return loaded.problems(messages)
+        return [(source_setting(config.data.source), str(error))]
+    if delimiter := [*_other_delimiter(config.data.source, columns)]:
+        return delimiter  # the cause of all that would follow
+    rows = [*row_violations(config, spans, columns)]
+    if rows and not columns:  # nothing could be read, so that no name would be found
+        return rows
+    return [*lists, *_names(config, columns), *rows]
 
 
-def check_functions(loaded: LoadedConfig) -> list[Problem]:
-    """Check that the user's own functions exist."""
-    return loaded.problems([*_functions(loaded.config)])
+def data_notes(config: PipelineConfig) -> list[Violation]:
+    """What a run would accept, and is probably a mistake."""
+    from headrace.components.example_gen.sources import open_source
+
+    spans = _spans(config.data)
+    return [*slice_notes(config, spans, open_source(config.data.source, spans[-1].paths).columns())]
 
 
 def check_machine(loaded: LoadedConfig) -> list[Problem]:
@@ -77,14 +78,14 @@ def check_machine(loaded: LoadedConfig) -> list[Problem]:
     )
 
 
-def _unreachable(config: PipelineConfig) -> Iterator[LocatedMessage]:
+def _unreachable(config: PipelineConfig) -> Iterator[Violation]:
     """Dataflow's workers can never open the files of a local run. Those of a cluster may share its folder."""
     if config.beam.runner == "dataflow":
         what = f"Dataflow's workers cannot open files in {config.pipeline.root} on this machine"
         yield ("beam", "runner"), f"{what}; set beam.runner to `direct` or `auto` for a local run"
 
 
-def _unwritable(config: PipelineConfig) -> Iterator[LocatedMessage]:
+def _unwritable(config: PipelineConfig) -> Iterator[Violation]:
     """Folders named in the config that are not writable."""
     named = ((("pipeline", "root"), config.pipeline.root), (("deploy", "push"), config.push_directory))
     for where, folder in named:
@@ -106,12 +107,6 @@ def why_not_writable(folder: Path) -> str | None:
         return f"{existing}: {error.strerror}"
 
 
-def _source(source: SourceConfig) -> KeyPath:
-    """The setting that names what is read: `path`, if the source has one and it is set."""
-    where: KeyPath = ("data", "source")
-    return where if getattr(source, "path", None) is None else (*where, "path")
-
-
 def _spans(data: DataConfig) -> Sequence[Span]:
     """The spans to read, the newest last."""
     from headrace.components.example_gen.spans.find import find_spans
@@ -119,54 +114,8 @@ def _spans(data: DataConfig) -> Sequence[Span]:
     return find_spans(data.model_copy(update={"fingerprint": "times"})).spans
 
 
-def _first_rows(config: PipelineConfig, spans: Sequence[Span], columns: Collection[str]) -> Iterator[LocatedMessage]:
-    """Values that a run would reject, in the first rows of the newest span: unreadable ones, text where numbers are
-    needed, and infinities.
-    """
-    from headrace.components.example_gen.head import read_head, why_not_numbers
-    from headrace.components.example_gen.sources import ReadOptions, open_source
-
-    wanted = config.read_columns
-    chosen = None if wanted is None else tuple(name for name in wanted if name in columns)
-    reading = ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip")
-    source = open_source(config.data.source, spans[-1].paths, reading)
-    numbers: dict[str, KeyPath] = {column: ("features", name) for column, name in config.single_columns.items()}
-    if config.label.kind == "regression" and config.preprocessing is None:
-        numbers[config.label.key] = ("label", "key")
-    try:
-        found = read_head(config.data, source, numbers, alone=len(spans) == 1)
-    except DataError as error:
-        yield _source(config.data.source), str(error)
-        return
-    if found is None:
-        return
-    for column, where in numbers.items():
-        if found.kinds.get(column, "missing").startswith(("string", "bytes")):
-            kind = "" if where[0] == "label" else config.declared_features[str(where[1])].column
-            reader = f"`column: {kind}`" if kind else "a regression label"
-            why = why_not_numbers(config.data, found, column)
-            yield where, f'column "{column}" holds text, and {reader} needs numbers: {why}'
-        if column in found.infinite and config.data.on_anomaly == "stop":
-            what = f'column "{column}" holds inf, -inf or a number beyond the range of float64, such as 1e999'
-            yield where, f"{what}; correct these values, or make them missing"
-
-
-def _lists(config: PipelineConfig, source: Source) -> Iterator[LocatedMessage]:
-    """Lists of more than one value, in the first rows of columns that a feature or the label reads as single values."""
-    from headrace.components.example_gen.sources.base import HasListLengths
-
-    if config.data.on_anomaly != "stop" or not isinstance(source, HasListLengths):
-        return
-    single = config.single_columns
-    for name, most in source.max_list_lengths([*dict.fromkeys([*single, config.label.key])]).items():
-        if most > 1:
-            where: KeyPath = ("features", single[name]) if name in single else ("label", "key")
-            way = f"; {MULTIVALUED_HINT}" if name in single else ""
-            yield where, f'column "{name}" holds lists of up to {most:,} values, but a single value is needed{way}'
-
-
-def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[LocatedMessage]:
-    """Columns that the data does not have. A wrong CSV delimiter is reported once, as the cause of all of them."""
+def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Violation]:
+    """Columns that the data does not have."""
     named = [*_single_names(config), *_feature_names(config.declared_features), *_slice_names(config)]
     named += [
         (("features", "keys", n), key, ())
@@ -174,28 +123,30 @@ def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[LocatedMe
     ]
     known = frozenset(columns)
     absent = [(where, name, also) for where, name, also in named if name not in known and name not in also]
-    if absent and (other := _other_delimiter(config.data.source, columns)):
-        yield (
-            ("data", "source", "delimiter"),
-            f"the header is a single column, {json.dumps(columns[0], ensure_ascii=False)}; set data.source.delimiter:"
-            f" {json.dumps(other)}",
-        )
-        return
+    features = [each for each in absent if each[0][0] == "features"]
+    alone = absent if len(features) <= LISTED else [each for each in absent if each not in features]
     listing = f"; the columns are: {join_names(columns, 30)}"
-    for number, (where, name, also) in enumerate(absent):
+    for where, name, also in alone:
         nor = " or a feature" if also else ""
-        near = did_you_mean(name, [*columns, *also]) if number < MAX_SUGGESTIONS else ""
+        near = did_you_mean(name, [*columns, *also])
         if not near:
             near, listing = listing, ""  # only once
         yield where, f'"{name}" is not a column of the data{nor}{near}'
+    if len(features) > LISTED:
+        shown = join_names((f'"{name}"' for _, name, _ in features), LISTED)
+        near = did_you_mean(features[0][1], columns)
+        what = f"{shown} are not columns of the data{near and f' (for the first{near[1:]})'}"
+        yield features[0][0], f"{what}{listing}"
 
 
-def _other_delimiter(source: SourceConfig, columns: Sequence[str]) -> str | None:
-    """The delimiter that the header seems to use; None if it has more than one column, or no such character."""
+def _other_delimiter(source: SourceConfig, columns: Sequence[str]) -> Iterator[Violation]:
+    """A header that is one column because its delimiter seems to be another."""
     if len(columns) != 1 or not isinstance(source, CsvSource):
-        return None
+        return
     most = max(DELIMITERS, key=columns[0].count)
-    return most if most != source.delimiter and most in columns[0] else None
+    if most != source.delimiter and most in columns[0]:
+        what = f"the header is a single column, {json.dumps(columns[0], ensure_ascii=False)}"
+        yield ("data", "source", "delimiter"), f"{what}; set data.source.delimiter: {json.dumps(most)}"
 
 
 NamedColumns = Iterator[tuple[KeyPath, str, Sequence[str]]]
@@ -229,7 +180,7 @@ def _slice_names(config: PipelineConfig) -> NamedColumns:
             yield from (((*where, position), name, ()) for position, name in enumerate(entry))
 
 
-def _files(config: PipelineConfig) -> Iterator[LocatedMessage]:
+def file_violations(config: PipelineConfig) -> Iterator[Violation]:
     """Files named in the config that do not exist."""
     if (schema := config.data.schema_file) is not None and not Path(schema).is_file():
         yield ("data", "schema"), _no_file(schema)
@@ -255,7 +206,7 @@ def _no_file(file: str) -> str:
     return f"there is no file {file} (relative to {Path.cwd()}){did_you_mean(file, others)}"
 
 
-def _backbone(config: PipelineConfig) -> Iterator[LocatedMessage]:
+def _backbone(config: PipelineConfig) -> Iterator[Violation]:
     """A pretrained network that does not exist. The Trainer checks one that is given by a URL."""
     backbone = config.model.backbone if isinstance(config.model, ImageModel) else None
     if backbone is None or "://" in backbone.saved_model or Path(backbone.saved_model, "saved_model.pb").is_file():
@@ -264,7 +215,7 @@ def _backbone(config: PipelineConfig) -> Iterator[LocatedMessage]:
     yield ("model", "backbone", "saved_model"), what
 
 
-def _functions(config: PipelineConfig) -> Iterator[LocatedMessage]:
+def function_violations(config: PipelineConfig) -> Iterator[Violation]:
     """The user's own functions that cannot be imported."""
     named: list[tuple[KeyPath, str]] = []
     for section, kind in _kinds(config):
@@ -287,7 +238,7 @@ def _functions(config: PipelineConfig) -> Iterator[LocatedMessage]:
 
 def _called_function(
     where: KeyPath, path: str, argument: str, *optional: str, caller: str = "TFX"
-) -> Iterator[LocatedMessage]:
+) -> Iterator[Violation]:
     """A function that cannot be imported, or that cannot be called with its caller's arguments."""
     if why := why_not_importable(path) or why_not_callable(path, argument, *optional, caller=caller):
         yield where, why

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.common.errors import DataError
@@ -28,12 +29,13 @@ from headrace.configs.schema.data import DataConfig
 class FirstRows:
     """The first rows of some data.
 
-    kinds: the declared kinds of the columns, or those found in these rows; infinite: the columns that must be numbers
-    and contain an infinite one.
+    kinds: the declared kinds of the columns, or those found in these rows; rows: a bounded number of them, of those
+    kinds, and all of them if `head.whole`; infinite: the columns that must be numbers and contain an infinite one.
     """
 
     head: Head
     kinds: Mapping[str, Kind]
+    rows: pa.Table
     infinite: Collection[str] = ()
 
 
@@ -59,12 +61,14 @@ def read_head(data: DataConfig, source: Source, numbers: Collection[str], *, alo
     kinds = {name: declared.get(name) or kind for name, kind in scan.kinds.items()}
     certain = kinds if head.settled and alone else {*declared, *numbers}
     roundings = RoundingAccumulator(skip_bad=data.on_bad_record == "skip", file=files_of_part(head.part))
+    doubles = [name for name in numbers if kinds.get(name) == "float"]
     infinite: list[str] = []
-    for batch in islice(head.source.batches(head.part, kinds), 1):
+    batches: list[pa.RecordBatch] = []
+    for batch in islice(head.source.batches(head.part, kinds), None if head.whole else 1):
         checked = roundings.checked(batch.select([name for name in batch.schema.names if name in certain]))
-        doubles = [name for name in numbers if kinds.get(name) == "float"]
         infinite += [name for name in doubles if pc.any(pc.is_inf(checked.column(name))).as_py()]
-    return FirstRows(head, kinds, infinite)
+        batches.append(batch)
+    return FirstRows(head, kinds, pa.Table.from_batches(batches) if batches else pa.table({}), infinite)
 
 
 def why_not_numbers(data: DataConfig, first_rows: FirstRows, column: str) -> str:

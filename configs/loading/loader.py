@@ -5,6 +5,8 @@ config = load({"pipeline": {"name": "trips"}, "data": {...}, "label": {...}, "fe
 loaded = load_with_locations("configs/taxi.yaml")
 loaded.config.label.key                 # "big_tipper"
 loaded.location(("label", "key"))       # "configs/taxi.yaml:12"
+reading = read_config("configs/taxi.yaml")
+reading.problems                        # every mistake; the valid part is in reading.loaded
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from headrace.configs.loading.overlays import (
     unknown_profile,
 )
 from headrace.configs.loading.problems import describe_value
+from headrace.configs.loading.secrets import redact_url_credentials
 from headrace.configs.loading.tree import (
     LocatedProblem,
     Location,
@@ -44,8 +47,9 @@ from headrace.configs.loading.tree import (
     plain,
     tree_from_objects,
 )
-from headrace.configs.loading.validation import redact_url_credentials, valid_part, validate
+from headrace.configs.loading.validation import valid_part, validate
 from headrace.configs.loading.yaml_reader import read
+from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.section import KeyPath
 
 PYTHON_SOURCE = "config"
@@ -67,10 +71,32 @@ class LoadedConfig:
         """`configs/taxi.yaml:12`; for a setting that is not written, the location of the section for it."""
         return str(location_of(self.tree, path))
 
-    def problems(self, violations: Iterable[tuple[KeyPath, str]]) -> list[Problem]:
-        """Violations, given as path of the setting and message, with their locations and in reading order."""
-        located = {LocatedProblem(location_of(self.tree, path), f"{dotted(path)}: {what}") for path, what in violations}
-        return [each.problem() for each in sorted(located)]
+    def problems(self, violations: Iterable[Violation]) -> list[Problem]:
+        """Violations with their locations, in reading order."""
+        return [each.problem() for each in sorted(self.located(violations))]
+
+    def located(self, violations: Iterable[Violation]) -> set[LocatedProblem]:
+        """Violations with locations that sort in reading order."""
+        return {LocatedProblem(location_of(self.tree, path), f"{dotted(path)}: {what}") for path, what in violations}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A config as far as it is valid.
+
+    problems: every mistake in it; loaded: the config, or, with mistakes, its valid part, and None if that is too
+    little; data_is_certain: whether the mistakes leave it certain which data is read.
+    """
+
+    problems: tuple[LocatedProblem, ...]
+    loaded: LoadedConfig | None
+    data_is_certain: bool
+
+    def checked(self, further: Iterable[LocatedProblem] = ()) -> LoadedConfig:
+        """The config. Raises ConfigError if it has mistakes, or further ones were found in what it names."""
+        if (found := {*self.problems, *further}) or self.loaded is None:
+            raise ConfigError(*(problem.problem() for problem in sorted(found)))
+        return self.loaded
 
 
 ConfigSource = str | PathLike[str] | Mapping[str, Any] | PipelineConfig
@@ -90,34 +116,37 @@ def load(source: ConfigSource, profile: str | None = None, overrides: Sequence[O
 
 
 def load_with_locations(
-    source: ConfigSource, profile: str | None = None, overrides: Sequence[Override] = ()
+    source: ConfigSource,
+    profile: str | None = None,
+    overrides: Sequence[Override] = (),
+    rules: Sequence[Rule] = (),
 ) -> LoadedConfig:
-    """Like `load`, with the location of each setting."""
-    trees, problems = _layers(source, profile, overrides)
+    """Like `load`, with the location of each setting. rules: further rules, such as those of Kubeflow."""
+    return read_config(source, profile, overrides, rules).checked()
+
+
+def read_config(
+    source: ConfigSource,
+    profile: str | None = None,
+    overrides: Sequence[Override] = (),
+    rules: Sequence[Rule] = (),
+) -> Reading:
+    """Like `load_with_locations`, without raising ConfigError, so that what a config names can be checked too."""
+    trees, unreadable = _layers(source, profile, overrides)
     if not trees:
-        raise _error(problems)
+        return Reading(tuple(unreadable), None, data_is_certain=False)
     tree, more = _merged(trees)
-    problems += more
-    validated = validate(tree)
-    if isinstance(validated, PipelineConfig) and not problems:
-        return LoadedConfig(validated, tree)
-    reported = {problem.location for problem in problems}  # an unreadable value is not reported a second time
-    more = [] if isinstance(validated, PipelineConfig) else validated
-    problems += [problem for problem in more if problem.location not in reported]
-    values = plain(tree)
-    raise _error([LocatedProblem(each.location, redact_url_credentials(values, each.what)) for each in problems])
-
-
-def load_valid_part(
-    source: ConfigSource, profile: str | None = None, overrides: Sequence[Override] = ()
-) -> LoadedConfig | None:
-    """The part of an invalid config with which the data can be checked; None if there is none."""
-    trees, problems = _layers(source, profile, overrides)
-    if not trees or problems:
-        return None
-    tree, _ = _merged(trees)
-    config = valid_part(tree)
-    return None if config is None else LoadedConfig(config, tree)
+    unreadable += more
+    validated = validate(tree, rules)
+    if isinstance(validated, PipelineConfig) and not unreadable:
+        return Reading((), LoadedConfig(validated, tree), data_is_certain=True)
+    known = {problem.location for problem in unreadable}  # an unreadable value is not reported a second time
+    refused = [] if isinstance(validated, PipelineConfig) else validated
+    problems = [*unreadable, *(problem for problem in refused if problem.location not in known)]
+    values, part = plain(tree), valid_part(tree)
+    shown = (LocatedProblem(each.location, redact_url_credentials(values, each.what)) for each in problems)
+    loaded = None if part is None else LoadedConfig(part[0], tree)
+    return Reading(tuple(shown), loaded, data_is_certain=part is not None and part[1] and not unreadable)
 
 
 def _layers(
@@ -249,7 +278,3 @@ def _configs_hint(folder: Path) -> str:
 
 def _configs_in(folder: Path) -> list[str]:
     return sorted(other.name for other in folder.iterdir() if other.suffix in (".yaml", ".yml"))
-
-
-def _error(problems: list[LocatedProblem]) -> ConfigError:
-    return ConfigError(*(problem.problem() for problem in sorted(set(problems))))

@@ -50,6 +50,14 @@ def bad_records_can_be_skipped(data: DataConfig) -> Iterator[Violation]:
         yield ("data", "on_bad_record"), f"{what}, and exclude such rows with a query"
 
 
+def password_is_in_a_variable(data: DataConfig) -> Iterator[Violation]:
+    """The value is not shown, because it may be the password."""
+    variable = getattr(data.source, "password_env", None)
+    if variable is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+        what = "this is not the name of an environment variable, such as DB_PASSWORD; put the password into one"
+        yield ("data", "source", "password_env"), f"{what}, and its name here"
+
+
 def placeholders_are_valid(data: DataConfig) -> Iterator[Violation]:
     for where, path in _paths(data):
         if error := placeholder_error(path):
@@ -131,5 +139,6 @@ RULES: tuple[Rule, ...] = (
     split_names_are_valid,
     types_fit_delimited_text,
     bad_records_can_be_skipped,
+    password_is_in_a_variable,
     *SPAN_RULES,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from headrace.configs.rules import (
     beam,
@@ -32,6 +32,9 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def check(sections: Mapping[str, object]) -> list[Violation]:
-    """The violations of all rules in the given sections. A rule that needs another section is skipped."""
-    return apply_rules(RULES, tfx_functions.under_own_names(sections))
+def check(sections: Mapping[str, object], further: Sequence[Rule] = ()) -> list[Violation]:
+    """The violations of all rules in the given sections, and of further ones.
+
+    A rule that needs another section is skipped.
+    """
+    return apply_rules((*RULES, *further), tfx_functions.under_own_names(sections))

@@ -1,25 +1,32 @@
 """What a rule across sections is, and how rules are applied.
 
 A rule is a generator function whose parameters are the sections it needs, by name, so that it applies even if another
-section is invalid. It yields violations: the path of the setting, and a message.
+section is invalid. It yields violations: the path of the setting, and a message. Of a section with mistakes it gets the
+valid part, and ends where it reads a setting that was refused; so it yields a violation only once it is certain.
 """
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.section import KeyPath, RefusedSettingError
 
 Violation = tuple[KeyPath, str]
 Rule = Callable[..., Iterator[Violation]]
 
 
 def apply_rules(rules: Iterable[Rule], sections: Mapping[str, object]) -> list[Violation]:
-    """The violations of the rules in these sections. A rule that needs any other section is skipped."""
+    """The violations of the rules in these sections. A rule that needs any other section is skipped.
+
+    A rule that reads a refused setting ends there.
+    """
     violations: list[Violation] = []
     for rule in rules:
         needs = inspect.signature(rule).parameters
         if needs.keys() <= sections.keys():
-            violations += rule(**{name: sections[name] for name in needs})
+            with contextlib.suppress(RefusedSettingError):
+                for violation in rule(**{name: sections[name] for name in needs}):
+                    violations.append(violation)  # noqa: PERF402 - `extend` would lose them all if the rule ends early
     return violations

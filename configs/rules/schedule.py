@@ -17,6 +17,12 @@ from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import FileSource
 
 
+def schedule_is_set(schedule: ScheduleConfig | None) -> Iterator[Violation]:
+    """Only for the commands that create a schedule, so it is not among the rules of every config."""
+    if schedule is None:
+        yield ("schedule",), 'missing; add one such as `schedule: {cron: "30 4 * * *"}`'
+
+
 def cron_or_every(schedule: ScheduleConfig | None) -> Iterator[Violation]:
     if schedule is not None and (schedule.cron is None) == (schedule.every is None):
         yield ("schedule",), 'set either `cron: "30 4 * * *"` or `every: 6h`'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,12 +19,27 @@ KeyPath = tuple[str | int, ...]
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
+class RefusedSettingError(Exception):
+    """A rule has read a setting that was refused, so it cannot say more. Users never see it."""
+
+
 class Section(BaseModel):
     """A frozen group of settings. Unknown keys are rejected, and the text under each field is its documentation."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
+
+    if not TYPE_CHECKING:  # or mypy would accept any attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """In a section without its refused settings (configs/loading/partial.py), report that one of them is read.
+
+            It is not an AttributeError, which `getattr` with a default would hide.
+            """
+            if name in type(self).model_fields:
+                raise RefusedSettingError(name)
+            return super().__getattr__(name)
 
 
 def to_seconds(duration: str) -> int:

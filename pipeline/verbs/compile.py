@@ -43,8 +43,11 @@ def compile_(  # noqa: PLR0913, PLR0917 - one for each argument of the command
 
 
 def _manifest(config: Path, profile: str | None, overrides: tuple[str, ...], endpoint: str) -> str:
+    from headrace.configs.rules import on_kubeflow
+
     prepare()
-    loaded = load(config, profile, overrides, data=False, functions=True)
+    rules = (*on_kubeflow.RULES, on_kubeflow.name_fits_a_job)
+    loaded = load(config, profile, overrides, data=False, functions=True, rules=rules)
     with quiet():
         from headrace.pipeline.kubeflow.compiler.manifest import manifest
     return manifest(loaded.config, endpoint)
@@ -65,9 +68,10 @@ def verify(config: Path, profile: str | None, overrides: tuple[str, ...], keep: 
     import tempfile
 
     from headrace.common.errors import RunError
+    from headrace.configs.rules import on_kubeflow
     from headrace.pipeline.terminal import open_display
 
-    loaded = load(config, profile, overrides, data=True)
+    loaded = load(config, profile, overrides, data=True, rules=on_kubeflow.RULES_OF_PODS)
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise RunError(f"{keep} is not empty; name a folder that is empty or does not exist yet")
     with quiet():

@@ -48,11 +48,9 @@ def validate(config: Path | None, profile: str | None, overrides: tuple[str, ...
         return
     if config is None:
         raise click.UsageError("name a config, such as configs/taxi.yaml, or use --schema")
-    loaded = load(config, profile, overrides, data=True)
-    from headrace.pipeline.api import check_components
+    loaded = load(config, profile, overrides, data=True, components=True)
     from headrace.pipeline.validate import check_machine
 
-    check_components(loaded)
     for problem in check_machine(loaded):
         click.echo(f"note: `headrace run` would stop on this machine: {problem}", err=True)
     count, function = len(loaded.config.declared_features), loaded.config.preprocessing

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -25,6 +25,7 @@ from headrace.pipeline.interrupts import (
 
 if TYPE_CHECKING:
     from headrace.configs.loading.loader import LoadedConfig
+    from headrace.configs.rules.rule import Rule
     from headrace.pipeline.kubeflow.server.session import Session
 
 P = ParamSpec("P")
@@ -116,19 +117,28 @@ def param_option(verb: Callable[P, None]) -> Callable[P, None]:
     )(verb)
 
 
-def load(
-    config: Path, profile: str | None, overrides: tuple[str, ...], *, data: bool, functions: bool = False
+def load(  # noqa: PLR0913 - those of `load_checked`
+    config: Path,
+    profile: str | None,
+    overrides: tuple[str, ...],
+    *,
+    data: bool,
+    functions: bool = False,
+    components: bool = False,
+    rules: Sequence[Rule] = (),
 ) -> LoadedConfig:
     """Call `headrace.pipeline.api.load_checked`, imported only when a verb needs it."""
     from headrace.pipeline.api import load_checked
 
-    return load_checked(config, profile, overrides, data=data, functions=functions)
+    return load_checked(config, profile, overrides, data=data, functions=functions, components=components, rules=rules)
 
 
 def session_of(config: Path, profile: str | None, overrides: tuple[str, ...]) -> Session:
     """Connect to the Kubeflow server that the config names. Raises ConfigError and ServerError."""
+    from headrace.pipeline.kubeflow.server import access
+
     prepare()
-    loaded = load(config, profile, overrides, data=False)
+    loaded = load(config, profile, overrides, data=False, rules=access.RULES)
     with quiet():
         from headrace.pipeline.kubeflow.server.session import Session
     return Session.of(loaded.config)

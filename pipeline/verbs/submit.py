@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,17 @@ from headrace.pipeline.environment import prepare, quiet
 from headrace.pipeline.verbs.options import config_options, load, param_option, reports_errors, session_of
 
 if TYPE_CHECKING:
+    from headrace.configs.rules.rule import Rule
     from headrace.pipeline.kubeflow.server.session import Session
     from headrace.pipeline.kubeflow.server.submit import SubmittedRun
+
+
+def _rules(*, compiled: bool = False) -> Sequence[Rule]:
+    """What the config must say to be compiled, unless it is, and to reach a server."""
+    from headrace.configs.rules import on_kubeflow
+    from headrace.pipeline.kubeflow.server import access
+
+    return access.RULES if compiled else (*on_kubeflow.RULES, *access.RULES)
 
 
 @click.command()
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
 def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch: bool, **chosen: Any) -> None:
     """Run the pipeline of CONFIG on Kubeflow. Repeating the command makes no second run."""
     prepare()
-    loaded = load(config, profile, overrides, data=False, functions=True)
+    loaded = load(config, profile, overrides, data=False, functions=True, rules=_rules())
     with quiet():
         from headrace.pipeline.kubeflow.server.session import Session
         from headrace.pipeline.kubeflow.server.submit import run_values
@@ -75,7 +85,7 @@ def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], firs
     Each span of the range that has no run yet gets one.
     """
     prepare()
-    loaded = load(config, profile, overrides, data=False, functions=True)
+    loaded = load(config, profile, overrides, data=False, functions=True, rules=_rules())
     with quiet():
         from headrace.pipeline.kubeflow.server.backfill import backfill as submit_missing
         from headrace.pipeline.kubeflow.server.backfill import spans
@@ -101,13 +111,13 @@ def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], comp
     CONFIG describes it under `schedule:`.
     """
     prepare()
-    from headrace.common.errors import ConfigError, Problem
+    from headrace.configs.rules.schedule import schedule_is_set
 
-    loaded = load(config, profile, overrides, data=False, functions=compiled is None)
+    rules = [schedule_is_set, *_rules(compiled=compiled is not None)]
+    loaded = load(config, profile, overrides, data=False, functions=compiled is None, rules=rules)
     text = None if compiled is None else compiled.read_text(encoding="utf-8")
     wanted = loaded.config.schedule
-    if wanted is None:
-        raise ConfigError(Problem("schedule", 'it is missing; add one such as `schedule: {cron: "30 4 * * *"}`'))
+    assert wanted is not None  # noqa: S101 - a rule
     with quiet():
         from headrace.pipeline.kubeflow.server.schedules import submit_schedule as apply_schedule
         from headrace.pipeline.kubeflow.server.session import Session

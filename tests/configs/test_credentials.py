@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace.common.credentials import CREDENTIAL_PATTERNS, MASK, redact, redact_value
 from headrace.common.errors import ConfigError, DataError, HeadraceError, RunError, ServerError, write_traceback
 from headrace.configs.loading.loader import load
-from headrace.configs.loading.validation import url_credentials
+from headrace.configs.loading.secrets import url_credentials
 
 WORD = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=8)
 PLAIN = "abcXYZ0189!$()*+,;=:%-._~"
@@ -235,3 +235,40 @@ def test_config_with_a_credential_in_a_url_is_refused_before_anything_keeps_it(s
     assert "SECRETq8" not in str(caught.value)
     assert way_out in str(caught.value)
     assert str(caught.value).count("\n") == 0
+
+
+GITHUB = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "way_out"),
+    [
+        ("model.options.api_key", "SECRETq8", "environment variable"),
+        ("model.options.nested.db_password", "SECRETq8", "environment variable"),
+        ("model.options.x", GITHUB, "environment variable"),
+        ("data.source.api_token", "SECRETq8", "no such setting"),
+        ("kubeflow.defaults.env.X", GITHUB, "`secrets:`"),
+        ("kubeflow.defaults.labels.x", GITHUB, "`secrets:`"),
+    ],
+)
+def test_secret_in_a_setting_with_a_free_name_is_refused_with_the_way_out(
+    setting: str, value: str, way_out: str
+) -> None:
+    taxi = Path(__file__).parents[2] / "configs" / "taxi.yaml"
+    with pytest.raises(ConfigError) as caught:
+        load(taxi, overrides=[("model.kind", "mine.build"), ("model.hidden", None), (setting, value)])
+    (problem,) = [each for each in caught.value.problems if setting in each.what]
+    assert way_out in problem.what
+    assert value not in str(caught.value)
+
+
+def test_settings_that_name_where_a_secret_is_are_accepted() -> None:
+    settings = {
+        "pipeline": {"name": "x"},
+        "data": {"source": {"kind": "sql", "url": "postgresql://u@h/d", "table": "t", "password_env": "DB_PASSWORD"}},
+        "label": {"key": "tip", "kind": "binary"},
+        "features": {"password": {"column": "text"}, "token": {"column": "hashed", "hash_buckets": 9}},
+        "model": {"kind": "mine.build", "options": {"api_key_env": "API_KEY", "pad_token": "<pad>", "max_tokens": 9}},
+        "kubeflow": {"defaults": {"secrets": [{"name": "db", "env": {"DB_PASSWORD": "password"}}]}},
+    }
+    assert load(settings).data.source.kind == "sql"

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from headrace.common.errors import ConfigError
+from headrace.common.names import join_or
 from headrace.configs.loading.loader import load, load_with_locations
+from headrace.configs.schema.features import FEATURES
+from headrace.configs.schema.models import MODELS
+from headrace.configs.schema.sources import SOURCES
 
 SECTIONS = {
     "pipeline": "pipeline: {name: taxi}",
@@ -64,6 +68,7 @@ def reported(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[s
             "train: {seed: 9223372036854775808}",  # the first that int64 does not hold
             "train.seed: the number 9223372036854775808 does not fit in 64 bits",
         ),
+        ("train: {strategy: gpu}", 'train.strategy: did you mean "one_gpu"?'),
         ("train: {epoch: 3}", 'train.epoch: did you mean "epochs"?'),
         ("train: {batchSize: 3}", 'train.batchSize: did you mean "batch_size"?'),
         (
@@ -115,7 +120,7 @@ def reported(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[s
         ),
         (
             "data: {source: {path: x}}",
-            "data.source.kind: csv, parquet, jsonl, tfrecord, images, text, sql, bigquery, tfds or arrays",
+            f"data.source.kind: missing; allowed: {join_or(SOURCES.kinds)}",
         ),
         (
             "data: {source: {kind: csv, path: []}}",
@@ -139,7 +144,7 @@ def reported(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[s
         ),
         (
             "features: {fare: {hash_buckets: 9, num_buckets: 1}}",
-            "features.fare.column: numeric, bucketized, identity, vocabulary, ",
+            f"features.fare.column: missing; allowed: {join_or(FEATURES.kinds)}",
         ),
         (
             "features: {fare: {boundaries: [1]}}",
@@ -190,7 +195,7 @@ def reported(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[s
             'model.optionz: did you mean "options"?',
         ),
         (
-            "model: {kind: image, augment: {flip: sideways}}",
+            "features: {x: {column: image, height: 8, width: 8}}\nmodel: {kind: image, augment: {flip: sideways}}",
             'model.augment.flip: "sideways"; allowed: horizontal, vertical or both, or null',
         ),
         (
@@ -199,7 +204,7 @@ def reported(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[s
         ),
         (
             "model: {kind: [dnn]}",
-            "model.kind: found a list of 1; allowed: dnn, wide_and_deep, dcn",
+            f"model.kind: found a list of 1; allowed: {next(iter(MODELS.kinds))}, ",
         ),
         ("model: {kind: DNN}", 'model.kind: did you mean "dnn"?'),
         (
@@ -212,7 +217,7 @@ def reported(folder: Path, text: str, overrides: tuple[str, ...] = ()) -> list[s
         ),
         (
             "model:",
-            "model: settings with kind: dnn, wide_and_deep, dcn",
+            f"model: settings with kind: {next(iter(MODELS.kinds))}, ",
         ),
         (
             "model: {hidden: 128}",
@@ -272,6 +277,7 @@ evaluate: {metrics: [auc], split: valid}
         "c.yaml:7 train.epochs",
         "c.yaml:7 train.epochs",
         "c.yaml:10 features.fare.column",
+        "c.yaml:11 features.tip",
         "c.yaml:12 evaluate.split",
     ]
 

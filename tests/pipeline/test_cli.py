@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 from forks import HEADRACE
 from installed import without_pythonpath
 
@@ -25,6 +26,8 @@ from headrace.pipeline.verbs.options import reports_errors
 ROOT = Path(__file__).parents[2]
 HEAVY = {"tensorflow", "keras", "tfx", "apache_beam", "ml_metadata", "pyarrow", "numpy", "pydantic", "yaml", "rich"}
 
+ROWS = "".join(f"{row}.5,{row // 2 % 2},{row % 2}\n" for row in range(100))
+"""Enough for each split to get some."""
 CONFIG = """\
 pipeline: {name: trips}
 data:
@@ -37,7 +40,7 @@ features:
 
 @pytest.fixture
 def here(tmp_path: Path) -> Path:
-    (tmp_path / "trips.csv").write_text("fare,hour,tip\n1.5,3,0\n")
+    (tmp_path / "trips.csv").write_text("fare,hour,tip\n" + ROWS)
     (tmp_path / "trips.yaml").write_text(CONFIG)
     return tmp_path
 
@@ -185,9 +188,13 @@ def test_function_that_is_not_there_is_reported_at_its_place_before_anything_is_
     (here / "trips.yaml").write_text(f"{CONFIG}model: {{kind: mine.model.build}}\n")
     done = headrace(here, verb, "trips.yaml")
     assert done.returncode == 1
-    assert done.stderr.startswith('trips.yaml:7: model.kind: "mine.model.build": ')
-    assert "no module mine " in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    *missing, function = done.stderr.splitlines()
+    assert function.startswith('trips.yaml:7: model.kind: "mine.model.build": ')
+    assert "no module mine " in function
+    wanted = {"compile": ["image"], "submit": ["image", "server.endpoint"]}
+    wanted["schedule"] = ["schedule", *wanted["submit"]]
+    settings = [line.split(": ")[1].removeprefix("kubeflow.") for line in missing]
+    assert sorted(settings) == sorted(wanted.get(verb, []))
 
 
 @pytest.mark.parametrize("verb", ["validate", "run", "report"])
@@ -256,7 +263,7 @@ def test_schema_that_cannot_be_read_is_reported_before_a_run_begins(here: Path) 
 def test_folder_of_the_pipeline_that_is_a_file_is_reported_without_a_traceback(here: Path) -> None:
     (here / "runs").mkdir()
     (here / "runs" / "trips").write_text("a file instead of the folder")
-    (here / "trips.csv").write_text("fare,hour,tip\n" + "1.5,3,0\n2.5,4,1\n" * 50)
+    (here / "trips.csv").write_text("fare,hour,tip\n" + ROWS)
     done = headrace(here, "run", "trips.yaml")
     assert done.returncode == 1
     assert f"{here}/runs/trips/artifacts: Not a directory" in done.stderr

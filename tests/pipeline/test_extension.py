@@ -11,12 +11,12 @@ import pytest
 from headrace.common.errors import ConfigError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.loader import load, load_with_locations
-from headrace.pipeline.api import check_components
+from headrace.pipeline.api import validate
 from headrace.pipeline.build import create_pipeline
 from headrace.pipeline.kubeflow.compiler.tasks import component_tasks, task_name
 from headrace.pipeline.plan import Node, plan
 from headrace.pipeline.training_digest import training_digest
-from headrace.pipeline.validate import check_functions
+from headrace.pipeline.validate import check_data
 
 CONFIG = """\
 pipeline: {name: trips, extend: own_parts.nothing}
@@ -350,7 +350,12 @@ def same_task(components):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("own_parts")
-    files = {"trips.yaml": CONFIG, "trips.csv": "fare,tip\n1.5,0\n", "own_types.py": TYPES, "own_parts.py": PARTS}
+    files = {
+        "trips.yaml": CONFIG,
+        "trips.csv": "fare,tip\n" + "".join(f"{row}.5,{row % 2}\n" for row in range(40)),
+        "own_types.py": TYPES,
+        "own_parts.py": PARTS,
+    }
     for name, text in files.items():
         (made / name).write_text(text, encoding="utf-8")
     return made
@@ -527,10 +532,10 @@ def test_a_pod_gets_settings_under_the_id_of_a_further_component() -> None:
 
 
 def test_validate_reports_what_is_returned_at_its_line() -> None:
-    check_components(load_with_locations("trips.yaml"))
+    validate("trips.yaml")
     Path("wrong.yaml").write_text(CONFIG.replace("nothing", "returns_none"), encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        check_components(load_with_locations("wrong.yaml"))
+        validate("wrong.yaml")
     (problem,) = caught.value.problems
     assert problem.where == "wrong.yaml:1"
     assert problem.what.startswith("pipeline.extend: own_parts.returns_none returns None")
@@ -538,7 +543,7 @@ def test_validate_reports_what_is_returned_at_its_line() -> None:
 
 def test_validate_finds_a_function_that_is_missing_or_takes_the_wrong_arguments() -> None:
     def problems(function: str) -> list[str]:
-        return [str(one) for one in check_functions(load_with_locations("trips.yaml", overrides=(function,)))]
+        return [str(one) for one in check_data(load_with_locations("trips.yaml", overrides=(function,)))]
 
     (missing,) = problems("pipeline.extend=own_parts.nothin")
     assert "pipeline.extend" in missing

@@ -28,7 +28,9 @@ def reported(text: str) -> list[str]:
 
 
 def source(kind: str, fares: list[object], **data: object) -> str:
-    """A config over a file of that kind with these fares."""
+    """A config over a file of that kind with these fares, and after them enough others for each split to get some."""
+    others = range(len(fares), 40)
+    fares = [*fares, *(f"{fare}.5" if isinstance(fares[0], str) else fare + 0.5 for fare in others)]
     path = Path(f"fares.{kind}")
     if kind == "csv":
         path.write_text("fare,tip\n" + "".join(f"{fare},{at % 2}\n" for at, fare in enumerate(fares)), encoding="utf-8")

@@ -7,22 +7,16 @@ read off `kubernetes_executor_config.proto` and `driver/k8s.go` at the tags 2.14
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from headrace.common.errors import ConfigError, Problem, RunError
+from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
-from headrace.configs.rules.beam import ENDPOINTS
-from headrace.configs.schema.beam import BeamConfig
+from headrace.configs.loading.validation import refuse
+from headrace.configs.rules import on_kubeflow
+from headrace.configs.rules.rule import apply_rules
 from headrace.configs.schema.kubeflow import Backend
-from headrace.configs.schema.train import service_config
 
-LOCAL_ENDPOINT = re.compile(
-    r"embed|\[(local|auto)\]|local(\[.+\])?|(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?", re.IGNORECASE
-)
-"""Destinations of Beam jobs, as its runners spell them, that are in the pod itself."""
 KNOWN_IN_ALL = frozenset(
     {
         "activeDeadlineSeconds",
@@ -65,58 +59,8 @@ SHOWN = 3
 
 
 def check_config(config: PipelineConfig) -> None:
-    """Raise ConfigError if a setting is missing that Kubeflow needs, or one cannot work there."""
-    settings = config.kubeflow
-    if settings.image is None:
-        raise ConfigError(
-            Problem(
-                "kubeflow.image",
-                "name the image that the components run in, such as registry.example/headrace:1"
-                " (`headrace image` builds it), here or with `--set kubeflow.image=NAME`",
-            )
-        )
-    if config.train.strategy == "multi_worker" and settings.workers is None:
-        what = "on Kubeflow it trains in several pods; set their number, such as `kubeflow: {workers: {count: 2}}`"
-        raise ConfigError(Problem("train.strategy", what))
-    push = config.push_directory
-    mounts = [volume.path for volume in settings.settings("Pusher").volumes]
-    mounts += [settings.volume.path] if settings.volume else []
-    if push is not None and Path(push).is_absolute() and not any(Path(push).is_relative_to(path) for path in mounts):
-        what = f"{push} is on no volume that the Pusher's pod mounts, so pushed models would be lost with the pod"
-        raise ConfigError(Problem("deploy.push", f"{what}; mount one under kubeflow.components.Pusher.volumes"))
-    check_workers(config)
-
-
-def check_workers(config: PipelineConfig) -> None:
-    """Raise ConfigError, with all settings, if workers outside of the pods would have to open files of a pod.
-
-    With `storage: staged` the files of an artifact are copies on the disk of one pod. A local run has no pods, so this
-    is not a rule of the config itself.
-    """
-    if config.kubeflow.storage == "staged" and (unreachable := list(_unreachable(config))):
-        raise ConfigError(*unreachable)
-
-
-def _unreachable(config: PipelineConfig) -> Iterator[Problem]:
-    start = "with `kubeflow.storage: staged` only the pod itself has the files that"
-    way_out = "use `kubeflow.storage: reference`, with a volume that pods and workers mount at the same path"
-    if (to := remote_endpoint(config.beam)) is not None:
-        what = f"{start} Beam's workers at {to} would open: {way_out}; or use the runner `auto`, and give the pod CPUs"
-        yield Problem("beam.runner", what)
-    if (chosen := service_config(config.train.input.service)) is not None:
-        what = f"{start} the workers of {chosen.address} would open: {way_out}; or remove the service"
-        yield Problem("train.input.service", what)
-
-
-def remote_endpoint(beam: BeamConfig) -> str | None:
-    """Where Beam's jobs run if they run on other machines: the service, or the address of the runner's endpoint."""
-    if beam.runner == "dataflow":
-        return "Dataflow"
-    if not beam.is_remote or str(beam.options.get("environment_type", "")).upper() == "LOOPBACK":
-        return None
-    named = (beam.options.get(name) for name in ENDPOINTS[beam.runner])
-    to = next((str(address) for address in named if address), None)
-    return None if to is None or LOCAL_ENDPOINT.fullmatch(to.strip()) else to
+    """Raise ConfigError, with all of them, for settings that Kubeflow needs, or that cannot work there."""
+    refuse(apply_rules(on_kubeflow.RULES, dict(config)))
 
 
 def knows(field: str, backend: Backend) -> bool:

@@ -18,9 +18,11 @@ from typing import Any
 
 import yaml
 
-from headrace.common.errors import ConfigError, Problem, RunError
+from headrace.common.errors import RunError
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.editing import to_yaml
+from headrace.configs.loading.validation import refuse
+from headrace.configs.rules.on_kubeflow import DIGITS, name_fits_a_job
 from headrace.configs.schema.pods import Security
 from headrace.pipeline.kubeflow.compiler import credentials
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
@@ -33,9 +35,6 @@ MOUNT = "/headrace-manifest"
 CONFIG, COMPILED = "config.yaml", "pipeline.yaml"
 MAX_BYTES = 1_000_000
 """Bytes of a ConfigMap, of which Kubernetes accepts 1 MiB."""
-DIGITS = 10
-MAX_NAME = 63
-"""Characters in the name of a Job, which is a label of its pods."""
 WAVE = "argocd.argoproj.io/sync-wave"
 """Argo CD applies lower numbers first: a version needs its pipeline, and the Job needs both. Flux retries instead."""
 
@@ -52,6 +51,7 @@ def manifest(config: PipelineConfig, endpoint: str, environ: Mapping[str, str] =
         ConfigError: A name cannot be that of a Kubernetes object.
         RunError: The text would contain a credential, or the pipeline is too large for a ConfigMap.
     """
+    refuse(name_fits_a_job(config.pipeline))
     compiled = compile_pipeline(config, environ)
     text = compiled if config.schedule is None or config.schedule.cache else without_cache(compiled)
     files = {CONFIG: to_yaml(config), COMPILED: text}
@@ -62,10 +62,6 @@ def manifest(config: PipelineConfig, endpoint: str, environ: Mapping[str, str] =
     # Neither object may be changed once it exists, so whatever is in them is in their name.
     content = "\0".join([*files.values(), json.dumps(_job(config, "", endpoint), sort_keys=True)])
     name = f"{config.pipeline.name}-{hashlib.sha256(content.encode()).hexdigest()[:DIGITS]}"
-    if len(name) > MAX_NAME:
-        most = MAX_NAME - DIGITS - 1
-        what = f"{config.pipeline.name} is too long for the name of a Job: use at most {most} characters"
-        raise ConfigError(Problem("pipeline.name", what))
     documents = [
         *(_custom_resources(config, text) if config.kubeflow.server.pipeline_store == "kubernetes" else []),
         {**_object("v1", "ConfigMap", name, config, 0), "data": files, "immutable": True},

@@ -19,8 +19,10 @@ from typing import Any
 
 import kfp_server_api as api
 
-from headrace.common.errors import ConfigError, Problem, ServerError
-from headrace.configs.schema.kubeflow import ServerAuth, ServerConfig
+from headrace.common.errors import ServerError
+from headrace.configs.loading.validation import refuse
+from headrace.configs.schema.kubeflow import KubeflowConfig, ServerConfig
+from headrace.pipeline.kubeflow.server.access import authority_exists, endpoint_is_named, read_secret
 from headrace.pipeline.kubeflow.server.errors import OK, as_server_error, is_unclear, reject_page
 
 WAITS = (0.5, 2.0)
@@ -28,8 +30,6 @@ WAITS = (0.5, 2.0)
 PAGE_SIZE = 100
 EQUALS = 1
 """The number of the operation in the API's filters."""
-POD_TOKEN = "/var/run/secrets/kubeflow/pipelines/token"  # noqa: S105 - a path
-AUTH = "kubeflow.server.auth"
 HEALTH = "/apis/v2beta1/healthz"
 UNAVAILABLE = 503
 
@@ -191,13 +191,12 @@ def connect(settings: ServerConfig, environ: Mapping[str, str] = os.environ) -> 
 
     Raises ConfigError if the address, the secret or the file of the certificate authority is missing.
     """
-    if settings.endpoint is None:
-        what = "name the address of the Kubeflow Pipelines server, such as https://kubeflow.example/pipeline"
-        raise ConfigError(Problem("kubeflow.server.endpoint", what))
+    kubeflow = KubeflowConfig(server=settings)
+    refuse([*endpoint_is_named(kubeflow), *authority_exists(kubeflow)])
     read_secret(settings.auth, environ)
-    configuration = api.Configuration(host=settings.endpoint.rstrip("/"))
+    configuration = api.Configuration(host=str(settings.endpoint).rstrip("/"))
     configuration.verify_ssl = settings.verify_tls
-    configuration.ssl_ca_cert = _authority(settings)
+    configuration.ssl_ca_cert = settings.ca_file and str(Path(settings.ca_file).expanduser())
     configuration.retries = False
 
     def authorize(client: _Client) -> None:
@@ -210,40 +209,3 @@ def connect(settings: ServerConfig, environ: Mapping[str, str] = os.environ) -> 
             configuration.api_key_prefix["authorization"] = "Bearer"
 
     return Connection(configuration.host, _Client(configuration, authorize, settings.timeout_seconds))
-
-
-def read_secret(auth: ServerAuth, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The token or cookie, or None if the config names none. Raises ConfigError if it cannot be read."""
-    if auth.kind == "none":
-        return None
-    if auth.env is not None:
-        text, source = environ.get(auth.env, ""), f"the environment variable {auth.env}"
-    else:
-        file = Path(auth.file or POD_TOKEN).expanduser()
-        text, source = _content(file), str(file)
-    text = text.strip()
-    if not text:
-        raise ConfigError(Problem(AUTH, f"{source} is missing or empty; it must hold the {auth.kind}"))
-    if not text.isprintable():
-        raise ConfigError(Problem(AUTH, f"{source} holds more than one line"))
-    if auth.kind == "cookie" and "=" not in text:
-        raise ConfigError(Problem(AUTH, f"{source} does not hold a cookie of the form `name=value`"))
-    return text
-
-
-def _content(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(Problem(AUTH, f"{file} cannot be read ({type(error).__name__})")) from None
-
-
-def _authority(settings: ServerConfig) -> str | None:
-    if settings.ca_file is None:
-        return None
-    file = Path(settings.ca_file).expanduser()
-    if not file.is_file():
-        raise ConfigError(Problem("kubeflow.server.ca_file", f"{file} does not exist"))
-    return str(file)

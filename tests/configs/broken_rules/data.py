@@ -15,6 +15,12 @@ BROKEN: Broken = {
             "1: pipeline.root: a folder, which on Kubeflow",
         ),
     ],
+    "password_is_in_a_variable": [
+        (
+            "data: {source: {kind: sql, url: 'postgresql://u@h/d', table: t, password_env: 'hunter2!'}}",
+            "1: data.source.password_env: environment variable",
+        )
+    ],
     "splits_include_train_and_eval": [
         (
             f"data: {{{SOURCE}, splits: {{train: 8, evl: 1}}}}",

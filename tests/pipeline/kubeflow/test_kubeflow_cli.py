@@ -21,7 +21,7 @@ features: {fare: {column: numeric}}
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "trips.yaml").write_text(CONFIG)
-    (tmp_path / "trips.csv").write_text("fare,tip\n1.5,0\n")
+    (tmp_path / "trips.csv").write_text("fare,tip\n" + "".join(f"{row}.5,{row % 2}\n" for row in range(40)))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -36,7 +36,7 @@ def test_compile_writes_the_file_and_says_where(here: Path) -> None:
 def test_compile_without_an_image_says_what_is_missing() -> None:
     done = CliRunner().invoke(cli, ["compile", "trips.yaml"])
     assert done.exit_code == 1
-    assert done.output.startswith("kubeflow.image: name the image that the components run in")
+    assert done.output.startswith("trips.yaml:1: kubeflow.image: name the image that the components run in")
 
 
 def test_verify_refuses_a_folder_that_is_not_empty(here: Path) -> None:

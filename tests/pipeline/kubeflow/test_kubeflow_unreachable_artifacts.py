@@ -9,8 +9,9 @@ import pytest
 from compiled_trips import NO_SECRET, trips
 
 from headrace.common.errors import ConfigError
+from headrace.configs.rules.on_kubeflow import remote_endpoint
 from headrace.configs.schema.beam import BeamConfig, Runner
-from headrace.pipeline.kubeflow.compiler.checks import check_workers, remote_endpoint
+from headrace.pipeline.kubeflow.compiler.checks import check_config
 from headrace.pipeline.kubeflow.compiler.compile import compile_pipeline
 
 JOBS = {
@@ -56,4 +57,4 @@ def test_workers_elsewhere_are_refused_where_artifacts_are_staged_with_all_place
 
 def test_workers_elsewhere_share_the_volume_of_artifacts_by_reference() -> None:
     volume = ("kubeflow.storage=reference", "kubeflow.volume={claim: artifacts}")
-    check_workers(trips(*volume, *FLINK, SERVICE))
+    check_config(trips(*volume, *FLINK, SERVICE))

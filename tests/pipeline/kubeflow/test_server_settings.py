@@ -15,7 +15,7 @@ from headrace.common.errors import ConfigError
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.kubeflow import ServerAuth
 from headrace.pipeline.kubeflow.server import backfill
-from headrace.pipeline.kubeflow.server.connection import read_secret
+from headrace.pipeline.kubeflow.server.access import read_secret
 from headrace.pipeline.kubeflow.server.session import Session
 from headrace.pipeline.kubeflow.server.submit import submit
 

@@ -19,7 +19,9 @@ def test_a_config_that_fits_the_data_has_no_problems() -> None:
 
 def test_columns_are_those_of_the_newest_span() -> None:
     for day, header in (("2026-01-01", "fare,tip"), ("2026-01-02", "fares,tip")):
-        Path(f"{day}.csv").write_text(f"{header}\n1.5,0\n", encoding="utf-8")
+        Path(f"{day}.csv").write_text(
+            f"{header}\n" + "".join(f"{row}.5,{row % 2}\n" for row in range(40)), encoding="utf-8"
+        )
     spans = CONFIG.replace("trips.csv", "'{YYYY}-{MM}-{DD}.csv'")
     (problem,) = reported(spans)
     assert problem.startswith('c.yaml:6: features.fare: "fare" ')
@@ -143,7 +145,7 @@ def test_a_comma_in_the_header_is_reported_where_another_delimiter_is_set() -> N
 
 
 def test_a_single_column_with_a_plain_name_is_reported_by_the_names_that_it_lacks(here: Path) -> None:
-    (here / "trips.csv").write_text("fare\n1.5\n")
+    (here / "trips.csv").write_text("fare\n" + "".join(f"{row}.5\n" for row in range(40)))
     (problem,) = reported(CONFIG)
     assert problem.startswith('c.yaml:4: label.key: "tip" ')
     assert problem.endswith("; the columns are: fare")
@@ -216,7 +218,10 @@ def test_a_file_system_that_takes_no_files_is_reported_whatever_the_permissions(
 
 def test_names_given_in_the_config_stand_for_a_missing_header() -> None:
     text = CONFIG.replace("path: trips.csv", "path: trips.csv, column_names: [fare, place, hour, tip]")
-    (problem,) = reported(text)
-    assert "trips.csv:1: column 'fare': 'fare' is not a float" in problem  # there is a header
-    Path("trips.csv").write_text("1.5,x,3,0\n", encoding="utf-8")
+    label, fare = reported(text)  # there is a header
+    assert "the data has tip, but the classes are 0, 1" in label
+    assert "trips.csv:1: column 'fare': 'fare' is not a float" in fare
+    Path("trips.csv").write_text(
+        "".join(Path("trips.csv").read_text(encoding="utf-8").splitlines(keepends=True)[1:]), encoding="utf-8"
+    )
     assert reported(text) == []

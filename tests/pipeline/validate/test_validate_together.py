@@ -33,7 +33,7 @@ def both(text: str, *overrides: str) -> list[str]:
 
 def test_mistakes_of_the_config_and_of_the_data_are_reported_at_once() -> None:
     text = CONFIG.replace("fare: {column: numeric}", "fair: {column: numeric, normalise: log}")
-    form, rule, data, slices = both(text + "train: {epochs: many}\nevaluate: {slices: [zone]}\n")
+    data, form, rule, slices = both(text + "train: {epochs: many}\nevaluate: {slices: [zone]}\n")
     assert form.startswith("c.yaml:6: ")
     assert "normalise" in form
     assert rule.startswith("c.yaml:7: ")
@@ -43,13 +43,13 @@ def test_mistakes_of_the_config_and_of_the_data_are_reported_at_once() -> None:
 
 
 def test_values_that_a_run_refuses_are_reported_along_with_mistakes_in_the_config() -> None:
-    form, data = both(source("csv", [1.5, "abc"]) + "train: {epochs: 0}\n")
+    data, form = both(source("csv", [1.5, "abc"]) + "train: {epochs: 0}\n")
     assert "train.epochs" in form
     assert "fares.csv:3: column 'fare': 'abc' is not a float" in data
 
 
 def test_mistakes_across_sections_do_not_hide_those_of_the_data() -> None:
-    rule, data = both(CONFIG.replace("key: tip", "key: tips") + "evaluate: {metrics: [accuracy]}\n")
+    data, rule = both(CONFIG.replace("key: tip", "key: tips") + "evaluate: {metrics: [accuracy]}\n")
     assert "evaluate.metrics" in rule
     assert "label.key" in data
 

@@ -17,6 +17,8 @@ from headrace.components.example_gen.types import LIST, Kind, listed, widest
 
 _INT64 = range(-(2**63), 2**63)
 
+ARRAY_HINT = "If the file is one JSON array, write each object of it on a line: jq -c '.[]' array.json > lines.jsonl"
+
 
 class BadLineError(Exception):
     """A line that cannot be read: what is wrong with it, in which column, and what to do about it."""
@@ -131,11 +133,14 @@ def parse_line(line: bytes) -> _Object:
         raise BadLineError("the text is not UTF-8", hint=hint) from None
     except json.JSONDecodeError as error:
         zeros = "; it contains zero bytes: is it UTF-16?" if b"\0" in line else ""
-        raise BadLineError(f"is not one JSON object: {error.msg} at character {error.pos + 1}{zeros}") from None
+        hint = ARRAY_HINT if line.lstrip().startswith(b"[") else ""
+        what = f"is not one JSON object: {error.msg} at character {error.pos + 1}{zeros}"
+        raise BadLineError(what, hint=hint) from None
     except RecursionError:
         raise BadLineError("is nested too deeply") from None
     if not isinstance(found, _Object):
-        raise BadLineError(f"is not a JSON object, but {_type_name(found)}", hint="Each line must be one object: {...}")
+        hint = ARRAY_HINT if isinstance(found, list) else "Each line must be one object: {...}"
+        raise BadLineError(f"is not a JSON object, but {_type_name(found)}", hint=hint)
     return found
 
 

@@ -137,7 +137,7 @@ class ParquetFiles:
         with open_parquet(self.files[0]) as file:
             schema = file.schema_arrow
             stored = dict(zip(schema.names, schema.types, strict=True))
-            lists = [name for name in names if name in stored and holds_lists(stored[name])]
+            lists = [name for name in names if name in stored and _holds_values(stored[name])]
             batch = next(file.iter_batches(FIRST_ROWS, columns=lists, use_threads=False), None) if lists else None
         if batch is None:
             return {}
@@ -279,3 +279,8 @@ def _clashes(footer: Footer, first: Mapping[str, tuple[str, Kind]]) -> dict[str,
 
 def _each(groups: tuple[RowGroup, ...]) -> list[tuple[RowGroup, ...]]:
     return [(group,) for group in groups] or [()]
+
+
+def _holds_values(arrow: pa.DataType) -> bool:
+    """Whether it is a list, and not one of lists, which cannot be read anyway."""
+    return holds_lists(arrow) and not holds_lists(arrow.value_type)

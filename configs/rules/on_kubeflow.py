@@ -1,0 +1,90 @@
+"""The rules for a config that is compiled for Kubeflow. A local run has no pods, so it keeps only the other rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.configs.config import DeployConfig, PipelineSection
+from headrace.configs.rules.beam import ENDPOINTS
+from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.schema.beam import BeamConfig
+from headrace.configs.schema.kubeflow import KubeflowConfig
+from headrace.configs.schema.train import TrainConfig, service_config
+
+LOCAL_ENDPOINT = re.compile(
+    r"embed|\[(local|auto)\]|local(\[.+\])?|(https?://)?(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?", re.IGNORECASE
+)
+"""Destinations of Beam jobs, as its runners spell them, that are in the pod itself."""
+MAX_JOB_NAME, DIGITS = 63, 10
+"""Characters in the name of a Job, which is a label of its pods; those of the digest in it."""
+_STAGED = "with `kubeflow.storage: staged` only the pod itself has the files that"
+_SHARED = "use `kubeflow.storage: reference`, with a volume that pods and workers mount at the same path"
+
+
+def image_is_named(kubeflow: KubeflowConfig) -> Iterator[Violation]:
+    if kubeflow.image is None:
+        what = "name the image that the components run in, such as registry.example/headrace:1"
+        way = "(`headrace image` builds it), here or with `--set kubeflow.image=NAME`"
+        yield ("kubeflow", "image"), f"{what} {way}"
+
+
+def workers_are_counted(train: TrainConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
+    if train.strategy == "multi_worker" and kubeflow.workers is None:
+        what = "on Kubeflow it trains in several pods; set their number, such as `kubeflow: {workers: {count: 2}}`"
+        yield ("train", "strategy"), what
+
+
+def pushed_models_outlive_the_pod(
+    deploy: DeployConfig, pipeline: PipelineSection, kubeflow: KubeflowConfig
+) -> Iterator[Violation]:
+    push = deploy.push and deploy.push.replace("{name}", pipeline.name)
+    if push is None or not Path(push).is_absolute():
+        return
+    mounts = [volume.path for volume in kubeflow.settings("Pusher").volumes]
+    mounts += [kubeflow.volume.path] if kubeflow.volume else []
+    if not any(Path(push).is_relative_to(path) for path in mounts):
+        what = f"{push} is on no volume that the Pusher's pod mounts, so pushed models would be lost with the pod"
+        yield ("deploy", "push"), f"{what}; mount one under kubeflow.components.Pusher.volumes"
+
+
+def beam_workers_share_the_artifacts(beam: BeamConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
+    """With `storage: staged` the files of an artifact are copies on the disk of one pod."""
+    if kubeflow.storage == "staged" and (to := remote_endpoint(beam)) is not None:
+        what = f"{_STAGED} Beam's workers at {to} would open: {_SHARED}"
+        yield ("beam", "runner"), f"{what}; or use the runner `auto`, and give the pod CPUs"
+
+
+def service_workers_share_the_artifacts(train: TrainConfig, kubeflow: KubeflowConfig) -> Iterator[Violation]:
+    if kubeflow.storage == "staged" and (service := service_config(train.input.service)) is not None:
+        what = f"{_STAGED} the workers of {service.address} would open: {_SHARED}"
+        yield ("train", "input", "service"), f"{what}; or remove the service"
+
+
+def name_fits_a_job(pipeline: PipelineSection) -> Iterator[Violation]:
+    """Only for manifests, whose Job is named after the pipeline and a digest of its content."""
+    most = MAX_JOB_NAME - DIGITS - 1
+    if len(pipeline.name) > most:
+        what = f"{pipeline.name} is too long for the name of a Job: use at most {most} characters"
+        yield ("pipeline", "name"), what
+
+
+def remote_endpoint(beam: BeamConfig) -> str | None:
+    """Where Beam's jobs run if they run on other machines: the service, or the address of the runner's endpoint."""
+    if beam.runner == "dataflow":
+        return "Dataflow"
+    if not beam.is_remote or str(beam.options.get("environment_type", "")).upper() == "LOOPBACK":
+        return None
+    named = (beam.options.get(name) for name in ENDPOINTS[beam.runner])
+    to = next((str(address) for address in named if address), None)
+    return None if to is None or LOCAL_ENDPOINT.fullmatch(to.strip()) else to
+
+
+RULES_OF_PODS: tuple[Rule, ...] = (
+    workers_are_counted,
+    beam_workers_share_the_artifacts,
+    service_workers_share_the_artifacts,
+)
+"""Those that `headrace verify` needs too, which has no image, and pushes to a folder of its own."""
+RULES: tuple[Rule, ...] = (image_is_named, *RULES_OF_PODS, pushed_models_outlive_the_pod)

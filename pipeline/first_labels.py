@@ -1,0 +1,98 @@
+"""Check the labels in the first rows of the data, as the DataGate of a run checks all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.common.names import join_names
+from headrace.configs.rules.rule import Violation
+from headrace.configs.schema.label import LabelConfig
+from headrace.configs.schema.section import KeyPath
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LISTED = 12
+"""Values that a message lists, and classes that it proposes."""
+MANY = 20
+"""Different numbers in place of two classes, from which on the label looks like one of a regression."""
+_KIND: KeyPath = ("label", "kind")
+_CLASSES: KeyPath = ("label", "classes")
+
+
+def label_violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool) -> Iterator[Violation]:
+    """What is wrong with the labels. whole: whether these are all of the data.
+
+    column: the label's values, null where they are missing.
+    """
+    if _is_list(column):
+        return
+    values = [value for value in column.unique().to_pylist() if not _is_missing(value)]
+    if missing := sum(_is_missing(value) for value in column.to_pylist()):
+        what = f"the label is missing in {missing:,} of the first {len(column):,} rows"
+        yield ("label", "key"), f"{what}; fill it in, or leave these rows out"
+    if whole and len(values) == 1:
+        yield ("label", "key"), f"every label is {_spelled(values[0])}, so there is nothing to learn"
+    elif label.kind == "next_word":
+        if values and not isinstance(values[0], str | bytes):
+            yield ("label", "key"), "the column holds numbers, but a next_word label is a word; see data.types"
+    elif label.kind in ("binary", "multiclass"):
+        yield from _outside_classes(label, values)
+
+
+def _outside_classes(label: LabelConfig, values: Sequence[Any]) -> Iterator[Violation]:
+    classes = {str(value) for value in label.class_values}
+    spelled = [_spelled(value) for value in values]
+    unknown = [text for text in spelled if text not in classes]
+    if not unknown:
+        return
+    if _looks_continuous(values, len(classes)):
+        what = f"the label has {len(values):,} different numbers, from {min(values):g} to {max(values):g}, in the first"
+        yield _KIND, f"{what} rows, so it looks like that of a regression; set `kind: regression`"
+        return
+    found = join_names(sorted(unknown), LISTED)
+    what = f"the data has {found}, but the classes are {join_names(map(str, label.class_values), LISTED)}"
+    yield (_KIND if label.classes is None else _CLASSES), f"{what}; {_way_out(label, values)}"
+
+
+def _way_out(label: LabelConfig, values: Sequence[Any]) -> str:
+    if len(values) > LISTED:
+        return "correct the data, or list its values in label.classes"
+    listed = ", ".join(_written(value) for value in sorted(values, key=_order))
+    if label.kind == "binary" and len(values) == 2:
+        return f"set `classes: [{listed}]`, of which the second is the positive one"
+    kind = "`kind: multiclass` and " if label.kind == "binary" and len(values) > 2 else ""
+    return f"set {kind}`classes: [{listed}]` with any further ones, or correct the data"
+
+
+def _looks_continuous(values: Sequence[Any], classes: int) -> bool:
+    """Whether these are numbers, and some are fractions, or there are far more than classes."""
+    if not all(isinstance(value, int | float) for value in values):
+        return False
+    return any(value != int(value) for value in values) or len(values) > MANY * classes
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value == "" or value != value  # noqa: PLR0124 - only NaN differs from itself
+
+
+def _is_list(column: pa.ChunkedArray) -> bool:
+    return column.type.num_fields > 0
+
+
+def _spelled(value: Any) -> str:
+    """As a class is spelled: a number without the fraction that a column with missing values gives it."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(int(value)) if isinstance(value, float) and value == int(value) else str(value)
+
+
+def _written(value: Any) -> str:
+    """As a class is written in the config: a string in quotes, which `yes` and `1` need."""
+    spelled = _spelled(value)
+    return f'"{spelled}"' if isinstance(value, str | bytes) else spelled
+
+
+def _order(value: Any) -> tuple[bool, Any]:
+    return isinstance(value, str), value

@@ -1,0 +1,189 @@
+"""Check the first rows of the data: values that a run would reject, and labels and splits that would fail it.
+
+violations = [*row_violations(config, spans, columns)]      # each with the setting that it concerns
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from headrace.common.errors import DataError
+from headrace.common.names import join_names
+from headrace.configs.config import PipelineConfig
+from headrace.configs.rules.rule import Violation
+from headrace.configs.schema.features import MULTIVALUED_HINT
+from headrace.configs.schema.section import KeyPath
+from headrace.configs.schema.sources import SourceConfig
+from headrace.pipeline.first_labels import label_violations
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.components.example_gen.head import FirstRows
+    from headrace.components.example_gen.sources import Source
+    from headrace.components.example_gen.spans.manifest import Span
+
+ALONE = 3
+"""Columns with the same mistake that are reported one by one, each at its line; more are in one message."""
+LISTED = 12
+"""Names that such a message lists."""
+MAX_SLICES = 100
+"""Distinct values of a column beyond which each slice of it is likely to have too few rows to mean anything."""
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?|\d{1,2}[./]\d{1,2}[./](\d{2}|\d{4})( .*)?")
+DATES_AS_NUMBERS = (
+    "; add columns with numbers made from them, such as the weekday or the age in days, or read them as categories with"
+    " `column: hashed`"
+)
+
+
+def source_setting(source: SourceConfig) -> KeyPath:
+    """The setting that names what is read: `path`, if the source has one and it is set."""
+    where: KeyPath = ("data", "source")
+    return where if getattr(source, "path", None) is None else (*where, "path")
+
+
+def row_violations(config: PipelineConfig, spans: Sequence[Span], columns: Collection[str]) -> Iterator[Violation]:
+    """What a run would reject, as far as the first rows of the newest span show it."""
+    numbers = _number_columns(config)
+    try:
+        found = _first_rows(config, spans, columns, numbers)
+    except DataError as error:
+        yield source_setting(config.data.source), str(error)
+        return
+    if found is None:
+        return
+    yield from _not_numbers(config, found, numbers)
+    if config.data.on_anomaly == "stop":
+        yield from _infinite(found, numbers)
+        if config.preprocessing is None and config.label.key in found.rows.column_names:
+            yield from label_violations(config.label, found.rows.column(config.label.key), whole=_whole(found, spans))
+    if _whole(found, spans):
+        yield from _empty_splits(config, found.rows)
+
+
+def slice_notes(config: PipelineConfig, spans: Sequence[Span], columns: Collection[str]) -> Iterator[Violation]:
+    """Slices over columns with so many values that the slices mean little. A run accepts them."""
+    named: dict[str, KeyPath] = {
+        name: ("evaluate", "slices", number, *([] if isinstance(entry, str) else [position]))
+        for number, entry in enumerate(config.evaluate.slices)
+        for position, name in enumerate([entry] if isinstance(entry, str) else entry)
+    }
+    found = _first_rows(config, spans, columns, {}) if named else None
+    for name, where in named.items() if found else ():
+        column = found.rows.column(name) if found and name in found.rows.column_names else None
+        distinct = 0 if column is None else len(column.unique().drop_null())
+        if column is not None and distinct > max(MAX_SLICES, len(column) // 2):
+            what = f'column "{name}" has {distinct:,} different values in its first {len(column):,} rows, each of which'
+            yield where, f"{what} becomes a slice; slice over a column with fewer, such as ranges of its values"
+
+
+def list_violations(config: PipelineConfig, source: Source) -> Iterator[Violation]:
+    """Lists of more than one value, in the first rows of columns that a feature or the label reads as single values."""
+    from headrace.components.example_gen.sources.base import HasListLengths
+
+    if config.data.on_anomaly != "stop" or not isinstance(source, HasListLengths):
+        return
+    single = config.single_columns
+    lengths = source.max_list_lengths([*dict.fromkeys([*single, config.label.key])])
+    found = {name: most for name, most in lengths.items() if most > 1}
+    if most := found.pop(config.label.key, 0) if config.label.key not in single else 0:
+        what = f"holds lists of up to {most:,} values, but a single value is needed"
+        yield ("label", "key"), f'column "{config.label.key}" {what}'
+    for names in _groups(list(found)):
+        longest = max(found[name] for name in names)
+        what = f"{_hold(names)} lists of up to {longest:,} values, but a single value is needed"
+        yield ("features", single[names[0]]), f"{what}; {MULTIVALUED_HINT}"
+
+
+def _number_columns(config: PipelineConfig) -> dict[str, KeyPath]:
+    """The columns that must be numbers, each with the setting that requires it."""
+    order = [*config.declared_features]
+    single = sorted(config.single_columns.items(), key=lambda pair: order.index(pair[1]))
+    numbers: dict[str, KeyPath] = {column: ("features", name) for column, name in single}
+    if config.label.kind == "regression" and config.preprocessing is None:
+        numbers[config.label.key] = ("label", "key")
+    return numbers
+
+
+def _first_rows(
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str], numbers: Mapping[str, KeyPath]
+) -> FirstRows | None:
+    from headrace.components.example_gen.head import read_head
+    from headrace.components.example_gen.sources import ReadOptions, open_source
+
+    wanted = config.read_columns
+    chosen = None if wanted is None else tuple(name for name in wanted if name in columns)
+    reading = ReadOptions(chosen, skip_bad=config.data.on_bad_record == "skip")
+    source = open_source(config.data.source, spans[-1].paths, reading)
+    return read_head(config.data, source, numbers, alone=len(spans) == 1)
+
+
+def _whole(found: FirstRows, spans: Sequence[Span]) -> bool:
+    """Whether the first rows are all rows that a run would read."""
+    return found.head.whole and len(spans) == 1
+
+
+def _not_numbers(config: PipelineConfig, found: FirstRows, numbers: Mapping[str, KeyPath]) -> Iterator[Violation]:
+    """Text where numbers are needed."""
+    from headrace.components.example_gen.head import why_not_numbers
+
+    readers: dict[str, list[str]] = {}
+    for column, where in numbers.items():
+        if found.kinds.get(column, "missing").startswith(("string", "bytes")):
+            label = where[0] == "label"
+            kind = "" if label else f"`column: {config.declared_features[str(where[1])].column}`"
+            readers.setdefault("a regression label" if label else kind, []).append(column)
+    for reader, columns in readers.items():
+        for names in _groups(columns):
+            date = _first_date(found.rows, names)
+            if date is not None:
+                what, why = f"dates such as {date}", DATES_AS_NUMBERS
+            else:
+                what, why = "text", f": {why_not_numbers(config.data, found, names[0])}"
+            yield numbers[names[0]], f"{_hold(names)} {what}, and {reader} needs numbers{why}"
+
+
+def _first_date(rows: pa.Table, names: Sequence[str]) -> str | None:
+    """The first value of the first column, if the first values of all columns are dates."""
+    values = [next((value for value in rows.column(name).to_pylist() if value), None) for name in names]
+    return values[0] if all(isinstance(value, str) and DATE.fullmatch(value) for value in values) else None
+
+
+def _infinite(found: FirstRows, numbers: Mapping[str, KeyPath]) -> Iterator[Violation]:
+    for names in _groups(list(dict.fromkeys(found.infinite))):
+        what = f"{_hold(names)} inf, -inf or a number beyond the range of float64, such as 1e999"
+        yield numbers[names[0]], f"{what}; correct these values, or make them missing"
+
+
+def _empty_splits(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
+    """Splits that get none of the rows, if these are all. Rows are split as ExampleGen does it."""
+    from headrace.components.example_gen.checks import check_splits
+    from headrace.components.example_gen.shards.layout import split_numbers
+    from headrace.components.example_gen.shards.row_hash import row_hash
+
+    data = config.data
+    columns = sorted(rows.column_names) if data.split_key is None else [data.split_key]
+    if not rows.num_rows or not {*columns} <= {*rows.column_names}:
+        return
+    count: Counter[str] = Counter()
+    names = list(data.splits)
+    for batch in rows.to_batches():
+        numbers = split_numbers(row_hash(batch, columns, data.shuffle_seed), data.splits)
+        count.update(names[number] for number in numbers)
+    try:
+        check_splits(data, count)
+    except DataError as error:
+        yield ("data", "splits"), str(error)
+
+
+def _groups(names: Sequence[str]) -> list[Sequence[str]]:
+    """The columns with one mistake, by message: each alone if there are few, else all together."""
+    return [[name] for name in names] if len(names) <= ALONE else [names]
+
+
+def _hold(names: Sequence[str]) -> str:
+    listed = join_names((f'"{name}"' for name in names), LISTED)
+    return f"columns {listed} hold" if len(names) > 1 else f"column {listed} holds"

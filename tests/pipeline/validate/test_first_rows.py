@@ -1,0 +1,123 @@
+"""What the first rows of the data say of labels, splits, slices, dates and lists, before anything runs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from validated import CONFIG, reported
+
+from headrace.common.errors import DataError
+from headrace.components.example_gen.ingest import ingest
+from headrace.components.example_gen.sources import serial_map
+from headrace.components.example_gen.spans.find import find_spans
+from headrace.configs.loading.loader import load
+from headrace.pipeline.api import load_checked
+
+ROWS = range(60)
+
+
+def rows(*lines: str, header: str = "fare,tip") -> None:
+    Path("trips.csv").write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("label", "tips", "place", "words"),
+    [
+        ("kind: binary", ["no", "yes"], "label.kind", 'has no, yes, …are 0, 1; set `classes: ["no", "yes"]`'),
+        ("kind: binary", ["1", "2"], "label.kind", "has 2, …set `classes: [1, 2]`"),
+        ("kind: binary", ["0", "1", "2"], "label.kind", "has 2, …set `kind: multiclass` and `classes: [0, 1, 2]`"),
+        ("kind: binary", ["0.0", "1.0"], "", ""),
+        ("kind: binary", ["0", "1", ""], "label.key", "missing in 20 of the first 60 rows"),
+        ("kind: binary", [f"{n}.25" for n in range(50)], "label.kind", "50 different numbers, from 0.25 to 49.25, …"),
+        ("kind: binary", ["1"], "label.key", "every label is 1, …"),
+        ("kind: multiclass, classes: 3", ["0", "1", "2", "3"], "label.classes", "has 3, but …are 0, 1, 2; …"),
+        ("kind: multiclass, classes: [a, b]", ["a", "b", "c"], "label.classes", "has c, …"),
+        ("kind: multiclass, classes: ['1', '2']", ["1", "2"], "", ""),
+        ("kind: regression", [f"{n}.25" for n in range(50)], "", ""),
+        ("kind: regression", ["7"], "label.key", "every label is 7, …"),
+    ],
+)
+def test_labels_that_do_not_match_are_reported_with_the_setting_that_would(
+    label: str, tips: list[str], place: str, words: str
+) -> None:
+    rows(*(f"{row}.5,{tips[row % len(tips)]}" for row in ROWS))
+    problems = reported(CONFIG.replace("kind: binary", label))
+    assert len(problems) == bool(place)
+    for problem in problems:
+        assert problem.startswith(f"c.yaml:4: {place}: ")
+        assert all(word in problem for word in words.split("…"))
+
+
+def test_labels_are_let_through_where_they_only_warn_or_are_computed() -> None:
+    rows(*(f"{row}.5,{row % 3}" for row in ROWS))
+    assert len(reported(CONFIG)) == 1
+    assert reported(CONFIG.replace("label:", "  on_anomaly: warn\nlabel:", 1)) == []
+
+
+@pytest.mark.parametrize("setting", ["", "  split_key: zone\n", "  splits: {train: 98, eval: 1, test: 1}\n"])
+def test_a_split_that_gets_no_rows_is_reported_as_by_the_run(setting: str) -> None:
+    rows(*(f"{row}.5,{row % 2},{row // 30}" for row in ROWS), header="fare,tip,zone")
+    problems = reported(CONFIG.replace("label:", f"{setting}label:", 1))
+    assert [problem.split(": data.splits: ")[1] for problem in problems] == refusal_of_a_run()
+    assert bool(problems) == bool(setting)
+
+
+def refusal_of_a_run() -> list[str]:
+    """What ExampleGen says of the same data."""
+    config = load("c.yaml")
+    try:
+        ingest(config.data, find_spans(config.data), Path("out"), lambda _work: serial_map)
+    except DataError as error:
+        return [str(error)]
+    return []
+
+
+def test_a_slice_over_nearly_unique_values_is_noted_and_not_refused(caplog: pytest.LogCaptureFixture) -> None:
+    rows(*(f"{row}.5,{row % 2},{row % 7}" for row in range(400)), header="fare,tip,day")
+    Path("c.yaml").write_text(CONFIG + "evaluate: {slices: [day, fare]}\n", encoding="utf-8")
+    with caplog.at_level(logging.WARNING, logger="headrace"):
+        load_checked("c.yaml", None, (), data=True)
+    (note,) = caplog.messages
+    assert note.startswith('note: c.yaml:7: evaluate.slices[1]: column "fare" has 400 different values')
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_dates_under_a_number_are_called_dates(kind: str) -> None:
+    days = [dt.date(2024, 1, 1) + dt.timedelta(days=row) for row in ROWS]
+    if kind == "csv":
+        rows(*(f"{day},{row % 2}" for row, day in enumerate(days)))
+    else:
+        pq.write_table(pa.table({"fare": days, "tip": [row % 2 for row in ROWS]}), "trips.parquet")
+    (problem,) = reported(CONFIG.replace("kind: csv, path: trips.csv", f"kind: {kind}, path: trips.{kind}"))
+    assert problem.startswith('c.yaml:6: features.fare: column "fare" holds dates such as 2024-01-01, ')
+
+
+def test_lists_of_lists_are_reported_once() -> None:
+    pq.write_table(pa.table({"fare": [[[1.0], [2.0]]] * 60, "tip": [row % 2 for row in ROWS]}), "trips.parquet")
+    (problem,) = reported(CONFIG.replace("kind: csv, path: trips.csv", "kind: parquet, path: trips.parquet"))
+    assert "lists of lists" in problem
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_array_is_called_one(indent: int | None) -> None:
+    Path("trips.jsonl").write_text(
+        json.dumps([{"fare": row, "tip": row % 2} for row in ROWS], indent=indent), encoding="utf-8"
+    )
+    (problem,) = reported(CONFIG.replace("kind: csv, path: trips.csv", "kind: jsonl, path: trips.jsonl"))
+    assert problem.startswith("c.yaml:3: data.source.path: ")
+    assert "JSON array" in problem
+
+
+def test_many_columns_with_one_mistake_are_in_one_message() -> None:
+    names = [f"c{number}" for number in range(20)]
+    rows(*(",".join([*(["x"] * 20), str(row % 2), str(row)]) for row in ROWS), header=",".join([*names, "tip", "n"]))
+    features = "".join(f"  {name}: {{column: numeric}}\n" for name in names)
+    (problem,) = reported(CONFIG.replace("  fare: {column: numeric}\n", features))
+    assert problem.startswith('c.yaml:6: features.c0: columns "c0", "c1", ')
+    assert '"c11" and 8 more hold text, and `column: numeric` needs numbers' in problem
