@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import re
+import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,6 +56,8 @@ VERBS = {
 """Verbs by group, in the order of `--help`: name to the module in `pipeline/verbs/` and its function."""
 LOCATIONS = {name: location for group in VERBS.values() for name, location in group.items()}
 
+TRACEBACK = "HEADRACE_TRACEBACK"
+"""The environment variable that shows the traceback of an installed verb."""
 CONFIG_VALUES = ("--set", "--param", "--parameter")
 """Options whose values belong to the config, which is checked for credentials when it is loaded."""
 SETTING = re.compile(r"\s*[\w.\s-]+=")
@@ -75,7 +79,7 @@ class _Verbs(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Parse the verb's own arguments, and run it."""
-        with _credentials_removed():
+        with _credentials_removed(), _installed_verb_named(ctx):
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -86,7 +90,10 @@ class _Verbs(click.Group):
             offered = entry_points.additions(entry_points.VERBS).get(cmd_name)
             return _installed(cmd_name, offered) if offered else None
         module, _, function = LOCATIONS[cmd_name].partition(":")
-        verb: click.Command = getattr(importlib.import_module(f"headrace.pipeline.verbs.{module}"), function)
+        verb = getattr(importlib.import_module(f"headrace.pipeline.verbs.{module}"), function, None)
+        if not isinstance(verb, click.Command):
+            line = f'the line "{cmd_name}": "{LOCATIONS[cmd_name]}" of VERBS in pipeline/cli.py'
+            raise click.UsageError(f"{line} does not name a click.Command; correct the line")
         return verb
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -146,6 +153,28 @@ def _reject_credential(argument: str) -> None:
     for start in URL_START.finditer(argument):
         for _, what in url_credentials(argument[start.start() :]):
             raise click.UsageError(what)
+
+
+@contextlib.contextmanager
+def _installed_verb_named(ctx: click.Context) -> Iterator[None]:
+    """Name the distribution of an installed verb that fails, instead of a traceback that looks like one of Headrace."""
+    try:
+        yield
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
+        raise
+    except Exception as error:
+        if ctx.invoked_subcommand in LOCATIONS or os.environ.get(TRACEBACK) == "1":
+            raise
+        from headrace.common.credentials import redact
+        from headrace.common.errors import HeadraceError
+
+        if isinstance(error, HeadraceError):
+            raise click.ClickException(str(error)) from error
+        verb = entry_points.additions(entry_points.VERBS)[str(ctx.invoked_subcommand)][0]
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{verb} raised {type(error).__name__}: {error} ({last.filename}:{last.lineno})"
+        way_out = f"report it to the authors of {verb.distribution}, with the traceback that {TRACEBACK}=1 shows"
+        raise click.ClickException(redact(f"{what}; {way_out}")) from error
 
 
 @contextlib.contextmanager

@@ -87,9 +87,10 @@ class OpenUnion:
     def kinds(self) -> dict[str, type[Kind]]:
         """The classes by tag: first those of Headrace, in the order of the registry."""
         kinds: dict[str, type[Kind]] = {}
-        for kind in map(_import, self.built_in):
+        for kind in map(self._built_in, self.built_in):
             if (other := kinds.setdefault(self._tag_of(kind), kind)) is not kind:
-                raise TypeError(f"{kind} and {other} have the same `{self.tag}`: {self._tag_of(kind)}")
+                twice = f"{_name(kind)} and {_name(other)} have the same `{self.tag}`: {self._tag_of(kind)}"
+                raise RunError(f"{twice}, in the registry of {self.group}; rename one of them")
         built_in = frozenset(kinds)
         for name, offered in additions(self.group).items():
             if name in built_in:
@@ -111,6 +112,19 @@ class OpenUnion:
         tagged = functools.reduce(operator.or_, (Annotated[kind, Tag(tag)] for tag, kind in self.kinds.items()))
         return handler.generate_schema(Annotated[tagged, Field(discriminator=Discriminator(self.choose))])
 
+    def _built_in(self, path: str) -> type[Kind]:
+        """The class on a line of the registry. Raises RunError for a line with a mistake."""
+        line = f'the line "{path}" in the registry of {self.group}'
+        try:
+            kind = _import(path)
+        except Exception as error:
+            raise RunError(f"{line} cannot be imported: {type(error).__name__}: {error}; correct the line") from error
+        if not (isinstance(kind, type) and issubclass(kind, Kind)):
+            raise RunError(f"{line} is not a class derived from {_name(self.base)}; correct the line")
+        if self.tag not in kind.model_fields:
+            raise RunError(f'{line}: the class needs the setting `{self.tag}: Literal["..."]`')
+        return kind
+
     def _tag_of(self, kind: type[Kind]) -> str:
         words = get_args(kind.model_fields[self.tag].annotation)
         return str(words[0]) if words else self.open_tag
@@ -128,12 +142,16 @@ class OpenUnion:
 
     def _unsuitable(self, name: str, kind: Any) -> str | None:
         if not (isinstance(kind, type) and issubclass(kind, self.base)):
-            return f"is not a class derived from {self.base.__module__}.{self.base.__qualname__}"
+            return f"is not a class derived from {_name(self.base)}"
         if self.tag not in kind.model_fields or get_args(kind.model_fields[self.tag].annotation) != (name,):
             return f'needs the setting `{self.tag}: Literal["{name}"]`, as the entry point is named'
         if not kind.implementation:
             return "needs the class variable `implementation`, the dotted path of its code"
         return None
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _module(path: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from headrace.common.entry_points import additions
 from headrace.common.errors import RunError
 from headrace.configs.schema.kinds import Kind, OpenUnion
 
@@ -109,7 +110,7 @@ def test_built_in_kind_stays_whatever_is_installed(site: Path, log: pytest.LogCa
 def test_two_built_in_classes_of_one_kind_are_both_named() -> None:
     twice = f"{__name__}.Square", f"{__name__}.Square2"
     union = OpenUnion("headrace.shapes", base=Shape, tag="kind", built_in=twice)
-    with pytest.raises(TypeError, match=r"Square2.*Square.*same `kind`: square"):
+    with pytest.raises(RunError, match=r"Square2.*Square.*same `kind`: square"):
         TypeAdapter(Annotated[Shape, union])
 
 
@@ -136,3 +137,30 @@ def test_kind_that_two_distributions_add_is_refused_with_both_and_others_are_not
     assert "round-shapes 2.0" in said
     assert "other-shapes 2.0" in said
     assert shapes()[1].validate_python({"kind": "square"}) == Square(kind="square")
+
+
+def test_entry_point_in_a_group_that_nothing_reads_is_named(site: Path, log: pytest.LogCaptureFixture) -> None:
+    install(site, "misspelled", kafka="json:JSONDecoder")
+    info = site / "misspelled-2.0.dist-info" / "entry_points.txt"
+    info.write_text(info.read_text(encoding="utf-8").replace("headrace.shapes", "headrace.sorces"), encoding="utf-8")
+    for _ in range(2):
+        assert additions("headrace.sources") == {}
+    (said,) = [message for message in log.messages if "misspelled" in message]
+    assert said.startswith('entry point "kafka" of misspelled 2.0 (group headrace.sorces) is ignored: ')
+    assert said.endswith('did you mean "headrace.sources"?')
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("no_such_module.Square", "ModuleNotFoundError: No module named 'no_such_module'"),
+        (f"{__name__}.Sqare", "has no attribute 'Sqare'"),
+        ("json.JSONDecoder", "is not a class derived from"),
+        (f"{__name__}.Shape", '`kind: Literal["..."]`'),
+    ],
+)
+def test_line_of_the_registry_with_a_mistake_is_named(line: str, why: str) -> None:
+    with pytest.raises(RunError) as caught:
+        _ = OpenUnion("headrace.shapes", base=Shape, tag="kind", built_in=(line,)).kinds
+    assert f'the line "{line}" in the registry of headrace.shapes' in str(caught.value)
+    assert why in str(caught.value)

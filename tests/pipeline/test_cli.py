@@ -359,3 +359,20 @@ verb()
 
 def test_warnings_are_shown_while_what_libraries_print_is_hidden(here: Path) -> None:
     assert python(here, "-c", NOISY).stderr == "the bucket cannot be read\n"
+
+
+def test_installed_verb_that_fails_names_its_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sings.py").write_text(
+        "import click\n@click.command()\ndef sing():\n    raise ValueError('no voice')\n"
+    )
+    info = tmp_path / "odd_verbs-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd-verbs\nVersion: 2.0\n")
+    (info / "entry_points.txt").write_text("[headrace.verbs]\nsing = sings:sing\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = CliRunner().invoke(cli, ["sing"])
+    assert done.exit_code == 1
+    assert 'entry point "sing" of odd-verbs 2.0 (group headrace.verbs) raised ValueError: no voice' in done.output
+    assert f"({tmp_path}/sings.py:4); report it to the authors of odd-verbs 2.0" in done.output
+    monkeypatch.setenv("HEADRACE_TRACEBACK", "1")
+    assert isinstance(CliRunner().invoke(cli, ["sing"]).exception, ValueError)
