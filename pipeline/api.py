@@ -292,24 +292,26 @@ def load_checked(  # noqa: PLR0913 - what to load, and one for each kind of chec
     check the components of `pipeline.extend` by building the pipeline; rules: further rules for the config. Raises
     ConfigError with every mistake.
     """
-    from headrace.pipeline.validate import data_notes, data_violations, file_violations, function_violations
+    from headrace.pipeline.validate import data_violations, file_violations, function_violations
 
     reading = read_config(config, profile, overrides, rules)
     loaded = reading.loaded
     if loaded is None:
         return reading.checked()
     violations: list[Violation] = []
+    notes: list[Violation] = []
     if data or functions:
         violations += function_violations(loaded.config)
     if data:
         violations += file_violations(loaded.config)
     extension = loaded.config.pipeline.extend is not None and not reading.problems and not violations
     if data and reading.data_is_certain:
-        violations += data_violations(loaded.config)
+        found, notes = data_violations(loaded.config)
+        violations += found
     if components and extension:
         violations += component_violations(loaded.config)
     reading.checked(loaded.located(violations))
-    for note in loaded.problems(data_notes(loaded.config)) if data else ():
+    for note in loaded.problems(notes):
         logger.warning("note: %s", note)
     return loaded
 

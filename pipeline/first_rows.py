@@ -1,6 +1,6 @@
 """Check the first rows of the data: values that a run would reject, and labels and splits that would fail it.
 
-violations = [*row_violations(config, spans, columns)]      # each with the setting that it concerns
+violations, notes = check_rows(config, spans, columns)      # each with the setting that it concerns
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ LISTED = 12
 """Names that such a message lists."""
 MAX_SLICES = 100
 """Distinct values of a column beyond which each slice of it is likely to have too few rows to mean anything."""
+MANY_ROWS = 10_000
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?|\d{1,2}[./]\d{1,2}[./](\d{2}|\d{4})( .*)?")
 DATES_AS_NUMBERS = (
     "; add columns with numbers made from them, such as the weekday or the age in days, or read them as categories with"
@@ -45,16 +46,25 @@ def source_setting(source: SourceConfig) -> KeyPath:
     return where if getattr(source, "path", None) is None else (*where, "path")
 
 
-def row_violations(config: PipelineConfig, spans: Sequence[Span], columns: Collection[str]) -> Iterator[Violation]:
-    """What a run would reject, as far as the first rows of the newest span show it."""
+def check_rows(
+    config: PipelineConfig, spans: Sequence[Span], columns: Collection[str]
+) -> tuple[list[Violation], list[Violation]]:
+    """What a run would reject, as far as the first rows of the newest span show it, and what it would accept although
+    it is probably a mistake.
+    """
     numbers = _number_columns(config)
     try:
         found = _first_rows(config, spans, columns, numbers)
     except DataError as error:
-        yield source_setting(config.data.source), str(error)
-        return
+        return [(source_setting(config.data.source), str(error))], []
     if found is None:
-        return
+        return [], []
+    return [*_rejected(config, spans, found, numbers)], [*_slices(config, found.rows)]
+
+
+def _rejected(
+    config: PipelineConfig, spans: Sequence[Span], found: FirstRows, numbers: Mapping[str, KeyPath]
+) -> Iterator[Violation]:
     yield from _not_numbers(config, found, numbers)
     if config.data.on_anomaly == "stop":
         yield from _infinite(found, numbers)
@@ -64,16 +74,15 @@ def row_violations(config: PipelineConfig, spans: Sequence[Span], columns: Colle
         yield from _empty_splits(config, found.rows)
 
 
-def slice_notes(config: PipelineConfig, spans: Sequence[Span], columns: Collection[str]) -> Iterator[Violation]:
-    """Slices over columns with so many values that the slices mean little. A run accepts them."""
+def _slices(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
+    """Slices over columns with so many values that the slices mean little."""
     named: dict[str, KeyPath] = {
         name: ("evaluate", "slices", number, *([] if isinstance(entry, str) else [position]))
         for number, entry in enumerate(config.evaluate.slices)
         for position, name in enumerate([entry] if isinstance(entry, str) else entry)
     }
-    found = _first_rows(config, spans, columns, {}) if named else None
-    for name, where in named.items() if found else ():
-        column = found.rows.column(name) if found and name in found.rows.column_names else None
+    for name, where in named.items():
+        column = rows.column(name) if name in rows.column_names else None
         distinct = 0 if column is None else len(column.unique().drop_null())
         if column is not None and distinct > max(MAX_SLICES, len(column) // 2):
             what = f'column "{name}" has {distinct:,} different values in its first {len(column):,} rows, each of which'
@@ -159,7 +168,12 @@ def _infinite(found: FirstRows, numbers: Mapping[str, KeyPath]) -> Iterator[Viol
 
 
 def _empty_splits(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
-    """Splits that get none of the rows, if these are all. Rows are split as ExampleGen does it."""
+    """Splits that get none of the rows, if these are all. Rows are split as ExampleGen does it.
+
+    Many rows, which are rarely all equal, reach every split unless a key decides.
+    """
+    if config.data.split_key is None and rows.num_rows > MANY_ROWS:
+        return
     from headrace.components.example_gen.checks import check_splits
     from headrace.components.example_gen.shards.layout import split_numbers
     from headrace.components.example_gen.shards.row_hash import row_hash

@@ -28,7 +28,7 @@ from headrace.configs.schema.optimizer import optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import CsvSource, SourceConfig
 from headrace.pipeline.code.modules import why_not_callable, why_not_importable
-from headrace.pipeline.first_rows import LISTED, list_violations, row_violations, slice_notes, source_setting
+from headrace.pipeline.first_rows import LISTED, check_rows, list_violations, source_setting
 from headrace.trainer.devices.machine import unmet_requirements
 
 if TYPE_CHECKING:
@@ -41,11 +41,13 @@ DELIMITERS = (";", "\t", "|", ",")
 def check_data(loaded: LoadedConfig) -> list[Problem]:
     """Check the data, files and functions. Returns problems in the order of the config file."""
     config = loaded.config
-    return loaded.problems([*file_violations(config), *function_violations(config), *data_violations(config)])
+    return loaded.problems([*file_violations(config), *function_violations(config), *data_violations(config)[0]])
 
 
-def data_violations(config: PipelineConfig) -> list[Violation]:
-    """What does not fit the data: columns that it does not have, and values in its first rows."""
+def data_violations(config: PipelineConfig) -> tuple[list[Violation], list[Violation]]:
+    """What does not fit the data: columns that it does not have, and values in its first rows. Then what a run would
+    accept, although it is probably a mistake.
+    """
     from headrace.components.example_gen.sources import open_source
 
     try:
@@ -54,21 +56,13 @@ def data_violations(config: PipelineConfig) -> list[Violation]:
         columns = source.columns()
         lists = [*list_violations(config, source)]
     except DataError as error:
-        return [(source_setting(config.data.source), str(error))]
+        return [(source_setting(config.data.source), str(error))], []
     if delimiter := [*_other_delimiter(config.data.source, columns)]:
-        return delimiter  # the cause of all that would follow
-    rows = [*row_violations(config, spans, columns)]
+        return delimiter, []  # the cause of all that would follow
+    rows, notes = check_rows(config, spans, columns)
     if rows and not columns:  # nothing could be read, so that no name would be found
-        return rows
-    return [*lists, *_names(config, columns), *rows]
-
-
-def data_notes(config: PipelineConfig) -> list[Violation]:
-    """What a run would accept, and is probably a mistake."""
-    from headrace.components.example_gen.sources import open_source
-
-    spans = _spans(config.data)
-    return [*slice_notes(config, spans, open_source(config.data.source, spans[-1].paths).columns())]
+        return rows, []
+    return [*lists, *_names(config, columns), *rows], notes
 
 
 def check_machine(loaded: LoadedConfig) -> list[Problem]:
