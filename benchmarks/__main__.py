@@ -1,5 +1,5 @@
 """All benchmarks, one after another: the whole run, ingest of CSV, of Parquet and of wide tables, statistics,
-Transform of wide tables, nights of a window, training input and the wait for it, predictions.
+Transform of wide tables, nights of a window, training input and the wait for it, embedding tables, predictions.
 
 python -m benchmarks                               tables; about half an hour on two idle cores
 python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    embedding_tables,
     ingest,
     ingest_parquet,
     ingest_wide,
@@ -125,6 +126,11 @@ def _nightly(quick: bool) -> Outcome:
     return found, nightly.section(found)
 
 
+def _embedding_tables(quick: bool) -> Outcome:
+    found = embedding_tables.measure_all(embedding_tables.QUICK if quick else embedding_tables.REPEATS)
+    return found, embedding_tables.section(found)
+
+
 def _predict(quick: bool) -> Outcome:
     rows = predict.measure_all(predict.QUICK if quick else predict.REPEATS)
     return rows, predict.section(rows)
@@ -140,6 +146,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "nightly": _nightly,
     "training_input": _training_input,
     "training_wait": _training_wait,
+    "embedding_tables": _embedding_tables,
     "predict": _predict,
 }
 

@@ -113,6 +113,17 @@ def _of_case(case: str, engine: str) -> Callable[[Any], float | None]:
     return _of_rows("values_per_cpu_second", ours, other)
 
 
+def _of_tables(engine: str) -> Callable[[Any], float | None]:
+    """CPU milliseconds of a step with the largest tables, of an engine by those of our updates by rows."""
+
+    def ratio(found: Any) -> float | None:
+        largest = max(row["weights"] for row in found["speed"])
+        other, rows = (_row(found["speed"], {"weights": largest, "engine": one}) for one in (engine, "rows"))
+        return None if other is None or rows is None else float(other["cpu_ms"] / rows["cpu_ms"])
+
+    return ratio
+
+
 def _of_columns(case: str) -> Callable[[Any], float | None]:
     """Values per CPU second of ours at all columns by those at a tenth."""
     all_columns, fewer = ({"case": case, "engine": "ours", "columns": columns} for columns in (COLUMNS, FEWER))
@@ -215,6 +226,16 @@ FLOORS = (
         0.83,
         0.4,
         _of_input("cache: memory", "of_numpy"),
+    ),
+    *(
+        Floor(
+            "embedding_tables",
+            f"CPU milliseconds of a step with 58 million weights, {other} by rows",
+            measured,
+            least,
+            _of_tables(other),
+        )
+        for other, measured, least in (("whole", 42, 18), ("keras", 9.0, 4))
     ),
     Floor("predict", "predictions a CPU second, ours by BulkInferrer", 9.3, 5.0, _of_rows(CPU, OURS, STOCK)),
     Floor(

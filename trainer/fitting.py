@@ -125,7 +125,7 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
     """
     inputs, train, execution = training.inputs, training.train, training.steps_per_execution
     directory.mkdir(parents=True, exist_ok=True)
-    compile_model(model, training.sections.label, train, execution, training.all_steps)
+    tables = compile_model(model, training.sections.label, train, execution, training.all_steps)
     split, chosen = count_from_checkpoint(inputs.train, training.saved), training.chosen
     log = EpochLog(train.epochs, lambda epochs: examples_per_epoch(split, train, epochs), training.steps)
     best, jit = BestWeights(directory / WEIGHTS), _jit(training)
@@ -150,7 +150,7 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
         examples={"train": examples_per_epoch(split, train, done), "eval": eval_size},
         input=inputs.words,
         remarks=(*inputs.remarks, *rest),
-        chosen={**chosen, "jit": jit if isinstance(jit, str) else jit.words},
+        chosen={**chosen, "embedding_updates": tables.words, "jit": jit if isinstance(jit, str) else jit.words},
     )
 
 

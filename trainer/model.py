@@ -13,9 +13,10 @@ from headrace.common.errors import TrainingError
 from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import Precision, TrainConfig
 from headrace.trainer import columns, models
-from headrace.trainer.optimizers import optimizer, sum_repeated_rows
+from headrace.trainer.optimizers import optimizer
 from headrace.trainer.preprocessing import with_vocabulary
 from headrace.trainer.sections import TrainerSections
+from headrace.trainer.table_updates import TableUpdates
 
 
 def build_model(sections: TrainerSections, transform_output: tft.TFTransformOutput) -> keras.Model:
@@ -69,8 +70,10 @@ def compile_model(
     train: TrainConfig,
     steps_per_execution: int,
     batches: int | None = None,
-) -> None:
-    """Compile the model for `fit`. Raises TrainingError for an optimizer that Keras does not have.
+) -> TableUpdates:
+    """Compile the model for `fit`, and return how its embedding tables are updated.
+
+    Raises TrainingError for an optimizer that Keras does not have, or that cannot update tables as the config says.
 
     batches: number of batches in the whole training, None if that is not known.
     """
@@ -81,8 +84,9 @@ def compile_model(
         steps_per_execution=steps_per_execution,
         jit_compile=train.jit == "on",  # auto: headrace.trainer.callbacks.jit may change it during training
     )
-    sum_repeated_rows(model.optimizer)
+    tables = TableUpdates.install(model.optimizer, train)
     model.optimizer.build(model.trainable_variables)  # otherwise Keras traces the first step twice
+    return tables
 
 
 def loss(label: LabelConfig) -> keras.losses.Loss:

@@ -6,12 +6,10 @@ optimizer(TrainConfig(optimizer="sgd"), batches=1000)
 from __future__ import annotations
 
 import inspect
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import keras
-import tensorflow as tf
 from keras.optimizers import schedules
 
 from headrace.common.errors import TrainingError
@@ -33,9 +31,6 @@ from headrace.trainer.hooks import resolve, unknown_name
 OptimizerFactory = Callable[..., keras.optimizers.Optimizer]
 Decay = Callable[[Any], Any]
 """The learning rate as a function of the optimizer step since the end of the warm-up, float32."""
-
-MAX_DENSE_GRADIENT = 1 << 24
-"""Maximum number of weights in an embedding table whose gradient is made dense."""
 
 
 def optimizer(train: TrainConfig, batches: int | None = None) -> keras.optimizers.Optimizer:
@@ -107,31 +102,6 @@ def _user_optimizer(config: OptimizerConfig, rate: Any) -> keras.optimizers.Opti
             " a subclass, or a function that returns one"
         )
     return created
-
-
-def sum_repeated_rows(optimizer: keras.optimizers.Optimizer) -> None:
-    """Make a new optimizer sum the gradients of all examples of a batch for the same row of an embedding table.
-
-    TensorFlow represents the gradient of a look-up as a list of rows, in which a category occurs once per example.
-    Keras 3 passes the list on, and an optimizer that squares gradients, such as Adam, then sums the squares of the
-    parts instead of squaring the sum: the rate at which a row learns depends on how often it occurs in the batch, and
-    on how the batch is split among devices. Tables larger than MAX_DENSE_GRADIENT are left to Keras.
-    """
-    inner = getattr(optimizer, "inner_optimizer", optimizer)
-    apply = inner.apply
-
-    def apply_sums(gradients: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
-        variables = trainable_variables or [None] * len(gradients)
-        apply([_dense_gradient(*pair) for pair in zip(gradients, variables, strict=True)], trainable_variables)
-
-    inner.apply = apply_sums
-
-
-def _dense_gradient(gradient: Any, variable: Any) -> Any:
-    if not isinstance(gradient, tf.IndexedSlices):
-        return gradient
-    too_large = variable is not None and math.prod(variable.shape) > MAX_DENSE_GRADIENT
-    return gradient if too_large else tf.convert_to_tensor(gradient)
 
 
 def learning_rate(config: float | LearningRateSchedule, accumulation: int, batches: int | None) -> float | LearningRate:

@@ -19,6 +19,8 @@ __all__ = [
     "ensure_global_seeds",
     "global_seeds",
     "moving_averages",
+    "optimizer_slots",
+    "variable_index",
 ]
 
 TESTED_VERSIONS = {"tensorflow": "2.21", "keras": "3.15"}
@@ -28,6 +30,17 @@ _SEEDS = "global_seed_generator"
 def moving_averages(optimizer: keras.optimizers.Optimizer) -> list[Any]:
     """The variables that hold the moving averages of the weights, in the order of the weights."""
     return list(optimizer._model_variables_moving_average)
+
+
+def optimizer_slots(optimizer: keras.optimizers.Optimizer, name: str) -> list[Any]:
+    """The variables of one kind that an optimizer has for each weight: "momentums" of Adam, for example."""
+    public = getattr(optimizer, name, None)
+    return getattr(optimizer, f"_{name}") if public is None else public
+
+
+def variable_index(optimizer: keras.optimizers.Optimizer, variable: Any) -> int:
+    """The position of a weight among those that the optimizer was built for."""
+    return optimizer._get_variable_index(variable)
 
 
 def disable_gradient_reduction(optimizer: keras.optimizers.Optimizer) -> None:

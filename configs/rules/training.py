@@ -16,6 +16,8 @@ from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.train import DISTRIBUTED, TrainConfig, service_config
 
 OPTIMIZER: KeyPath = ("train", "optimizer")
+ROW_OPTIMIZERS = ("adam", "adagrad", "sgd")
+"""Optimizers that can update single rows of an embedding table."""
 SERVICE: KeyPath = ("train", "input", "service")
 
 
@@ -66,6 +68,25 @@ def averages_count_optimizer_steps(train: TrainConfig) -> Iterator[Violation]:
     if train.gradient_accumulation > 1 and optimizer_config(train.optimizer).arguments.get("use_ema"):
         what = "Keras averages the weights after every batch, not every optimizer step, so `use_ema` cannot be combined"
         yield (*OPTIMIZER, "use_ema"), f"{what} with train.gradient_accumulation; remove one of them"
+
+
+def rows_can_be_updated(train: TrainConfig) -> Iterator[Violation]:
+    """An update of rows must not concern the other rows, and their number differs from batch to batch."""
+    if train.embedding_updates != "rows":
+        return
+    where: KeyPath = ("train", "embedding_updates")
+    config = optimizer_config(train.optimizer)
+    if not config.is_own and config.kind.lower() not in ROW_OPTIMIZERS:
+        yield where, f"{config.kind} has no update by rows; use `auto`, or one of {', '.join(ROW_OPTIMIZERS)}"
+    for name in ("weight_decay", "use_ema", "amsgrad"):
+        if config.arguments.get(name):
+            yield where, f"`{name}` of the optimizer concerns all rows in each step; use `auto`, or remove it"
+    if train.gradient_accumulation > 1:
+        yield where, "accumulated gradients are those of whole tables; use `auto`, or remove gradient_accumulation"
+    if train.jit == "on":
+        yield where, "XLA compiles fixed shapes, and the number of rows varies; use `auto`, or `jit: auto`"
+    if train.strategy in DISTRIBUTED:
+        yield where, f"`strategy: {train.strategy}` sums gradients of whole tables; use `auto`, or `strategy: one_gpu`"
 
 
 def schedule_has_an_end(train: TrainConfig) -> Iterator[Violation]:
@@ -149,6 +170,7 @@ RULES: tuple[Rule, ...] = (
     optimizer_is_known,
     optimizer_takes_its_arguments,
     averages_count_optimizer_steps,
+    rows_can_be_updated,
     schedule_has_an_end,
     coordinated_reads_are_unsharded,
     unsharded_reads_are_endless,

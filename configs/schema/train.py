@@ -11,6 +11,7 @@ from headrace.configs.schema.section import Name, PositiveInt, Section
 
 Auto = Literal["auto"]
 Strategy = Literal["auto", "cpu", "one_gpu", "mirrored", "multi_worker", "tpu"]
+EmbeddingUpdates = Literal["auto", "rows", "whole"]
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]
 GrpcAddress = Annotated[str, Field(pattern=r"^grpc://[^\s/:]+:[0-9]{1,5}$")]
 """`grpc://host:port`."""
@@ -160,6 +161,10 @@ class TrainConfig(Section):
     100}`."""
     clip: ClipConfig | None = None
     """How gradients are clipped. null: not at all."""
+    embedding_updates: EmbeddingUpdates = "auto"
+    """Which weights of an embedding table an optimizer step changes. rows: those of the categories in the batch, so the
+    cost does not grow with the vocabulary; requires adam, adagrad or sgd on a single device. whole: all of them. auto:
+    rows for tables of 1,048,576 weights or more, where possible (see docs/training.md)."""
     gradient_accumulation: PositiveInt = 1
     """Number of batches whose gradients are averaged for one optimizer step, as if batches were that much larger."""
     checkpoint: CheckpointConfig = CheckpointConfig()

@@ -50,6 +50,13 @@ FIGURES: dict[str, Any] = {
     ],
     "statistics_gen": rows(10.0, 5.0),
     "predict": [*rows(80.0, 10.0), {"engine": "csv", "rows_per_cpu_second": 160.0}],
+    "embedding_tables": {
+        "speed": [
+            {"engine": engine, "weights": weights, "cpu_ms": cpu_ms * weights}
+            for engine, cpu_ms in (("rows", 1.0), ("whole", 50.0), ("keras", 10.0))
+            for weights in (1, 2)
+        ]
+    },
     "nightly": {
         "nights": [*nights(7, 4.0, 2.0), *nights(30, 30.0, 10.0)],
         "analyses": [{"window": 30, "stock, next night": 8.0, "ours, next night": 2.0}],
@@ -63,7 +70,7 @@ FIGURES: dict[str, Any] = {
     },
 }
 WIDE_RATIOS = [32.0, 0.375, 32.0, 0.375, 0.375, 32.0, 32.0, 0.5, *[0.75] * 4]
-RATIOS = [3.0, 1.5, 30.0, 10.0, 1.5, 50.0, *WIDE_RATIOS, 2.0, 2.0, 3.0, 4.0, 2.0, 4.0, 90.0, 0.3, 8.0, 16.0]
+RATIOS = [3.0, 1.5, 30.0, 10.0, 1.5, 50.0, *WIDE_RATIOS, 2.0, 2.0, 3.0, 4.0, 2.0, 4.0, 90.0, 0.3, 50.0, 10.0, 8.0, 16.0]
 
 
 def test_ratios_are_those_of_the_figures_and_hold_where_they_are_not_below() -> None:

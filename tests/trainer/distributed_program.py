@@ -15,9 +15,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from headrace.configs.schema.train import TrainConfig
 from headrace.trainer.devices.loop import DistributedLoop
 from headrace.trainer.model import precision_policy
-from headrace.trainer.optimizers import sum_repeated_rows
+from headrace.trainer.table_updates import TableUpdates
 
 ROWS, EVAL, BATCH, EPOCHS = 183, 32, 30, 2
 """Last batches of 3 and 2 examples: fewer than there are devices."""
@@ -81,7 +82,7 @@ def build(settings: dict[str, Any]) -> keras.Model:
         steps_per_execution=settings.get("together", 1),
         jit_compile=False,
     )
-    sum_repeated_rows(model.optimizer)
+    TableUpdates.install(model.optimizer, TrainConfig())
     model.optimizer.build(model.trainable_variables)
     return model
 

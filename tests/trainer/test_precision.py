@@ -22,7 +22,6 @@ from headrace.trainer.devices.errors import explain_out_of_memory, explain_xla_e
 from headrace.trainer.input.inputs import open_inputs
 from headrace.trainer.model import build_model, check_float32, compile_model, precision_policy
 from headrace.trainer.models.text import RunningMean
-from headrace.trainer.optimizers import sum_repeated_rows
 from headrace.trainer.run import run_fn
 
 Prepare = Callable[[str], Any]
@@ -224,17 +223,6 @@ def test_xla_is_used_where_it_is_asked_for(prepared: Prepare, tmp_path: Path) ->
     run_fn(prepared("binary").fn_args(tmp_path, jit="on", epochs=1))
     record = json.loads((tmp_path / "run" / "training.json").read_text())
     assert record["chosen"]["jit"] == "on: `train.jit` says so"
-
-
-def test_rows_of_a_table_that_come_up_twice_are_added_before_they_are_squared() -> None:
-    table = keras.Variable(np.zeros((3, 2), np.float32))
-    optimizer = keras.optimizers.Adagrad(1.0, initial_accumulator_value=0.0)
-    sum_repeated_rows(optimizer)
-    optimizer.build([table])
-    rows = tf.IndexedSlices(tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([1, 1]), tf.constant([3, 2]))
-    optimizer.apply([rows], [table])
-    np.testing.assert_allclose(table.numpy(), [[0, 0], [-1, -1], [0, 0]], atol=1e-5)
-    np.testing.assert_allclose(optimizer.variables[-1].numpy(), [[0, 0], [16, 36], [0, 0]])
 
 
 @contextlib.contextmanager

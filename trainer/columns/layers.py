@@ -38,11 +38,16 @@ class _Table(keras.layers.Layer):
         return {**super().get_config(), "sizes": self.sizes, "width": self.width}
 
     def _make_table(self, initializer: str) -> None:
-        self.table = self.add_weight(shape=(sum(self.sizes), self.width), initializer=initializer, name="table")
+        # In half precision, Keras would convert the whole table at each step; `_look_up` converts only rows.
+        self.table = self.add_weight((sum(self.sizes), self.width), initializer, name="table", autocast=False)
+
+    def _look_up(self, ids: keras.KerasTensor) -> keras.KerasTensor:
+        """The rows of any number of ids: [..., width]. Unlike `keras.ops.take`, it does not copy the table."""
+        return keras.ops.cast(tf.gather(self.table.value, ids), self.compute_dtype)
 
     def _rows(self, ids: list[keras.KerasTensor]) -> keras.KerasTensor:
-        """float32 [batch, features, width]."""
-        return keras.ops.take(self.table, keras.ops.stack(ids, axis=1) + self.offsets, axis=0)
+        """[batch, features, width]."""
+        return self._look_up(keras.ops.stack(ids, axis=1) + self.offsets)
 
     def rows_of(self, feature: int) -> np.ndarray:
         """The weights of one feature, by its position among the layer's inputs: [categories, width]."""
@@ -95,7 +100,7 @@ class PooledEmbeddings(_Table):
     def _pool(self, ids: keras.KerasTensor, offset: int) -> keras.KerasTensor:
         """Pool in float32: a sum of many float16 or bfloat16 numbers loses precision."""
         present = keras.ops.not_equal(ids, PADDING)
-        rows = keras.ops.take(self.table, keras.ops.where(present, ids, 0) + offset, axis=0)
+        rows = self._look_up(keras.ops.where(present, ids, 0) + offset)
         weights = keras.ops.cast(present, "float32")
         sums = keras.ops.sum(keras.ops.cast(rows, "float32") * weights[:, :, None], axis=1)
         return keras.ops.cast(sums * scale(weights, self.combiner), rows.dtype)

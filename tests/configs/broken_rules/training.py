@@ -40,6 +40,19 @@ BROKEN: Broken = {
             "1: train.optimizer.use_ema: with train.gradient_accumulation; remove one of them",
         )
     ],
+    "rows_can_be_updated": [
+        ("train: {embedding_updates: rows, optimizer: lion}", "1: train.embedding_updates: lion has no update by rows"),
+        (
+            "train: {embedding_updates: rows, optimizer: {kind: adam, amsgrad: true}}",
+            "1: train.embedding_updates: `amsgrad`",
+        ),
+        (
+            "train: {embedding_updates: rows, gradient_accumulation: 2}",
+            "1: train.embedding_updates: remove gradient_accumulation",
+        ),
+        ("train: {embedding_updates: rows, jit: on}", "1: train.embedding_updates: XLA"),
+        ("train: {embedding_updates: rows, strategy: mirrored}", "1: train.embedding_updates: `strategy: one_gpu`"),
+    ],
     "schedule_has_an_end": [
         (
             "train: {input: {cache: none}, learning_rate: {schedule: cosine, initial: 0.1}}",
