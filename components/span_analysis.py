@@ -20,9 +20,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +121,11 @@ def _plain_quantiles() -> Iterator[None]:
         combiner.accumulator_coder = before
 
 
+def log_analyzed(new: Collection[str], *, cached: int) -> None:
+    """Log which spans are analyzed now, and how many were before."""
+    logger.info(f"Analyzed now: {', '.join(new) or 'no spans'}; cached: {cached} spans")
+
+
 class AnalyzeBySpan:
     """Analyzes data in spans for a `preprocessing_fn`. `read`: reads a file as RecordBatches."""
 
@@ -144,7 +148,7 @@ class AnalyzeBySpan:
         entries = {span: found for span in spans if (found := self._cache.entries(span))}
         entries, raw_too = self._sufficient(spans, entries)
         new = {DatasetKey(f"new-{number}"): span for number, span in enumerate(spans) if span not in entries}
-        logger.info(f"Analyzed now: {', '.join(new.values()) or 'no spans'}; cached: {len(entries)} spans")
+        log_analyzed(new.values(), cached=len(entries))
         files_of = {key: spans[span] for key, span in new.items()}
         if entries and raw_too:
             files_of[CACHED] = [file for span in entries for file in spans[span]]
@@ -240,7 +244,7 @@ def _with_file(encoded: bytes, file: EntryFile) -> tuple[EntryFile, bytes]:
 
 def read_entry(file: Path, start: int) -> Iterator[bytes]:
     """The records of an entry, from number `start` on."""
-    return islice(tf.compat.v1.io.tf_record_iterator(str(file)), start, None)
+    return iter(tf.data.TFRecordDataset(str(file)).skip(start).as_numpy_iterator())
 
 
 def _entry_of(file: Path) -> bytes | None:

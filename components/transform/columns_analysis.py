@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from headrace.components.example_gen.shards import shard_names
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
-from headrace.components.span_analysis import AnalysisCache, read_entry, write_entry
+from headrace.components.span_analysis import AnalysisCache, log_analyzed, read_entry, write_entry
 from headrace.components.transform.analyzer_inputs import AnalyzerInputs
 from headrace.components.transform.example_errors import errors_written_to, training_error_from
 from headrace.components.transform.shards import read_records
@@ -47,6 +47,8 @@ def analyze_columns(task: AnalysisTask, sections: TrainerSections, make_pipeline
     if analyzers:
         cache.fetch(spans)
         new = cache.without(spans, analyzers.entries)
+        if task.by_span:
+            log_analyzed(new, cached=len(spans) - len(new))
         groups = [group for span in new for group in file_groups(span, spans[span])]
         if groups:
             failed = temporary / "failed"
