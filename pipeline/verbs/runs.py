@@ -29,7 +29,12 @@ LOST = (
 @reports_errors
 def runs(config: Path, profile: str | None, overrides: tuple[str, ...], limit: int) -> None:
     """List the runs of CONFIG on Kubeflow, newest first."""
-    found = session_of(config, profile, overrides).runs(limit)
+    session = session_of(config, profile, overrides)
+    from headrace.pipeline.kubeflow.server.runs import await_reports
+
+    found = session.runs(limit)
+    session.mark_lost(found)
+    found = await_reports(session.server, found)
     width = max((len(run.display_name) for run in found), default=0)
     for run in found:
         click.echo(_run_line(run, width))
@@ -61,6 +66,7 @@ def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
     from headrace.pipeline.kubeflow.server.status import show
     from headrace.pipeline.terminal import open_display
 
+    session.mark_lost([found])
     with open_display() as display:
         shown = show(session, found, display)
     code = _print_state(shown, found)
@@ -202,5 +208,6 @@ def retry(config: Path, profile: str | None, overrides: tuple[str, ...], run: st
     from headrace.pipeline.kubeflow.server.runs import retry as retry_run
 
     found = session.run(run)
+    session.mark_lost([found])
     retry_run(session.server, found)
     click.echo(f"run       {found.display_name}  resumes from what failed")

@@ -10,16 +10,15 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from headrace.common.errors import RunError, ServerError
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.kubeflow.server.connection import Connection
+from headrace.pipeline.kubeflow.server.kubeconfig import CONTAINER, read_pod_log
 from headrace.pipeline.kubeflow.server.status import CLOCK, POLL_SECONDS, Clock
 from headrace.pipeline.kubeflow.server.tasks import executor_nodes, workflow_nodes
 from headrace.pipeline.kubeflow.store import Store, open_store
@@ -31,12 +30,6 @@ INTERFACE_PATH = "/k8s/pod/logs"
 """In Kubeflow's web interface, which does not forward the path above."""
 IMPLEMENTATION = "system-container-impl"
 LAUNCHER_LOG = re.compile(r"[^/]+/executor-logs(-\d+)?")
-RUN_LABEL = "pipeline/runid"
-"""Label of each pod of a run, with the run's id."""
-CONTAINER = "main"
-"""Argo's name for the container that runs the component."""
-TIMEOUT = (5, 60)
-"""Seconds to connect to the cluster, and to wait for its answer."""
 _ERROR = '{"error_message"'
 
 
@@ -90,7 +83,7 @@ def read_log(server: Connection, run: Any, name: str, task: Mapping[str, Any], c
     lines = "\n  ".join(dict.fromkeys(reasons))
     raise RunError(
         f"the log of {name} in the run {run.display_name} cannot be read\n  {lines}\n"
-        f"  with access to the cluster: kubectl logs -n {copies.namespace} -c main {names[0]}"
+        f"  with access to the cluster: kubectl logs -n {copies.namespace} -c {CONTAINER} {names[0]}"
     )
 
 
@@ -183,7 +176,7 @@ def _sources(server: Connection, run: Any, pod: str, namespace: str) -> list[tup
     return [
         ("the API server", lambda: _from_server(server, run.run_id, pod)),
         ("Kubeflow's interface", lambda: _from_interface(server, run.run_id, pod, namespace)),
-        ("the kubeconfig of this machine", lambda: _from_cluster(namespace, pod, run.run_id)),
+        ("the kubeconfig of this machine", lambda: read_pod_log(namespace, pod, run.run_id)),
     ]
 
 
@@ -211,44 +204,3 @@ def _cause(answer: str) -> str:
         message = str(json.loads(answer).get("error_message", ""))
         return message.rpartition(": ")[2] or message
     return answer[:200]
-
-
-def _from_cluster(namespace: str, pod: str, run_id: str) -> str:
-    """By the current context of the user's kubeconfig.
-
-    Raises RunError if there is no kubeconfig, if it may not read the log, or if the pod does not exist or belongs to
-    another run: the current context may be any cluster.
-    """
-    named = os.environ.get("KUBECONFIG") or "~/.kube/config"  # where kubectl looks
-    files = [str(file) for file in (Path(one).expanduser() for one in named.split(os.pathsep) if one) if file.is_file()]
-    if not files:
-        raise RunError("there is none")
-    import urllib3
-    from kubernetes.client import ApiClient, ApiException, Configuration, CoreV1Api
-    from kubernetes.config import ConfigException, load_kube_config
-
-    settings = Configuration()
-    settings.retries = False
-    try:
-        load_kube_config(os.pathsep.join(files), client_configuration=settings)
-        with ApiClient(settings) as connection:
-            core = CoreV1Api(connection)
-            found = core.read_namespaced_pod(pod, namespace, _request_timeout=TIMEOUT)
-            if (found.metadata.labels or {}).get(RUN_LABEL) != run_id:
-                raise RunError(f"its pod {pod} belongs to another run")
-            answer = core.read_namespaced_pod_log(
-                pod, namespace, container=CONTAINER, _preload_content=False, _request_timeout=TIMEOUT
-            )
-            return str(answer.data.decode("utf-8", "replace"))
-    except ApiException as error:
-        raise RunError(f"HTTP {error.status}: {_status_message(error.body) or error.reason}") from None
-    except (ConfigException, urllib3.exceptions.HTTPError, OSError) as error:
-        raise RunError(" ".join(str(error).split())[:300]) from None
-
-
-def _status_message(body: str | bytes | None) -> str:
-    """The message of a Kubernetes Status."""
-    try:
-        return str(json.loads(body or b"{}").get("message", ""))
-    except ValueError:
-        return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from headrace.common.errors import RunError, ServerError
@@ -56,7 +56,7 @@ def find_run(server: Connection, experiment_id: str | None, pipeline_id: str | N
     elif experiment_id is not None and name is not None:
         found = find_by_name(server, experiment_id, name)
     if found is None and name is not None:
-        found = _by_id(server, name)
+        found = find_by_id(server, name)
     if found is None:
         wanted = f"no run {name}" if name else "no run of this pipeline yet"
         raise RunError(f"{server.endpoint}: there is {wanted}; `headrace runs` lists the runs")
@@ -64,29 +64,36 @@ def find_run(server: Connection, experiment_id: str | None, pipeline_id: str | N
 
 
 def get_run(server: Connection, run_id: str) -> Any:
-    """A run with its tasks. Raises RunError if it was deleted.
-
-    A run that was cancelled a moment ago is read again until the cluster has reported that, for half a minute at most.
-    After that it gets `unreported = True`: its workflow must be gone from the cluster.
-    """
-    run = _existing(server, run_id)
-    waited = 0.0
-    while _is_unreported(run) and waited < REPORT_SECONDS:
-        server.wait(REPORT_WAIT)
-        waited += REPORT_WAIT
-        run = _existing(server, run_id)
-    run.unreported = _is_unreported(run)
+    """A run with its tasks, as `await_reports` returns it. Raises RunError if it was deleted."""
+    (run,) = await_reports(server, [_existing(server, run_id)])
     return run
 
 
+def await_reports(server: Connection, found: Sequence[Any]) -> list[Any]:
+    """The same runs, with those that were cancelled a moment ago read again until the cluster has reported that.
+
+    That takes half a minute at most for all of them. After that they get `unreported = True`: their workflows must be
+    gone from the cluster. Runs with `gone` are not read again.
+    """
+    reported, waited = list(found), 0.0
+    while any(map(_is_unreported, reported)) and waited < REPORT_SECONDS:
+        server.wait(REPORT_WAIT)
+        waited += REPORT_WAIT
+        reported = [_existing(server, run.run_id) if _is_unreported(run) else run for run in reported]
+    for run in reported:
+        run.unreported = _is_unreported(run)
+    return reported
+
+
 def _existing(server: Connection, run_id: str) -> Any:
-    run = _by_id(server, run_id)
+    run = find_by_id(server, run_id)
     if run is None:
         raise RunError(f"{server.endpoint}: the run {run_id} no longer exists: it was deleted")
     return run
 
 
-def _by_id(server: Connection, run_id: str) -> Any | None:
+def find_by_id(server: Connection, run_id: str) -> Any | None:
+    """A run with its tasks, or None if there is none."""
     try:
         run = server.read("read the run", server.runs.run_service_get_run, run_id)
     except ServerError as error:
@@ -113,9 +120,13 @@ def is_cancelled(run: Any) -> bool:
 
 
 def is_lost(run: Any, now: dt.datetime) -> bool:
-    """Whether the workflow of a cancelled run must be gone from the cluster, so that nothing is left that could report
-    the run's end: it has been CANCELING for long, or nobody has reported that it is.
+    """Whether the workflow of a run is gone from the cluster, so that nothing is left that could report the run's end.
+
+    It is not in the cluster (`kubeconfig.mark_lost`), or the run has been CANCELING for long, or nobody has reported
+    that it is.
     """
+    if getattr(run, "gone", False):
+        return True
     if run.state != CANCELING:
         return False
     since = _canceling_since(run)
@@ -128,7 +139,7 @@ def _is_unreported(run: Any) -> bool:
     The server sets the state at once, but adds CANCELING to the history only when the workflow is reported
     (`TerminateRun` and `UpdateRun` in `backend/src/apiserver/storage/run_store.go`, 2.14 to 2.17).
     """
-    return run.state == CANCELING and _canceling_since(run) is None
+    return run.state == CANCELING and _canceling_since(run) is None and not getattr(run, "gone", False)
 
 
 def _canceling_since(run: Any) -> dt.datetime | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from headrace.pipeline.kubeflow.document import flat_graph, without_cache
 from headrace.pipeline.kubeflow.server import runs
 from headrace.pipeline.kubeflow.server.connection import Connection, connect, list_all, name_filter
 from headrace.pipeline.kubeflow.server.errors import may_exist
+from headrace.pipeline.kubeflow.server.kubeconfig import mark_lost
 from headrace.pipeline.kubeflow.server.versions import (
     PipelineVersion,
     ensure_version,
@@ -104,6 +106,10 @@ class Session:
         if pipeline_id is None:
             return []
         return list(itertools.islice(runs.of_pipeline(self.server, experiment_id, pipeline_id), limit))
+
+    def mark_lost(self, found: Sequence[Any]) -> None:
+        """Mark the runs whose workflow is gone from the cluster, as far as the user's kubeconfig shows it."""
+        mark_lost(self.server, self.config.kubeflow.namespace, found)
 
     def root_note(self, root: str | None = None) -> str | None:
         """What to say before runs are created whose artifacts the namespace's keys would not reach on a stock server.

@@ -47,6 +47,8 @@ RUN_STATES = {
     "SKIPPED": Status.DONE,
 }
 POLL_SECONDS = 5.0
+LOST_SECONDS = 60.0
+"""Between looks for the workflow of a run, whose loss the API does not show."""
 PATIENCE = 600.0
 """Seconds without an answer after which `follow` gives up. An API server that restarts is back by then."""
 KILLED = re.compile(r"OOMKilled|exit code 137\b")
@@ -102,7 +104,11 @@ def follow(
     when the server becomes unreachable, and once when it is back.
     """
     tasks, last, unreachable = session.tasks(run), clock.now(), False
+    looked = -LOST_SECONDS
     while True:
+        if clock.now() - looked >= LOST_SECONDS:
+            session.mark_lost([run])
+            looked = clock.now()
         shown = run_record(run, tasks, session.pipeline)
         display.update(shown)
         if shown.status.ended:

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 from faulty_backend import Backend, connected, fails
+from kube_api import use_kubeconfig
 
 from headrace.common.errors import RunError
 from headrace.configs.schema.kubeflow import ServerAuth
@@ -140,16 +140,7 @@ def test_a_log_that_the_api_server_may_not_read_is_read_by_kubeflow_s_interface(
 def test_a_log_is_read_through_the_kubeconfig_if_the_pod_is_this_run_s(
     backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_id: str, readable: bool
 ) -> None:
-    kubeconfig = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "here",
-        "clusters": [{"name": "here", "cluster": {"server": backend.url}}],
-        "users": [{"name": "me", "user": {"token": "mine"}}],
-        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
-    }
-    (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    use_kubeconfig(monkeypatch, tmp_path, backend.url)
     pod = {"metadata": {"name": "x", "labels": {"pipeline/runid": run_id}}}
     kept = LauncherLogs(Store({}, str(tmp_path)), "minio://bucket", "kubeflow")
     backend.faults = [UNREADABLE, GONE, fails(200, pod), fails(200, "step 3\n")]
