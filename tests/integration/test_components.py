@@ -16,6 +16,7 @@ import tensorflow as tf
 import tfx
 import yaml
 from command import ROOT, Finished, headrace
+from forks import ALL
 from tensorflow_serving.apis import prediction_log_pb2
 
 from headrace.pipeline.kubeflow.document import TaskSpec, task_specs
@@ -99,7 +100,7 @@ def story(new_folder: Callable[[str], Path]) -> Story:
     strict = run("pipeline.extend=strict.extend")
     broken = run("pipeline.extend=broken.extend")
     after = compiled(folder)
-    verified = headrace(folder, "verify", "taxi.yaml")
+    verified = headrace(folder, "verify", "taxi.yaml", **{ALL: "1"})
     return Story(folder, checked, first, second, edited, leaking, strict, broken, (before, after), verified)
 
 
