@@ -36,7 +36,8 @@ def columns() -> dict[str, list[Any]]:
 
 
 def rows() -> list[dict[str, Any]]:
-    return [dict(zip(columns(), values, strict=True)) for values in zip(*columns().values(), strict=True)]
+    table = columns()
+    return [dict(zip(table, values, strict=True)) for values in zip(*table.values(), strict=True)]
 
 
 def csv(folder: Path) -> dict[str, Any]:
