@@ -1,8 +1,9 @@
-"""Process-wide settings: those that TensorFlow, Beam and gRPC read when they are imported, and standard error."""
+"""Process-wide settings: what TensorFlow, Beam and gRPC read on import, garbage collection, and standard error."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import tempfile
@@ -22,6 +23,21 @@ def prepare() -> None:
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     os.environ["TF_USE_LEGACY_KERAS"] = "0"
+
+
+@contextlib.contextmanager
+def imports_alone() -> Iterator[None]:
+    """Collect no garbage while modules are imported, and leave what they made out of later collections.
+
+    Imports of TensorFlow, TFX and Beam make millions of permanent objects. Garbage collection among them takes a
+    quarter of the time of the imports and frees next to nothing.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 _LOCK = threading.RLock()  # what is shown may itself log

@@ -21,6 +21,7 @@ from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.trigger.decision import GO, WHY, TrainingRecord, decide
 from headrace.configs.schema.beam import BeamConfig
 from headrace.configs.schema.data import DataConfig
+from headrace.pipeline.environment import imports_alone
 from headrace.pipeline.kubeflow.pod import records
 from headrace.pipeline.kubeflow.pod.invocation import Invocation, pack, restore_uncached
 from headrace.pipeline.kubeflow.pod.parameters import with_parameters
@@ -82,11 +83,12 @@ def _write_texts(texts: Mapping[str, str], record: str, output_file: str, paths:
 def _run_component(invocation: Invocation, executor_input: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     importlib.import_module("absl.logging")  # it has no types, and it creates the logger
     logging.getLogger("absl").addFilter(_is_useful)
-    from headrace.components.beam_pipelines import BeamPipelines
-    from headrace.pipeline.execute import execute
-    from headrace.pipeline.kubeflow.distributed.launch import POD_NAME, TrainerTask, distributed
-    from headrace.pipeline.kubeflow.pod.exchange import Exchange
-    from headrace.pipeline.kubeflow.pod.state import present
+    with imports_alone():
+        from headrace.components.beam_pipelines import BeamPipelines
+        from headrace.pipeline.execute import execute
+        from headrace.pipeline.kubeflow.distributed.launch import POD_NAME, TrainerTask, distributed
+        from headrace.pipeline.kubeflow.pod.exchange import Exchange
+        from headrace.pipeline.kubeflow.pod.state import present
 
     paths = PodPaths(environ.get(ROOT, ""), invocation.mount)
     store = open_store(invocation.store, of_pod=True)

@@ -8,7 +8,6 @@ group of its own. When the command at the other end is gone, for whatever reason
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import re
@@ -26,7 +25,7 @@ from headrace.common.durable import write_text
 from headrace.common.errors import write_traceback
 from headrace.common.locks import adopt
 from headrace.common.logs import log_to_stdout
-from headrace.pipeline.environment import prepare
+from headrace.pipeline.environment import imports_alone, prepare
 from headrace.pipeline.local.wire import FULL_DISK, JsonConnection, StoredArtifact
 
 prepare()
@@ -164,21 +163,18 @@ def _messages(connection: JsonConnection) -> Iterator[dict[str, Any]]:
 
 
 def _import_and_plan(config: Any) -> dict[str, Any]:
-    """Import everything that components need, build the pipeline, and freeze the memory that children will share.
+    """Import everything that components need, and build the pipeline.
 
-    Imports make millions of permanent objects. Garbage collection among them takes two of five seconds and frees none.
+    Children neither scan these objects for garbage nor copy the memory that holds them.
     """
-    gc.disable()
-    import tensorflow_model_analysis  # noqa: F401
+    with imports_alone():
+        import tensorflow_model_analysis  # noqa: F401
 
-    import headrace.trainer.run  # noqa: F401
-    from headrace.pipeline.build import create_pipeline
-    from headrace.pipeline.plan import plan
+        import headrace.trainer.run  # noqa: F401
+        from headrace.pipeline.build import create_pipeline
+        from headrace.pipeline.plan import plan
 
-    nodes = plan(create_pipeline(config))
-    gc.freeze()  # children neither scan these objects nor copy the memory that holds them
-    gc.enable()
-    return nodes
+        return plan(create_pipeline(config))
 
 
 def _describe(node: Any) -> dict[str, Any]:

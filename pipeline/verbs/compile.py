@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.environment import imports_alone, prepare, quiet
 from headrace.pipeline.verbs.options import config_options, load, reports_errors, short
 
 
@@ -34,7 +34,8 @@ def compile_(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     else:
         from headrace.pipeline.api import compile as compile_pipeline
 
-        text = compile_pipeline(config, profile=profile, overrides=overrides)
+        with imports_alone():  # which take nearly all of its time
+            text = compile_pipeline(config, profile=profile, overrides=overrides)
     if output is None:
         click.echo(text, nl=False)
         return
@@ -48,7 +49,7 @@ def _manifest(config: Path, profile: str | None, overrides: tuple[str, ...], end
     prepare()
     rules = (*on_kubeflow.RULES, on_kubeflow.name_fits_a_job)
     loaded = load(config, profile, overrides, data=False, functions=True, rules=rules)
-    with quiet():
+    with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.compiler.manifest import manifest
     return manifest(loaded.config, endpoint)
 
@@ -74,7 +75,7 @@ def verify(config: Path, profile: str | None, overrides: tuple[str, ...], keep: 
     loaded = load(config, profile, overrides, data=True, rules=on_kubeflow.RULES_OF_PODS)
     if keep is not None and keep.exists() and any(keep.iterdir()):
         raise RunError(f"{keep} is not empty; name a folder that is empty or does not exist yet")
-    with quiet():
+    with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.verify import verify as compare_runs
     with tempfile.TemporaryDirectory(prefix="headrace-") as folder, open_display() as display:
         verdict = compare_runs(loaded.config, keep.absolute() if keep else Path(folder), display, click.echo)

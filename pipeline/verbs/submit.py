@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.pipeline.environment import prepare, quiet
+from headrace.pipeline.environment import imports_alone, prepare, quiet
 from headrace.pipeline.verbs.options import config_options, load, param_option, reports_errors, session_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def submit(config: Path, profile: str | None, overrides: tuple[str, ...], watch:
     """Run the pipeline of CONFIG on Kubeflow. Repeating the command makes no second run."""
     prepare()
     loaded = load(config, profile, overrides, data=False, functions=True, rules=_rules())
-    with quiet():
+    with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.server.session import Session
         from headrace.pipeline.kubeflow.server.submit import run_values
         from headrace.pipeline.kubeflow.server.submit import submit as submit_run
@@ -86,7 +86,7 @@ def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], firs
     """
     prepare()
     loaded = load(config, profile, overrides, data=False, functions=True, rules=_rules())
-    with quiet():
+    with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.server.backfill import backfill as submit_missing
         from headrace.pipeline.kubeflow.server.backfill import spans
         from headrace.pipeline.kubeflow.server.session import Session
@@ -118,7 +118,7 @@ def schedule(config: Path, profile: str | None, overrides: tuple[str, ...], comp
     text = None if compiled is None else compiled.read_text(encoding="utf-8")
     wanted = loaded.config.schedule
     assert wanted is not None  # noqa: S101 - a rule
-    with quiet():
+    with quiet(), imports_alone():
         from headrace.pipeline.kubeflow.server.schedules import submit_schedule as apply_schedule
         from headrace.pipeline.kubeflow.server.session import Session
     session = Session.of(loaded.config)

@@ -361,6 +361,25 @@ def test_warnings_are_shown_while_what_libraries_print_is_hidden(here: Path) -> 
     assert python(here, "-c", NOISY).stderr == "the bucket cannot be read\n"
 
 
+IMPORTING = """
+import gc
+from headrace.pipeline.environment import imports_alone
+
+made = []
+try:
+    with imports_alone():
+        made += [[number] for number in range(100_000)]
+        print(gc.get_count()[0] >= 100_000)  # allocations since the last collection
+        raise ImportError
+except ImportError:
+    print(gc.isenabled(), gc.get_freeze_count() >= 100_000)
+"""
+
+
+def test_no_garbage_is_collected_among_imports_not_even_later(here: Path) -> None:
+    assert python(here, "-c", IMPORTING).stdout.split() == ["True", "True", "True"]
+
+
 def test_installed_verb_that_fails_names_its_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sings.py").write_text(
         "import click\n@click.command()\ndef sing():\n    raise ValueError('no voice')\n"
