@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 from command import PATIENCE
+from made_once import copied
 from tensorflow_transform.tf_metadata import metadata_io
 
 from headrace.trainer.preprocessing import preprocessing_fn
@@ -113,9 +115,22 @@ class Prepared(NamedTuple):
         )
 
 
-def transform(kind: str, folder: Path) -> Prepared:
+def opened(kind: str, folder: Path) -> Prepared:
+    """What `transform` has written into the folder."""
+    rows, spec = rows_of_splits(), raw_spec(kind)
+    patterns = {split: str(folder / f"Split-{split}" / "*") for split in rows}
+    examples = {split: [serialized({key: row[key] for key in spec}) for row in rows[split]] for split in rows}
+    return Prepared(kind, rows, examples, tft.TFTransformOutput(str(folder / "graph")), patterns)
+
+
+def rows_of_splits() -> dict[str, list[Row]]:
+    """The same at each call."""
+    return {split: make_rows(count, seed) for seed, (split, count) in enumerate(ROWS.items())}
+
+
+def transform(kind: str, folder: Path) -> None:
     """Run TFT on the data set."""
-    rows = {split: make_rows(count, seed) for seed, (split, count) in enumerate(ROWS.items())}
+    rows = rows_of_splits()
     spec = raw_spec(kind)
     metadata = tft.DatasetMetadata.from_feature_spec(spec)
     config = {"config": json.dumps({"label": LABELS[kind], "features": FEATURES})}
@@ -139,9 +154,6 @@ def transform(kind: str, folder: Path) -> Prepared:
             path = str(folder / f"Split-{split}" / "transformed_examples")
             encoded | f"write {split}" >> beam.io.WriteToTFRecord(path, file_name_suffix=".gz", num_shards=3)
     metadata_io.write_metadata(metadata, str(folder / "graph" / "metadata"))
-    patterns = {split: str(folder / f"Split-{split}" / "*") for split in rows}
-    examples = {split: [serialized({key: row[key] for key in spec}) for row in rows[split]] for split in rows}
-    return Prepared(kind, rows, examples, tft.TFTransformOutput(str(folder / "graph")), patterns)
 
 
 @pytest.fixture(scope="session")
@@ -154,12 +166,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Prepared]:
-    """The data set transformed for a kind of label; TFT runs once for each kind."""
+    """The data set transformed for a kind of label; TFT runs once for each kind, in one of the processes."""
     made: dict[str, Prepared] = {}
 
     def prepare(kind: str) -> Prepared:
         if kind not in made:
-            made[kind] = transform(kind, tmp_path_factory.mktemp(kind))
+            made[kind] = opened(kind, copied(tmp_path_factory, kind, partial(transform, kind)))
         return made[kind]
 
     return prepare

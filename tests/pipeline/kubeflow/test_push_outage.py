@@ -92,6 +92,7 @@ def lost_at(nth: int) -> Callable[[str, str], bool]:
     return lambda method, _path: method in WRITES and next(count) == nth
 
 
+@pytest.mark.slow  # the store is asked again and again, with pauses
 def test_a_push_that_the_stores_outage_broke_off_is_finished_by_the_next_run(
     server: ObjectStore, tmp_path: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_version_beside_one_that_was_broken_off_has_a_number_of_its_own(server
     assert store.children(f"{HOME}/serving") == [str(number), str(number + 1)]
 
 
+@pytest.mark.slow
 def test_a_push_of_which_the_store_loses_an_answer_is_whole_after_the_next_run(
     server: ObjectStore, tmp_path: Path
 ) -> None:
