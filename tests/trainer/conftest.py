@@ -1,6 +1,8 @@
 """A small data set of known structure, transformed by real TFT, for the tests of models, training and export."""
 
+import contextlib
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +16,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 from command import PATIENCE
+from forks import Forked
 from made_once import copied
 from tensorflow_transform.tf_metadata import metadata_io
 
@@ -156,10 +159,20 @@ def transform(kind: str, folder: Path) -> None:
     metadata_io.write_metadata(metadata, str(folder / "graph" / "metadata"))
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of trainings and of tf.data services start with their imports done."""
+    monkeypatch.setattr(subprocess, "Popen", Forked)
+
+
 @pytest.fixture(scope="session")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalService]:
     """A tf.data service with two workers."""
-    with LocalService(0, 2, tmp_path_factory.mktemp("service")) as service:
+    service = LocalService(0, 2, tmp_path_factory.mktemp("service"))
+    with contextlib.ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subprocess, "Popen", Forked)
+            stack.enter_context(service)
         service.wait_until_ready(PATIENCE)
         yield service
 

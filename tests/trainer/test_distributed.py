@@ -60,12 +60,6 @@ def exported(folder: Path) -> set[str]:
     return {path.name for path in (folder / "Format-Serving").iterdir()}
 
 
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of trainings start with their imports done."""
-    monkeypatch.setattr(subprocess, "Popen", forks.Forked)
-
-
 @pytest.fixture(scope="module")
 def alone(prepared: Prepare, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training on one device."""

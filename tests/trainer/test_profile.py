@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from forks import Forked
 from pydantic import ValidationError
 
 from headrace.components.profile.component import diagnose
@@ -183,12 +181,12 @@ def test_short_last_executions_are_counted_right_without_a_cache(
     assert facts.examples == 2000
 
 
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.slow
 def test_a_training_over_several_devices_is_profiled_too(
     prepared: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_VIRTUAL_CPUS", "2")
-    monkeypatch.setattr(subprocess, "Popen", Forked)
     run = trained(prepared, tmp_path, epochs=2, strategy="mirrored", profile={"batches": [50, 60]})
     assert [(one.step, one.steps) for one in ProfileFacts.read(run).executions] == [(EPOCH + 1, EPOCH)]
     verdict = diagnose(run)

@@ -74,6 +74,7 @@ def test_cache_in_memory_reads_once_and_keeps_the_order_of_the_seed(shards: list
     assert order != ids(first.dataset)
 
 
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.slow
 @pytest.mark.parametrize("victims", [["worker-1"], ["dispatcher"], ["worker-2", "dispatcher"]], ids="+".join)
 def test_kill_in_the_middle_of_an_epoch_loses_no_example_and_repeats_none(
@@ -148,6 +149,7 @@ def test_address_where_nothing_listens_is_reported_in_time() -> None:
     assert time.monotonic() - began < 30  # a second, on a machine that has nothing else to do
 
 
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_command_leaves_no_process_behind_however_it_ends(tmp_path: Path, number: signal.Signals) -> None:
@@ -174,6 +176,7 @@ def test_worker_that_waits_for_its_dispatcher_says_so_and_ends_on_a_signal(tmp_p
     assert popen.wait(PATIENCE) == 0
 
 
+@pytest.mark.usefixtures("at_once")
 def test_process_that_dies_soon_after_each_start_is_given_up_and_one_that_has_lived_is_not(tmp_path: Path) -> None:
     now = [0.0]
     with LocalService(0, 1, tmp_path, clock=lambda: now[0]) as service:
@@ -194,6 +197,7 @@ def test_process_that_dies_soon_after_each_start_is_given_up_and_one_that_has_li
             dies(1.0)
 
 
+@pytest.mark.usefixtures("at_once")
 def test_folder_of_another_service_is_refused(tmp_path: Path) -> None:
     second = LocalService(0, 1, tmp_path)
     with LocalService(0, 1, tmp_path) as first:
@@ -279,6 +283,7 @@ def test_system_that_cannot_keep_a_port_to_the_loopback_is_reported_with_the_way
             check_loopback(port)
 
 
+@pytest.mark.usefixtures("at_once")
 def test_taken_port_is_reported(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("", 0))
