@@ -20,6 +20,7 @@ from headrace.components.example_gen.spans.find import find_spans
 from headrace.components.trigger.decision import NO, TrainingRecord, decide
 from headrace.configs.config import PipelineConfig
 from headrace.configs.loading.editing import to_yaml
+from headrace.pipeline.code.commit import commit_of
 from headrace.pipeline.folders import Folders, locked, processes_file
 from headrace.pipeline.interrupts import interrupted_once
 from headrace.pipeline.local.client import ForkServer
@@ -52,6 +53,8 @@ def run(
         (run_dir / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
         write_versions(run_dir)
         record = RunRecord(run_id, config.pipeline.name, config_file, time.time())
+        if commit := commit_of(Path(config_file).absolute().parent):
+            record.commit, record.dirty = commit
         metadata = Metadata(folders.metadata, config.pipeline.name, run_id)
         clear_killed_runs(folders, metadata)
         ended = nothing_new(config, folders) if obey_retrain else None

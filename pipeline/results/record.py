@@ -83,6 +83,8 @@ class RunRecord:
     status: Status = Status.RUNNING
     error: str | None = None
     ended: str | None = None  # why it ended early, as a success: there was nothing to train for
+    commit: str | None = None  # the Git commit of the config's folder
+    dirty: bool = False  # whether a tracked file there differed from it
     nodes: list[NodeRecord] = field(default_factory=list)
 
     def node(self, node_id: str) -> NodeRecord:
@@ -124,6 +126,14 @@ def _start(run_dir: Path) -> tuple[float, str]:
 def _node(fields: dict[str, Any]) -> NodeRecord:
     outputs = {key: ArtifactRecord(**value) for key, value in fields.pop("outputs").items()}
     return NodeRecord(status=Status(fields.pop("status")), outputs=outputs, **fields)
+
+
+def spans_of(record: RunRecord) -> tuple[str, ...]:
+    """The spans that ExampleGen read or reused, oldest first; empty for data without spans."""
+    for node in record.nodes:
+        if node.id == "ExampleGen" and node.status in (Status.DONE, Status.CACHED) and "examples" in node.outputs:
+            return tuple(json.loads(str(node.outputs["examples"].properties.get("spans", "{}"))))
+    return ()
 
 
 @dataclass(frozen=True)
