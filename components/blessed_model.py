@@ -14,7 +14,8 @@ from typing import NamedTuple
 from headrace.common.checksums import checksum, checksum_of, file_checksum, files_below
 from headrace.common.durable import replacing
 from headrace.components.deploy import shared_models
-from headrace.components.deploy.registry import Entry, MadeFor, PushRecord
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import Entry, MadeFor
 
 logger = logging.getLogger(__name__)
 

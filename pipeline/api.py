@@ -1,5 +1,5 @@
-"""The functions that Python programs call: `headrace.run`, `predict`, `load`, `validate`, `runs`, `compile` and
-`share`.
+"""The functions that Python programs call: `headrace.run`, `predict`, `load`, `validate`, `runs`, `models`,
+`rollback`, `compile` and `share`.
 
 The command line calls them too, or the variants below them that return more.
 """
@@ -31,6 +31,8 @@ from headrace.pipeline.environment import prepare, quiet
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.pipeline.models.listing import Model
+    from headrace.pipeline.models.rollback import Rollback
     from headrace.pipeline.results.run_folder import RunFolder
     from headrace.pipeline.run import Run
     from headrace.pipeline.terminal import Display
@@ -118,6 +120,44 @@ def runs(config: ConfigSource, *, profile: str | None = None, overrides: Overrid
         except RunError:
             continue
     return sorted(found, key=lambda run: (run.record.started, run.id), reverse=True)
+
+
+def models(config: ConfigSource, *, profile: str | None = None, overrides: Overrides = ()) -> list[Model]:
+    """List the models of the config's pipeline on this machine, newest first; empty if there is none.
+
+    Raises RunError if the list of blessed models or the record of pushed ones is damaged.
+    """
+    from headrace.pipeline.models.listing import list_models
+
+    loaded = load(config, profile=profile, overrides=overrides)
+    return list_models(loaded, runs(loaded))
+
+
+def rollback(
+    config: ConfigSource, to: int | str | None = None, *, profile: str | None = None, overrides: Overrides = ()
+) -> Path:
+    """Put an earlier blessed model back into service, as a new version; returns the version's folder.
+
+    to: a version with that model, by default the model blessed before the one in service. The next candidate is
+    compared with it, and the models blessed after it are not pushed again.
+
+    Raises RunError, before anything is changed, if there is no such model, it is not blessed, its files are gone or
+    damaged, or a run is in progress.
+    """
+    return roll_back(config, to, profile=profile, overrides=overrides).version
+
+
+def roll_back(
+    config: ConfigSource, to: int | str | None, *, profile: str | None = None, overrides: Overrides = ()
+) -> Rollback:
+    """Like `rollback`, and returns what was done."""
+    import datetime as dt
+
+    loaded = load(config, profile=profile, overrides=overrides)
+    prepare()
+    with quiet():
+        from headrace.pipeline.models.rollback import roll_back as put_back
+    return put_back(loaded, None if to is None else str(to), dt.datetime.now(dt.UTC))
 
 
 def compile(  # noqa: A001 - named like the command

@@ -28,6 +28,8 @@ VERBS = {
     },
     "Models": {
         "predict": "predict:predict",
+        "models": "models:models",
+        "rollback": "models:rollback",
         "tensorboard": "tensorboard:tensorboard",
         "follow-logs": "tensorboard:follow_logs",
         "share": "share:share",

@@ -6,6 +6,7 @@ Baseline, WarmStart and RecordBlessing read or write `blessed.json`, so they run
 import contextlib
 import json
 import logging
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from tfx.types import standard_artifacts
 from headrace.common.locks import wait_and_hold
 from headrace.components.blessed_model import why_unusable
 from headrace.components.contents import CONTENTS, contents_of
-from headrace.components.deploy.registry import DAMAGED, EXISTS, WHY, Entry, MadeFor, Registry, inside
+from headrace.components.deploy.registry import DAMAGED, EXISTS, WHY, Entry, MadeFor, NewestEntry, Registry, inside
 from headrace.components.schema import column_types, read_schema
 from headrace.trainer.weights.sidecar import Origin, work_digest
 
@@ -99,7 +100,7 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         blessing: the Evaluator's verdict on it.
         schema: the types of the data columns.
         entry: the newest model's entry as JSON, with paths as in the file; {} if no model is blessed yet, or if the
-            newest is gone or damaged and so cannot be pushed.
+            newest is gone or damaged and so cannot be pushed; see NewestEntry.
         newest: that model; an empty folder if there is none.
         label: LabelConfig as JSON.
         columns: JSON list of the data columns that features read.
@@ -112,13 +113,16 @@ def RecordBlessing(  # noqa: N802, PLR0913, PLR0917
         types = {column: type_ for column, type_ in columns_of(schema.uri).items() if column in read}
         made_for = MadeFor(label=label, columns=types)
         record_blessing(path, model.uri, datetime.now(UTC), made_for, contents_of(model))
-    found = Registry.read(path).newest
+    listed = Registry.read(path)
+    found, own = listed.newest, listed.find(model.uri)
     if found and found.uri != model.uri and (flaw := why_unusable(found.uri, found, None, Path(push_record))):
         logger.info(flaw.reason)
         found = None
     # Absolute paths differ from pod to pod, and would make each run look new to whatever depends on this text.
     relative = found.with_paths(lambda uri: inside(path.parent, uri)) if found else None
-    entry.value = relative.model_dump_json() if relative else json.dumps({})
+    withdrawn = inside(path.parent, model.uri) if own and own.withdrawn_at and is_model_blessed(blessing) else None
+    named = NewestEntry(**dict(relative), withdrawn=withdrawn) if relative and withdrawn else relative
+    entry.value = named.model_dump_json() if named else json.dumps({})
     # Without its checksum: Pusher compares the files itself, and reports what is in service if they are damaged.
     _point(newest, found.model_copy(update={"contents": None}) if found else None)
 
@@ -162,6 +166,8 @@ def choose_base_model(registry: Registry, work: str, data: MadeFor, push_record:
     as the first time, and its Trainer is reused. push_record: path of `pushed.json`.
     """
     for entry in reversed(registry.models):
+        if entry.withdrawn_at:
+            continue
         if flaw := why_unusable(entry.uri, entry, data, push_record):
             logger.info(flaw.reason)
             continue
@@ -180,23 +186,32 @@ def columns_of(schema: str) -> dict[str, str]:
 def record_blessing(
     path: Path, uri: str, now: datetime, made_for: MadeFor | None = None, contents: str | None = None
 ) -> Entry:
-    """Make a blessed model the newest in `blessed.json`, unless it is so already. Returns its entry.
+    """Make a blessed model the newest in `blessed.json`, unless it is so already or a rollback withdrew it. Returns its
+    entry.
 
     Runs that share the folder (pods with one volume) wait for each other, so that no blessing is lost.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with wait_and_hold(path.with_name(f".{path.name}.lock")):
+    with changing(path):
         registry = Registry.read(path)
-        if registry.newest and registry.newest.uri == uri:
-            return registry.newest
+        known = registry.find(uri)
+        if known and (known == registry.newest or known.withdrawn_at):
+            return known
         compared_with = next(iter(registry.predecessors(uri)), None)
-        blessed_at = _time_after(registry.newest, now)
+        blessed_at = time_after(registry.newest, now)
         entry = Entry(uri=uri, blessed_at=blessed_at, compared_with=compared_with, made_for=made_for, contents=contents)
         registry.with_newest(entry).write(path)
     return entry
 
 
-def _time_after(newest: Entry | None, now: datetime) -> str:
+@contextlib.contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Hold the lock under which `blessed.json` is read, changed and written."""
+    with wait_and_hold(path.with_name(f".{path.name}.lock")):
+        yield
+
+
+def time_after(newest: Entry | None, now: datetime) -> str:
     """The time of a blessing: now, but at least a second after the newest one, as these times order the list.
 
     The newest one may lie in the future if the clock of another machine is ahead.

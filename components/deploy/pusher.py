@@ -23,14 +23,23 @@ from tfx.utils import path_utils
 from headrace.common.checksums import checksum
 from headrace.common.durable import sync_folder, sync_tree
 from headrace.common.errors import RunError
-from headrace.components.deploy.registry import IN_SERVICE, IN_SERVICE_CONTENTS, LATE, PUSHING, Entry, Push, PushRecord
+from headrace.components.deploy.push_record import Push, PushRecord
+from headrace.components.deploy.registry import (
+    IN_SERVICE,
+    IN_SERVICE_CONTENTS,
+    LATE,
+    PUSHING,
+    WITHDRAWN,
+    Entry,
+    NewestEntry,
+)
 
 logger = logging.getLogger(__name__)
 
 KEEP_ALL = 0
 _REMOVING = ".removing-"
 """Prefix of folders that are no longer versions."""
-_STOPPED = "whose own run ended before pushing it"
+_STOPPED = "whose run or rollback ended before pushing it"
 
 
 @component
@@ -59,13 +68,16 @@ def Pusher(  # noqa: N802, PLR0913, PLR0917
         keep: how many versions stay there; KEEP_ALL for all.
         push_record: path of `pushed.json`.
     """
-    newest = Entry.model_validate_json(entry.value) if entry.value != "{}" else None
+    newest = NewestEntry.model_validate_json(entry.value) if entry.value != "{}" else None
     folder, path = Path(destination), Path(push_record)
-    blessed, record = is_model_blessed(model_blessing), PushRecord.read(path)
+    withdrawn = newest.withdrawn if newest else None
+    blessed, record = is_model_blessed(model_blessing) and not withdrawn, PushRecord.read(path)
     last = record.of(path, newest, folder) if newest else None
     damaged = folder / last.version if last and _is_damaged(last, folder, Path(model.uri)) else None
+    if withdrawn:
+        pushed_model.set_string_custom_property(WITHDRAWN, "the model was rolled back, so it is not pushed again")
     if newest is None or (not blessed and last and not damaged):
-        logger.info("not blessed, so not pushed")
+        logger.info(f"{withdrawn} was rolled back, so it is not pushed" if withdrawn else "not blessed, so not pushed")
         pushed_model.set_int_custom_property("pushed", 0)
         if last and last.contents:
             pushed_model.set_string_custom_property(IN_SERVICE, str(folder / last.version))

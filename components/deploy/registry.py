@@ -1,4 +1,4 @@
-"""The records of a pipeline's blessed and pushed models: `blessed.json` and `pushed.json`.
+"""The record of a pipeline's blessed models, `blessed.json`; `pushed.json` is in push_record.py.
 
 A model is blessed, listed in `blessed.json`, pushed, and then noted in `pushed.json`, in this order (docs/design.md,
 "From the blessing to the push"). A model that is listed but not noted is one whose run stopped before or during its
@@ -19,7 +19,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from headrace.common.checksums import ChecksumError, checksum, with_checksum, without_checksum
+from headrace.common.checksums import ChecksumError, with_checksum, without_checksum
 from headrace.common.durable import write_text
 from headrace.common.errors import RunError
 
@@ -34,6 +34,8 @@ PUSHING = ".pushing-"
 """Prefix of folders that are not yet versions. The version's name, a number, follows."""
 LATE = "headrace_late"
 """Custom property of a PushedModel that an earlier run trained: a description of that model."""
+WITHDRAWN = "headrace_withdrawn"
+"""Custom property of the PushedModel of a run whose model was blessed again after a rollback from it: says so."""
 IN_SERVICE = "headrace_in_service"
 """Custom property of the PushedModel of a run that pushed nothing: the folder of the version that was pushed last."""
 IN_SERVICE_CONTENTS = "headrace_in_service_contents"
@@ -67,11 +69,12 @@ class Entry(BaseModel):
 
     Args:
         uri: URI of its Model artifact.
-        blessed_at: ISO 8601, UTC.
+        blessed_at: ISO 8601, UTC. Of a model that a rollback restored, the time of the rollback.
         compared_with: URI of the newest model at the time. It was the baseline, if it still existed and was made for
             the same label and columns.
         made_for: the label that it predicts and the columns that it reads; None in entries of earlier versions.
         contents: checksum of its files when it was blessed; None in entries of earlier versions.
+        withdrawn_at: when a rollback took it out of service; None for a model that may be in service.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -81,11 +84,21 @@ class Entry(BaseModel):
     compared_with: str | None = None
     made_for: MadeFor | None = None
     contents: str | None = None
+    withdrawn_at: str | None = None
 
     def with_paths(self, change: Callable[[str], str]) -> Entry:
         """The same entry with `change` applied to its URIs."""
         earlier = None if self.compared_with is None else change(self.compared_with)
         return self.model_copy(update={"uri": change(self.uri), "compared_with": earlier})
+
+
+class NewestEntry(Entry):
+    """The newest entry, as RecordBlessing outputs it.
+
+    withdrawn: URI of the run's own model if it was blessed again after a rollback from it, so that it is not pushed.
+    """
+
+    withdrawn: str | None = None
 
 
 class Registry(BaseModel):
@@ -139,88 +152,32 @@ class Registry(BaseModel):
 
         For the newest model, these are the one that it was compared with and all older ones, so that an unchanged
         second run finds the same baseline. For any other candidate, including one that was blessed before, these are
-        all models but itself, newest first. So whatever replaces the newest model has been compared with it.
+        all models but itself, newest first. So whatever replaces the newest model has been compared with it. A model
+        that a rollback withdrew is never a baseline.
         """
         uris = [entry.uri for entry in self.models]
         if uris and uris[-1] == candidate:
             earlier = self.models[-1].compared_with
             uris = uris[: uris.index(earlier) + 1] if earlier in uris else [earlier] if earlier else []
-        return tuple(uri for uri in reversed(uris) if uri != candidate)
+        unfit = {candidate, *(entry.uri for entry in self.models if entry.withdrawn_at)}
+        return tuple(uri for uri in reversed(uris) if uri not in unfit)
 
     def with_newest(self, entry: Entry) -> Registry:
         """The registry with `entry` as the newest, which replaces an earlier entry of the same model."""
         return Registry(models=(*(each for each in self.models if each.uri != entry.uri), entry))
 
+    def rolled_back_to(self, uri: str, at: str) -> Registry:
+        """The registry with this model as the newest again, and all that were blessed after it withdrawn.
 
-class Push(BaseModel):
-    """The last push to one destination.
-
-    Args:
-        uri: URI of the Model artifact, relative to the folder of `pushed.json` if it lies below it.
-        blessed_at: as in the model's entry.
-        version: name of the version's folder.
-        contents: checksum of its files when it was pushed; None in records of earlier versions.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    uri: str
-    blessed_at: str
-    version: str
-    contents: str | None = None
-
-
-class PushRecord(BaseModel):
-    """The last push to each destination (an absolute path). Without the file, the next run compares once more."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    last: dict[str, Push] = {}
-
-    @classmethod
-    def read(cls, path: Path) -> PushRecord:
-        """The record in a file; empty if there is no file. Raises RunError if the file is damaged."""
-        try:
-            return cls.model_validate_json(without_checksum(path.read_bytes()))
-        except FileNotFoundError:
-            return cls()
-        except ValueError as error:  # ValidationError and ChecksumError are ValueErrors
-            what = error.errors(include_url=False)[0]["msg"] if isinstance(error, ValidationError) else str(error)
-            raise RunError(
-                f"{path}: the record of pushed models is damaged: {what}.\n"
-                "  Delete it: the next run then compares the newest blessed model with the newest version in service,"
-                " and pushes it if they differ. If you edited it yourself, remove its `checksum` instead."
-            ) from None
-
-    def of(self, path: Path, entry: Entry, destination: Path) -> Push | None:
-        """The last push to a destination if it pushed this entry. path: the file of this record."""
-        last = self.last.get(str(destination))
-        same = last and (last.uri, last.blessed_at) == (inside(path.parent, entry.uri), entry.blessed_at)
-        return last if same else None
-
-    def copies_of(self, path: Path, entry: Entry) -> list[Path]:
-        """The version folders whose last push was this entry. Some may have been removed since."""
-        pushes = ((Path(destination), self.of(path, entry, Path(destination))) for destination in self.last)
-        return [destination / push.version for destination, push in pushes if push]
-
-    def damaged_version(self, destination: Path) -> Path | None:
-        """The version pushed last to a destination, if model servers serve it and its files have changed since."""
-        last = self.last.get(str(destination))
-        if last is None or last.contents is None or not (version := destination / last.version).is_dir():
-            return None
-        served = max(int(path.name) for path in destination.iterdir() if path.name.isdecimal())
-        return version if version.name == str(served) and checksum(version) != last.contents else None
-
-    def write(self, path: Path, entry: Entry, version: Path) -> None:
-        """Note that `entry` was pushed as the folder `version`."""
-        push = Push(
-            uri=inside(path.parent, entry.uri),
-            blessed_at=entry.blessed_at,
-            version=version.name,
-            contents=checksum(version),
-        )
-        noted = PushRecord(last={**self.last, str(version.parent): push})
-        write_text(path, with_checksum(noted.model_dump_json()))
+        A withdrawn model that is restored undoes a rollback, so it withdraws none. `compared_with` stays, as the model
+        was not judged again. at: the time in ISO 8601, later than that of the newest entry.
+        """
+        index = [entry.uri for entry in self.models].index(uri)
+        target, later = self.models[index], self.models[index + 1 :]
+        if target.withdrawn_at is None:
+            later = tuple(each.model_copy(update={"withdrawn_at": each.withdrawn_at or at}) for each in later)
+        restored = target.model_copy(update={"blessed_at": at, "withdrawn_at": None})
+        return Registry(models=(*self.models[:index], *later, restored))
 
 
 def inside(folder: Path, uri: str) -> str:

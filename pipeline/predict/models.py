@@ -10,7 +10,8 @@ from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.common.names import join_names
 from headrace.components.blessed_model import SERVING, why_unusable
-from headrace.components.deploy.registry import PushRecord, Registry
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import Registry
 from headrace.configs.config import PipelineConfig
 from headrace.pipeline.folders import Folders
 
@@ -48,7 +49,7 @@ def choose_model(config: PipelineConfig, wanted: str | None) -> ChosenModel:
             raise RunError(f"{wanted} is neither a version nor a folder with a {SAVED_MODEL}{_versions_hint(config)}")
         return ChosenModel(folder, wanted)
     destination = folders.pushed(config.push_directory) if config.push_directory else None
-    versions = _versions(destination)
+    versions = pushed_versions(destination)
     if wanted is not None and int(wanted) not in versions:
         raise RunError(f"there is no version {wanted}{_versions_hint(config)}")
     if wanted is None and not versions:
@@ -63,7 +64,7 @@ def choose_model(config: PipelineConfig, wanted: str | None) -> ChosenModel:
     return ChosenModel(version, f"version {version.name}")
 
 
-def _versions(destination: Path | None) -> dict[int, Path]:
+def pushed_versions(destination: Path | None) -> dict[int, Path]:
     """The pushed versions by number."""
     found = destination.iterdir() if destination is not None and destination.is_dir() else ()
     return {int(path.name): path for path in found if path.name.isdecimal()}
@@ -73,7 +74,7 @@ def _versions_hint(config: PipelineConfig) -> str:
     if config.push_directory is None:
         return "; `deploy.push` is null, so there are no versions"
     destination = Folders.of(config).pushed(config.push_directory)
-    versions = sorted(_versions(destination), reverse=True)
+    versions = sorted(pushed_versions(destination), reverse=True)
     known = f"the versions are {join_names(map(str, versions))}" if versions else "there are no versions"
     return f"; {known} in {destination}"
 

@@ -119,6 +119,12 @@ def headline(record: RunRecord, verdict: ModelVerdict) -> Headline:
         return Headline(f"Ended early: {record.ended}" if record.ended else "Done", "quiet")
     if not verdict.blessed:
         return Headline("Not blessed", "bad")
+    return _blessed(verdict)
+
+
+def _blessed(verdict: ModelVerdict) -> Headline:
+    if verdict.withdrawn:
+        return Headline("Blessed, but rolled back before", "warn")
     return Headline("Blessed and pushed" if verdict.pushed else "Blessed", "good")
 
 

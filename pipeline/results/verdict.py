@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.components.deploy.registry import LATE, WHY
+from headrace.components.deploy.registry import LATE, WHY, WITHDRAWN
 from headrace.components.evaluation.result import Evaluation, ThresholdCheck
 from headrace.configs.schema.evaluate import LOWER_IS_BETTER, EvaluateConfig
 from headrace.pipeline.results.run_folder import RunFolder
@@ -41,12 +41,14 @@ class ModelVerdict:
         bounds: The limits on metrics.
         reasons: Why the model is not blessed; for a blessed model, the limits it met.
         pushed: The directory of the version that was pushed.
+        withdrawn: Why a blessed model was not pushed: a rollback took it out of service.
     """
 
     blessed: bool | None = None
     bounds: tuple[Bound, ...] = ()
     reasons: tuple[str, ...] = ()
     pushed: str | None = None
+    withdrawn: str | None = None
 
     @property
     def other_reasons(self) -> list[str]:
@@ -62,7 +64,9 @@ def read_verdict(folder: RunFolder) -> ModelVerdict:
         return ModelVerdict(pushed=pushed)
     evaluate = folder.config.evaluate if folder.config else EvaluateConfig()
     bounds = [*map(_bound, evaluation.checks), *_without_baseline(evaluate, evaluation, _why_no_baseline(folder))]
-    return ModelVerdict(evaluation.blessed, tuple(bounds), tuple(_reasons(evaluation, bounds)), pushed)
+    return ModelVerdict(
+        evaluation.blessed, tuple(bounds), tuple(_reasons(evaluation, bounds)), pushed, _withdrawn(folder)
+    )
 
 
 def _why_no_baseline(folder: RunFolder) -> str:
@@ -77,6 +81,11 @@ def _pushed(folder: RunFolder) -> str | None:
         return None
     destination, late = model.properties.get("pushed_destination") or model.uri, model.properties.get(LATE)
     return f"{destination} ({late})" if late else str(destination)
+
+
+def _withdrawn(folder: RunFolder) -> str | None:
+    model = folder.output("Pusher", "pushed_model")
+    return str(model.properties[WITHDRAWN]) if model and WITHDRAWN in model.properties else None
 
 
 def _reasons(evaluation: Evaluation, bounds: list[Bound]) -> list[str]:

@@ -102,6 +102,8 @@ def _blessing(verdict: ModelVerdict) -> list[str]:
         word = "blessed" if verdict.blessed else "not blessed"
         first, *others = verdict.reasons or ["every threshold was met" if verdict.blessed else "see the report"]
         lines = [f"blessing  {word}: {first}", *(f"          {reason}" for reason in others)]
+    if verdict.withdrawn is not None:
+        lines.append(f"          {verdict.withdrawn}")
     if verdict.pushed is not None:
         return [*lines, f"pushed    {verdict.pushed}"]
     stays = "; the model in service stays" if verdict.blessed is False else ""

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from headrace.pipeline.api import (
         compile,  # noqa: A004 - named like the command
         load,
+        models,
         predict,
+        rollback,
         run,
         runs,
         share,
@@ -54,7 +56,9 @@ __all__ = [
     "TrainingError",
     "compile",
     "load",
+    "models",
     "predict",
+    "rollback",
     "run",
     "runs",
     "share",
@@ -64,7 +68,10 @@ __all__ = [
 _HOMES = {
     "PipelineConfig": "headrace.configs.config",
     "Run": "headrace.pipeline.run",
-    **dict.fromkeys(("compile", "load", "predict", "run", "runs", "share", "validate"), "headrace.pipeline.api"),
+    **dict.fromkeys(
+        ("compile", "load", "models", "predict", "rollback", "run", "runs", "share", "validate"),
+        "headrace.pipeline.api",
+    ),
 }
 """Name to the module that defines it; the other names are errors."""
 

@@ -18,7 +18,8 @@ from tfx.types import standard_artifacts
 from headrace.common.checksums import checksum
 from headrace.common.errors import RunError
 from headrace.components.deploy.baseline import Baseline, RecordBlessing, choose_baseline, record_blessing
-from headrace.components.deploy.registry import DAMAGED, WHY, Entry, MadeFor, PushRecord, Registry
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import DAMAGED, WHY, Entry, MadeFor, Registry
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

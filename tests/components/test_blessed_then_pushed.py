@@ -10,61 +10,9 @@ from pathlib import Path
 
 import pytest
 from dying import deaths, full_disks
-from tfx.types import standard_artifacts
+from made_up_nights import in_service, listed, night
 
-from headrace.components.deploy.baseline import RecordBlessing
-from headrace.components.deploy.pusher import Pusher
 from headrace.components.deploy.registry import LATE, Registry
-
-
-def night(home: Path, name: str, *, blessed: bool) -> standard_artifacts.PushedModel:
-    """RecordBlessing and Pusher as a run calls them, with a candidate whose files hold `name`; what was pushed."""
-    run = home / "artifacts" / name
-    serving = run / "model" / "Format-Serving"
-    (serving / "variables").mkdir(parents=True, exist_ok=True)
-    (serving / "saved_model.pb").write_text(name)
-    (serving / "variables" / "variables.index").write_text(name)
-    (run / "schema.pbtxt").write_text('feature { name: "fare" type: FLOAT }')
-    model, blessing, schema = (
-        standard_artifacts.Model(),
-        standard_artifacts.ModelBlessing(),
-        standard_artifacts.Schema(),
-    )
-    model.uri, schema.uri = str(run / "model"), str(run)
-    blessing.set_int_custom_property("blessed", int(blessed))
-    entry, newest = standard_artifacts.String(), standard_artifacts.Model()
-    entry.uri, newest.uri = str(run / "entry"), str(run / "newest")
-    recorded = {"entry": [entry], "newest": [newest]}
-    RecordBlessing.EXECUTOR_SPEC.executor_class().Do(
-        {"model": [model], "blessing": [blessing], "schema": [schema]},
-        recorded,
-        {
-            "registry": str(home / "blessed.json"),
-            "push_record": str(home / "pushed.json"),
-            "label": "{}",
-            "columns": '["fare"]',
-        },
-    )
-    entry.read()
-    pushed = standard_artifacts.PushedModel()
-    pushed.uri = str(run / "pushed")
-    Pusher.EXECUTOR_SPEC.executor_class().Do(
-        {"model": recorded["newest"], "model_blessing": [blessing], "entry": [entry]},
-        {"pushed_model": [pushed]},
-        {"destination": str(home / "serving"), "keep": 2, "push_record": str(home / "pushed.json")},
-    )
-    return pushed
-
-
-def in_service(home: Path) -> str:
-    """What the newest version holds: all of its files the same."""
-    newest = max((home / "serving").iterdir(), key=lambda path: int(path.name) if path.name.isdecimal() else -1)
-    (text,) = {path.read_text() for path in newest.rglob("*") if path.is_file()}
-    return text
-
-
-def listed(home: Path) -> list[str]:
-    return [Path(entry.uri).parent.name for entry in Registry.read(home / "blessed.json").models]
 
 
 @pytest.mark.parametrize("fault", [deaths, full_disks])

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 from headrace.common.errors import RunError
 from headrace.components.deploy import shared_models
-from headrace.components.deploy.registry import PUSHING, PushRecord
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import PUSHING
 from headrace.components.example_gen.spans.shared_spans import sharing
 from headrace.components.trigger.decision import TrainingRecord
 from headrace.pipeline.kubeflow.pod import records

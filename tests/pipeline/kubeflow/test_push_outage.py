@@ -14,8 +14,9 @@ from s3_servers import S3Server
 from staged_nights import ObjectStore, object_store
 from tfx.types import standard_artifacts
 
+from headrace.components.deploy.push_record import PushRecord
 from headrace.components.deploy.pusher import Pusher
-from headrace.components.deploy.registry import Entry, PushRecord
+from headrace.components.deploy.registry import Entry
 from headrace.pipeline.kubeflow.pod.paths import PodPaths
 from headrace.pipeline.kubeflow.pod.state import GRAPH, present
 from headrace.pipeline.kubeflow.store import StoreError, open_store

@@ -1,0 +1,1 @@
+"""The models of a pipeline after training: which there are, and which of them is in service."""

@@ -1,0 +1,117 @@
+"""The models of a pipeline on this machine, from the records of its runs, blessings and pushes.
+
+for model in list_models(config, runs):
+    model.versions, model.in_service, model.blessed, model.metrics["auc"]
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import Entry, Registry
+from headrace.configs.config import PipelineConfig
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.predict.models import pushed_versions
+from headrace.pipeline.results.record import Status, spans_of
+from headrace.pipeline.results.run_folder import RunFolder
+from headrace.pipeline.run import Run
+
+_START = dt.datetime.fromtimestamp(0, dt.UTC)
+
+
+@dataclass(frozen=True)
+class Model:
+    """One trained model. Times are in UTC.
+
+    Attributes:
+        path: Folder of the Model artifact, which may be gone; that of the version if no run here pushed it.
+        run: Id of the run that trained it; None if that run's record is gone.
+        trained: When that run started.
+        commit: Git commit of the config's folder at that time; None outside of a repository.
+        dirty: Whether a tracked file there differed from the commit.
+        blessed: The latest verdict on it; None if it was not evaluated.
+        blessed_at: When it was blessed last, or restored by a rollback; None if it never was.
+        withdrawn_at: When a rollback took it out of service; None if it may be in service.
+        metrics: Metrics over the evaluated split, by their names in the config; empty if it was not evaluated.
+        spans: The spans of data that it was trained on, oldest first; empty if the data has no spans.
+        versions: The version numbers under which `deploy.push` holds it, ascending.
+        in_service: Whether one of them is the highest number there, the version that model servers load.
+    """
+
+    path: Path
+    run: str | None = None
+    trained: dt.datetime | None = None
+    commit: str | None = None
+    dirty: bool = False
+    blessed: bool | None = None
+    blessed_at: dt.datetime | None = None
+    withdrawn_at: dt.datetime | None = None
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    spans: tuple[str, ...] = ()
+    versions: tuple[int, ...] = ()
+    in_service: bool = False
+
+
+def list_models(config: PipelineConfig, runs: Iterable[Run]) -> list[Model]:
+    """The models of a pipeline, newest first by training; those whose runs are gone come last.
+
+    runs: the pipeline's runs. Raises RunError if `blessed.json` or `pushed.json` is damaged.
+    """
+    folders = Folders.of(config)
+    found = _trained(runs)
+    for entry in Registry.read(folders.registry).models:
+        path = Path(entry.uri)
+        found[path] = _listed(found.get(path) or Model(path, blessed=True), entry)
+    if config.push_directory is not None:
+        versions = pushed_versions(folders.pushed(config.push_directory))
+        _add_versions(found, versions, PushRecord.read(folders.push_record), folders.push_record)
+    order = sorted(found.values(), key=lambda model: (model.trained or _START, model.blessed_at or _START))
+    return order[::-1]
+
+
+def _trained(runs: Iterable[Run]) -> dict[Path, Model]:
+    """The models of runs. Later runs overrule earlier ones, except on who trained a model."""
+    found: dict[Path, Model] = {}
+    for run in sorted(runs, key=lambda run: (run.record.started, run.id)):
+        folder = RunFolder(run.path, run.record)
+        artifact = folder.output("Trainer", "model")
+        if artifact is None:
+            continue
+        path = folder.directory("Trainer", "model") or Path(artifact.uri)
+        found[path] = _judged(found.get(path) or Model(path), run, folder)
+    return found
+
+
+def _judged(model: Model, run: Run, folder: RunFolder) -> Model:
+    record = run.record
+    if model.run is None and record.node("Trainer").status is Status.DONE:
+        model = replace(model, run=run.id, trained=run.started, commit=record.commit, dirty=record.dirty)
+    if spans := spans_of(record):
+        model = replace(model, spans=spans)
+    if (evaluation := folder.evaluation) is None:
+        return model
+    return replace(model, blessed=evaluation.blessed, metrics=dict(evaluation.metrics))
+
+
+def _listed(model: Model, entry: Entry) -> Model:
+    return replace(model, blessed_at=_time(entry.blessed_at), withdrawn_at=_time(entry.withdrawn_at))
+
+
+def _time(text: str | None) -> dt.datetime | None:
+    try:
+        time = dt.datetime.fromisoformat(text or "")
+    except ValueError:  # none, or not a time in a list that was written by hand
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=dt.UTC)
+
+
+def _add_versions(found: dict[Path, Model], versions: Mapping[int, Path], record: PushRecord, file: Path) -> None:
+    """Add the pushed versions to their models. One that no run here pushed becomes a model of its own."""
+    for number in sorted(versions):
+        path = Path(record.model_of(file, versions[number]) or versions[number])
+        model = found.get(path) or Model(path)
+        found[path] = replace(model, versions=(*model.versions, number), in_service=number == max(versions))

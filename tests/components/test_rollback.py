@@ -1,0 +1,187 @@
+"""A rollback: which model is in service after it, what the next candidate is compared with, and what it refuses."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from dying import deaths, full_disks
+from made_up_nights import in_service, listed, night
+
+from headrace.common.errors import RunError
+from headrace.components.deploy.baseline import choose_base_model, choose_baseline
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.deploy.registry import WITHDRAWN, MadeFor, Registry
+from headrace.configs.config import PipelineConfig
+from headrace.configs.loading.loader import load_with_locations
+from headrace.pipeline.folders import locked
+from headrace.pipeline.models.listing import list_models
+from headrace.pipeline.models.rollback import Rollback, roll_back
+
+
+def config_of(home: Path, *, push: bool = True) -> PipelineConfig:
+    given = {
+        "pipeline": {"name": home.name, "root": str(home.parent)},
+        "data": {"source": {"kind": "csv", "path": "trips.csv"}},
+        "label": {"key": "fare", "kind": "regression"},
+        "features": {"miles": {"column": "numeric"}},
+        "deploy": {"push": str(home / "serving") if push else None, "keep": 2},
+    }
+    return load_with_locations(given).config
+
+
+def back(home: Path, to: str | None = None) -> Rollback:
+    return roll_back(config_of(home), to, datetime.now(UTC))
+
+
+def versions(home: Path) -> dict[str, str]:
+    """The model in each version, by what its graph holds."""
+    there = sorted((home / "serving").iterdir(), key=lambda path: int(path.name))
+    return {path.name: (path / "saved_model.pb").read_text() for path in there}
+
+
+def compared_with(home: Path, candidate: str) -> str | None:
+    uri = choose_baseline(Registry.read(home / "blessed.json"), str(home / "artifacts" / candidate / "model")).uri
+    return uri and Path(uri).parent.name
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Three blessed nights, of which two versions are left."""
+    home = tmp_path / "trips"
+    for name in ("a", "b", "c"):
+        night(home, name, blessed=True)
+    return home
+
+
+def test_model_before_is_in_service_under_a_higher_number_and_is_the_next_baseline(home: Path) -> None:
+    before = versions(home)
+    done = back(home)
+    assert list(versions(home).values()) == ["c", "b"]
+    assert done.version.name == max(versions(home), key=int) not in before
+    assert [Path(uri).parent.name for uri in done.withdrawn] == ["c"]
+    assert (in_service(home), listed(home)) == ("b", ["a", "c", "b"])
+    assert compared_with(home, "new") == "b"
+    data = MadeFor(label="{}", columns={"fare": "float"})
+    assert choose_base_model(Registry.read(home / "blessed.json"), "", data) == done.entry.uri
+    (home / "artifacts" / "b").rename(home / "gone")
+    assert compared_with(home, "new") == "a"  # and never with c
+
+
+def test_withdrawn_model_that_is_blessed_again_is_neither_listed_nor_pushed(home: Path) -> None:
+    back(home)
+    before = versions(home)
+    for blessed in (True, False):
+        pushed = night(home, "c", blessed=blessed)
+        assert pushed.get_int_custom_property("pushed") == 0
+        assert ("rolled back" in (pushed.get_string_custom_property(WITHDRAWN) or "")) == blessed
+        assert (versions(home), listed(home)[-1]) == (before, "b")
+    assert night(home, "d", blessed=True).get_int_custom_property("pushed") == 1
+    assert (in_service(home), compared_with(home, "e")) == ("d", "d")
+    back(home)
+    assert in_service(home) == "b"
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_several_rollbacks_end_where_one_rollback_to_that_version_ends(home: Path, at_once: bool) -> None:
+    first = PushRecord.read(home / "pushed.json").models[str(home / "serving")]
+    (of_a,) = (version for version, uri in first.items() if uri == "artifacts/a/model")
+    if at_once:
+        back(home, of_a)  # no longer in the folder, as two versions are kept
+    else:
+        back(home)
+        back(home)
+    entries = Registry.read(home / "blessed.json").models
+    withdrawn = {Path(entry.uri).parent.name for entry in entries if entry.withdrawn_at}
+    assert (in_service(home), withdrawn, compared_with(home, "new")) == ("a", {"b", "c"}, "a")
+
+
+def test_rollback_is_undone_by_naming_the_withdrawn_version(home: Path) -> None:
+    withdrawn = max(versions(home), key=int)
+    back(home)
+    done = back(home, withdrawn)
+    assert (in_service(home), done.withdrawn, compared_with(home, "new")) == ("c", (), "c")
+    back(home)
+    assert in_service(home) == "b"
+
+
+@pytest.mark.parametrize("fault", [deaths, full_disks])
+def test_rollback_stopped_anywhere_is_completed_by_the_same_command_or_the_next_run(
+    home: Path, tmp_path: Path, fault: Callable[[Callable[[], object], Path], Iterator[int]]
+) -> None:
+    before, ends = shutil.copytree(home, tmp_path / "before"), set()
+    for turn in fault(lambda: back(home), tmp_path):
+        ends.add((listed(home)[-1], in_service(home)))
+        undone = listed(home)[-1] == "c"
+        if turn % 2:
+            night(home, "worse", blessed=False)
+            assert in_service(home) == ("c" if undone else "b")
+        elif (listed(home)[-1], in_service(home)) != ("b", "b"):
+            back(home)
+            assert in_service(home) == "b"
+        shutil.rmtree(home)
+        shutil.copytree(before, home)
+    assert ends == {("c", "c"), ("b", "c"), ("b", "b")}
+
+
+def contents(home: Path) -> dict[Path, bytes]:
+    """Every file but the locks."""
+    return {path: path.read_bytes() for path in home.rglob("*") if path.is_file() and not path.name.startswith(".")}
+
+
+def refusal(home: Path, to: str | None = None) -> str:
+    """The message, of a rollback that changes nothing."""
+    before = contents(home)
+    with pytest.raises(RunError) as error:
+        back(home, to)
+    assert contents(home) == before
+    return str(error.value)
+
+
+def test_rollback_without_an_earlier_model_is_refused(tmp_path: Path) -> None:
+    home = tmp_path / "trips"
+    assert "no model" in refusal(home)
+    assert not home.exists()
+    night(home, "a", blessed=True)
+    assert "no model was blessed before" in refusal(home)
+
+
+def test_versions_that_cannot_be_restored_are_refused_by_name(home: Path) -> None:
+    b, c = sorted(versions(home), key=int)
+    assert (text := refusal(home, "17")).startswith("no run here pushed a version 17")
+    assert b in text.splitlines()[1]
+    assert f"version {c} is in service" in refusal(home, c)
+    registry = Registry.read(home / "blessed.json")
+    Registry(models=tuple(entry for entry in registry.models if "/b/" not in entry.uri)).write(home / "blessed.json")
+    assert f"version {b} is not in the list of blessed models" in refusal(home, b)
+    registry.write(home / "blessed.json")
+    (home / "artifacts" / "b").rename(home / "gone")
+    assert "b/model is gone, so it cannot be put back" in refusal(home, b)
+    (home / "pushed.json").unlink()
+    assert "names no model that was pushed" in refusal(home)
+    with pytest.raises(RunError, match="is null"):
+        roll_back(config_of(home, push=False), None, datetime.now(UTC))
+
+
+def test_rollback_during_a_run_is_refused(home: Path) -> None:
+    with locked(home):
+        assert "another run of this pipeline is in progress" in refusal(home)
+    back(home)
+    assert in_service(home) == "b"
+
+
+def test_list_tells_versions_apart_and_shows_one_that_nobody_here_pushed(home: Path) -> None:
+    back(home)
+    (home / "serving" / "9999999999").mkdir()
+    models = {model.path.parent.name: model for model in list_models(config_of(home), [])}
+    numbers = sorted(map(int, versions_pushed(home)))
+    assert [models[name].versions for name in "abc"] == [(), (numbers[1],), (numbers[0],)]
+    assert [model.path.name for model in models.values() if model.in_service] == ["9999999999"]
+    assert [bool(models[name].withdrawn_at) for name in "abc"] == [False, False, True]
+
+
+def versions_pushed(home: Path) -> list[str]:
+    return [path.name for path in (home / "serving").iterdir() if path.name != "9999999999"]

@@ -1,0 +1,131 @@
+"""`headrace models` and `rollback` after real runs: two models, a rollback, and an unchanged run after it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import Finished, headrace
+from parcels import write_parcels
+
+import headrace as face
+from headrace.components.evaluation.result import read_evaluation
+
+pytestmark = pytest.mark.slow
+
+CONFIG = """\
+pipeline: {name: parcels}
+data: {source: {kind: csv, path: parcels.csv}}
+label: {key: late, kind: binary}
+features: {distance: {column: numeric}, hours: {column: numeric}}
+model: {kind: dnn, hidden: [4]}
+train: {epochs: 1, steps_per_epoch: 20, batch_size: 64}
+evaluate: {metrics: [auc], thresholds: {auc: {not_worse_than_baseline_by: 1.0}}}
+"""
+CHANGED = ("--set", "train.steps_per_epoch=30")
+
+
+@dataclass(frozen=True)
+class Story:
+    """Two runs whose models are pushed, a rollback from the second, and the second run again."""
+
+    folder: Path
+    first: Finished
+    second: Finished
+    back: Finished
+    again: Finished
+    before: list[dict[str, Any]]
+    after: list[dict[str, Any]]
+    commit: str
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture(scope="session")
+def story(new_folder: Callable[[str], Path]) -> Story:
+    folder = new_folder("models")
+    write_parcels(folder / "parcels.csv", 400)
+    (folder / "parcels.yaml").write_text(CONFIG)
+    git(folder, "init", "--quiet")
+    git(folder, "add", "parcels.yaml")
+    git(folder, "commit", "--quiet", "-m", "First")
+    first = headrace(folder, "run", "parcels.yaml")
+    (folder / "parcels.yaml").write_text(CONFIG + "# longer\n")
+    second = headrace(folder, "run", "parcels.yaml", *CHANGED)
+    before = json.loads(headrace(folder, "models", "parcels.yaml", "--json").out)
+    back = headrace(folder, "rollback", "parcels.yaml")
+    again = headrace(folder, "run", "parcels.yaml", *CHANGED)
+    after = json.loads(headrace(folder, "models", "parcels.yaml", "--json").out)
+    return Story(folder, first, second, back, again, before, after, git(folder, "rev-parse", "HEAD"))
+
+
+def version(done: Finished) -> int:
+    return int(str(done.run.node("Pusher").outputs["pushed_model"].properties["pushed_version"]))
+
+
+def test_models_are_listed_with_what_the_runs_recorded(story: Story) -> None:
+    newer, older = story.before
+    runs = (story.second, story.first)
+    assert [model["run"] for model in story.before] == [done.run.run_id for done in runs]
+    assert [model["path"] for model in story.before] == [str(done.uri("Trainer", "model")) for done in runs]
+    assert [model["versions"] for model in story.before] == [[version(done)] for done in runs]
+    assert [model["metrics"] for model in story.before] == [
+        read_evaluation(done.uri("Evaluator", "evaluation")).metrics for done in runs
+    ]
+    assert (newer["commit"], newer["dirty"]) == (story.commit, True)
+    assert (older["commit"], older["dirty"]) == (story.commit, False)
+    assert (newer["in_service"], older["in_service"]) == (True, False)
+    assert all(model["blessed"] and not model["withdrawn_at"] for model in story.before)
+
+
+def test_rollback_serves_the_earlier_model_under_the_highest_number(story: Story) -> None:
+    assert story.back.code == 0, story.back.err
+    served = max((path for path in (story.folder / "serving/parcels").iterdir()), key=lambda path: int(path.name))
+    assert f"serving/parcels/{served.name}" in story.back.out
+    original = story.first.uri("Trainer", "model") / "Format-Serving"
+    files = {path.relative_to(original): path.read_bytes() for path in original.rglob("*") if path.is_file()}
+    assert {path.relative_to(served): path.read_bytes() for path in served.rglob("*") if path.is_file()} == files
+    newer, older = story.after
+    assert (older["versions"], older["in_service"]) == ([version(story.first), int(served.name)], True)
+    assert (newer["versions"], newer["in_service"]) == ([version(story.second)], False)
+    assert newer["withdrawn_at"]
+
+
+def test_unchanged_run_after_a_rollback_is_compared_with_the_restored_model_and_not_pushed(story: Story) -> None:
+    assert story.again.code == 0, story.again.out + story.again.err
+    assert story.again.statuses()["Trainer"] == "cached"
+    assert story.again.uri("Trainer", "model") == story.second.uri("Trainer", "model")
+    assert story.again.uri("Baseline", "baseline") == story.first.uri("Trainer", "model")
+    assert story.again.run.node("Pusher").outputs["pushed_model"].properties["pushed"] == 0
+    assert "rolled back" in story.again.out
+    assert story.again.ending("pushed") == "nothing"
+
+
+def test_table_and_python_show_the_same(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(story.folder)
+    models = face.models("parcels.yaml")
+    assert [str(model.path) for model in models] == [model["path"] for model in story.after]
+    done = headrace(story.folder, "models", "parcels.yaml")
+    heading, newer, older = done.lines
+    assert heading.split() == ["VERSION", "RUN", "BLESSED", "METRICS", "SPANS", "COMMIT"]
+    assert newer.split()[0] == str(version(story.second))
+    assert "rolled back" in newer
+    assert newer.endswith(f"{story.commit[:9]}+dirty")
+    assert f"auc {models[1].metrics['auc']:.4f}" in older
+    assert older.split("  ")[0].endswith("*")
+
+
+def test_command_refuses_with_the_versions_that_there_are(story: Story) -> None:
+    done = headrace(story.folder, "rollback", "parcels.yaml")
+    assert (done.code, done.out) == (1, "")
+    assert "no model was blessed before" in done.err
+    assert str(version(story.second)) in done.err
+    assert "Traceback" not in done.err
