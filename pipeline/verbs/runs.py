@@ -144,7 +144,7 @@ def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     from headrace.common.names import did_you_mean_or_list
     from headrace.pipeline.kubeflow.server import logs as server_logs
     from headrace.pipeline.kubeflow.server.runs import get_run
-    from headrace.pipeline.kubeflow.server.status import killed_for_memory, run_record
+    from headrace.pipeline.kubeflow.server.status import LossWatch, killed_for_memory, run_record
 
     found = session.run(run)
     graph = session.tasks(found)
@@ -153,7 +153,7 @@ def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
         raise RunError(
             f"the run {found.display_name} has no {component}{did_you_mean_or_list(component, tasks, 'it has')}"
         )
-    launcher_logs = server_logs.LauncherLogs.of(session.config, found)
+    launcher_logs, loss = server_logs.LauncherLogs.of(session.config, found), LossWatch(session)
 
     def read() -> str:
         return server_logs.read_log(session.server, found, *tasks[component], launcher_logs)
@@ -161,6 +161,7 @@ def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     def ended() -> bool:
         nonlocal found
         found = get_run(session.server, found.run_id)
+        loss.mark(found)
         return run_record(found, graph, session.pipeline).node(component).status.ended
 
     if follow:

@@ -66,6 +66,19 @@ class Clock:
 CLOCK = Clock()
 
 
+class LossWatch:
+    """Looks for the workflow of a run that is followed, at most once in LOST_SECONDS."""
+
+    def __init__(self, session: Session, clock: Clock = CLOCK) -> None:
+        self._session, self._now, self._looked = session, clock.now, -LOST_SECONDS
+
+    def mark(self, run: Any) -> None:
+        """Set `run.gone` if it is time to look and the workflow is gone."""
+        if self._now() - self._looked >= LOST_SECONDS:
+            self._session.mark_lost([run])
+            self._looked = self._now()
+
+
 def run_record(run: Any, tasks: Mapping[str, Any], pipeline: str) -> RunRecord:
     """The record of a run. tasks: those of the compiled graph, as `document.flat_graph` returns them."""
     details = task_details(run)
@@ -104,11 +117,9 @@ def follow(
     when the server becomes unreachable, and once when it is back.
     """
     tasks, last, unreachable = session.tasks(run), clock.now(), False
-    looked = -LOST_SECONDS
+    loss = LossWatch(session, clock)
     while True:
-        if clock.now() - looked >= LOST_SECONDS:
-            session.mark_lost([run])
-            looked = clock.now()
+        loss.mark(run)
         shown = run_record(run, tasks, session.pipeline)
         display.update(shown)
         if shown.status.ended:

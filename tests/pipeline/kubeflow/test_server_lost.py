@@ -152,6 +152,26 @@ def test_a_watch_ends_within_a_minute_of_the_loss(
     assert [path.startswith("/apis/argoproj.io/") for _, path in api.seen] == [True, True, True, False]
 
 
+def test_a_component_that_never_started_has_ended_within_a_minute_of_the_loss(
+    server: ApiServer, session: Session, cluster: Callable[[KubeApi], KubeApi]
+) -> None:
+    run_id, now = running(server, "a"), [0.0]
+    cluster(KubeApi(server))
+    loss = status.LossWatch(session, status.Clock(now=lambda: now[0]))
+
+    def spans() -> Status:
+        run = runs.get_run(session.server, run_id)
+        loss.mark(run)
+        return status.run_record(run, {"spans": {"taskInfo": {"name": "Spans"}}}, "p").node("Spans").status
+
+    assert not spans().ended
+    del server.workflows[run_id]
+    now[0] = status.LOST_SECONDS - 1
+    assert not spans().ended
+    now[0] = status.LOST_SECONDS
+    assert spans().ended
+
+
 class Screen:
     def update(self, record: object) -> None:
         self.last = record
