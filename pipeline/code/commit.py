@@ -29,7 +29,7 @@ def commit_of(folder: Path) -> Commit | None:
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}  # leaves the index to whoever works there
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=True
+            command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", timeout=SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
