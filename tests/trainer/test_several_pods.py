@@ -38,6 +38,13 @@ Prepare = Callable[[str], Any]
 HOME = "minio://bucket/root/shop"
 TRAIN = {"epochs": 3, "batch_size": 96, "input": {"cache": "memory"}, "jit": "off", "learning_rate": 0.02}
 STEPS = {"steps_per_execution": 4, "checkpoint": {"every_steps": 8}}
+WAIT_FOR_THE_CHIEF = f"""
+from headrace.pipeline.kubeflow.distributed import launch
+launch.LAST_SECONDS = {PATIENCE}
+"""
+"""The task reads the chief's log to its end, however long a busy machine takes: nothing kills its pod after the 30
+seconds that Kubernetes would give it.
+"""
 
 
 def config(folder: Path, workers: int = 2, **train: Any) -> PipelineConfig:
@@ -91,6 +98,8 @@ class Kubeflow:
         own = jobsets.environment(HEADRACE_STORE=str(self.store))
         keys = {"mlpipeline-minio-artifact": {"accesskey": "a", "secretkey": "b"}}
         self.cluster = jobsets.Cluster(folder, role, own, keys)
+        self._first = folder / "first.py"
+        self._first.write_text(WAIT_FOR_THE_CHIEF)
 
     def start(self, run: str, chosen: PipelineConfig, pod: str) -> tuple[subprocess.Popen[bytes], Path]:
         """The task's pod: a process, and its root."""
@@ -114,6 +123,7 @@ class Kubeflow:
             PYTHONUNBUFFERED="1",
             KUBECONFIG=str(self.cluster.kubeconfig),
             KFP_POD_NAME=pod,
+            **{forks.FIRST: str(self._first)},
             **compiled_environment(chosen),
         )
         with (root / "log").open("wb") as log:
