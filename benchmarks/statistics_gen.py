@@ -3,7 +3,8 @@
     python -m benchmarks.statistics_gen            a table
     python -m benchmarks.statistics_gen --json     the same figures as JSON
 
-Measured as in benchmarks.ingest, on the gzip shards that our ExampleGen writes of the taxi data. The benchmark fails
+Measured as in benchmarks.ingest, on the gzip shards that our ExampleGen writes of the taxi data, and on a table of many
+numeric columns with gaps. The benchmark fails
 if the two protos differ in a count, an extreme, or the most frequent values.
 """
 
@@ -15,13 +16,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import measure
+from benchmarks import measure, transform_wide
 from benchmarks.ingest import SPLITS, beam_pipeline, measured, prepare_ours, write_taxi
 from benchmarks.tables import Section, Table
 from headrace.configs.schema.sources import CsvSource
 
 COPIES = 8
 """Of the taxi data: 120,016 rows, which take stock a quarter of a minute."""
+
+COLUMNS = 1000
+"""Of the wide table, which has 5,000 rows."""
 
 REPEATS, QUICK = {"ours": 3, "stock": 3}, {"ours": 1, "stock": 1}
 MODULES = {"ours": "headrace.components.statistics.component", "stock": "tfx.components.statistics_gen.executor"}
@@ -49,6 +53,9 @@ def measure_here(engine: str, given: str, out: str) -> measure.Figures:
     """Run one engine in this process; `write`: make the examples that the others read, of a CSV file."""
     if engine == "write":
         return measured(prepare_ours(CsvSource(kind="csv", path=given), Path(out)))
+    if engine == "write-wide":
+        transform_wide.write("numeric", given, out)
+        return {}
     if engine == "compare":
         return {"features": compared(Path(given, "ours"), Path(given, "stock"))}
     return measured(prepare(engine, Path(given), Path(out)))
@@ -89,31 +96,51 @@ def _facts(serialized: bytes) -> Mapping[str, Any]:
 
 
 def measure_all(repeats: Mapping[str, int], copies: int = COPIES) -> list[dict[str, float | str]]:
-    """One row of figures for each engine: medians over fresh processes, ours and stock in turn."""
+    """One row of figures for each table and engine: medians over fresh processes, ours and stock in turn."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        rows = write_taxi(folder / "taxi.csv", copies)
-        _in_fresh_process("write", folder / "taxi.csv", folder)
-        found = measure.in_turn(repeats, lambda engine: _in_fresh_process(engine, folder / "examples", folder))
-        features = _in_fresh_process("compare", folder, folder)["features"]
-        return [
-            {"engine": engine, "features": features, **measure.throughput(rows, found[engine])} for engine in REPEATS
-        ]
+        taxi, wide = Path(name, "taxi"), Path(name, "wide")
+        for folder in (taxi, wide):
+            folder.mkdir()
+        rows = write_taxi(taxi / "taxi.csv", copies)
+        _in_fresh_process("write", str(taxi / "taxi.csv"), taxi)
+        _in_fresh_process("write-wide", str(COLUMNS), wide)
+        wide_rows = sum(shards * size for shards, size in transform_wide.SPLITS.values())
+        return [*_measured("taxi", taxi, rows, repeats), *_measured("wide", wide, wide_rows, {**repeats, "stock": 1})]
+
+
+def _measured(table: str, folder: Path, rows: int, repeats: Mapping[str, int]) -> list[dict[str, float | str]]:
+    found = measure.in_turn(repeats, lambda engine: _in_fresh_process(engine, str(folder / "examples"), folder))
+    features = _in_fresh_process("compare", str(folder), folder)["features"]
+    return [
+        {"table": table, "engine": engine, "features": features, **measure.throughput(rows, found[engine])}
+        for engine in repeats
+    ]
 
 
 def section(rows: Sequence[Mapping[str, float | str]]) -> Section:
-    """The table and notes."""
+    """The tables and notes."""
     names = {"ours": "Headrace", "stock": "stock StatisticsGen"}
-    table = Table(
-        ["", *measure.THROUGHPUT], [[names[str(row["engine"])], *measure.throughput_cells(row)] for row in rows]
-    )
+    tables = {
+        table: [row for row in rows if row["table"] == table] for table in dict.fromkeys(row["table"] for row in rows)
+    }
+    captions = {"taxi": "Statistics of written examples", "wide": f"Statistics of {COLUMNS:,} numeric columns"}
+    parts = [
+        (
+            captions[str(table)],
+            Table(
+                ["", *measure.THROUGHPUT],
+                [[names[str(row["engine"])], *measure.throughput_cells(row)] for row in own],
+            ),
+        )
+        for table, own in tables.items()
+    ]
     notes = (
-        measure.by_stock(rows, digits=1),
-        f"Equal work: gzip shards of tf.Example in three splits to statistics of each. Of all {rows[0]['features']}"
-        " features, counts, extremes and the most frequent values are the same in both. Measured: the executor's `Do`,"
-        " without imports.",
+        *(f"{captions[str(table)]}: {measure.by_stock(own, digits=1)}" for table, own in tables.items()),
+        "Equal work: gzip shards of tf.Example in three splits to statistics of each. Of all"
+        f" {' and '.join(str(own[0]['features']) for own in tables.values())} features, counts, extremes and the most"
+        " frequent values are the same in both. Measured: the executor's `Do`, without imports.",
     )
-    return Section("Statistics", [("Statistics of written examples", table)], notes)
+    return Section("Statistics", parts, notes)
 
 
 def main() -> None:
@@ -121,8 +148,8 @@ def main() -> None:
     measure.command(__doc__, lambda _: measure_all(REPEATS), section, child=measure_here)
 
 
-def _in_fresh_process(engine: str, given: Path, out: Path) -> measure.Figures:
-    return measure.json_of("benchmarks.statistics_gen", "--child", engine, str(given), str(out))
+def _in_fresh_process(engine: str, given: str, out: Path) -> measure.Figures:
+    return measure.json_of("benchmarks.statistics_gen", "--child", engine, given, str(out))
 
 
 if __name__ == "__main__":

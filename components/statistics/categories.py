@@ -8,22 +8,22 @@ and a sketch of k minimum values estimates the number of distinct ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from tensorflow_data_validation.arrow import arrow_util
-from tensorflow_data_validation.statistics.generators import stats_generator
 from tensorflow_data_validation.types import FeaturePath
 from tensorflow_data_validation.utils import top_k_uniques_stats_util as protos
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, FeatureNameStatistics
-from tfx_bsl.arrow import array_util
 from tfx_bsl.sketches import KmvSketch
 
 from headrace.components.statistics import ESTIMATED
 
+TOP_VALUES = 20
+RANK_BUCKETS = 1000
+"""How many of the most frequent values the statistics contain: TFDV's defaults."""
 LIMIT = 1 << 18
 """Distinct values of a column that are counted exactly."""
 BYTES = 32 << 20
@@ -126,58 +126,40 @@ class ValueCounts:
         self.table = table.set_column(1, "counts", counts).take(np.arange(size))
 
 
-Accumulator = dict[FeaturePath, ValueCounts]
+Categories = dict[str, ValueCounts]
 """Counts by column."""
 
 
-class CategoryGenerator(stats_generator.CombinerStatsGenerator):
-    """TFDV's `unique`, `top_values` and `rank_histogram` of every text column."""
+def add_values(categories: Categories, batch: pa.RecordBatch) -> None:
+    """Count the values of a batch's text columns."""
+    for name, kind in zip(batch.schema.names, batch.schema.types, strict=True):
+        if not pa.types.is_null(kind) and arrow_util.is_binary_like(kind.value_type):
+            categories.setdefault(name, ValueCounts()).add(batch.column(name).flatten())
 
-    def __init__(self, top_values: int, rank_buckets: int) -> None:
-        super().__init__("CategoryGenerator")
-        self._top_values, self._rank_buckets = top_values, rank_buckets
 
-    def create_accumulator(self) -> Accumulator:
-        """Counts of no column."""
-        return {}
+def merge_categories(categories: Categories, others: Categories) -> None:
+    """Add the others' counts."""
+    for name, counts in others.items():
+        categories.setdefault(name, ValueCounts()).merge(counts)
 
-    def add_input(self, accumulator: Accumulator, batch: pa.RecordBatch) -> Accumulator:
-        """Count the values of a batch."""
-        for path, column, _ in arrow_util.enumerate_arrays(batch, None, enumerate_leaves_only=True):
-            values, _ = array_util.flatten_nested(column)
-            if arrow_util.is_binary_like(values.type):
-                accumulator.setdefault(path, ValueCounts()).add(values)
-        return accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[Accumulator]) -> Accumulator:
-        """Add accumulators to the first one."""
-        total, *others = accumulators
-        for other in others:
-            for path, counts in other.items():
-                total.setdefault(path, ValueCounts()).merge(counts)
-        return total
-
-    def compact(self, accumulator: Accumulator) -> Accumulator:
-        """Settle all counts."""
-        for counts in accumulator.values():
-            counts.settle()
-        return accumulator
-
-    def extract_output(self, accumulator: Accumulator) -> DatasetFeatureStatistics:
-        """The statistics of the columns that have values."""
-        number = max(self._top_values, self._rank_buckets)
-        return DatasetFeatureStatistics(
-            features=[
-                _marked(
-                    protos.make_feature_stats_proto_topk_uniques(
-                        path, self._top_values, self._rank_buckets, counts.number(), counts.most_frequent(number)
-                    ),
-                    counts,
-                )
-                for path, counts in self.compact(accumulator).items()
-                if counts.table.num_rows
-            ]
-        )
+def text_statistics(categories: Categories) -> DatasetFeatureStatistics:
+    """TFDV's `unique`, `top_values` and `rank_histogram` of the text columns that have values."""
+    number = max(TOP_VALUES, RANK_BUCKETS)
+    for counts in categories.values():
+        counts.settle()
+    return DatasetFeatureStatistics(
+        features=[
+            _marked(
+                protos.make_feature_stats_proto_topk_uniques(
+                    FeaturePath([name]), TOP_VALUES, RANK_BUCKETS, counts.number(), counts.most_frequent(number)
+                ),
+                counts,
+            )
+            for name, counts in categories.items()
+            if counts.table.num_rows
+        ]
+    )
 
 
 def _marked(feature: FeatureNameStatistics, counts: ValueCounts) -> FeatureNameStatistics:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-import tensorflow_data_validation as tfdv
-from tensorflow_data_validation.statistics.generators.basic_stats_generator import BasicStatsGenerator
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
 from tfx.dsl.io import fileio
 from tfx_bsl.statistics import merge_util
 
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
-from headrace.components.statistics.categories import CategoryGenerator
+from headrace.components.statistics.categories import Categories, add_values, merge_categories, text_statistics
+from headrace.components.statistics.columns import ColumnStatistics
+from headrace.components.statistics.protos import dataset_statistics
 from headrace.components.statistics.read import batches
 
 Shards = Mapping[str, list[str]]
@@ -26,51 +27,54 @@ Write = Callable[[tuple[str, Any]], None]
 """Takes a key of the shards and the output for it."""
 
 
+@dataclass
+class Accumulator:
+    """The statistics of the columns, and the counts of the text columns' values."""
+
+    columns: ColumnStatistics = field(default_factory=ColumnStatistics)
+    categories: Categories = field(default_factory=dict)
+
+
 class StatisticsCombiner(beam.CombineFn):
     """RecordBatches to a DatasetFeatureStatisticsList, with TFDV's default options."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        options = tfdv.StatsOptions()
-        self._generators = [
-            BasicStatsGenerator(
-                num_values_histogram_buckets=options.num_values_histogram_buckets,
-                num_histogram_buckets=options.num_histogram_buckets,
-                num_quantiles_histogram_buckets=options.num_quantiles_histogram_buckets,
-                epsilon=options.epsilon,
-            ),
-            CategoryGenerator(options.num_top_values, options.num_rank_histogram_buckets),
-        ]
+    def create_accumulator(self) -> Accumulator:
+        """Statistics of nothing."""
+        return Accumulator()
 
-    def create_accumulator(self) -> list[Any]:
-        """One accumulator for each generator."""
-        return [generator.create_accumulator() for generator in self._generators]
-
-    def add_input(self, accumulator: list[Any], batch: pa.RecordBatch) -> list[Any]:
+    def add_input(self, accumulator: Accumulator, batch: pa.RecordBatch) -> Accumulator:
         """Add a batch."""
-        return [generator.add_input(part, batch) for generator, part in zip(self._generators, accumulator, strict=True)]
+        accumulator.columns.add(batch)
+        add_values(accumulator.categories, batch)
+        return accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[list[Any]]) -> list[Any]:
-        """Add accumulators up. The first one may change."""
-        parts = zip(*accumulators, strict=True)
-        return [generator.merge_accumulators(part) for generator, part in zip(self._generators, parts, strict=True)]
+    def merge_accumulators(self, accumulators: Iterable[Accumulator]) -> Accumulator:
+        """Add accumulators up. The first one changes."""
+        total, *others = accumulators
+        for other in others:
+            total.columns.merge(other.columns)
+            merge_categories(total.categories, other.categories)
+        return total
 
-    def compact(self, accumulator: list[Any]) -> list[Any]:
+    def compact(self, accumulator: Accumulator) -> Accumulator:
         """Shrink an accumulator before it is sent."""
-        return [generator.compact(part) for generator, part in zip(self._generators, accumulator, strict=True)]
+        accumulator.columns.compact()
+        for counts in accumulator.categories.values():
+            counts.settle()
+        return accumulator
 
-    def extract_output(self, accumulator: list[Any]) -> DatasetFeatureStatisticsList:
+    def extract_output(self, accumulator: Accumulator) -> DatasetFeatureStatisticsList:
         """The statistics; without examples, those of a dataset without features."""
-        parts = zip(self._generators, self.compact(accumulator), strict=True)
+        parts = self.compact(accumulator)
         return merge_util.merge_dataset_feature_statistics(
-            [generator.extract_output(part) for generator, part in parts]
+            [dataset_statistics(parts.columns), text_statistics(parts.categories)]
         )
 
 
 class AccumulatorCombiner(StatisticsCombiner):
     """RecordBatches to an accumulator, which StatisticsCombiner can merge with others."""
 
-    def extract_output(self, accumulator: list[Any]) -> list[Any]:
+    def extract_output(self, accumulator: Accumulator) -> Any:
         """The compacted accumulator."""
         return self.compact(accumulator)
 
@@ -98,8 +102,12 @@ class CombineShards(beam.PTransform):
 def combine_directly(shards: Shards, combiner: StatisticsCombiner, write: Write) -> None:
     """Do what CombineShards does, without Beam."""
     for key, files in shards.items():
-        accumulated = (_accumulated(group, combiner) for group in file_groups(key, files))
-        write((key, _output([accumulator for _, (_, accumulator) in accumulated], combiner)))
+        total = combiner.create_accumulator()
+        for group in file_groups(key, files):  # merged at once: an accumulator of a wide table is large
+            _, (_, accumulator) = _accumulated(group, combiner)
+            total = combiner.merge_accumulators([total, accumulator])
+            del accumulator
+        write((key, combiner.extract_output(total)))
 
 
 def to_files(targets: Targets) -> Write:
@@ -107,7 +115,7 @@ def to_files(targets: Targets) -> Write:
     return partial(_write, targets=targets)
 
 
-def _accumulated(group: FileGroup, combiner: StatisticsCombiner) -> tuple[str, tuple[int, list[Any]]]:
+def _accumulated(group: FileGroup, combiner: StatisticsCombiner) -> tuple[str, tuple[int, Accumulator]]:
     """The accumulator of a group, with its key and number."""
     accumulator = combiner.create_accumulator()
     for file in group.files:
@@ -116,7 +124,7 @@ def _accumulated(group: FileGroup, combiner: StatisticsCombiner) -> tuple[str, t
     return group.key, (group.number, combiner.compact(accumulator))
 
 
-def _output(accumulators: list[list[Any]], combiner: StatisticsCombiner) -> Any:
+def _output(accumulators: list[Accumulator], combiner: StatisticsCombiner) -> Any:
     return combiner.extract_output(combiner.merge_accumulators(accumulators))
 
 

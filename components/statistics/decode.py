@@ -183,12 +183,13 @@ def _lengths(data: NDArray[np.uint8], position: Positions) -> tuple[Positions, P
 
     A larger one raises OtherLayoutError, or gives an end that a later check rejects.
     """
-    low, high = data[position].astype(np.int64), data[position + 1].astype(np.int64)
+    low, after = data[position].astype(np.int64), position + 1
     two_bytes = low > 127
     if not two_bytes.any():
-        return low, position + 1
+        return low, after
+    high = data[after].astype(np.int64)
     _check(not (two_bytes & (high > 127)).any())
-    return np.where(two_bytes, low & 127 | high << 7, low), position + 1 + two_bytes
+    return np.where(two_bytes, low & 127 | high << 7, low), after + two_bytes
 
 
 class _FeatureMatrix:

@@ -13,14 +13,13 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from headrace.common.durable import write_bytes
 from headrace.common.errors import DataError
 from headrace.components.example_gen.shards import shard_names
 from headrace.components.example_gen.spans.shared_spans import SharedSpans
 from headrace.components.statistics.accumulators import from_bytes, is_accumulator, to_bytes
-from headrace.components.statistics.combine import AccumulatorCombiner, Shards, StatisticsCombiner, Write
+from headrace.components.statistics.combine import Accumulator, AccumulatorCombiner, Shards, StatisticsCombiner, Write
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +86,7 @@ def is_whole(file: Path) -> bool:
     return hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:] and is_accumulator(content)
 
 
-def load(file: Path) -> list[Any]:
+def load(file: Path) -> Accumulator:
     """The accumulator in a file that is whole. Raises DataError if the file holds anything else."""
     try:
         return from_bytes(file.read_bytes())
@@ -95,12 +94,12 @@ def load(file: Path) -> list[Any]:
         raise DataError(f"holds no statistics accumulator: {error}", file=str(file), hint="Remove it") from error
 
 
-def save(file: Path, accumulator: list[Any]) -> None:
+def save(file: Path, accumulator: Accumulator) -> None:
     """Write an accumulator to a file in one step."""
     content = to_bytes(accumulator)
     write_bytes(file, content + hashlib.sha256(content).digest())
 
 
-def _save_computed(computed: tuple[str, list[Any]]) -> None:
+def _save_computed(computed: tuple[str, Accumulator]) -> None:
     file, accumulator = computed
     save(Path(file), accumulator)

@@ -48,7 +48,7 @@ FIGURES: dict[str, Any] = {
         for case, columns in [*((name, 20_000) for name in WIDE), *((name, 2_000) for name in WIDE), ("CSV of ids", 4)]
         for engine, rate in [("ours", 600.0 if columns == 20_000 else 800.0), ("polars", 1600.0), ("stock", 25.0)]
     ],
-    "statistics_gen": rows(10.0, 5.0),
+    "statistics_gen": [*rows(10.0, 5.0, table="taxi"), *rows(25.0, 5.0, table="wide")],
     "predict": [*rows(80.0, 10.0), {"engine": "csv", "rows_per_cpu_second": 160.0}],
     "embedding_tables": {
         "speed": [
@@ -70,7 +70,28 @@ FIGURES: dict[str, Any] = {
     },
 }
 WIDE_RATIOS = [32.0, 0.375, 32.0, 0.375, 0.375, 32.0, 32.0, 0.5, *[0.75] * 4]
-RATIOS = [3.0, 1.5, 30.0, 10.0, 1.5, 50.0, *WIDE_RATIOS, 2.0, 2.0, 3.0, 4.0, 2.0, 4.0, 90.0, 0.3, 50.0, 10.0, 8.0, 16.0]
+RATIOS = [
+    3.0,
+    1.5,
+    30.0,
+    10.0,
+    1.5,
+    50.0,
+    *WIDE_RATIOS,
+    2.0,
+    5.0,
+    2.0,
+    3.0,
+    4.0,
+    2.0,
+    4.0,
+    90.0,
+    0.3,
+    50.0,
+    10.0,
+    8.0,
+    16.0,
+]
 
 
 def test_ratios_are_those_of_the_figures_and_hold_where_they_are_not_below() -> None:
@@ -82,8 +103,8 @@ def test_ratios_are_those_of_the_figures_and_hold_where_they_are_not_below() -> 
 
 def test_a_ratio_at_its_floor_holds_and_one_that_is_not_a_number_does_not() -> None:
     floor = next(floor for floor in FLOORS if floor.benchmark == "statistics_gen")
-    assert [one.holds for one in judged({"statistics_gen": rows(floor.least, 1.0)})] == [True]
-    assert [one.holds for one in judged({"statistics_gen": rows(float("nan"), 1.0)})] == [False]
+    assert [one.holds for one in judged({"statistics_gen": rows(floor.least, 1.0, table="taxi")})] == [True]
+    assert [one.holds for one in judged({"statistics_gen": rows(float("nan"), 1.0, table="taxi")})] == [False]
 
 
 def test_what_a_quick_run_leaves_out_is_not_judged() -> None:
@@ -107,13 +128,13 @@ def test_floors_are_well_below_what_was_measured() -> None:
 
 def test_floors_are_well_below_what_the_document_reports() -> None:
     floors = {(floor.benchmark, floor.what): floor.least for floor in FLOORS}
-    parquet, statistics = re.findall(r"Rows per CPU second, Headrace by stock: ([\d.]+)\.", DOCUMENT)
+    parquet, statistics, *_ = re.findall(r"Rows per CPU second, Headrace by stock: ([\d.]+)\.", DOCUMENT)
     (sizes,) = re.findall(r"Headrace by stock, gzip: (.*)\.", DOCUMENT)
     csv = {int(copies): float(ratio) for ratio, copies in re.findall(r"([\d.]+) \((\d+) x\)", sizes)}
     (memory,) = re.findall(r"cache: memory\) \| [\d,]+ \| ([\d.]+) \|", DOCUMENT)
     reported = {
         ("ingest_parquet", "rows a CPU second, ours by stock"): float(parquet),
-        ("statistics_gen", "rows a CPU second, ours by stock"): float(statistics),
+        ("statistics_gen", "rows of the taxi table a CPU second, ours by stock"): float(statistics),
         ("training_input", "examples a second from memory, by TFX's factory"): float(memory),
         ("ingest", "rows of CSV a CPU second at 4 times the data, ours by stock"): csv[4],
         ("ingest", "rows of CSV a CPU second at 16 times the data, ours by stock"): csv[16],

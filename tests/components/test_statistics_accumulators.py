@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from column_batches import batches
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatisticsList
@@ -14,38 +15,19 @@ from tfx_bsl.sketches import KmvSketch, QuantilesSketch
 
 from headrace.components.statistics import categories
 from headrace.components.statistics.accumulators import from_bytes, to_bytes
-from headrace.components.statistics.combine import StatisticsCombiner
+from headrace.components.statistics.combine import Accumulator, StatisticsCombiner
 
 STATISTICS = StatisticsCombiner()
-KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
-    "int": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
-    "float": (pa.float32(), st.floats(width=32)),
-    "text": (pa.large_binary(), st.sampled_from([b"", b"a", b"b", b"\xff"]) | st.binary(max_size=4)),
-    "Zürich": (pa.large_binary(), st.text(max_size=3).map(str.encode)),
-}
 
 
-@st.composite
-def batches(draw: st.DrawFn) -> pa.RecordBatch:
-    """A batch as the decoder of tf.Examples makes it; columns may be missing, or of no known kind."""
-    names, rows = draw(st.permutations([*KINDS])), draw(st.integers(0, 6))
-    columns = {}
-    for name in names[: draw(st.integers(0, len(names)))]:
-        kind, value = KINDS[name]
-        values = draw(st.lists(st.none() | st.lists(value, max_size=3), min_size=rows, max_size=rows))
-        unknown = all(one is None for one in values)
-        columns[name] = pa.nulls(rows) if unknown else pa.array(values, pa.large_list(kind))
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-
-
-def summed(of: Sequence[pa.RecordBatch]) -> list[Any]:
+def summed(of: Sequence[pa.RecordBatch]) -> Accumulator:
     total = STATISTICS.create_accumulator()
     for batch in (pa.RecordBatch.from_arrays([], []), *of):
         total = STATISTICS.add_input(total, batch)
     return STATISTICS.compact(total)
 
 
-def merged(accumulators: Sequence[list[Any]]) -> DatasetFeatureStatisticsList:
+def merged(accumulators: Sequence[Accumulator]) -> DatasetFeatureStatisticsList:
     total = STATISTICS.create_accumulator()
     for one in accumulators:
         total = STATISTICS.merge_accumulators([total, one])
@@ -63,6 +45,8 @@ def state(found: Any) -> Any:
         parts = state([found.table.to_pydict(), found.pending, found.distinct, found.lowered])
     elif isinstance(found, dict):
         parts = {name: state(value) for name, value in found.items()}
+    elif isinstance(found, np.ndarray):
+        parts = found.tobytes()
     elif isinstance(found, list | tuple):
         parts = [state(value) for value in found]
     elif not isinstance(found, np.generic):
@@ -90,7 +74,7 @@ def test_counts_of_several_columns_keep_to_their_columns(monkeypatch: pytest.Mon
     few = pa.array([[b"a"], [b"b"]] * 100, pa.large_list(pa.large_binary()))
     none = pa.array([[]] * 200, pa.large_list(pa.large_binary()))
     accumulator = summed([pa.RecordBatch.from_arrays([few, none, many, few], ["few", "none", "many", "again"])])
-    counts = {path.steps()[0]: one for path, one in from_bytes(to_bytes(accumulator))[1].items()}
+    counts = from_bytes(to_bytes(accumulator)).categories
     assert counts["few"].table.to_pydict() == {"values": [b"a", b"b"], "counts": [100, 100]}
     assert counts["again"].table == counts["few"].table
     assert counts["none"].table.num_rows == 0
@@ -115,12 +99,13 @@ def test_part_of_the_content_is_refused(content: bytes, part: float) -> None:
 @pytest.mark.parametrize(
     ("column", "value"),
     [
-        ("levels", [[{"is_top_nested": False}]] * 2),
-        ("quantiles_summary", [b"x"] * 2),
-        ("path", [None] * 2),
-        ("extremes_int64", [[1]] * 2),
-        ("counts", [[1]] * 2),
-        ("values", [[None, b"x"]] * 2),
+        ("shortest", [None] * 2),
+        ("quantiles", [b"x"] * 2),
+        ("name", [None] * 2),
+        ("name", ["twice"] * 2),
+        ("mean", [None] * 2),
+        ("distinct_counts", [[1]] * 2),
+        ("distinct_values", [[None, b"x"]] * 2),
         ("counts_distinct", [b"x"] * 2),
     ],
 )

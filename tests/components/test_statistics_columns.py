@@ -1,0 +1,108 @@
+"""Our accumulators of columns against TFDV's generator: the same protos, however the rows are divided."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow_data_validation as tfdv
+from column_batches import batches
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tensorflow_data_validation.statistics.generators.basic_stats_generator import BasicStatsGenerator
+from tensorflow_data_validation.utils import quantiles_util
+from tensorflow_metadata.proto.v0.statistics_pb2 import DatasetFeatureStatistics, Histogram
+
+from headrace.components.statistics import categories, protos
+from headrace.components.statistics.columns import EPSILON, ColumnStatistics
+from headrace.components.statistics.histograms import Quantiles, Range, equal_width_histogram, quantiles_histogram
+
+Parts = Sequence[Sequence[pa.RecordBatch]]
+QUIET = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # TFDV's, on infinite numbers
+
+
+def ours(parts: Parts) -> DatasetFeatureStatistics:
+    total = ColumnStatistics()
+    for part in parts:
+        own = ColumnStatistics()
+        for batch in part:
+            own.add(batch)
+        own.compact()
+        total.merge(own)
+    total.compact()
+    return protos.dataset_statistics(total)
+
+
+def of_tfdv(parts: Parts) -> DatasetFeatureStatistics:
+    generator = BasicStatsGenerator()
+    accumulators = [generator.create_accumulator()]
+    for part in parts:
+        own = generator.create_accumulator()
+        for batch in part:
+            own = generator.add_input(own, batch)
+        accumulators.append(generator.compact(own))
+    return generator.extract_output(generator.compact(generator.merge_accumulators(accumulators)))
+
+
+@QUIET
+@given(st.lists(st.lists(batches(), max_size=3), min_size=1, max_size=3))
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+def test_statistics_are_those_of_tfdv(parts: Parts) -> None:
+    assert str(ours(parts)) == str(of_tfdv(parts))  # as text, so that NaN equals NaN
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_wide_batches_have_the_statistics_of_tfdv(missing: float) -> None:
+    """Columns that are counted as one matrix, and beyond what a sketch holds exactly."""
+    random = np.random.default_rng(4)
+
+    def batch(rows: int) -> pa.RecordBatch:
+        columns = {}
+        for number in range(40):
+            spread = random.normal(number, 3, rows).astype(np.float32)
+            values = spread if number % 3 else random.integers(-number, number + 1, rows)
+            absent = random.random(rows) < missing
+            columns[f"c{number}"] = pa.array([None if gap else [one] for gap, one in zip(absent, values, strict=True)])
+        return pa.record_batch(columns)
+
+    parts = [[batch(700), batch(900)], [batch(1)], [batch(400)]]
+    assert ours(parts) == of_tfdv(parts)
+
+
+NUMBERS = st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=60)
+FEW_NUMBERS = st.lists(st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 3.0, float("inf"), -float("inf")]), min_size=1)
+
+
+@QUIET
+@given(NUMBERS | FEW_NUMBERS, st.sampled_from([np.float32, np.float64]), st.integers(1, 30))
+@settings(deadline=None, max_examples=500)
+def test_histograms_are_those_of_tfdv(numbers: list[float], dtype: type[np.floating], times: int) -> None:
+    values = np.sort(np.array(numbers, dtype))
+    cumulative = np.arange(1.0, len(values) + 1) * times
+    finite = values[np.isfinite(values)] if np.isfinite(values).any() else np.array([np.inf, -np.inf], dtype)
+    low, high, infinite = finite[0], finite[-1], times * int(np.isposinf(values).sum())
+    quantiles = Quantiles(values.astype(np.float64), cumulative)
+    expected = quantiles_util.generate_quantiles_histogram(quantiles.values, cumulative)
+    assert quantiles_histogram(quantiles) == expected
+    width = quantiles_util.generate_equi_width_histogram(quantiles.values, cumulative, low, high, 10, infinite)
+    assert equal_width_histogram(quantiles, Range(low, high, infinite), 10) == width
+    assert width.type == Histogram.STANDARD
+
+
+def test_settings_are_the_defaults_of_tfdv() -> None:
+    options = tfdv.StatsOptions()
+    assert options.epsilon == EPSILON
+    assert {
+        options.num_values_histogram_buckets,
+        options.num_histogram_buckets,
+        options.num_quantiles_histogram_buckets,
+    } == {protos.BUCKETS}
+    assert options.num_top_values == categories.TOP_VALUES
+    assert options.num_rank_histogram_buckets == categories.RANK_BUCKETS
+
+
+def test_a_column_of_two_types_is_refused_by_name() -> None:
+    statistics = ColumnStatistics()
+    statistics.add(pa.record_batch({"a": pa.array([[1]]), "b": pa.array([[1]])}))
+    with pytest.raises(TypeError, match="feature b has values of types INT and STRING"):
+        statistics.add(pa.record_batch({"b": pa.array([[b"x"]])}))
