@@ -16,8 +16,9 @@ import keras
 import tensorflow as tf
 
 from headrace.configs.schema.train import TrainConfig
+from headrace.trainer.budget import NO_BUDGET, Budget
 from headrace.trainer.callbacks.checkpoint import Checkpoint
-from headrace.trainer.callbacks.epoch_log import EpochLog, History
+from headrace.trainer.callbacks.epoch_log import Epoch, EpochLog, History
 from headrace.trainer.callbacks.finite_loss import BatchesAfter, FiniteLoss
 from headrace.trainer.callbacks.jit import JitChoice
 from headrace.trainer.callbacks.tensorboard import Scalars
@@ -40,6 +41,8 @@ STEPS_PER_EXECUTION = 64
 MAX_ADDITIONAL_CALLS = 64
 """Calls of the graph per epoch that cost less than the two iterators that Keras creates for each epoch. On the taxi
 example, on busy cores, a call took 0.3 to 0.6 ms with all callbacks, and the two iterators 146 ms."""
+FALLING = 1e-3
+"""Relative decrease of the eval loss in the last epoch that is worth a remark."""
 WEIGHTS = "best.weights.h5"
 """The best epoch's weights, in the model's run directory."""
 
@@ -58,6 +61,8 @@ class Training:
     """The checkpoint to resume from; the inputs start after it."""
     batches_after: BatchesAfter | None = None
     """Reopens the train split after a number of batches, to find the cause of a non-finite loss."""
+    budget: Budget = NO_BUDGET
+    """The numbers that were chosen for settings of `train:`, which has them already."""
 
     @property
     def begin(self) -> TrainingPosition:
@@ -88,13 +93,14 @@ class Training:
     @property
     def all_steps(self) -> int | None:
         """Steps in all epochs, if that is known."""
-        return self.steps and self.steps * self.train.epochs
+        return self.steps and self.steps * self.train.max_epochs
 
     @property
     def chosen(self) -> dict[str, str]:
         """The choices for settings that are `auto`, with their reasons, for the training record."""
         steps, size = self.steps_per_execution, self._execution_size
         return {
+            **self.budget.words,
             "strategy": self.choice.words,
             "precision": describe_precision(self.train.precision),
             "steps_per_execution": f"{steps}: {size.why if steps == size.steps else 'as before the interruption'}",
@@ -110,7 +116,7 @@ class Training:
         """The function that trains the model: Keras' `fit`, or the loop over several devices."""
         if not self.choice.distributed:
             return functools.partial(model.fit, verbose=0, shuffle=False)
-        fixed_batch = self.train.batch_size if self.choice.strategy == "tpu" else None
+        fixed_batch = self.train.global_batch_size if self.choice.strategy == "tpu" else None
         own = self.inputs.own_batches
         strategy = tf.distribute.get_strategy()
         return DistributedLoop(model, strategy, self.steps_per_execution, begin, fixed_batch, own_batches=own).fit
@@ -127,7 +133,7 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
     directory.mkdir(parents=True, exist_ok=True)
     tables = compile_model(model, training.sections.label, train, execution, training.all_steps)
     split, chosen = count_from_checkpoint(inputs.train, training.saved), training.chosen
-    log = EpochLog(train.epochs, lambda epochs: examples_per_epoch(split, train, epochs), training.steps)
+    log = EpochLog(train.max_epochs, lambda epochs: examples_per_epoch(split, train, epochs), training.steps)
     best, jit = BestWeights(directory / WEIGHTS), _jit(training)
     for name, words in {"input": inputs.words, **chosen}.items():
         logger.info(f"{name}: {words}")
@@ -138,14 +144,15 @@ def fit(model: keras.Model, training: Training, directory: Path) -> History:
     finite_loss = FiniteLoss(execution, checkpoint, batches_after, inputs.eval.peek, elsewhere=elsewhere)
     last = [jit] if isinstance(jit, JitChoice) else []  # last, so that no other callback times its steps
     _run(model, training, checkpoint, [*profile, finite_loss, *callbacks, checkpoint, *last])
-    done, rest = len(log.epochs), leftover_batches(train, checkpoint.batches)
+    done = len(log.epochs)
+    rest = (*leftover_batches(train, checkpoint.batches), *still_falling(log.epochs, train.max_epochs))
     for line in rest:
         logger.info(line)
     eval_size = _split_size(inputs.eval, done - checkpoint.begin.epoch)
     return History(
         epochs=log.epochs,
         best_epoch=best.epoch,
-        stopped_early=done < train.epochs,
+        stopped_early=done < train.max_epochs,
         parameters=model.count_params(),
         examples={"train": examples_per_epoch(split, train, done), "eval": eval_size},
         input=inputs.words,
@@ -165,8 +172,8 @@ def _run(
         training.loop(model, checkpoint.begin)(
             dataset,
             validation_data=inputs.eval.dataset,
-            epochs=train.epochs,
-            initial_epoch=train.epochs if checkpoint.was_stopped else checkpoint.begin.epoch,
+            epochs=train.max_epochs,
+            initial_epoch=train.max_epochs if checkpoint.was_stopped else checkpoint.begin.epoch,
             steps_per_epoch=steps_per_epoch,
             callbacks=callbacks,
         )
@@ -195,7 +202,7 @@ def _jit(training: Training) -> JitChoice | str:
     if train.jit != "auto":
         return f"{train.jit}: `train.jit` says so"
     batches, steps = training.inputs.train.peek, training.all_steps
-    return JitChoice(batches, training.steps_per_execution, steps, train.epochs, begin=training.begin)
+    return JitChoice(batches, training.steps_per_execution, steps, train.max_epochs, begin=training.begin)
 
 
 class ExecutionSize(NamedTuple):
@@ -240,7 +247,7 @@ def choose_steps_per_execution(train: TrainConfig, steps: int | None, *, one_ite
 
 def examples_per_epoch(split: InputSplit, train: TrainConfig, epochs: int) -> int:
     """Number of examples in each epoch, once `epochs` of them are done."""
-    return train.steps_per_epoch * train.batch_size if train.steps_per_epoch else _split_size(split, epochs)
+    return train.steps_per_epoch * train.global_batch_size if train.steps_per_epoch else _split_size(split, epochs)
 
 
 def count_from_checkpoint(split: InputSplit, saved: SavedCheckpoint | None) -> InputSplit:
@@ -257,5 +264,20 @@ def _split_size(split: InputSplit, epochs: int) -> int:
 def _early_stopping(train: TrainConfig) -> list[keras.callbacks.Callback]:
     if train.early_stopping is None:
         return []
-    patience, min_delta = train.early_stopping.patience, train.early_stopping.min_delta
-    return [keras.callbacks.EarlyStopping("val_loss", min_delta=min_delta, patience=patience, mode="min")]
+    min_delta = train.early_stopping.min_delta
+    return [keras.callbacks.EarlyStopping("val_loss", min_delta=min_delta, patience=train.patience, mode="min")]
+
+
+def still_falling(epochs: Sequence[Epoch], planned: int) -> tuple[str, ...]:
+    """Return a remark if training ended with its last planned epoch while the eval loss was falling.
+
+    It counts as falling if the last epoch lowered the lowest loss by at least a thousandth.
+    """
+    found = [epoch.metrics.get("val_loss", math.nan) for epoch in epochs]
+    if len(found) < max(planned, 2):
+        return ()
+    before, last = min(found[:-1]), found[-1]
+    if not last < before - abs(before) * FALLING:
+        return ()
+    what = f"the eval loss was still falling in the last of {planned:,} epochs, from {before:.4g} to {last:.4g}"
+    return (f"{what}; raise `train.epochs`",)

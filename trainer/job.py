@@ -20,6 +20,7 @@ import tensorflow_transform as tft
 
 from headrace.common.digests import installed_version
 from headrace.configs.schema.train import CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS, CheckpointConfig
+from headrace.trainer.budget import Budget
 from headrace.trainer.checkpointing.checkpoints import Checkpoints
 from headrace.trainer.sections import TrainerSections
 from headrace.trainer.trials import Search, format_value
@@ -68,12 +69,22 @@ class Job:
 
     @cached_property
     def sections(self) -> TrainerSections:
-        """The config's sections, with the values that a Tuner found and the separate checkpoint settings."""
-        sections = TrainerSections.from_json(self.custom_config["config"]).tuned(self.tuned.get("values", {}))
+        """The config's sections, with a Tuner's values, numbers for `auto`, and the separate checkpoint settings."""
+        sections = self._declared
+        sections = sections.model_copy(update={"train": self.budget.applied(sections.train)})
         if CHECKPOINT_SETTINGS not in self.custom_config:
             return sections
         checkpoint = CheckpointConfig.model_validate_json(self.custom_config[CHECKPOINT_SETTINGS])
         return sections.model_copy(update={"train": sections.train.model_copy(update={"checkpoint": checkpoint})})
+
+    @cached_property
+    def _declared(self) -> TrainerSections:
+        return TrainerSections.from_json(self.custom_config["config"]).tuned(self.tuned.get("values", {}))
+
+    @cached_property
+    def budget(self) -> Budget:
+        """The numbers for settings that are `auto`: the same for the same files, in every process and on resuming."""
+        return Budget.of(self._declared.train, self.train_files)
 
     @property
     def tuned_words(self) -> dict[str, str]:

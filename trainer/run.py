@@ -113,7 +113,7 @@ def train(job: Job, choice: StrategyChoice) -> keras.Model:
             adapt_scale(model, inputs.train)
             record = {**job.tuned_words, **_warm_start(model, job)}
             with output_directory(job.run_dir, choice) as directory:
-                training = Training(sections, inputs, choice, folder, saved, batches_after)
+                training = Training(sections, inputs, choice, folder, saved, batches_after, job.budget)
                 history = fit(model, training, directory)
                 dataclasses.replace(history, chosen={**history.chosen, **record}).write(directory)
     except NonFiniteLossError as error:
@@ -127,7 +127,7 @@ def _diagnose(error: NonFiniteLossError, job: Job, inputs: Inputs, batches_after
     """Repeat the steps before the error of a distributed training on a single device, to add their diagnosis."""
     train = job.sections.train
     model, steps = build_model(job.sections, job.transformed), train.steps_per_epoch or inputs.train.steps
-    compile_model(model, job.sections.label, train, 1, steps and steps * train.epochs)
+    compile_model(model, job.sections.label, train, 1, steps and steps * train.max_epochs)
     return error.diagnosed(model, batches_after, inputs.eval.peek)
 
 

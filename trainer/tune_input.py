@@ -20,6 +20,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from headrace.configs.schema.train import InputConfig, TrainConfig
+from headrace.trainer.budget import Budget
 from headrace.trainer.devices.strategy import choose_strategy, detect_hardware
 from headrace.trainer.input.errors import explain_label_errors
 from headrace.trainer.input.inputs import InputPlan, TransformedExamples
@@ -83,7 +84,7 @@ def measure(sections: TrainerSections, graph: Path, transformed: Path, seconds: 
     output = tft.TFTransformOutput(str(graph))
     patterns = ([str(transformed / f"Split-{split}" / "*")] for split in ("train", "eval"))
     examples = TransformedExamples.of(output, *patterns)
-    train, count = sections.train, estimate_examples(examples.train)
+    train, count = Budget.of(sections.train, examples.train).applied(sections.train), estimate_examples(examples.train)
     device = choose_strategy(sections.train, detect_hardware()).device
 
     def plan(tried: InputConfig) -> InputPlan:
@@ -100,14 +101,14 @@ def measure(sections: TrainerSections, graph: Path, transformed: Path, seconds: 
     fits = CACHES.index(choose_cache("auto", examples.train + examples.eval, space).kind)
     distinct = {cache for cache in CACHES[fits:] if resulting_cache(cache) == cache}
     others = distinct - {resulting_cache(train.input.cache)}
-    epochs = train.epochs if train.steps_per_epoch is None else _epochs(train, count)
+    epochs = train.max_epochs if train.steps_per_epoch is None else _epochs(train, count)
     with explain_label_errors(sections.label):
         return find_fastest(train.input, open_split, count, epochs, seconds, set(CACHES) - others)
 
 
 def _epochs(train: TrainConfig, examples: int) -> int:
     """Passes over the split in a training whose epochs are numbers of steps."""
-    return max(round(train.epochs * (train.steps_per_epoch or 0) * train.batch_size / max(examples, 1)), 1)
+    return max(round(train.max_epochs * (train.steps_per_epoch or 0) * train.global_batch_size / max(examples, 1)), 1)
 
 
 def find_fastest(  # noqa: PLR0913, PLR0917

@@ -64,7 +64,7 @@ class TrainingProfile:
     def epoch(self) -> int | None:
         """Steps in one pass over the train split."""
         examples = self.facts.examples
-        return None if examples is None else -(-examples // self.train.batch_size)
+        return None if examples is None else -(-examples // self.train.global_batch_size)
 
 
 def advise(profile: TrainingProfile) -> list[SettingChange]:
@@ -173,7 +173,7 @@ def lengthen_epochs(profile: TrainingProfile) -> Iterator[SettingChange]:
     A profile of little more than the start of an epoch overstates that share, so it is scaled down. Epochs become
     fewer as they become longer, so that the number of steps stays the same.
     """
-    share, epoch, epochs = profile.stage_share(STARTING), profile.epoch, profile.train.epochs
+    share, epoch, epochs = profile.stage_share(STARTING), profile.epoch, profile.train.max_epochs
     fewer = max(round(epochs / EPOCH_FACTOR), 1)
     if share > 0.3 and profile.train.steps_per_epoch is None and epoch is not None and fewer < epochs:
         why = f"with `train.epochs: {fewer}` the training has as many steps as now, and starting an epoch's iterator is"
@@ -205,7 +205,7 @@ def run_more_steps_per_call(profile: TrainingProfile) -> Iterator[SettingChange]
 def enlarge_batches(profile: TrainingProfile) -> Iterator[SettingChange]:
     """Spread the fixed cost of a step over more examples."""
     overhead = profile.shares.host + (profile.producing if profile.facts.cache == "memory" else 0.0)
-    examples, batch = profile.facts.examples, COST_FACTOR * profile.train.batch_size
+    examples, batch = profile.facts.examples, COST_FACTOR * profile.train.global_batch_size
     if profile.step_seconds < SHORT_STEP and (examples is None or examples >= 4 * batch):
         why = f"a step takes {profile.step_seconds * 1e3:.2g} ms, of which {overhead:.0%} is overhead"
         yield SettingChange("train.batch_size", f"{batch}", why, (1 - 1 / COST_FACTOR) * overhead)

@@ -143,8 +143,9 @@ def workers_train_together(kubeflow: KubeflowConfig, train: TrainConfig, model: 
         what = f"workers that train a {model.kind} model require `train.strategy: multi_worker`"
         yield ("kubeflow", "workers"), f"{what}; found `{train.strategy}`"
     own = train.input.own_shards or (train.input.service is not None and train.steps_per_epoch is not None)
-    if own and train.batch_size % kubeflow.workers.count:
-        what = f"{kubeflow.workers.count} workers make equal parts of a batch, so this must divide {train.batch_size:,}"
+    batch_size = train.global_batch_size
+    if own and batch_size % kubeflow.workers.count:
+        what = f"{kubeflow.workers.count} workers make equal parts of a batch, so this must divide {batch_size:,}"
         yield ("kubeflow", "workers", "count"), f"{what} (train.batch_size)"
 
 

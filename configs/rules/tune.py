@@ -55,7 +55,7 @@ def hyperband_has_rounds(tune: TuneConfig | None, train: TrainConfig) -> Iterato
     """With fewer epochs, it would train one or two trials and never stop one early."""
     if tune is None or tune.algorithm != "hyperband":
         return
-    epochs = tune.epochs or train.epochs
+    epochs = tune.epochs or (MIN_HYPERBAND_EPOCHS if train.epochs == "auto" else train.epochs)  # auto is at least 10
     if epochs < MIN_HYPERBAND_EPOCHS:
         where: KeyPath = ("tune", "epochs") if tune.epochs else ("tune", "algorithm")
         what = f"hyperband has no rounds with {epochs} epoch{'s' * (epochs > 1)}"

@@ -18,6 +18,9 @@ GrpcAddress = Annotated[str, Field(pattern=r"^grpc://[^\s/:]+:[0-9]{1,5}$")]
 
 DISTRIBUTED = frozenset({"mirrored", "multi_worker", "tpu"})
 """Strategies that train on multiple devices, in a process of their own."""
+UNKNOWN_EPOCHS, UNKNOWN_BATCH_SIZE, UNKNOWN_PATIENCE = 5, 1024, 2
+"""What `auto` is where the number of examples plays no part: before training, and for epochs of a given number of
+steps."""
 CHECKPOINT_FOLDER, CHECKPOINT_SETTINGS = "checkpoints", "checkpoint"
 """Names of two arguments of the Trainer that are not part of its config, because they do not affect its result: the
 folder of its checkpoints, and CheckpointConfig as JSON."""
@@ -129,8 +132,9 @@ class ProfileConfig(Section):
 class EarlyStopping(Section):
     """Stop when the eval loss no longer improves."""
 
-    patience: Annotated[int, Field(ge=0)] = 2
-    """Epochs without a better eval loss before training stops."""
+    patience: Auto | Annotated[int, Field(ge=0)] = "auto"
+    """Epochs without a better eval loss before training stops. auto: 2 if `train.epochs` is a number; else as many as
+    have about 800 steps, from 2 to 12."""
     min_delta: Annotated[float, Field(ge=0)] = 0.0
     """Minimum decrease of the eval loss that counts as better."""
 
@@ -138,12 +142,14 @@ class EarlyStopping(Section):
 class TrainConfig(Section):
     """How the model is trained."""
 
-    epochs: PositiveInt = 5
-    """Maximum number of passes over the train split."""
+    epochs: Auto | PositiveInt = "auto"
+    """Maximum number of passes over the train split. auto: as many as have about 10,000 steps, from 10 to 100, and 5
+    with `steps_per_epoch`; `early_stopping` decides the end."""
     steps_per_epoch: PositiveInt | None = None
     """Batches per epoch. null: the whole train split."""
-    batch_size: PositiveInt = 1024
-    """Examples per batch; with multiple devices, the total across all of them."""
+    batch_size: Auto | PositiveInt = "auto"
+    """Examples per batch; with multiple devices, the total across all of them. auto: the power of two that gives an
+    epoch about 64 to 128 steps, from 32 to 1,024; 1,024 with `steps_per_epoch`."""
     strategy: Strategy = "auto"
     """What to train on. auto: a TPU; else the workers of TF_CONFIG; else all GPUs (mirrored); else the CPU."""
     precision: Precision = "float32"
@@ -180,3 +186,20 @@ class TrainConfig(Section):
     """The tf.data input pipeline."""
     profile: ProfileConfig | None = None
     """A profile of some steps. null: none, at no cost."""
+
+    @property
+    def max_epochs(self) -> int:
+        """`epochs` as a number: `auto` is replaced when training starts, and is UNKNOWN_EPOCHS before."""
+        return UNKNOWN_EPOCHS if self.epochs == "auto" else self.epochs
+
+    @property
+    def global_batch_size(self) -> int:
+        """`batch_size` as a number: `auto` is replaced when training starts, and is UNKNOWN_BATCH_SIZE before."""
+        return UNKNOWN_BATCH_SIZE if self.batch_size == "auto" else self.batch_size
+
+    @property
+    def patience(self) -> int | None:
+        """`early_stopping.patience` as a number, in epochs; None if training does not stop early."""
+        if self.early_stopping is None:
+            return None
+        return UNKNOWN_PATIENCE if self.early_stopping.patience == "auto" else self.early_stopping.patience

@@ -149,7 +149,7 @@ def test_the_place_of_a_set_value_is_the_option(config: Path) -> None:
         ("train..epochs=1", "write it as --set section.setting=value, such as --set train.epochs=1"),
         ("train.epochs=[1", "not YAML: a [ is not closed by ], or a comma between its items is missing"),
         ("train.epochs={a: 1, a: 2}", "a: set twice; keep one of them"),
-        ("train.epochs.x=1", "train.epochs: found settings (x); allowed: integer, at least 1"),
+        ("train.epochs.x=1", "train.epochs: found settings (x); allowed: auto, or integer, at least 1"),
     ],
 )
 def test_a_mistaken_set_is_reported_with_the_option(config: Path, text: str, message: str) -> None:

@@ -32,6 +32,7 @@ SETTINGS: dict[str, Any] = {
     "epochs": 4, "early_stopping": {"patience": 3}, "steps_per_execution": 2, "checkpoint": {"every_steps": 4},
     "jit": "off",  # auto tries XLA where a busy machine makes them last long, and XLA draws other masks of dropout
 }  # fmt: skip
+AUTO = {"epochs": "auto", "batch_size": "auto", "early_stopping": {"patience": "auto"}, "learning_rate": 0.05}
 MODEL = {"dropout": 0.3}
 STEPS = 32
 """Batches in an epoch: 2,000 examples in batches of 64."""
@@ -76,7 +77,7 @@ def assert_same(
 ) -> None:
     for one, two in zip(found[0], expected[0], strict=True):
         np.testing.assert_allclose(one, two, rtol=0, atol=1e-5)
-    assert [epoch["epoch"] for epoch in found[1]["epochs"]] == [1, 2, 3, 4]
+    assert [epoch["epoch"] for epoch in found[1]["epochs"]] == [epoch["epoch"] for epoch in expected[1]["epochs"]]
     for one, two in zip(found[1]["epochs"], expected[1]["epochs"], strict=True):
         assert one["metrics"] == pytest.approx(two["metrics"], abs=1e-5)
     assert (found[1]["best_epoch"], found[1]["examples"]) == (expected[1]["best_epoch"], expected[1]["examples"])
@@ -106,6 +107,7 @@ def test_training_killed_at_random_batches_comes_to_the_same_weights(
     [
         ("t41", {"checkpoint": {"every_steps": None}}, "after batch 44, in epoch 2"),
         ("e64", {"input": {"cache": "none"}}, "after batch 64, in epoch 2"),
+        ("t301", AUTO, "after batch 304, in epoch 5"),  # an epoch has 63 batches of 32
     ],
 )
 def test_training_stopped_by_sigterm_resumes_where_it_stopped(
@@ -121,6 +123,11 @@ def test_training_stopped_by_sigterm_resumes_where_it_stopped(
     last = start(job(data, tmp_path, "last", **settings))
     assert "checkpoint: resuming from" in last.stdout, last.stderr
     assert_same(outcome(data, tmp_path, "last"), outcome(data, tmp_path / "undisturbed", "whole"))
+    if settings is AUTO:
+        record = outcome(data, tmp_path, "last")[1]
+        assert record["chosen"]["batch_size"] == "32: auto, for 2,000 examples"
+        assert record["stopped_early"]
+        assert 12 < len(record["epochs"]) == record["best_epoch"] + 12
 
 
 @pytest.mark.parametrize("step", [0, 40])

@@ -81,8 +81,12 @@ def test_record_and_line_say_what_each_epoch_did(
     lines = log.messages
     assert lines[0] == f"input: {record['input']}"
     metrics = record["epochs"][1]["metrics"]
-    assert lines[-1].startswith(f"epoch 2/2: loss {metrics['loss']:.4g}, val_loss {metrics['val_loss']:.4g}, auc ")
-    assert lines[-1].endswith(" examples/s")
+    (last,) = (line for line in lines if line.startswith("epoch 2/2"))
+    assert last.startswith(f"epoch 2/2: loss {metrics['loss']:.4g}, val_loss {metrics['val_loss']:.4g}, auc ")
+    assert last.endswith(" examples/s")
+    (remark,) = record["remarks"]
+    assert lines[-1] == remark
+    assert "still falling in the last of 2 epochs" in remark
 
 
 def with_labels_flipped(pattern: str, label: str, target: Path) -> str:

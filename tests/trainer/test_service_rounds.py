@@ -66,7 +66,7 @@ def test_two_trainers_get_equal_lengths_in_each_round_and_every_example(tmp_path
     got: dict[int, list[tuple[list[int], list[int]]]] = {0: [], 1: []}
 
     def read(number: int) -> None:
-        buckets, _ = choose_buckets(train.input.length_buckets, some, train.batch_size)
+        buckets, _ = choose_buckets(train.input.length_buckets, some, train.global_batch_size)
         sources = ExampleSources.of(train, Path(), ClusterWorker(number, TRAINERS, str(tmp_path))).bucketed(
             buckets, some
         )

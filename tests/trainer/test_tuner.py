@@ -28,12 +28,12 @@ Prepare = Callable[[str], Any]
 RATES = {"train.learning_rate": {"choices": [0.00001, 0.02]}, "model.hidden": {"choices": [[4], [16, 8]]}}
 
 
-def executor_properties(data: Any, folder: Path, **tune: Any) -> dict[str, Any]:
+def executor_properties(data: Any, folder: Path, batch_size: int | str = 64, **tune: Any) -> dict[str, Any]:
     """The executor's properties for a search; its checkpoints are next to the folder."""
     settings = TuneConfig.model_validate_json(json.dumps({"epochs": 2, "parameters": RATES, **tune}))
     # `jit: auto` tries XLA where a busy machine makes steps last long, and XLA draws other masks of dropout.
     train = {"epochs": 2, "steps_per_execution": 4, "checkpoint": {"every_steps": 8}, "jit": "off"}
-    config = {"config": data.sections(**train).to_json(), "tune": settings.model_dump_json()}
+    config = {"config": data.sections(batch_size=batch_size, **train).to_json(), "tune": settings.model_dump_json()}
     return {
         "examples": str(Path(data.patterns["train"]).parents[1]),
         "graph": str(Path(data.output.transform_savedmodel_dir).parent),
@@ -68,7 +68,7 @@ def trials(found: dict[str, Any]) -> Search:
 
 @pytest.mark.slow
 def test_search_finds_the_better_values(prepared: Prepare, tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
-    first = search(prepared("binary"), tmp_path / "a", max_trials=4)
+    first = search(prepared("binary"), tmp_path / "a", batch_size="auto", max_trials=4)
     found = trials(first)
     assert [trial.number for trial in found.trials] == [1, 2, 3, 4]
     assert len({json.dumps(trial.values) for trial in found.trials}) == 4
@@ -77,6 +77,7 @@ def test_search_finds_the_better_values(prepared: Prepare, tmp_path: Path, log: 
     assert first["headrace"]["values"] == found.best.values
     assert found.best.values["train.learning_rate"] == 0.02
     assert "trial     loss  seconds  epochs  train.learning_rate  model.hidden" in log.text
+    assert "tune: batch_size: 32: auto, for 2,000 examples" in log.messages
 
 
 def test_a_search_is_not_advised_against_tracing_each_trials_graph(caplog: pytest.LogCaptureFixture) -> None:

@@ -68,7 +68,7 @@ class Checkpoint(keras.callbacks.Callback):
             agree: Whether conditions are true for any of the workers of a cluster, who all call it at the same points.
         """
         super().__init__()
-        self._every, self._batch_size = train.checkpoint.every_steps, train.batch_size
+        self._every, self._batch_size = train.checkpoint.every_steps, train.global_batch_size
         self._split, self._others, self._saved, self._writes = split, others, saved, writes
         self._agree = agree
         self._endless = train.steps_per_epoch is not None

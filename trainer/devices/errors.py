@@ -43,14 +43,14 @@ def _memory_message(message: str, train: TrainConfig) -> str:
 def _may_be_a_batch(shape: str, train: TrainConfig) -> bool:
     """Whether a tensor may hold something for each example, and not the model's weights, judging by its shape."""
     first = int(shape.partition(",")[0] or 0)
-    return first <= train.batch_size
+    return first <= train.global_batch_size
 
 
 def _smaller_batch(train: TrainConfig) -> str:
     """Explain how a batch needs less memory."""
-    batch = f"`train.batch_size` {train.batch_size:,}"
-    if train.batch_size > 1:
-        batch = f"lower {batch}, for example to {train.batch_size // 2:,}"
+    batch = f"`train.batch_size` {train.global_batch_size:,}"
+    if train.global_batch_size > 1:
+        batch = f"lower {batch}, for example to {train.global_batch_size // 2:,}"
         if train.gradient_accumulation == 1 and train.strategy not in DISTRIBUTED:
             batch += ", with `train.gradient_accumulation: 2` for the same steps of the optimizer"
     else:

@@ -101,9 +101,9 @@ class InputPlan:
         space = FreeSpace.here(sample.bytes_each)
         cache = sources.cache(choose_cache(train.input.cache, examples.train + examples.eval, space))
         lengths = sample.lengths if train.input.shuffle else None  # without a shuffle the order of the files is kept
-        buckets, why = choose_buckets(train.input.length_buckets, lengths, train.batch_size)
+        buckets, why = choose_buckets(train.input.length_buckets, lengths, train.global_batch_size)
         sources = sources.bucketed(buckets, lengths)
-        batch_bytes = sample.bytes_each * train.batch_size
+        batch_bytes = sample.bytes_each * train.global_batch_size
         prefetch_device = device if batch_bytes >= PREFETCH_TO_DEVICE_BYTES else None
         training = InputPipeline(
             feature_spec=output.transformed_feature_spec(),
@@ -156,7 +156,7 @@ def open_inputs(  # noqa: PLR0913
     """
     examples = TransformedExamples.of(transform_output, train_patterns, eval_patterns)
     plan = InputPlan.of(examples, sections, device, worker)
-    train, evaluation = plan.open_train(start), plan.open_eval(sections.train.batch_size)
+    train, evaluation = plan.open_train(start), plan.open_eval(sections.train.global_batch_size)
     own_batches, each = plan.sources.own_batches, examples.sample.bytes_each
     remarks = _batch_size_remark(None if own_batches else train.size, examples.train, sections.train)
     words = "; ".join([plan.words + plan.sources.describe(), *remarks])
@@ -175,7 +175,8 @@ def _batch_size_remark(size: int | None, files: Sequence[str], train: TrainConfi
     roughly = ""
     if size is None:
         size, roughly = estimate_examples(files), "roughly "
-    if size >= train.batch_size:
+    batch_size = train.global_batch_size
+    if size >= batch_size:
         return ()
     what = "an epoch is a single step" if train.steps_per_epoch is None else "a batch contains some of them repeatedly"
-    return (f"batch_size {train.batch_size:,} is more than the {roughly}{size:,} examples of the train split: {what}",)
+    return (f"batch_size {batch_size:,} is more than the {roughly}{size:,} examples of the train split: {what}",)

@@ -48,7 +48,9 @@ class ExampleSources:
         if not sources.own_batches:
             return sources
         reads = "" if reader else "reads its own files and "
-        own = f"each of {worker.count} workers {reads}makes {worker.part(train.batch_size):,} examples of a batch"
+        own = (
+            f"each of {worker.count} workers {reads}makes {worker.part(train.global_batch_size):,} examples of a batch"
+        )
         return replace(sources, words="; ".join(filter(None, (words, own))))
 
     def bucketed(self, buckets: LengthBuckets | None, lengths: np.ndarray | None) -> ExampleSources:
@@ -69,7 +71,7 @@ class ExampleSources:
     @property
     def batch_size(self) -> int:
         """Examples per batch of the train split, as read by this process."""
-        return self.worker.part(self.train.batch_size) if self.own_batches else self.train.batch_size
+        return self.worker.part(self.train.global_batch_size) if self.own_batches else self.train.global_batch_size
 
     def start(self, batches: int) -> int:
         """Where a training that resumes after some batches starts to read; an unsharded service has no position."""

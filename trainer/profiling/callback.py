@@ -78,7 +78,7 @@ def profiling(
     steps = train.steps_per_epoch or split.steps
     if steps is None and begin.epoch:
         steps = (begin.batches - begin.step) // begin.epoch
-    request = ProfileRequest((first, last), steps_per_execution, steps, train.epochs, begin)
+    request = ProfileRequest((first, last), steps_per_execution, steps, train.max_epochs, begin)
     return [Profile(request, directory, done)]
 
 

@@ -72,7 +72,7 @@ class Tuner(base_tuner.BaseTuner):
         self.job, self.tune, self.choice = job, tune, choose_strategy(job.sections.train, detect_hardware())
         if self.choice.strategy == "multi_worker":  # the other workers would exit after the first trial
             raise TrainingError(f"train.strategy: {ONE_MACHINE_ONLY}")
-        self.epochs = tune.epochs or job.sections.train.epochs
+        self.epochs = tune.epochs or job.sections.train.max_epochs
         self.metric = "loss" if tune.objective == "auto" else tune.objective
         self.better_is_higher = HIGHER_IS_BETTER[job.sections.label.kind][self.metric]
         self.done: list[Trial] = []
@@ -135,7 +135,10 @@ class Tuner(base_tuner.BaseTuner):
         """Do nothing: the table was logged at the end of the search."""
 
     def search_space_summary(self, extended: bool = False) -> None:  # noqa: ARG002
-        """Log a line for each parameter."""
+        """Log a line for each parameter, and for the numbers that all trials have in common in place of `auto`."""
+        for name, words in self.job.budget.words.items():
+            if f"train.{name}" not in self.tune.parameters:
+                logger.info(f"tune: {name}: {words}")
         for name, parameter in self.tune.parameters.items():
             logger.info(f"tune: {name}: {parameter.model_dump_json(exclude_defaults=True)}")
 

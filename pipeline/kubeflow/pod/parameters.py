@@ -137,15 +137,19 @@ def _put_data(properties: Properties, name: str, value: Any) -> Properties:
     return {**properties, "data": text}
 
 
+def _epochs(config: PipelineConfig) -> int:
+    return 0 if config.train.epochs == "auto" else config.train.epochs
+
+
 def _put_epochs(properties: Properties, value: float) -> Properties:
-    return _put_train(properties, "epochs", int(value))
+    return _put_train(properties, "epochs", int(value) or "auto")
 
 
 def _put_steps(properties: Properties, value: float) -> Properties:
     return _put_train(properties, "steps_per_epoch", int(value) or None)
 
 
-def _put_train(properties: Properties, name: str, value: int | None) -> Properties:
+def _put_train(properties: Properties, name: str, value: int | str | None) -> Properties:
     custom = json.loads(properties["custom_config"])
     sections = json.loads(custom["config"])
     sections["train"][name] = value
@@ -157,9 +161,9 @@ PARAMETERS: dict[str, RunParameter] = {
     "run_date": RunParameter("Spans", str, lambda config: config.data.run_date or "", _put_date),
     "spans": RunParameter("Spans", str, _spans, _put_spans),
     "window": RunParameter("Spans", str, lambda config: str(config.data.window), _put_window),
-    "epochs": RunParameter("Trainer", int, lambda config: config.train.epochs, _put_epochs),
+    "epochs": RunParameter("Trainer", int, _epochs, _put_epochs),
     "steps_per_epoch": RunParameter("Trainer", int, lambda config: config.train.steps_per_epoch or 0, _put_steps),
     "retrain": RunParameter("Spans", str, lambda config: config.retrain, _put_retrain),
 }
 """run_date: a date, `scheduled`, or `""` for none; spans: a number, a date, `first..last`, or `""` for the newest;
-steps_per_epoch: 0 is the whole split."""
+epochs: 0 is auto; steps_per_epoch: 0 is the whole split."""

@@ -40,7 +40,7 @@ ROOT = "pipeline_root"
 FORMS = {
     "spans": "a number, a date such as 2026-11-20, or a range of two: 2026-11-01..2026-11-20",
     "window": "an integer of at least 1, or all",
-    "epochs": "an integer of at least 1",
+    "epochs": "an integer of at least 1, or 0 for auto",
     "steps_per_epoch": "an integer",
 }
 """What values of a parameter look like."""

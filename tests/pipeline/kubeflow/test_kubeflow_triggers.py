@@ -104,7 +104,7 @@ def test_parameters_of_a_run_reach_the_task_that_uses_them_and_no_other(
     assert {name: one["defaultValue"] for name, one in reported.items()} == {
         "run_date": "",
         "spans": "",
-        "epochs": 5,
+        "epochs": 0,
         "steps_per_epoch": 0,
         "retrain": "drift",
     }
@@ -204,7 +204,7 @@ def test_values_of_a_run_have_their_types_and_the_root_is_one_of_them(folder: Pa
         ("spans=2026-11-20..2026-11-01", "after its end"),
         ("spans=1..2..3", "1..2..3 is not a number, a date"),
         ("window=0", "0 is not an integer of at least 1, or all"),
-        ("epochs=0", "0 is not an integer of at least 1"),
+        ("epochs=-1", "epochs must be a number"),
         ("retrain=drift", "no task that detects drift"),
     ],
 )
@@ -214,11 +214,11 @@ def test_a_value_that_the_pods_would_refuse_is_refused_before_it_is_sent(folder:
         run_values(chosen, [given])
     assert f"--param {given.partition('=')[0]}" in str(error.value)
     assert what in str(error.value)
-    fine = ["spans=2026-11-01..2026-11-20", "window=all", "epochs=1", "retrain=new_span"]
+    fine = ["spans=2026-11-01..2026-11-20", "window=all", "epochs=0", "retrain=new_span"]
     assert run_values(chosen, fine).parameters == {
         "spans": "2026-11-01..2026-11-20",
         "window": "all",
-        "epochs": 1,
+        "epochs": 0,
         "retrain": "new_span",
     }
     assert run_values(chosen, ["spans="]).parameters == {"spans": ""}

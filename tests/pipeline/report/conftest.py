@@ -130,6 +130,7 @@ TRAINING = {
     "parameters": 12345,
     "examples": {"train": 300, "eval": 100},
     "input": "memory: it fits",
+    "remarks": ["the eval loss was still falling"],
 }
 EVALUATION = Evaluation(
     split="eval",

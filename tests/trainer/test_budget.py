@@ -1,0 +1,82 @@
+"""Epochs, batch size and patience that are `auto`: chosen from the number of examples, once, and recorded."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.configs.schema.train import TrainConfig
+from headrace.trainer.budget import Budget, choose_batch_size, choose_epochs, choose_patience
+from headrace.trainer.callbacks.epoch_log import Epoch
+from headrace.trainer.fitting import still_falling
+from headrace.trainer.job import Job, job_digest
+from headrace.trainer.run import run_fn
+
+Prepare = Callable[[str], Any]
+
+
+@pytest.mark.parametrize(
+    ("examples", "batch_size"),
+    [(0, 1024), (1, 32), (100, 32), (4095, 32), (4096, 64), (15_002, 128), (65_536, 1024), (10_000_000, 1024)],
+)
+def test_an_epoch_has_64_steps_of_a_power_of_two_as_far_as_the_limits_allow(examples: int, batch_size: int) -> None:
+    assert choose_batch_size(examples) == batch_size
+
+
+@pytest.mark.parametrize(
+    ("steps", "epochs", "patience"), [(0, 5, 2), (4, 100, 12), (150, 67, 6), (500, 20, 2), (100_000, 10, 2)]
+)
+def test_epochs_and_patience_follow_from_the_steps_of_an_epoch(steps: int, epochs: int, patience: int) -> None:
+    assert (choose_epochs(steps), choose_patience(steps)) == (epochs, patience)
+
+
+def test_only_settings_that_are_auto_are_chosen(prepared: Prepare) -> None:
+    files = [prepared("binary").patterns["train"]]  # of 2,000 examples
+    explicit = TrainConfig.model_validate({"epochs": 7, "batch_size": 500, "early_stopping": {"patience": 4}})
+    assert Budget.of(explicit, files).words == {}
+    assert Budget.of(explicit, files).applied(explicit) == explicit
+    epochs_only = TrainConfig.model_validate({"epochs": 7})
+    assert Budget.of(epochs_only, files).applied(epochs_only).patience == 2
+    by_steps = TrainConfig.model_validate({"steps_per_epoch": 30})
+    chosen = Budget.of(by_steps, files).applied(by_steps)
+    assert (chosen.epochs, chosen.batch_size, chosen.patience) == (5, 1024, 2)
+    never = TrainConfig.model_validate({"early_stopping": None})
+    assert Budget.of(never, files).applied(never).early_stopping is None
+
+
+def test_a_run_records_its_numbers_and_the_job_keeps_its_digest(prepared: Prepare, tmp_path: Path) -> None:
+    fn_args = prepared("binary").fn_args(tmp_path, epochs="auto", batch_size="auto")
+    job = Job.of(fn_args)
+    assert (job.sections.train.epochs, job.sections.train.batch_size, job.sections.train.patience) == (100, 32, 12)
+    assert job_digest(job) == job_digest(Job.of(fn_args))
+    run_fn(fn_args)
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert record["chosen"]["batch_size"] == "32: auto, for 2,000 examples"
+    assert record["chosen"]["epochs"] == "100: auto, for 2,000 examples"
+    assert record["stopped_early"] is True
+    assert len(record["epochs"]) == record["best_epoch"] + 12
+
+
+def epochs_with(*losses: float) -> list[Epoch]:
+    return [Epoch(number, 1.0, 1.0, {"val_loss": loss}) for number, loss in enumerate(losses, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "planned", "falling"),
+    [
+        ((0.5, 0.4), 2, True),
+        ((0.5, 0.4), 3, False),  # stopped early
+        ((0.5, 0.4, 0.45), 3, False),
+        ((0.5, 0.4, 0.3999), 3, False),  # by less than a thousandth
+        ((0.5,), 1, False),
+        ((-1.0, -1.5), 2, True),
+    ],
+)
+def test_a_loss_that_falls_in_the_last_planned_epoch_is_said(
+    losses: tuple[float, ...], planned: int, falling: bool
+) -> None:
+    remarks = still_falling(epochs_with(*losses), planned)
+    assert bool(remarks) is falling
+    assert all("raise `train.epochs`" in remark for remark in remarks)

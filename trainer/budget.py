@@ -1,0 +1,103 @@
+"""How long to train, and in batches of what size, if the config leaves that to the number of examples.
+
+budget = Budget.of(train, files)
+train = budget.applied(train)       # numbers for `auto`
+budget.words                        # {"batch_size": "32: auto, for 1,200 examples", ...}
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from headrace.configs.schema.train import UNKNOWN_BATCH_SIZE, UNKNOWN_EPOCHS, UNKNOWN_PATIENCE, TrainConfig
+from headrace.trainer.input.memory import estimate_examples
+
+STEPS_PER_EPOCH = 64
+"""Minimum number of steps in an epoch, as long as a batch has more than the fewest examples."""
+BATCH_SIZES = 32, 1024
+"""The fewest and the most examples in a batch."""
+STEPS = 10_000
+"""Steps in the longest training, as long as the number of its epochs is within EPOCHS."""
+EPOCHS = 10, 100
+PATIENCE_STEPS = 800
+"""Steps without a better eval loss after which training stops, as long as the number of epochs is within PATIENCE."""
+PATIENCE = 2, 12
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Numbers for the settings that are `auto`, None for the others."""
+
+    examples: int = 0
+    """Number of examples in the train split, estimated if they are many; 0: unknown or of no account."""
+    batch_size: int | None = None
+    epochs: int | None = None
+    patience: int | None = None
+
+    @classmethod
+    def of(cls, train: TrainConfig, patterns: Sequence[str]) -> Budget:
+        """Choose the numbers from the files of the train split. patterns: of these files."""
+        stop = train.early_stopping
+        auto_patience = stop is not None and stop.patience == "auto"
+        if train.batch_size != "auto" and train.epochs != "auto" and not auto_patience:
+            return NO_BUDGET
+        examples = 0 if train.steps_per_epoch is not None else _count(patterns)
+        batch_size = choose_batch_size(examples) if train.batch_size == "auto" else train.batch_size
+        steps = -(-examples // batch_size)
+        return cls(
+            examples,
+            batch_size if train.batch_size == "auto" else None,
+            choose_epochs(steps) if train.epochs == "auto" else None,
+            choose_patience(steps if train.epochs == "auto" else 0) if auto_patience else None,
+        )
+
+    def applied(self, train: TrainConfig) -> TrainConfig:
+        """Replace what is `auto`."""
+        numbers = {"batch_size": self.batch_size, "epochs": self.epochs}
+        update: dict[str, object] = {name: number for name, number in numbers.items() if number is not None}
+        if self.patience is not None and train.early_stopping is not None:
+            update["early_stopping"] = train.early_stopping.model_copy(update={"patience": self.patience})
+        return train.model_copy(update=update)
+
+    @property
+    def words(self) -> dict[str, str]:
+        """For the log and the training record: each chosen number, and what it depends on."""
+        numbers = {"batch_size": self.batch_size, "epochs": self.epochs, "patience": self.patience}
+        why = f"auto, for {self.examples:,} examples" if self.examples else "auto"
+        return {name: f"{number:,}: {why}" for name, number in numbers.items() if number is not None}
+
+
+NO_BUDGET = Budget()
+"""For a config without `auto`."""
+
+
+def choose_batch_size(examples: int) -> int:
+    """The largest power of two that leaves an epoch 64 steps, within BATCH_SIZES."""
+    if not examples:
+        return UNKNOWN_BATCH_SIZE
+    fewest, most = BATCH_SIZES
+    power = 1 << max((examples // STEPS_PER_EPOCH).bit_length() - 1, 0)
+    return min(max(power, fewest), most)
+
+
+def choose_epochs(steps: int) -> int:
+    """The number of epochs with STEPS steps, within EPOCHS. steps: in an epoch; 0: unknown."""
+    return min(max(-(-STEPS // steps), EPOCHS[0]), EPOCHS[1]) if steps else UNKNOWN_EPOCHS
+
+
+def choose_patience(steps: int) -> int:
+    """The number of epochs with PATIENCE_STEPS steps, within PATIENCE. steps: in an epoch; 0: unknown."""
+    return min(max(-(-PATIENCE_STEPS // steps), PATIENCE[0]), PATIENCE[1]) if steps else UNKNOWN_PATIENCE
+
+
+def _count(patterns: Sequence[str]) -> int:
+    """The number of examples; 0 if a file is damaged, which is reported when the split is opened."""
+    files = sorted({file for pattern in patterns for file in tf.io.gfile.glob(pattern)})
+    try:
+        return estimate_examples(files)
+    except (OSError, EOFError, zlib.error, tf.errors.OpError):
+        return 0
