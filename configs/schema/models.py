@@ -55,8 +55,8 @@ class DnnModel(ModelBase):
 
 
 class WideAndDeepModel(ModelBase):
-    """Dense layers over numbers and embeddings, alongside a linear model over the categorical features (Cheng et al.
-    2016, arXiv:1606.07792). The default if `kind` is not set.
+    """Dense layers over numbers and embeddings, alongside a linear model over the numbers and the categorical features
+    (Cheng et al. 2016, arXiv:1606.07792). The default if `kind` is not set.
     """
 
     implementation: ClassVar[str] = "headrace.trainer.models.wide_and_deep.build"

@@ -87,21 +87,28 @@ def test_dnn_is_dense_layers_over_the_deep_features() -> None:
     np.testing.assert_allclose(predict(model), sigmoid(deep_logits(model, "logits")), rtol=1e-5)
 
 
-def test_wide_and_deep_adds_the_weights_of_the_categories_to_the_deep_logits() -> None:
+def test_wide_and_deep_starts_at_zero_and_adds_linear_terms_to_the_deep_logits() -> None:
     model = build({"kind": "wide_and_deep", "hidden": [8, 4]})
+    np.testing.assert_array_equal(predict(model), 0.5)
+    model.get_layer("deep_logits").kernel.assign(np.linspace(-1, 1, 4)[:, np.newaxis])
     deep = deep_logits(model, "deep_logits")
-    np.testing.assert_allclose(predict(model), sigmoid(deep), rtol=1e-5)  # the wide weights start at zero
+    np.testing.assert_allclose(predict(model), sigmoid(deep), rtol=1e-5)
     (table,) = model.get_layer("wide").trainable_weights
     weights = np.arange(5 + 25, dtype=np.float32)[:, np.newaxis] / 10  # of color, then of hour
     table.assign(weights)
-    wide = weights[BATCH["color"]] + weights[5 + BATCH["hour"]]
+    (kernel,) = model.get_layer("wide_numbers").trainable_weights
+    kernel.assign([[0.7]])
+    wide = weights[BATCH["color"]] + weights[5 + BATCH["hour"]] + 0.7 * BATCH["amount"][:, np.newaxis]
     np.testing.assert_allclose(predict(model), sigmoid(deep + wide), rtol=1e-5)
 
 
-def test_wide_and_deep_over_numbers_alone_is_the_deep_part() -> None:
+def test_wide_and_deep_over_numbers_alone_has_both_parts() -> None:
     model = build({"hidden": [8, 4]}, features={"amount": {"column": "numeric"}})
-    predictions = predict(model, {"amount": BATCH["amount"]})
-    np.testing.assert_allclose(predictions, sigmoid(deep_logits(model, "deep_logits", "numbers")), rtol=1e-5)
+    model.get_layer("deep_logits").kernel.assign(np.linspace(-1, 1, 4)[:, np.newaxis])
+    model.get_layer("wide_numbers").kernel.assign([[-0.3]])
+    found = predict(model, {"amount": BATCH["amount"]})
+    logits = deep_logits(model, "deep_logits", "numbers") - 0.3 * BATCH["amount"][:, np.newaxis]
+    np.testing.assert_allclose(found, sigmoid(logits), rtol=1e-5)
 
 
 def test_wide_and_deep_with_only_wide_features_is_linear() -> None:

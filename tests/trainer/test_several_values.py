@@ -253,7 +253,7 @@ def test_parts_of_the_model_are_pooled_embeddings_and_sums_of_weights(story: Sto
     expected = story.expected()
     assert {name for name in layers if name.startswith(("pooled", "multi", "wide"))} == {
         "pooled_3_mean", "pooled_2_mean", "pooled_2_sum", "pooled_3_sqrtn", "multi_hot_sqrtn",
-        "wide", "wide_terms", "wide_sums",
+        "wide", "wide_terms", "wide_sums", "wide_numbers",
     }  # fmt: skip
     scale = {"mean": -1.0, "sum": 0.0, "sqrtn": -0.5}
     for layer, names in {"pooled_3_mean": ["tags", "tags_filled", "themes", "said", "said_padded"],

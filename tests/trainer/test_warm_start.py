@@ -88,12 +88,14 @@ def test_layer_of_another_shape_or_reading_other_features_is_left_and_said(tmp_p
     base = kept(tmp_path, before, layout)
     wider, new = made(FEATURES | {"weight": {"column": "numeric"}}, hidden=(6, 4), seed=2)
     words = start_from(wider, new, base)
-    assert words.endswith("; not hidden_1 (its shape was [7, 6] and is [8, 6])")
+    linear = "wide_numbers (its shape was [1, 1] and is [2, 1])"
+    assert words.endswith(f"; not hidden_1 (its shape was [7, 6] and is [8, 6]), {linear}")
     np.testing.assert_array_equal(wider.get_layer("hidden_2").kernel, before.get_layer("hidden_2").kernel)
     renamed = {"weight" if name == "amount" else name: feature for name, feature in FEATURES.items()}
     other, new = made(renamed, hidden=(6, 4), seed=2)
     kernel = np.asarray(other.get_layer("hidden_1").kernel)
-    assert start_from(other, new, base).endswith("; not hidden_1 (it reads other features or layers)")
+    why = "(it reads other features or layers)"
+    assert start_from(other, new, base).endswith(f"; not hidden_1 {why}, wide_numbers {why}")
     np.testing.assert_array_equal(other.get_layer("hidden_1").kernel, kernel)
 
 

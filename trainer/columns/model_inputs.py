@@ -57,16 +57,24 @@ class ModelInputs:
 
         exclude: names of features to leave out.
         """
-        numbers = [
-            name for name, column in self.columns.items() if isinstance(column, NumberColumn) and name not in exclude
-        ]
-        parts = [Numbers(name="numbers")(self._of(numbers))] if numbers else []
+        numbers = self.numbers(exclude)
+        parts = [] if numbers is None else [numbers]
         categorical = [column for column in self._categorical() if column.feature.deep and column.name not in exclude]
         parts += self._embedded([column for column in categorical if not column.multivalued])
         parts += self._pooled([column for column in categorical if column.multivalued])
         if len(parts) < 2:
             return parts[0] if parts else None
         return keras.layers.Concatenate(name="deep")(parts)
+
+    def numbers(self, exclude: Collection[str] = (), name: str = "numbers") -> keras.KerasTensor | None:
+        """The numbers alone, float32 [batch, numbers]; None if there are none.
+
+        Args:
+            exclude: Names of features to leave out.
+            name: Name of the layer; a model that calls this and `deep` needs two.
+        """
+        names = [one for one, column in self.columns.items() if isinstance(column, NumberColumn) and one not in exclude]
+        return Numbers(name=name)(self._of(names)) if names else None
 
     def images(self) -> dict[str, keras.KerasTensor]:
         """Name of each image → float32 [batch, height, width, channels] between 0 and 1."""

@@ -38,9 +38,11 @@ def tower(x: keras.KerasTensor, model: ModelBase) -> keras.KerasTensor:
     return x
 
 
-def logits(x: keras.KerasTensor, label: LabelConfig, name: str = "logits") -> keras.KerasTensor:
-    """Linear layer: float32 [batch, label.num_classes]."""
-    return keras.layers.Dense(label.num_classes, name=name)(x)
+def logits(
+    x: keras.KerasTensor, label: LabelConfig, name: str = "logits", initializer: str = "glorot_uniform"
+) -> keras.KerasTensor:
+    """Linear layer: float32 [batch, label.num_classes]. initializer: Keras name of that of its kernel."""
+    return keras.layers.Dense(label.num_classes, kernel_initializer=initializer, name=name)(x)
 
 
 def head(scores: keras.KerasTensor, label: LabelConfig) -> keras.KerasTensor:

@@ -12,17 +12,27 @@ from headrace.trainer.models.layers import head, logits, tower
 
 
 def build(features: ModelInputs, label: LabelConfig, model: WideAndDeepModel) -> keras.Model:
-    """Build the model, not compiled: the sum of both parts' logits, or the one part that has features.
+    """Build the model, not compiled: the sum of the logits of both parts, as far as they have features.
 
-    Raises TrainingError if neither has any.
+    All logits start at zero. So the model begins as a linear one, and the deep part learns what that leaves over. From
+    random logits, a small table's few steps are spent on unlearning them. Raises TrainingError if no part has features.
     """
-    deep, wide = features.deep(), features.wide(label.num_classes)
-    parts = [] if wide is None else [wide]
+    deep = features.deep()
+    parts = [part for part in (features.wide(label.num_classes), _wide_numbers(features, label)) if part is not None]
     if deep is not None:
-        parts.append(logits(tower(deep, model), label, name="deep_logits"))
+        parts.append(logits(tower(deep, model), label, name="deep_logits", initializer="zeros"))
     if not parts:
         raise TrainingError(
             "model.kind: wide_and_deep has nothing to learn from: every feature has `deep: false` and `wide: false`"
         )
     scores = parts[0] if len(parts) == 1 else keras.layers.Add(name="logits")(parts)
     return keras.Model(features.inputs, head(scores, label), name="wide_and_deep")
+
+
+def _wide_numbers(features: ModelInputs, label: LabelConfig) -> keras.KerasTensor | None:
+    """A linear model over the numbers, float32 [batch, label.num_classes]. The deep part's logits have the bias."""
+    numbers = features.numbers(name="linear_numbers")
+    if numbers is None:
+        return None
+    layer = keras.layers.Dense(label.num_classes, use_bias=False, kernel_initializer="zeros", name="wide_numbers")
+    return layer(numbers)
