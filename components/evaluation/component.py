@@ -201,6 +201,8 @@ def _conclude(  # noqa: PLR0913, PLR0917
 ) -> None:
     values = verdict.metric_values(accumulators, config)
     evaluation = verdict.conclude(accumulators, values, config, split, blocked)
+    for remark in evaluation.remarks:
+        logger.warning(remark)
     tfma.write_files(directory, values, config, models, blessed=evaluation.blessed)
     write_evaluation(directory, evaluation)
 

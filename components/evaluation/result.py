@@ -6,7 +6,7 @@ evaluation.metrics["auc"], evaluation.blessed, evaluation.reasons
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -74,7 +74,8 @@ class Evaluation:
     """Metrics over the whole split and over its slices, and the verdict.
 
     unlabelled: examples left out because their label is missing or not one of the classes; reasons: why the model is
-    not blessed, empty if it is.
+    not blessed, empty if it is; constant: what a model would reach that predicts the same for all of the examples, for
+    the metrics of which it is a yardstick; remarks: what limits the evaluation's worth.
     """
 
     split: str
@@ -87,6 +88,8 @@ class Evaluation:
     blessed: bool
     reasons: tuple[str, ...]
     curves: Curves | None
+    constant: Metrics = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 _ADAPTER = TypeAdapter(Evaluation)

@@ -13,7 +13,7 @@ from tensorflow_model_analysis.proto import config_pb2
 
 from headrace.components.evaluation import tfma
 from headrace.components.evaluation.metrics import LABEL_METRICS
-from headrace.components.evaluation.metrics.accumulator import MetricAccumulator
+from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Margin, MetricAccumulator
 from headrace.components.evaluation.result import Evaluation, Metrics, SliceMetrics, ThresholdCheck
 from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
 
@@ -75,6 +75,7 @@ def conclude(
         key: accumulator for (model, key), accumulator in accumulators if model == candidate
     }
     label_metrics = LABEL_METRICS[tfma.label_kind(config)]
+    of_split = of_candidate.get(())
     return Evaluation(
         split=split,
         example_count=int(whole.get(COUNT, 0)),
@@ -85,8 +86,24 @@ def conclude(
         checks=tuple(checked),
         blessed=not reasons,
         reasons=tuple(reasons),
-        curves=label_metrics.curves(of_candidate[()]) if () in of_candidate else None,
+        curves=None if of_split is None else label_metrics.curves(of_split),
+        constant={} if of_split is None else _constant(label_metrics, of_split, metrics),
+        remarks=() if of_split is None else few_examples(label_metrics.margin(of_split), split, int(whole[COUNT])),
     )
+
+
+def _constant(label_metrics: LabelMetrics, accumulator: MetricAccumulator, metrics: Iterable[str]) -> Metrics:
+    """What a constant prediction reaches, for the metrics of the config."""
+    found = label_metrics.constant(accumulator)
+    return {name: found[name] for name in metrics if name in found}
+
+
+def few_examples(margin: Margin | None, split: str, examples: int) -> tuple[str, ...]:
+    """A remark if the examples are too few to measure the main metric."""
+    if margin is None or margin.width < margin.too_wide:
+        return ()
+    interval = f"{margin.metric} is {margin.value:.2g} ± {margin.width:.1g} (95 % confidence interval)"
+    return (f"the {split} split has only {examples:,} examples: {interval}; a larger share in `data.splits` helps",)
 
 
 def check_thresholds(

@@ -106,7 +106,11 @@ def _report_and_summary(console: Console, done: Run) -> None:
     verdict, training = read_verdict(folder), read_training(folder.directory("Trainer", "model_run"))
     if verdict.pushed is not None:
         verdict = replace(verdict, pushed=str(short(Path(verdict.pushed))))
-    remarks = {"data": anomalies_in_words(folder), "training": training.remarks if training else ()}
+    remarks = {
+        "data": anomalies_in_words(folder),
+        "training": training.remarks if training else (),
+        "test": folder.evaluation.remarks if folder.evaluation else (),
+    }
     print_summary(console, done.record, verdict, report_file, remarks)
 
 

@@ -108,6 +108,53 @@ def test_regression_metrics_equal_an_independent_computation() -> None:
     assert found["squared_correlation"] == pytest.approx(np.corrcoef(labels, p)[0, 1] ** 2)
 
 
+def _log_loss_of_shares(labels: Array) -> float:
+    shares = pd.Series(labels).value_counts(normalize=True)
+    return float(-np.mean(np.log(shares[labels].to_numpy())))
+
+
+def test_a_constant_prediction_is_measured_as_a_model_that_makes_it() -> None:
+    random = np.random.default_rng(6)
+    labels = (random.random(700) < 0.3).astype(float)
+    p = random.random((700, 1))
+    found = LABEL_METRICS["binary"].constant(_whole("binary", labels, p, parts=3))
+    model = LABEL_METRICS["binary"].metrics(_whole("binary", labels, np.full((700, 1), labels.mean())))
+    assert {"auc", "auc_precision_recall", "binary_accuracy", "binary_crossentropy"} == found.keys()
+    assert found == pytest.approx({name: model[name] for name in found}, abs=1e-4)
+
+    classes = random.choice(4, 900, p=[0.1, 0.2, 0.65, 0.05]).astype(float)
+    found = LABEL_METRICS["multiclass"].constant(_whole("multiclass", classes, random.random((900, 4)), parts=5))
+    assert found == pytest.approx({"accuracy": np.mean(classes == 2), "crossentropy": _log_loss_of_shares(classes)})
+
+    numbers = random.gamma(2.0, 3.0, 500)
+    found = LABEL_METRICS["regression"].constant(_whole("regression", numbers, random.random((500, 1)), parts=4))
+    assert found == pytest.approx({"mean_squared_error": np.mean((numbers - numbers.mean()) ** 2)})
+
+
+@pytest.mark.parametrize("kind", ["binary", "multiclass", "regression"])
+def test_the_margin_is_that_of_repeated_test_splits(kind: str) -> None:
+    random = np.random.default_rng(7)
+    metric = {"binary": "auc", "multiclass": "accuracy", "regression": "mean_squared_error"}[kind]
+    values, widths = [], []
+    for _ in range(300):
+        if kind == "binary":
+            labels = (random.random(150) < 0.4).astype(float)
+            p = 1 / (1 + np.exp(-random.normal(labels, 1)))[:, None]
+        elif kind == "multiclass":
+            labels = random.integers(0, 3, 150).astype(float)
+            p = np.eye(3)[labels.astype(int)] + random.normal(scale=0.7, size=(150, 3))
+        else:
+            labels = random.normal(size=150)
+            p = (labels + random.normal(size=150))[:, None]
+        margin = LABEL_METRICS[kind].margin(_whole(kind, labels, p))
+        assert margin is not None
+        assert margin.metric == metric
+        values.append(margin.value)
+        widths.append(margin.width)
+    inside = np.mean(np.abs(np.array(values) - np.mean(values)) <= np.array(widths))
+    assert 0.9 < inside < 0.99
+
+
 @pytest.mark.parametrize("parts", [1, 7, 1000])
 def test_the_correlation_keeps_a_spread_that_is_small_beside_the_mean(parts: int) -> None:
     random = np.random.default_rng(4)

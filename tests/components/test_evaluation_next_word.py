@@ -35,6 +35,17 @@ def test_metrics_equal_an_independent_computation_and_an_unknown_word_is_never_p
     assert np.mean(order[:, 0] == LABELS) > found["accuracy"] + 0.03  # it would be higher
 
 
+def test_a_constant_prediction_is_a_known_word_and_all_unknown_words_share_a_probability() -> None:
+    labels = np.repeat(np.arange(9), [9, 8, 7, 6, 5, 4, 3, 2, 30])  # 8 is unknown
+    accumulator = LABEL_METRICS["next_word"].accumulate(labels.astype(float), P[:74], np.zeros(74, np.int64), 1)[0]
+    found = LABEL_METRICS["next_word"].constant(accumulator)
+    shares = np.bincount(labels)[labels] / 74
+    assert found["accuracy"] == pytest.approx(9 / 74)
+    assert found["top_5_accuracy"] == pytest.approx((9 + 8 + 7 + 6 + 5) / 74)
+    assert found["crossentropy"] == pytest.approx(-np.log(shares).mean())
+    assert found["perplexity"] == pytest.approx(np.exp(-np.log(shares).mean()))
+
+
 def test_of_equally_probable_words_the_first_is_predicted() -> None:
     even = np.full((9, 9), 1 / 9)
     found = measured(np.arange(9), even)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tensorflow_model_analysis.proto import config_pb2
 
-from headrace.components.evaluation.verdict import check_thresholds, conclude, rejection_reasons
+from headrace.components.evaluation.metrics.accumulator import Margin
+from headrace.components.evaluation.verdict import check_thresholds, conclude, few_examples, rejection_reasons
 from headrace.components.trigger.drift import DriftDistance
 
 NEXT = {"up": math.inf, "down": -math.inf}
@@ -73,6 +74,14 @@ def test_an_evaluation_without_examples_is_not_blessed() -> None:
     assert not found.blessed
     assert found.example_count == 0
     assert "nothing could be measured" in found.reasons[0]
+
+
+def test_a_margin_that_is_too_wide_is_told_with_the_interval() -> None:
+    assert few_examples(Margin("auc", 0.81, 0.049, 0.05), "test", 900) == ()
+    assert few_examples(None, "test", 3) == ()
+    (remark,) = few_examples(Margin("auc", 0.8123, 0.0912, 0.05), "test", 57)
+    assert "test split has only 57 examples" in remark
+    assert "auc is 0.81 ± 0.09" in remark
 
 
 def test_a_distance_exactly_at_its_limit_is_not_too_far() -> None:

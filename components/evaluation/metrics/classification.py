@@ -6,7 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tensorflow_model_analysis.metrics import metric_types
 
-from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, MetricAccumulator
+from headrace.components.evaluation.metrics.accumulator import (
+    STANDARD_ERRORS,
+    Array,
+    LabelMetrics,
+    Margin,
+    MetricAccumulator,
+)
 from headrace.components.evaluation.result import Curves
 from headrace.configs.schema.evaluate import METRICS
 
@@ -18,6 +24,10 @@ probabilities lie when classes are rare, it is as fine relative to the probabili
 ROC_POINTS = 200
 CALIBRATION_BINS = 10
 TOP = 5
+TOO_WIDE = 0.05
+"""Width of the confidence interval of an AUC or accuracy, either way, from which the examples are too few."""
+UNKNOWN_WORD = -1
+"""The bucket of all words outside the vocabulary."""
 
 
 class BinaryMetrics(LabelMetrics):
@@ -37,7 +47,7 @@ class BinaryMetrics(LabelMetrics):
         above = p > 0.5
         return np.stack([np.ones_like(p), labels, p, loss, above, above * labels], axis=1)
 
-    def buckets(self, predictions: Array) -> NDArray[np.int64]:
+    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
         p = np.clip(np.nan_to_num(predictions[:, 0]), 1e-15, 1 - 1e-15)
         return np.floor(RESOLUTION * (np.log(p) - np.log1p(-p))).astype(np.int64)
 
@@ -56,6 +66,29 @@ class BinaryMetrics(LabelMetrics):
             "precision": _ratio(true_positives, above),
             "recall": _ratio(true_positives, positives),
         }
+
+    def constant(self, accumulator: MetricAccumulator) -> dict[str, float]:
+        examples, positives = accumulator.sums[:2]
+        share = positives / examples
+        return {
+            "auc": 0.5,
+            "auc_precision_recall": float(share),
+            "binary_accuracy": float(max(share, 1 - share)),
+            "binary_crossentropy": _entropy(np.array([positives, examples - positives])),
+        }
+
+    def margin(self, accumulator: MetricAccumulator) -> Margin | None:
+        """Of the AUC (Hanley and McNeil, "The meaning and use of the area under a ROC curve", Radiology 143, 1982)."""
+        examples, positives = accumulator.sums[:2]
+        area = self.metrics(accumulator)["auc"]
+        negatives = examples - positives
+        if not np.isfinite(area):
+            return None
+        two_positives, two_negatives = area / (2 - area), 2 * area**2 / (1 + area)
+        variance = area * (1 - area)
+        variance += (positives - 1) * (two_positives - area**2) + (negatives - 1) * (two_negatives - area**2)
+        width = STANDARD_ERRORS * float(np.sqrt(max(variance, 0) / (positives * negatives)))
+        return Margin("auc", area, width, TOO_WIDE)
 
     def curves(self, accumulator: MetricAccumulator) -> Curves | None:
         negatives, positives = accumulator.counts[::-1].T
@@ -87,6 +120,23 @@ class MulticlassMetrics(LabelMetrics):
         examples, correct, loss = accumulator.sums
         return {"accuracy": float(correct / examples), "crossentropy": float(loss / examples)}
 
+    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:  # noqa: ARG002
+        """The classes."""
+        return labels.astype(np.int64)
+
+    def margin(self, accumulator: MetricAccumulator) -> Margin | None:
+        """Of the accuracy (Wilson, "Probable inference, the law of succession, and statistical inference", 1927)."""
+        examples, correct = accumulator.sums[:2]
+        if not np.isfinite(correct):
+            return None
+        share, z = correct / examples, STANDARD_ERRORS
+        width = z * np.sqrt(share * (1 - share) / examples + z**2 / (4 * examples**2)) / (1 + z**2 / examples)
+        return Margin("accuracy", float(share), float(width), TOO_WIDE)
+
+    def constant(self, accumulator: MetricAccumulator) -> dict[str, float]:
+        counts = accumulator.counts.sum(axis=1)
+        return {"accuracy": float(counts.max() / counts.sum()), "crossentropy": _entropy(counts)}
+
 
 class NextWordMetrics(MulticlassMetrics):
     """Metrics for the word after a text, from a probability for each word and a last one for all unknown words.
@@ -112,6 +162,22 @@ class NextWordMetrics(MulticlassMetrics):
             "accuracy": float(correct / examples),
             "top_5_accuracy": float(in_top / examples),
             "crossentropy": float(entropy),
+            "perplexity": float(np.exp(entropy)),
+        }
+
+    def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64]:
+        """The words, and UNKNOWN_WORD for all others."""
+        ids = labels.astype(np.int64)
+        return np.where(ids < predictions.shape[1] - 1, ids, UNKNOWN_WORD)
+
+    def constant(self, accumulator: MetricAccumulator) -> dict[str, float]:
+        counts = accumulator.counts.sum(axis=1)
+        known = np.sort(counts[accumulator.buckets != UNKNOWN_WORD])[::-1]
+        entropy = _entropy(counts)
+        return {
+            "accuracy": float(known[:1].sum() / counts.sum()),
+            "top_5_accuracy": float(known[:TOP].sum() / counts.sum()),
+            "crossentropy": entropy,
             "perplexity": float(np.exp(entropy)),
         }
 
@@ -147,6 +213,12 @@ def _calibration(accumulator: MetricAccumulator) -> list[tuple[float, float, int
         for total, share, n in zip(sums, positives, examples, strict=True)
         if n
     ]
+
+
+def _entropy(counts: Array) -> float:
+    """The cross-entropy of predicting the shares of the classes, in nats."""
+    shares = counts[counts > 0] / counts.sum()
+    return float(-np.sum(shares * np.log(shares)))
 
 
 def _ratio(numerator: float, denominator: float) -> float:

@@ -7,7 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.components.evaluation.metrics.accumulator import Array, LabelMetrics, MetricAccumulator
+from headrace.components.evaluation.metrics.accumulator import (
+    STANDARD_ERRORS,
+    Array,
+    LabelMetrics,
+    Margin,
+    MetricAccumulator,
+)
+
+TOO_WIDE = 0.25
+"""Width of the confidence interval of the mean squared error, either way, as a fraction of it, from which the examples
+are too few."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class RegressionMetrics(LabelMetrics):
 
     def sums(self, labels: Array, predictions: Array) -> Array:
         error = predictions[:, 0] - labels
-        return np.stack([np.ones_like(error), np.abs(error), error**2], axis=1)
+        return np.stack([np.ones_like(error), np.abs(error), error**2, error**4], axis=1)
 
     def accumulate(
         self, labels: Array, predictions: Array, groups: NDArray[np.int64], number: int
@@ -65,16 +75,33 @@ class RegressionMetrics(LabelMetrics):
         ]
 
     def metrics(self, accumulator: MetricAccumulator) -> dict[str, float]:
-        if not isinstance(accumulator, RegressionAccumulator):
-            raise TypeError(f"a correlation needs a RegressionAccumulator, not a {type(accumulator).__name__}")
-        n, absolute, squared = accumulator.sums
-        labels, predictions, both = accumulator.products
+        n, absolute, squared, _ = accumulator.sums
+        labels, predictions, both = _products(accumulator)
         variances = labels * predictions
         return {
             "mean_squared_error": float(squared / n),
             "mean_absolute_error": float(absolute / n),
             "squared_correlation": float(both**2 / variances) if variances > 0 else float("nan"),
         }
+
+    def margin(self, accumulator: MetricAccumulator) -> Margin | None:
+        """Of the mean squared error, from the variance of the squared errors."""
+        n, _, squared, fourth = accumulator.sums
+        if not np.isfinite(fourth):
+            return None
+        mean = squared / n
+        width = STANDARD_ERRORS * float(np.sqrt(max(fourth / n - mean**2, 0) / n))
+        return Margin("mean_squared_error", float(mean), width, TOO_WIDE * float(mean))
+
+    def constant(self, accumulator: MetricAccumulator) -> dict[str, float]:
+        """The variance of the labels: the squared error of predicting their mean."""
+        return {"mean_squared_error": float(_products(accumulator)[0] / accumulator.sums[0])}
+
+
+def _products(accumulator: MetricAccumulator) -> Array:
+    if not isinstance(accumulator, RegressionAccumulator):
+        raise TypeError(f"moments need a RegressionAccumulator, not a {type(accumulator).__name__}")
+    return accumulator.products
 
 
 def _deviations(values: Array, groups: NDArray[np.int64], number: int) -> tuple[Array, Array]:

@@ -146,6 +146,10 @@ def test_epochs_stand_in_a_table_and_as_dots_and_the_best_is_marked(whole: Run) 
     assert page.all_text().count("best: 2") == 2 + 1  # each chart, and the tile
     assert "12,345" in page.all_text()
     assert "Remark: the eval loss was still falling." in page.all_text()
+    assert "predicts the same for all of these examples reaches at best binary_crossentropy 0.6234, auc 0.5000." in (
+        page.all_text()
+    )
+    assert "Remark: the eval split has only 100 examples." in page.all_text()
 
 
 def test_features_name_kind_columns_and_place_in_the_model(whole: Run) -> None:
