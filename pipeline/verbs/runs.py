@@ -30,16 +30,16 @@ LOST = (
 def runs(config: Path, profile: str | None, overrides: tuple[str, ...], limit: int) -> None:
     """List the runs of CONFIG on Kubeflow, newest first."""
     session = session_of(config, profile, overrides)
-    from headrace.pipeline.kubeflow.server.runs import await_reports
-
-    found = session.runs(limit)
-    session.mark_lost(found)
-    found = await_reports(session.server, found)
+    found = session.settled(session.runs(limit), _note)
     width = max((len(run.display_name) for run in found), default=0)
     for run in found:
         click.echo(_run_line(run, width))
     if not found:
         click.echo("no runs yet")
+
+
+def _note(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def _run_line(run: Any, width: int) -> str:
@@ -60,13 +60,12 @@ def status(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
     RUN is its name or id, by default the newest.
     """
     session = session_of(config, profile, overrides)
-    found = session.run(run)
+    found = session.run(run, _note)
     if watch:
         sys.exit(watch_to_the_end(session, found))
     from headrace.pipeline.kubeflow.server.status import show
     from headrace.pipeline.terminal import open_display
 
-    session.mark_lost([found])
     with open_display() as display:
         shown = show(session, found, display)
     code = _print_state(shown, found)
@@ -81,7 +80,7 @@ def watch_to_the_end(session: Session, run: Any) -> int:
 
     try:
         with open_display() as display:
-            shown, run = follow(session, run, display, lambda note: click.echo(note, err=True))
+            shown, run = follow(session, run, display, _note)
     except KeyboardInterrupt:
         click.echo(f"The run {run.display_name} continues; `headrace cancel` ends it.", err=True)
         raise
@@ -95,9 +94,8 @@ def _print_state(shown: RunRecord, run: Any) -> int:
     from headrace.pipeline.kubeflow.server.runs import state_word
     from headrace.pipeline.results.record import Status
 
-    state = {"cancelled": "cancelled", "cancelling": "being cancelled", "lost": f"lost: {LOST}"}.get(
-        state_word(run, dt.datetime.now(dt.UTC)), str(shown.status)
-    )
+    word = state_word(run, dt.datetime.now(dt.UTC))
+    state = {"cancelling": "being cancelled", "lost": f"lost: {LOST}"}.get(word, word)
     failed = [node.id for node in shown.nodes if node.status is Status.FAILED]
     detail = f": {', '.join(failed)}" if failed and shown.status is Status.FAILED else _ended_early(shown)
     click.echo(f"run       {shown.run_id}  {state}{detail}")
@@ -143,10 +141,10 @@ def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
     from headrace.common.errors import RunError
     from headrace.common.names import did_you_mean_or_list
     from headrace.pipeline.kubeflow.server import logs as server_logs
-    from headrace.pipeline.kubeflow.server.runs import get_run
+    from headrace.pipeline.kubeflow.server.runs import read_again
     from headrace.pipeline.kubeflow.server.status import LossWatch, killed_for_memory, run_record
 
-    found = session.run(run)
+    found = session.run(run, _note)
     graph = session.tasks(found)
     tasks = {task.get("taskInfo", {}).get("name", name): (name, task) for name, task in graph.items()}
     if component not in tasks:
@@ -160,17 +158,18 @@ def logs(  # noqa: PLR0913, PLR0917 - one for each argument of the command
 
     def ended() -> bool:
         nonlocal found
-        found = get_run(session.server, found.run_id)
+        found = read_again(session.server, found)
         loss.mark(found)
         return run_record(found, graph, session.pipeline).node(component).status.ended
 
-    if follow:
-        server_logs.follow(read, ended, lambda text: click.echo(text, nl=False))
-    else:
-        click.echo(read(), nl=False)
-    why = killed_for_memory(session, found).get(component) if found.state in ("FAILED", "RUNNING") else None
-    if why:
-        click.echo(why, err=True)
+    try:
+        if follow:
+            server_logs.follow(read, ended, lambda text: click.echo(text, nl=False))
+        else:
+            click.echo(read(), nl=False)
+    finally:  # also if the log cannot be read
+        if found.state in ("FAILED", "RUNNING") and (why := killed_for_memory(session, found).get(component)):
+            click.echo(why, err=True)
 
 
 @click.command()
@@ -186,7 +185,7 @@ def cancel(config: Path, profile: str | None, overrides: tuple[str, ...], run: s
     from headrace.pipeline.kubeflow.server.runs import cancel as cancel_run
     from headrace.pipeline.kubeflow.server.runs import state_word
 
-    found = session.run(run)
+    found = session.run(run, _note)
     outcome = cancel_run(session.server, found)
     if outcome == "asked":
         click.echo(f"run       {found.display_name}  is being cancelled")
@@ -208,7 +207,6 @@ def retry(config: Path, profile: str | None, overrides: tuple[str, ...], run: st
     session = session_of(config, profile, overrides)
     from headrace.pipeline.kubeflow.server.runs import retry as retry_run
 
-    found = session.run(run)
-    session.mark_lost([found])
+    found = session.run(run, _note)
     retry_run(session.server, found)
     click.echo(f"run       {found.display_name}  resumes from what failed")

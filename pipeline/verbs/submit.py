@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,7 +72,14 @@ def _print_submitted(session: Session, submitted: SubmittedRun) -> None:
     click.echo(f"see       {session.link(run)}")
     if not submitted.made:
         more = "; `headrace retry` resumes from what failed" if run.state in ("FAILED", "CANCELED") else ""
-        click.echo(f"This run exists already ({str(run.state).lower()}){more}; --again makes another.")
+        session.mark_lost([run])
+        click.echo(f"This run exists already ({_state(run)}){more}; --again makes another.")
+
+
+def _state(run: Any) -> str:
+    from headrace.pipeline.kubeflow.server.runs import state_word
+
+    return state_word(run, dt.datetime.now(dt.UTC))
 
 
 @click.command()
@@ -96,7 +104,7 @@ def backfill(config: Path, profile: str | None, overrides: tuple[str, ...], firs
     made = 0
     for one in submit_missing(session, wanted):
         made += one.made
-        how = "submitted" if one.made else f"exists already ({str(one.run.state).lower()})"
+        how = "submitted" if one.made else f"exists already ({_state(one.run)})"
         click.echo(f"span {one.span}  {one.run.display_name}  {how}")
     click.echo(f"{made} of {len(wanted)} spans submitted")
 

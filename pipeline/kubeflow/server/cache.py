@@ -52,9 +52,9 @@ class _ServerRun:
 
 def explain(session: Session, name: str | None) -> Explanation:
     """The explanation for a run by its name or id; None for the newest. Raises RunError if there is none."""
-    run = _read(session, session.run(name))
+    run = _read(session, session.find(name))
     before = [one for one in session.runs(200) if one.created_at < run.run.created_at][:MAX_EARLIER]
-    earlier = [_read(session, session.run(one.run_id)) for one in before]
+    earlier = [_read(session, session.find(one.run_id)) for one in before]
     nodes = {node.id: node for node in run.record.nodes}
     named = {task: component_of(definition, task) for task, definition in run.tasks.items()}
     components = [_explained(task, nodes[id_], run, earlier) for task, id_ in named.items() if id_ in nodes]

@@ -17,6 +17,7 @@ from typing import Any
 
 from headrace.common.errors import RunError, ServerError
 from headrace.configs.config import PipelineConfig
+from headrace.pipeline.kubeflow.document import component_of
 from headrace.pipeline.kubeflow.server.connection import Connection
 from headrace.pipeline.kubeflow.server.kubeconfig import CONTAINER, read_pod_log
 from headrace.pipeline.kubeflow.server.status import CLOCK, POLL_SECONDS, Clock
@@ -62,9 +63,12 @@ class LauncherLogs:
 
 def read_log(server: Connection, run: Any, name: str, task: Mapping[str, Any], copies: LauncherLogs) -> str:
     """The log of a task. Raises RunError if the task has no pod, or its log cannot be read anywhere."""
+    component = component_of(task, name)
     names = pods(run, name, task) if run.tasks is None else _pods_of_details(server, run, name)
     if not names:
-        raise RunError(f"{name} has no pod in the run {run.display_name}: it has not started, or its result was cached")
+        raise RunError(
+            f"{component} has no pod in the run {run.display_name}: it has not started, or its result was cached"
+        )
     reasons = []
     for pod in names:
         for source, read in _sources(server, run, pod, copies.namespace):
@@ -82,7 +86,7 @@ def read_log(server: Connection, run: Any, name: str, task: Mapping[str, Any], c
     reasons.append(f"the launcher's copy in {copies.folder(run.run_id, name)}: {why}")
     lines = "\n  ".join(dict.fromkeys(reasons))
     raise RunError(
-        f"the log of {name} in the run {run.display_name} cannot be read\n  {lines}\n"
+        f"the log of {component} in the run {run.display_name} cannot be read\n  {lines}\n"
         f"  with access to the cluster: kubectl logs -n {copies.namespace} -c {CONTAINER} {names[0]}"
     )
 

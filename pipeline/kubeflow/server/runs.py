@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from headrace.common.errors import RunError, ServerError
@@ -49,7 +49,10 @@ def find_by_name(server: Connection, experiment_id: str, name: str) -> Any | Non
 
 
 def find_run(server: Connection, experiment_id: str | None, pipeline_id: str | None, name: str | None) -> Any:
-    """A run by its id or name; None for the newest of the pipeline. Raises RunError if there is none."""
+    """A run with its tasks, by its id or name; None for the newest of the pipeline.
+
+    Raises RunError if there is none.
+    """
     found = None
     if experiment_id is not None and pipeline_id is not None and name is None:
         found = next(of_pipeline(server, experiment_id, pipeline_id), None)
@@ -60,7 +63,7 @@ def find_run(server: Connection, experiment_id: str | None, pipeline_id: str | N
     if found is None:
         wanted = f"no run {name}" if name else "no run of this pipeline yet"
         raise RunError(f"{server.endpoint}: there is {wanted}; `headrace runs` lists the runs")
-    return get_run(server, found.run_id)
+    return _existing(server, found.run_id)
 
 
 def get_run(server: Connection, run_id: str) -> Any:
@@ -69,13 +72,28 @@ def get_run(server: Connection, run_id: str) -> Any:
     return run
 
 
-def await_reports(server: Connection, found: Sequence[Any]) -> list[Any]:
+def read_again(server: Connection, run: Any) -> Any:
+    """The run as it is now, as `get_run` returns it, but without waiting a second time for a report."""
+    if not getattr(run, "unreported", False):
+        return get_run(server, run.run_id)
+    again = _existing(server, run.run_id)
+    again.unreported = _is_unreported(again)
+    return again
+
+
+def await_reports(
+    server: Connection, found: Sequence[Any], notify: Callable[[str], None] = lambda _: None
+) -> list[Any]:
     """The same runs, with those that were cancelled a moment ago read again until the cluster has reported that.
 
     That takes half a minute at most for all of them. After that they get `unreported = True`: their workflows must be
-    gone from the cluster. Runs with `gone` are not read again.
+    gone from the cluster. Runs with `gone` are not read again. notify: called before the wait, if there is one.
     """
     reported, waited = list(found), 0.0
+    if unreported := [run.display_name for run in reported if _is_unreported(run)]:
+        notify(
+            f"waiting up to {REPORT_SECONDS:.0f} s for the cluster to report that {', '.join(unreported)} is cancelled"
+        )
     while any(map(_is_unreported, reported)) and waited < REPORT_SECONDS:
         server.wait(REPORT_WAIT)
         waited += REPORT_WAIT
@@ -182,7 +200,8 @@ def _has_no_workflow(error: ServerError) -> bool:
 
 def retry(server: Connection, run: Any) -> None:
     """Continue from the tasks that failed. Raises RunError if there is nothing to continue."""
-    if is_lost(run, dt.datetime.now(dt.UTC)):
+    now = dt.datetime.now(dt.UTC)
+    if is_lost(run, now):
         raise RunError(
             f"the run {run.display_name} is lost: its workflow is gone from the cluster, so it cannot continue;"
             " `headrace submit --again` creates another run"
@@ -191,7 +210,7 @@ def retry(server: Connection, run: Any) -> None:
         raise RunError(f"the run {run.display_name} is still being cancelled; retry it when it has ended")
     if run.state not in ("FAILED", "CANCELED"):
         raise RunError(
-            f"the run {run.display_name} is {str(run.state).lower()}: only a run that failed or was cancelled can"
-            " continue; `headrace submit --again` creates another run"
+            f"the run {run.display_name} cannot continue ({state_word(run, now)}): only a run that failed or was"
+            " cancelled can; `headrace submit --again` creates another run"
         )
     server.change("retry the run", server.runs.run_service_retry_run, run.run_id)

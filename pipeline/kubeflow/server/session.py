@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,10 +92,24 @@ class Session:
         version = ensure_version(self.server, self.pipeline, compiled, self.namespace)
         return put_newest(self.server, version, compiled) if newest else version
 
-    def run(self, name: str | None) -> Any:
-        """A run by its name or id; None for the newest of this pipeline. Raises RunError if there is none."""
+    def find(self, name: str | None) -> Any:
+        """A run as the server has it; see `run`."""
         pipeline_id = self.pipeline_id() if name is None else None
         return runs.find_run(self.server, self.experiment_id(), pipeline_id, name)
+
+    def run(self, name: str | None, notify: Callable[[str], None] = lambda _: None) -> Any:
+        """A run by its name or id; None for the newest of this pipeline. Raises RunError if there is none.
+
+        If it was cancelled a moment ago, waits for the cluster's report, unless the user's kubeconfig shows that its
+        workflow is gone. notify: called before the wait.
+        """
+        (run,) = self.settled([self.find(name)], notify)
+        return run
+
+    def settled(self, found: Sequence[Any], notify: Callable[[str], None]) -> list[Any]:
+        """The runs with `gone` and `unreported`, from which `runs.is_lost` knows that they are lost."""
+        self.mark_lost(found)
+        return runs.await_reports(self.server, found, notify)
 
     def runs(self, limit: int) -> list[Any]:
         """The pipeline's runs, the newest first."""

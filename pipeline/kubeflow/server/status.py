@@ -126,7 +126,7 @@ def follow(
             return shown, run
         clock.sleep(POLL_SECONDS)
         try:
-            run = runs.get_run(session.server, run.run_id)
+            run = runs.read_again(session.server, run)
         except ServerError as error:
             if not is_unclear(error) or clock.now() - last >= PATIENCE:
                 hint = f"The run {run.display_name} continues without this command; follow it with"
@@ -217,12 +217,12 @@ def _mark_cached(nodes: Sequence[NodeRecord], details: Sequence[Any]) -> None:
 
 
 def _settle(nodes: Sequence[NodeRecord]) -> None:
-    """What has not started when the run ends will not run; what was running was interrupted."""
+    """What has not started when the run ends will not run; what was running was interrupted, nobody knows when."""
     for node in nodes:
         if node.status is Status.WAITING:
             node.status, node.started, node.finished = Status.SKIPPED, None, None
         elif node.status is Status.RUNNING:
-            node.status = Status.INTERRUPTED
+            node.status, node.started = Status.INTERRUPTED, None
 
 
 def _seconds(moment: dt.datetime | None) -> float | None:

@@ -68,7 +68,7 @@ class Fake:
         self._runs.append(run)
         self._workflows[run.run_id] = inputs or {}
 
-    def run(self, name: str | None) -> Any:
+    def find(self, name: str | None) -> Any:
         return next((one for one in self._runs if name in (one.run_id, one.display_name)), self._runs[-1])
 
     def runs(self, _limit: int) -> list[Any]:

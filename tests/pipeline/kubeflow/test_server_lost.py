@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -131,6 +133,39 @@ def test_a_cancelled_run_that_the_cluster_does_not_report_is_lost_in_the_list_to
     cluster(KubeApi(server))
     assert words(session, lost, late) == ["lost", "cancelling"]
     assert not waits, "the cluster shows at once what the API shows by its silence"
+
+
+def test_a_command_about_a_lost_run_waits_once_and_says_so_and_not_at_all_with_a_kubeconfig(
+    server: ApiServer, session: Session, cluster: Callable[[KubeApi], KubeApi]
+) -> None:
+    lost, waits, notes = running(server, "a"), list[float](), list[str]()
+    del server.workflows[lost]
+    runs.cancel(session.server, session.server.runs.run_service_get_run(lost))
+    session.server._sleep = waits.append
+    run = session.run(lost, notes.append)
+    again = runs.read_again(session.server, run)
+    assert [runs.state_word(one, dt.datetime.now(dt.UTC)) for one in (run, again)] == ["lost", "lost"]
+    assert sum(waits) == runs.REPORT_SECONDS
+    (note,) = notes
+    assert "up to 30 s" in note
+    assert " a " in note
+    waits.clear()
+    cluster(KubeApi(server))
+    run = session.run(lost, notes.append)
+    assert runs.state_word(run, dt.datetime.now(dt.UTC)) == "lost"
+    assert (waits, len(notes)) == ([], 1)
+
+
+def test_nobody_knows_how_long_a_component_of_a_lost_run_took(server: ApiServer, session: Session) -> None:
+    run = session.find(running(server, "a"))
+    started = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
+    detail = {"display_name": "spans", "state": "RUNNING", "start_time": started, "end_time": None, "error": None}
+    run.run_details = SimpleNamespace(task_details=[SimpleNamespace(**detail)])
+    tasks = {"spans": {"taskInfo": {"name": "Spans"}}}
+    assert status.run_record(run, tasks, "p").node("Spans").seconds(time.time()) == pytest.approx(3600, abs=60)
+    run.gone = True
+    node = status.run_record(run, tasks, "p").node("Spans")
+    assert (node.status, node.seconds(time.time())) == (Status.INTERRUPTED, None)
 
 
 def test_a_watch_ends_within_a_minute_of_the_loss(

@@ -153,7 +153,7 @@ def explained(native: NativeBackend) -> dict[str, ComponentExplanation]:
     session: Any = SimpleNamespace(
         server=server,
         pipeline="trips",
-        run=lambda name: runs.get_run(server, name or native.runs[-1]["run_id"]),
+        find=lambda name: runs.get_run(server, name or native.runs[-1]["run_id"]),
         runs=lambda _: [runs.get_run(server, one["run_id"]) for one in reversed(native.runs)],
     )
     return {one.component: one for one in explain(session, None).components}
