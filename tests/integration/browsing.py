@@ -43,6 +43,14 @@ def open_browser() -> Iterator[Browser]:
             browser.close()
 
 
+def violations(page: Page) -> list[str]:
+    """What axe finds against WCAG 2, levels A and AA, and its own best practices: each rule, and where it is broken."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa", "best-practice"]}).response["violations"]
+    return [f"{rule['id']}: {', '.join(str(node['target'][0]) for node in rule['nodes'])}" for rule in found]
+
+
 @dataclass
 class Watched:
     """A page under watch."""

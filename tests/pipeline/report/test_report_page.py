@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import yaml
-from browsing import watched
+from browsing import violations, watched
 
 from headrace.pipeline.results.record import NodeRecord, Status
 
@@ -45,6 +46,18 @@ def test_names_and_values_from_the_data_are_text_and_never_markup(whole: Run) ->
     assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
     assert page.all_text().count(EVIL) >= 4  # the header, the column, the label, the config
     assert EVIL_VALUE in page.all_text()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_passes_axe(whole: Run, browser: Browser, scheme: str, width: int) -> None:
+    whole.report()
+    home, size = (whole.folder / "report.html").as_uri(), {"width": width, "height": 844}
+    with watched(browser, home, viewport=size, color_scheme=scheme, offline=True) as page:
+        page.page.goto(page.home)
+        assert violations(page.page) == []
+        assert page.page.evaluate("document.documentElement.scrollWidth") == width
+        assert page.errors == []
 
 
 def test_page_is_accessible(whole: Run) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from browsing import watched
+from browsing import violations, watched
 
 from headrace.pipeline.share.find import find
 from headrace.pipeline.share.folder import write_share
@@ -194,6 +194,7 @@ def test_it_can_be_read_on_a_phone_by_day_and_by_night(browser: Browser, folder:
         for details in page.page.locator("details").all():
             details.evaluate("one => { one.open = true }")
         assert page.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+        assert violations(page.page) == []
         plotted = page.page.locator("#plots figure").first.bounding_box()
         assert plotted is not None
         assert plotted["width"] > 300
