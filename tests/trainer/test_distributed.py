@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 PROJECT = Path(__file__).resolve().parents[2]
 TOLERANCE = 1e-5
 """Largest difference of a weight, of sums in another order: weights move by up to 1 in these trainings."""
-TRAIN = {"epochs": 3, "batch_size": "auto", "input": {"cache": "memory"}, "jit": "off"}
+TRAIN = {"epochs": 3, "batch_size": 96, "input": {"cache": "memory"}, "jit": "off"}
 
 Prepare = Callable[[str], Any]
 
