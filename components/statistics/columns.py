@@ -106,6 +106,7 @@ class ColumnStatistics:
         Raises TypeError if the types of a column differ.
         """
         self.num_examples += other.num_examples
+        known = len(self.names)
         rows = self.rows(other.names)
         self._set_types(rows, other.counts["type"])
         for theirs, own in enumerate(rows.tolist()):
@@ -114,7 +115,11 @@ class ColumnStatistics:
                 self.lengths[own] = _merged(self._length_sketch(own), other._length_sketch(theirs))
             self.quantiles[own] = _merged(self.quantiles[own], other.quantiles[theirs])
         self._add_counts(rows, other.counts)
-        combine(self.numbers, rows, other.numbers)
+        # As in TFDV, an infinite mean is not merged with that of no numbers, which would make it NaN.
+        new = rows >= known
+        self.numbers[rows[new]] = other.numbers[new]
+        both = ~new & (other.counts["type"] != UNKNOWN)
+        combine(self.numbers, rows[both], other.numbers[both])
 
     def compact(self) -> None:
         """Shrink the sketches."""

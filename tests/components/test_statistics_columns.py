@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import tensorflow_data_validation as tfdv
 from column_batches import batches
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tensorflow_data_validation.statistics.generators.basic_stats_generator import BasicStatsGenerator
 from tensorflow_data_validation.utils import quantiles_util
@@ -44,8 +44,18 @@ def of_tfdv(parts: Parts) -> DatasetFeatureStatistics:
     return generator.extract_output(generator.compact(generator.merge_accumulators(accumulators)))
 
 
+def floats(*values: float) -> pa.RecordBatch:
+    return pa.record_batch({"float": pa.array([[value] for value in values], pa.large_list(pa.float32()))})
+
+
+NO_FLOATS = pa.record_batch({"float": pa.nulls(1)})
+
+
 @QUIET
 @given(st.lists(st.lists(batches(), max_size=3), min_size=1, max_size=3))
+@example([[floats(0), floats(float("inf"))]])
+@example([[floats(0), floats(float("inf"))], [NO_FLOATS]])
+@example([[NO_FLOATS], [floats(0), floats(float("inf"))]])
 @settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_statistics_are_those_of_tfdv(parts: Parts) -> None:
     assert str(ours(parts)) == str(of_tfdv(parts))  # as text, so that NaN equals NaN
