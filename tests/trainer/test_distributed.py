@@ -27,8 +27,12 @@ from headrace.trainer.service.ports import free_ports
 pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).resolve().parents[2]
-TOLERANCE = 1e-5
-"""Largest difference of a weight, of sums in another order: weights move by up to 1 in these trainings."""
+TOLERANCE = 1e-4
+"""Largest difference of a weight, of sums in another order: weights move by up to 1 in these trainings.
+
+Most are within 5e-7. But in Adam's first steps a gradient near its epsilon (1e-7) moves a weight by up to the learning
+rate (0.02), and the rounding of that gradient (1e-9) is then one of 1e-5.
+"""
 TRAIN = {"epochs": 3, "batch_size": 96, "input": {"cache": "memory"}, "jit": "off"}
 
 Prepare = Callable[[str], Any]
