@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
-import operator
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from headrace.common.errors import RunError
 from headrace.components.deploy.registry import DAMAGED, EXISTS
 from headrace.components.evaluation import tfma, verdict
 from headrace.components.evaluation.metrics import LABEL_METRICS
-from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator
+from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator, RunningTotal
 from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
 from headrace.components.evaluation.slices import SliceAssignment, assign_slices
 from headrace.components.evaluation.verdict import KeyedAccumulator, ModelSlice
@@ -86,7 +85,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 | "Shards" >> beam.Create(list(file_groups(split, files)))
                 | "Spread" >> beam.Reshuffle()
                 | "PredictAndAccumulate" >> beam.ParDo(AccumulateFiles(paths, tfma.label_kind(config), config))
-                | "AddUp" >> MergeInOrder(_add)
+                | "AddUp" >> MergeInOrder(_merge)
                 | "Gather" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
                 | "Conclude" >> beam.Map(_conclude, config, split, paths, directory, blocked)
             )
@@ -137,12 +136,12 @@ class AccumulateFiles(beam.DoFn):
 
     def process(self, group: FileGroup) -> Iterator[tuple[ModelSlice, tuple[int, MetricAccumulator]]]:
         """Accumulate the files for every model and slice. Raises RunError if the models are not comparable."""
-        totals: dict[ModelSlice, MetricAccumulator] = {}
+        totals: defaultdict[ModelSlice, RunningTotal] = defaultdict(RunningTotal)
         for file in group.files:
             for examples in read_records(file):
                 for key, accumulator in self._process_batch(examples):
-                    totals[key] = totals[key] + accumulator if key in totals else accumulator
-        yield from ((key, (group.number, accumulator)) for key, accumulator in totals.items())
+                    totals[key].add(accumulator)
+        yield from ((key, (group.number, total.merged())) for key, total in totals.items())
 
     def _process_batch(self, examples: tf.Tensor) -> Iterator[KeyedAccumulator]:
         """The accumulators of serialized examples [n]."""
@@ -187,8 +186,8 @@ def _not_comparable(path: str) -> str:
     )
 
 
-def _add(accumulators: list[MetricAccumulator]) -> MetricAccumulator:
-    return functools.reduce(operator.add, accumulators)
+def _merge(accumulators: Sequence[MetricAccumulator]) -> MetricAccumulator:
+    return accumulators[0].merge(accumulators[1:])
 
 
 def _conclude(  # noqa: PLR0913, PLR0917

@@ -1,7 +1,5 @@
 """Metrics against independent NumPy computations, and the slices of a batch."""
 
-import functools
-import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headrace.components.evaluation.metrics import LABEL_METRICS
-from headrace.components.evaluation.metrics.accumulator import MetricAccumulator
+from headrace.components.evaluation.metrics.accumulator import MetricAccumulator, RunningTotal
 from headrace.components.evaluation.slices import SliceKey, assign_slices, name_missing
 
 Array = NDArray[np.float64]
@@ -24,7 +22,30 @@ Array = NDArray[np.float64]
 def _whole(kind: str, labels: Array, predictions: Array, parts: int = 1) -> MetricAccumulator:
     groups = [np.zeros(len(part), np.int64) for part in np.array_split(labels, parts)]
     pieces = zip(np.array_split(labels, parts), np.array_split(predictions, parts), groups, strict=True)
-    return functools.reduce(operator.add, (LABEL_METRICS[kind].accumulate(y, p, g, 1)[0] for y, p, g in pieces))
+    first, *others = (LABEL_METRICS[kind].accumulate(y, p, g, 1)[0] for y, p, g in pieces)
+    return first.merge(others)
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(-40, 40), st.integers(0, 1), st.integers(0, 3))), min_size=1))
+@settings(deadline=None)
+def test_histograms_and_sums_of_groups_are_those_of_all_batches(batches: list[list[tuple[int, int, int]]]) -> None:
+    """Also those that are merged while more are added."""
+    totals, expected = [RunningTotal() for _ in range(4)], np.zeros((4, 2, 81))
+    losses: list[list[float]] = [[] for _ in range(4)]
+    for batch in batches * 40:
+        odds, labels, groups = np.array(batch, np.int64).reshape(-1, 3).T
+        p = 1 / (1 + np.exp(-(odds + 0.5) / 16384))
+        found = LABEL_METRICS["binary"].accumulate(labels.astype(float), p[:, None], groups, 4)
+        np.add.at(expected, (groups, labels, odds + 40), 1)
+        for own, accumulator, total in zip(losses, found, totals, strict=True):
+            total.add(accumulator)
+            own.append(accumulator.sums[3])
+    for histogram, own, total in zip(expected, losses, totals, strict=True):
+        merged = total.merged()
+        assert (np.diff(merged.buckets) > 0).all()
+        np.testing.assert_array_equal(merged.counts, histogram[:, merged.buckets + 40].T)
+        assert merged.counts.sum() == histogram.sum() == merged.sums[0]
+        assert merged.sums[3] == sum(own)  # to the last bit: added in order
 
 
 def _exact_auc(labels: Array, scores: Array) -> float:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import abc
+import functools
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -29,12 +32,44 @@ class MetricAccumulator:
     buckets: NDArray[np.int64]
     counts: Array
 
-    def __add__(self, other: MetricAccumulator) -> MetricAccumulator:
-        concatenated = np.concatenate([self.buckets, other.buckets])
-        buckets, index = np.unique(concatenated, return_inverse=True)
-        counts = np.zeros((len(buckets), 2))
-        np.add.at(counts, index, np.concatenate([self.counts, other.counts]))
-        return MetricAccumulator(self.sums + other.sums, buckets, counts)
+    def merge(self, others: Sequence[MetricAccumulator]) -> MetricAccumulator:
+        """The total of this one and others of the same metrics. Sums are added in order."""
+        each = [self, *others]
+        buckets = np.concatenate([one.buckets for one in each])
+        counts = np.concatenate([one.counts for one in each])
+        order = np.argsort(buckets, kind="stable")  # Timsort, which merges runs that are sorted already
+        buckets = buckets[order]
+        first = np.flatnonzero(np.diff(buckets, prepend=buckets[:1] - 1))
+        total = np.add.reduceat(counts[order], first, axis=0) if len(first) else counts
+        return MetricAccumulator(functools.reduce(operator.add, [one.sums for one in each]), buckets[first], total)
+
+
+class RunningTotal:
+    """The accumulators of many batches, merged many at a time: merging each into a large histogram would copy it.
+
+    Those that wait are merged when they are as large as what is merged already. So a bucket is sorted again a number
+    of times that grows with the logarithm of the buckets, and memory is at most twice that of the total.
+    """
+
+    _LEAST = 256
+    """Buckets, and accumulators, that wait at least."""
+
+    def __init__(self) -> None:
+        self._waiting: list[MetricAccumulator] = []
+        self._merged = self._size = 0
+
+    def add(self, accumulator: MetricAccumulator) -> None:
+        """Add an accumulator, which is not copied."""
+        self._waiting.append(accumulator)
+        self._size += 1 + len(accumulator.buckets)
+        if self._size > 2 * self._merged + self._LEAST:
+            self._waiting = [self.merged()]
+            self._merged = self._size = 1 + len(self._waiting[0].buckets)
+
+    def merged(self) -> MetricAccumulator:
+        """All that were added: at least one."""
+        first, *others = self._waiting
+        return first.merge(others) if others else first
 
 
 class Margin(NamedTuple):
@@ -92,12 +127,14 @@ class LabelMetrics(abc.ABC):
         buckets = self.buckets(labels, predictions)
         if buckets is None:
             return [MetricAccumulator(row, np.zeros(0, np.int64), np.zeros((0, 2))) for row in sums]
-        # (group, bucket) pairs sorted by group, so that the histogram of a group is a slice of them
-        unique, index = np.unique(np.stack([groups, buckets]), axis=1, return_inverse=True)
-        positives = np.bincount(index.ravel(), labels > 0, unique.shape[1])
-        counts = np.stack([np.bincount(index.ravel(), minlength=unique.shape[1]) - positives, positives], axis=1)
-        edges = np.searchsorted(unique[0], np.arange(number + 1))
+        # (group, bucket) pairs as one integer, sorted by group, so that the histogram of a group is a slice of them
+        least = buckets.min(initial=0)
+        span = int(buckets.max(initial=0) - least) + 1
+        pairs, index = np.unique(groups * span + (buckets - least), return_inverse=True)
+        positives = np.bincount(index, labels > 0, len(pairs))
+        counts = np.stack([np.bincount(index, minlength=len(pairs)) - positives, positives], axis=1)
+        edges = np.searchsorted(pairs, np.arange(number + 1) * span)
         return [
-            MetricAccumulator(row, unique[1, start:end], counts[start:end])
+            MetricAccumulator(row, pairs[start:end] % span + least, counts[start:end])
             for row, (start, end) in zip(sums, pairwise(edges), strict=True)
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,25 +28,27 @@ class RegressionAccumulator(MetricAccumulator):
     means: float64 [2], of labels and of predictions; products: float64 [3], the sums of the products of deviations from
     the means: label and label, prediction and prediction, label and prediction.
 
-    Plain sums of squares would lose a variance that is small compared with the mean. Two accumulators add up by the
-    update of Chan, Golub and LeVeque ("Algorithms for computing the sample variance", The American Statistician 37,
+    Plain sums of squares would lose a variance that is small compared with the mean. Two accumulators are merged by
+    the update of Chan, Golub and LeVeque ("Algorithms for computing the sample variance", The American Statistician 37,
     1983).
     """
 
     means: Array
     products: Array
 
-    def __add__(self, other: MetricAccumulator) -> RegressionAccumulator:
-        if not isinstance(other, RegressionAccumulator):
-            return NotImplemented
-        total = super().__add__(other)
-        share = other.sums[0] / max(total.sums[0], 1.0)
-        with np.errstate(invalid="ignore"):  # an infinite mean leaves the correlation undefined
-            label, prediction = difference = other.means - self.means
-            between = self.sums[0] * share * np.array([label**2, prediction**2, label * prediction])
-            products = self.products + other.products + between
-            means = self.means + share * difference
-            return RegressionAccumulator(total.sums, total.buckets, total.counts, means, products)
+    def merge(self, others: Sequence[MetricAccumulator]) -> RegressionAccumulator:
+        """As above, with the moments."""
+        total = super().merge(others)
+        examples, means, products = self.sums[0], self.means, self.products
+        for other in others:
+            examples += other.sums[0]
+            share = other.sums[0] / max(examples, 1.0)
+            other_means, other_products = _moments(other)
+            with np.errstate(invalid="ignore"):  # an infinite mean leaves the correlation undefined
+                label, prediction = difference = other_means - means
+                between = (examples - other.sums[0]) * share * np.array([label**2, prediction**2, label * prediction])
+                products, means = products + other_products + between, means + share * difference
+        return RegressionAccumulator(total.sums, total.buckets, total.counts, means, products)
 
 
 class RegressionMetrics(LabelMetrics):
@@ -76,7 +79,7 @@ class RegressionMetrics(LabelMetrics):
 
     def metrics(self, accumulator: MetricAccumulator) -> dict[str, float]:
         n, absolute, squared, _ = accumulator.sums
-        labels, predictions, both = _products(accumulator)
+        labels, predictions, both = _moments(accumulator)[1]
         variances = labels * predictions
         return {
             "mean_squared_error": float(squared / n),
@@ -95,13 +98,14 @@ class RegressionMetrics(LabelMetrics):
 
     def constant(self, accumulator: MetricAccumulator) -> dict[str, float]:
         """The variance of the labels: the squared error of predicting their mean."""
-        return {"mean_squared_error": float(_products(accumulator)[0] / accumulator.sums[0])}
+        return {"mean_squared_error": float(_moments(accumulator)[1][0] / accumulator.sums[0])}
 
 
-def _products(accumulator: MetricAccumulator) -> Array:
+def _moments(accumulator: MetricAccumulator) -> tuple[Array, Array]:
+    """Means and products."""
     if not isinstance(accumulator, RegressionAccumulator):
         raise TypeError(f"moments need a RegressionAccumulator, not a {type(accumulator).__name__}")
-    return accumulator.products
+    return accumulator.means, accumulator.products
 
 
 def _deviations(values: Array, groups: NDArray[np.int64], number: int) -> tuple[Array, Array]:
