@@ -1,5 +1,6 @@
 """All benchmarks, one after another: the whole run, ingest of CSV, of Parquet and of wide tables, statistics,
-Transform of wide tables, nights of a window, training input and the wait for it, embedding tables, predictions.
+Transform of wide tables, nights of a window, training input and the wait for it, embedding tables, evaluation,
+predictions.
 
 python -m benchmarks                               tables; about half an hour on two idle cores
 python -m benchmarks --quick                       one round of the sizes that matter; about twelve minutes
@@ -19,6 +20,7 @@ from typing import Any
 
 from benchmarks import (
     embedding_tables,
+    evaluator,
     ingest,
     ingest_parquet,
     ingest_wide,
@@ -131,6 +133,11 @@ def _embedding_tables(quick: bool) -> Outcome:
     return found, embedding_tables.section(found)
 
 
+def _evaluator(quick: bool) -> Outcome:
+    rows = evaluator.measure_all(evaluator.QUICK if quick else evaluator.REPEATS)
+    return rows, evaluator.section(rows)
+
+
 def _predict(quick: bool) -> Outcome:
     rows = predict.measure_all(predict.QUICK if quick else predict.REPEATS)
     return rows, predict.section(rows)
@@ -147,6 +154,7 @@ BENCHMARKS: dict[str, Callable[[bool], Outcome]] = {
     "training_input": _training_input,
     "training_wait": _training_wait,
     "embedding_tables": _embedding_tables,
+    "evaluator": _evaluator,
     "predict": _predict,
 }
 

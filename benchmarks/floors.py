@@ -194,6 +194,20 @@ FLOORS = (
         for table, measured, least in (("taxi", 6.6, 3.0), ("wide", 8.0, 4.0))
     ),
     Floor(
+        "evaluator",
+        "rows a CPU second, ours by stock",
+        46,
+        20,
+        _of_rows(CPU, {**OURS, "copies": 8}, {**STOCK, "copies": 8}),
+    ),
+    Floor(
+        "evaluator",
+        "rows a CPU second at 64 times the data by those at 8 times",
+        1.5,
+        0.9,
+        _of_rows(CPU, {**OURS, "copies": 64}, {**OURS, "copies": 8}),
+    ),
+    Floor(
         "nightly",
         "a night with nothing kept by one that reads a day, 7 days",
         2.5,
