@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.components.deploy.registry import WITHDRAWN
+from headrace.components.evaluation.result import read_evaluation, write_evaluation
 from headrace.pipeline.report import write_report
 from headrace.pipeline.results.record import NodeRecord, Status
 
@@ -84,3 +87,11 @@ def test_pipeline_folder_that_was_moved_is_read_where_it_is_now(whole: Run, tmp_
 def test_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_report(tmp_path)
+
+
+def test_blessed_model_that_was_rolled_back_from_is_not_called_pushed(whole: Run) -> None:
+    evaluation = whole.artifacts / "Evaluator" / "evaluation" / "1"
+    write_evaluation(evaluation, replace(read_evaluation(evaluation), blessed=True, reasons=()))
+    assert "Blessed, but rolled back before" not in whole.report().all_text()
+    whole.record.node("Pusher").outputs["pushed_model"].properties[WITHDRAWN] = "the model was rolled back"
+    assert "Blessed, but rolled back before" in whole.report().all_text()
