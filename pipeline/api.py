@@ -1,5 +1,5 @@
 """The functions that Python programs call: `headrace.run`, `predict`, `load`, `validate`, `runs`, `models`,
-`rollback`, `compile` and `share`.
+`compare`, `rollback`, `compile` and `share`.
 
 The command line calls them too, or the variants below them that return more.
 """
@@ -31,6 +31,7 @@ from headrace.pipeline.environment import prepare, quiet
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headrace.pipeline.models.comparison import Comparison
     from headrace.pipeline.models.listing import Model
     from headrace.pipeline.models.rollback import Rollback
     from headrace.pipeline.results.run_folder import RunFolder
@@ -131,6 +132,21 @@ def models(config: ConfigSource, *, profile: str | None = None, overrides: Overr
 
     loaded = load(config, profile=profile, overrides=overrides)
     return list_models(loaded, runs(loaded))
+
+
+def compare(
+    config: ConfigSource, *names: int | str, profile: str | None = None, overrides: Overrides = ()
+) -> Comparison:
+    """Compare runs of the config's pipeline on this machine: metrics, and what differs in settings, data and code.
+
+    names: ids of runs, or versions, each of which stands for the run that trained its model; two or more.
+
+    Raises RunError for fewer than two names, or for a name that stands for no run.
+    """
+    from headrace.pipeline.models.comparison import compare_runs
+
+    loaded = load(config, profile=profile, overrides=overrides)
+    return compare_runs(loaded, runs(loaded), [str(name) for name in names])
 
 
 def rollback(

@@ -29,6 +29,7 @@ VERBS = {
     "Models": {
         "predict": "predict:predict",
         "models": "models:models",
+        "compare": "compare:compare",
         "rollback": "models:rollback",
         "tensorboard": "tensorboard:tensorboard",
         "follow-logs": "tensorboard:follow_logs",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from headrace.configs.config import PipelineConfig
     from headrace.pipeline.api import (
+        compare,
         compile,  # noqa: A004 - named like the command
         load,
         models,
@@ -54,6 +55,7 @@ __all__ = [
     "RunError",
     "ServerError",
     "TrainingError",
+    "compare",
     "compile",
     "load",
     "models",
@@ -69,7 +71,7 @@ _HOMES = {
     "PipelineConfig": "headrace.configs.config",
     "Run": "headrace.pipeline.run",
     **dict.fromkeys(
-        ("compile", "load", "models", "predict", "rollback", "run", "runs", "share", "validate"),
+        ("compare", "compile", "load", "models", "predict", "rollback", "run", "runs", "share", "validate"),
         "headrace.pipeline.api",
     ),
 }

@@ -1,4 +1,4 @@
-"""`headrace models` and `rollback` after real runs: two models, a rollback, and an unchanged run after it."""
+"""`headrace models`, `compare` and `rollback` after real runs: two models, a rollback, an unchanged run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ label: {key: late, kind: binary}
 features: {distance: {column: numeric}, hours: {column: numeric}}
 model: {kind: dnn, hidden: [4]}
 train: {epochs: 1, steps_per_epoch: 20, batch_size: 64}
-evaluate: {metrics: [auc], thresholds: {auc: {not_worse_than_baseline_by: 1.0}}}
+evaluate: {metrics: [auc, binary_crossentropy], thresholds: {auc: {not_worse_than_baseline_by: 1.0}}}
 """
 CHANGED = ("--set", "train.steps_per_epoch=30")
 
@@ -129,3 +129,35 @@ def test_command_refuses_with_the_versions_that_there_are(story: Story) -> None:
     assert "no model was blessed before" in done.err
     assert str(version(story.second)) in done.err
     assert "Traceback" not in done.err
+
+
+def test_comparison_shows_metrics_and_only_the_setting_that_differs(story: Story) -> None:
+    names = (str(version(story.first)), story.second.run.run_id)
+    done = headrace(story.folder, "compare", "parcels.yaml", *names, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    runs = (story.first, story.second)
+    assert found["names"] == list(names)
+    assert found["runs"] == [one.run.run_id for one in runs]
+    measured = [read_evaluation(one.uri("Evaluator", "evaluation")) for one in runs]
+    assert found["metrics"] == {
+        name: [one.metrics[name] for one in measured] for name in ("auc", "binary_crossentropy")
+    }
+    assert len(set(found["metrics"]["binary_crossentropy"])) == 2
+    assert found["settings"] == {"train.steps_per_epoch": ["20", "30"]}
+    assert found["data"]["evaluated on"] == [f"{one.example_count} of {one.split}" for one in measured]
+    rows = [int(values[0]) for name, values in found["data"].items() if name.startswith("rows of")]
+    assert sum(rows) == 400
+    assert len(set(found["data"]["fingerprint"])) == 1
+    assert found["code"] == {"commit": [story.commit, f"{story.commit}+dirty"]}
+    table = headrace(story.folder, "compare", "parcels.yaml", *names).out
+    assert f"{measured[0].metrics['auc']:.4f}" in next(line for line in table.splitlines() if "auc" in line)
+    assert "train.steps_per_epoch" in table
+
+
+def test_comparison_refuses_what_it_cannot_find_with_the_runs_that_there_are(story: Story) -> None:
+    for names in ((), ("20261122-030003", story.first.run.run_id), ("17", story.first.run.run_id)):
+        done = headrace(story.folder, "compare", "parcels.yaml", *names)
+        assert (done.code, done.out) == (1, "")
+        assert story.second.run.run_id in done.err
+        assert "Traceback" not in done.err

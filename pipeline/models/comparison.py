@@ -1,0 +1,152 @@
+"""Runs or versions side by side: their metrics, and what differs in settings, data and code.
+
+found = compare_runs(config, runs, ["20261121-030004", "1795402861"])
+found.metrics["auc"], found.settings["train.epochs"]     # one value for each
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.common.errors import RunError
+from headrace.common.names import join_names
+from headrace.components.deploy.push_record import PushRecord
+from headrace.components.evaluation.result import Metrics
+from headrace.configs.config import PipelineConfig
+from headrace.pipeline.cache_key import KeyParts
+from headrace.pipeline.folders import Folders
+from headrace.pipeline.models.listing import Model, list_models
+from headrace.pipeline.run import Run
+from headrace.pipeline.share.runs import PublicFolder, SharedRun
+from headrace.pipeline.share.settings import differing, rows
+from headrace.pipeline.versions import recorded
+
+_FEWEST = 2
+_DIGITS = 12
+"""Digits of a digest that are shown."""
+
+Values = tuple[str | None, ...]
+"""One value for each of what is compared; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs side by side. Each tuple has one value for each of `names`.
+
+    Attributes:
+        names: What was compared, as it was given.
+        runs: The ids of the runs.
+        metrics: All metrics over the evaluated split, by their names in the config.
+        settings: The settings that differ, by dotted name, without credentials.
+        data: Spans, fingerprint, rows of each split, and on how many examples of which split the metrics are.
+        code: The Git commit, and the modules and packages that differ, with digests and versions.
+    """
+
+    names: tuple[str, ...]
+    runs: tuple[str, ...]
+    metrics: Mapping[str, tuple[float | None, ...]]
+    settings: Mapping[str, Values]
+    data: Mapping[str, Values]
+    code: Mapping[str, Values]
+
+
+@dataclass(frozen=True)
+class _Side:
+    """One of what is compared: a run, and the latest metrics of its model."""
+
+    run: SharedRun
+    metrics: Metrics
+
+
+def compare_runs(config: PipelineConfig, runs: Sequence[Run], names: Sequence[str]) -> Comparison:
+    """Compare runs of a pipeline, each named by its id or by a version that holds the model that it trained.
+
+    runs: the pipeline's runs. Raises RunError for fewer than two names, or for a name that stands for no run.
+    """
+    if len(names) < _FEWEST:
+        raise RunError(f"name at least two runs or versions to compare{_choices(runs)}")
+    models = list_models(config, runs)
+    sides = [_side(_wanted(config, runs, models, name), models, number) for number, name in enumerate(names)]
+    metrics = dict.fromkeys(metric for side in sides for metric in side.metrics)
+    settings = [side.run.used for side in sides]
+    return Comparison(
+        names=tuple(names),
+        runs=tuple(side.run.folder.record.run_id for side in sides),
+        metrics={metric: tuple(side.metrics.get(metric) for side in sides) for metric in metrics},
+        settings={row.name: row.values for row in differing(settings)},
+        data={row.name: row.values for row in rows([_data(side.run) for side in sides])},
+        code=_code([side.run for side in sides]),
+    )
+
+
+def _wanted(config: PipelineConfig, runs: Iterable[Run], models: Iterable[Model], name: str) -> Run:
+    by_id = {run.id: run for run in runs}
+    if name in by_id:
+        return by_id[name]
+    path = _pushed(config, name) if name.isdecimal() else None
+    if path is None:
+        raise RunError(
+            f"{name} is neither a run of this pipeline nor a version that a run here pushed{_choices(by_id)}"
+        )
+    trained = next((model.run for model in models if model.path == path), None)
+    if trained is None:
+        raise RunError(f"the record of the run that trained version {name} is gone{_choices(by_id)}")
+    return by_id[trained]
+
+
+def _pushed(config: PipelineConfig, version: str) -> Path | None:
+    """The model of a version, even of one that `deploy.keep` removed."""
+    if config.push_directory is None:
+        return None
+    folders = Folders.of(config)
+    record = PushRecord.read(folders.push_record)
+    uri = record.model_of(folders.push_record, folders.pushed(config.push_directory) / version)
+    return Path(uri) if uri else None
+
+
+def _choices(runs: Iterable[Run | str]) -> str:
+    """A second line of messages: the runs that there are."""
+    found = [run if isinstance(run, str) else run.id for run in runs]
+    return f".\n  Runs, newest first: {join_names(found) if found else 'none'}; `headrace models` lists the versions."
+
+
+def _side(run: Run, models: Iterable[Model], number: int) -> _Side:
+    folder = PublicFolder(run.path, run.record)
+    if folder.evaluation is not None:
+        return _Side(SharedRun(folder, run.id, number), folder.evaluation.metrics)
+    later = next((model.metrics for model in models if model.run == run.id), {})  # of a run that resumed this one
+    return _Side(SharedRun(folder, run.id, number), dict(later))
+
+
+def _data(run: SharedRun) -> dict[str, str]:
+    """What the run read. Spans, fingerprint and rows are those that ExampleGen wrote down."""
+    artifact, evaluation = run.folder.output("ExampleGen", "examples"), run.folder.evaluation
+    properties = artifact.properties if artifact else {}
+    found: dict[str, str] = {}
+    if spans := tuple(json.loads(str(properties.get("spans", "{}")))):
+        found["spans"] = " to ".join(dict.fromkeys((spans[0], spans[-1]))) + f" ({len(spans)})"
+    if fingerprint := properties.get("input_fingerprint"):
+        found["fingerprint"] = str(fingerprint)[:_DIGITS]
+    for split, number in json.loads(str(properties.get("rows", "{}"))).items():
+        found[f"rows of {split}"] = f"{number:,}"
+    if evaluation is not None:
+        found["evaluated on"] = f"{evaluation.example_count:,} of {evaluation.split}"
+    return found
+
+
+def _code(runs: Sequence[SharedRun]) -> dict[str, Values]:
+    records = [run.folder.record for run in runs]
+    commits = tuple(f"{one.commit}{'+dirty' * one.dirty}" if one.commit else None for one in records)
+    modules = {row.name: row.values for row in differing([_modules(run) for run in runs])}
+    packages = {f"package {row.name}": row.values for row in differing([recorded(run.folder.path) for run in runs])}
+    return {"commit": commits, **modules, **packages}
+
+
+def _modules(run: SharedRun) -> dict[str, str]:
+    """The modules of all components to a digest of their meaning, as recorded with the cache keys."""
+    parts = (KeyParts.read(run.folder.path, node.id) for node in run.folder.record.nodes)
+    found = {name: digest for each in parts if each for name, digest in each.sources.items()}
+    return {f"module {name}": digest[:_DIGITS] for name, digest in sorted(found.items())}

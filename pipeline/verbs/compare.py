@@ -1,0 +1,75 @@
+"""`headrace compare`: runs or versions of a pipeline side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.pipeline.verbs.options import config_options, reports_errors
+
+if TYPE_CHECKING:
+    from headrace.pipeline.models.comparison import Comparison
+
+NONE = "-"
+NOTHING = {"METRICS": "none recorded", "SETTINGS": "no difference", "DATA": "none recorded", "CODE": "no difference"}
+"""What stands behind the heading of an empty section."""
+WIDEST = 60
+"""Characters shown of a value; `--json` prints all."""
+
+
+@click.command()
+@config_options
+@click.argument("names", nargs=-1, metavar="RUN|VERSION RUN|VERSION ...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@reports_errors
+def compare(
+    config: Path, profile: str | None, overrides: tuple[str, ...], names: tuple[str, ...], as_json: bool
+) -> None:
+    """Compare runs or versions of CONFIG on this machine.
+
+    A version stands for the run that trained its model. All metrics and facts about the data are shown, and the
+    settings, modules and packages that differ.
+    """
+    from headrace.pipeline import api
+
+    found = api.compare(config, *names, profile=profile, overrides=overrides)
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=1))
+        return
+    table = list(_table(found))
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _table(found: Comparison) -> Iterator[tuple[str, ...]]:
+    from headrace.pipeline.report.formatting import score
+
+    yield "", *found.names
+    if found.names != found.runs:
+        yield "run", *found.runs
+    scores = {name: tuple(map(score, values)) for name, values in found.metrics.items()}
+    yield from _section("METRICS", scores, found.names)
+    yield from _section("SETTINGS", found.settings, found.names)
+    yield from _section("DATA", found.data, found.names)
+    yield from _section("CODE", found.code, found.names)
+
+
+def _section(
+    heading: str, values: Mapping[str, tuple[str | None, ...]], names: Sequence[str]
+) -> Iterator[tuple[str, ...]]:
+    yield heading if values else f"{heading}: {NOTHING[heading]}", *("" for _ in names)
+    for name, each in values.items():
+        yield f"  {_cell(name)}", *map(_cell, each)
+
+
+def _cell(text: str | None) -> str:
+    from headrace.pipeline.results.record import on_one_line
+
+    line = on_one_line(text or "") or NONE
+    return line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…"
