@@ -15,9 +15,9 @@ import tensorflow as tf
 from tensorflow_model_analysis.proto import config_pb2
 from tensorflow_model_analysis.utils import config_util
 from tfx import types
-from tfx.components.evaluator import component, constants
-from tfx.dsl.components.base import base_beam_executor, executor_spec
-from tfx.types import artifact_utils
+from tfx.components.evaluator import constants
+from tfx.dsl.components.base import base_beam_component, base_beam_executor, executor_spec
+from tfx.types import artifact_utils, channel, component_spec, standard_artifacts, standard_component_specs
 from tfx.utils import io_utils, path_utils, proto_utils
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
@@ -28,7 +28,7 @@ from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.components.evaluation.metrics.accumulator import Array, MetricAccumulator, RunningTotal
 from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
 from headrace.components.evaluation.slices import SliceAssignment, assign_slices
-from headrace.components.evaluation.verdict import KeyedAccumulator, ModelSlice
+from headrace.components.evaluation.verdict import KeyedAccumulator, ModelSlice, Requirements
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
 from headrace.components.transform.shards import read_records
 from headrace.configs.schema.evaluate import EvaluateConfig
@@ -48,19 +48,19 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         models = {"model": artifact_utils.get_single_instance(input_dict["model"])}
         given = proto_utils.json_to_proto(exec_properties["eval_config"], config_pb2.EvalConfig())
         compares = tfma.compares_with_baseline(given)  # TFX drops such thresholds below if there is no baseline
-        blocked = ""
+        required = Requirements(bool(exec_properties["better_than_constant"]))
         for baseline in input_dict.get("baseline_model", []):
             if not baseline.has_custom_property(EXISTS) or baseline.get_int_custom_property(EXISTS):
                 models["baseline"] = baseline
             elif (damaged := Path(baseline.uri) / DAMAGED).exists() and compares:
-                blocked = damaged.read_text(encoding="utf-8")
+                required = required._replace(blocked=damaged.read_text(encoding="utf-8"))
         config = config_util.update_eval_config_with_defaults(
             given, has_baseline="baseline" in models, rubber_stamp=True
         )
         (split,) = json.loads(exec_properties["example_splits"])
         directory = Path(artifact_utils.get_single_uri(output_dict["evaluation"]))
         directory.mkdir(parents=True, exist_ok=True)
-        self._evaluate(input_dict["examples"], split, config, models, directory, blocked)
+        self._evaluate(input_dict["examples"], split, config, models, directory, required)
         _bless(artifact_utils.get_single_instance(output_dict["blessing"]), models, read_evaluation(directory))
 
     def _evaluate(  # noqa: PLR0913, PLR0917
@@ -70,9 +70,9 @@ class Executor(base_beam_executor.BaseBeamExecutor):
         config: config_pb2.EvalConfig,
         models: dict[str, types.Artifact],
         directory: Path,
-        blocked: str,
+        required: Requirements,
     ) -> None:
-        """Run the Beam pipeline, whose last stage writes the files. blocked: why the model cannot pass, or ""."""
+        """Run the Beam pipeline, whose last stage writes the files."""
         names = [name for name in tfma.model_names(config) if name is not None]
         paths = {
             name: path_utils.serving_model_path(model.uri) for name, model in zip(names, models.values(), strict=True)
@@ -87,13 +87,23 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 | "PredictAndAccumulate" >> beam.ParDo(AccumulateFiles(paths, tfma.label_kind(config), config))
                 | "AddUp" >> MergeInOrder(_merge)
                 | "Gather" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
-                | "Conclude" >> beam.Map(_conclude, config, split, paths, directory, blocked)
+                | "Conclude" >> beam.Map(_conclude, config, split, paths, directory, required)
             )
 
 
-class Evaluator(component.Evaluator):
-    """TFX's Evaluator with the executor above."""
+class EvaluatorSpec(standard_component_specs.EvaluatorSpec):
+    """TFX's, and what its EvalConfig has no place for."""
 
+    PARAMETERS = {
+        **standard_component_specs.EvaluatorSpec.PARAMETERS,
+        "better_than_constant": component_spec.ExecutionParameter(type=int),
+    }
+
+
+class Evaluator(base_beam_component.BaseBeamComponent):
+    """TFX's Evaluator with the executor above, and with `EvaluateConfig.better_than_constant`."""
+
+    SPEC_CLASS = EvaluatorSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
 
 
@@ -108,13 +118,17 @@ def evaluator(  # noqa: PLR0913
     call: ModelCall | None = None,
 ) -> Evaluator:
     """The component that judges `model` on the examples of `split`. call: the signatures; None for those of ours."""
-    return Evaluator(
+    spec = EvaluatorSpec(
         examples=examples,
         model=model,
         baseline_model=baseline,
-        example_splits=[split],
+        example_splits=json.dumps([split]),
         eval_config=tfma.eval_config(label, evaluate, call),
+        better_than_constant=int(evaluate.better_than_constant),
+        evaluation=channel.Channel(type=standard_artifacts.ModelEvaluation),
+        blessing=channel.Channel(type=standard_artifacts.ModelBlessing),
     )
+    return Evaluator(spec)
 
 
 class AccumulateFiles(beam.DoFn):
@@ -196,10 +210,10 @@ def _conclude(  # noqa: PLR0913, PLR0917
     split: str,
     models: dict[str, str],
     directory: Path,
-    blocked: str,
+    required: Requirements,
 ) -> None:
     values = verdict.metric_values(accumulators, config)
-    evaluation = verdict.conclude(accumulators, values, config, split, blocked)
+    evaluation = verdict.conclude(accumulators, values, config, split, required)
     for remark in evaluation.remarks:
         logger.warning(remark)
     tfma.write_files(directory, values, config, models, blessed=evaluation.blessed)

@@ -34,11 +34,12 @@ class SliceMetrics:
 class ThresholdCheck:
     """One bound of one threshold, met or not.
 
-    limit: what the value had to reach. For `not_worse_than_baseline_by` it includes the baseline's value.
+    limit: what the value had to reach. For `not_worse_than_baseline_by` it includes the baseline's value; for
+    `better_than_constant` it is what the best constant prediction reaches, and the value must be below it.
     """
 
     metric: str
-    bound: Literal["min", "max", "not_worse_than_baseline_by"]
+    bound: Literal["min", "max", "not_worse_than_baseline_by", "better_than_constant"]
     limit: float | None
     value: float | None
     baseline: float | None
@@ -50,6 +51,9 @@ class ThresholdCheck:
             return f"{self.metric} has no value to compare with {self.bound}"
         if self.limit is None:
             return f"{self.metric} is {self.value:.4g}, but the baseline's has no value"
+        if self.bound == "better_than_constant":
+            relation = "below" if self.passed else "not below"
+            return f"{self.metric} is {self.value:.4g}, {relation} the best constant prediction's {self.limit:.4g}"
         relation = "within" if self.passed else "above" if self.value > self.limit else "below"
         if self.baseline is None:
             return f"{self.metric} is {self.value:.4g}, {relation} {self.bound} {self.limit:.4g}"

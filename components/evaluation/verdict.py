@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tensorflow_model_analysis.proto import config_pb2
@@ -16,6 +16,7 @@ from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.components.evaluation.metrics.accumulator import LabelMetrics, Margin, MetricAccumulator
 from headrace.components.evaluation.result import Evaluation, Metrics, SliceMetrics, ThresholdCheck
 from headrace.components.evaluation.slices import MetricValues, SliceKey, name_missing
+from headrace.configs.schema.evaluate import LOSSES
 
 COUNT = "example_count"
 MAY_BE_UNDEFINED = frozenset({"calibration", "precision", "recall"})
@@ -24,6 +25,13 @@ MAY_BE_UNDEFINED = frozenset({"calibration", "precision", "recall"})
 ModelSlice = tuple[str, SliceKey | None]
 """The model's name, and the slice. For the slice None, the only sum is the number of examples left out."""
 KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
+
+
+class Requirements(NamedTuple):
+    """What a blessing takes besides the thresholds. blocked: why no model can be blessed; "" if one can."""
+
+    better_than_constant: bool
+    blocked: str = ""
 
 
 def metric_values(accumulators: Sequence[KeyedAccumulator], config: config_pb2.EvalConfig) -> MetricValues:
@@ -59,23 +67,22 @@ def conclude(
     values: MetricValues,
     config: config_pb2.EvalConfig,
     split: str,
-    blocked: str = "",
+    requirements: Requirements,
 ) -> Evaluation:
-    """The evaluation, with its verdict over the whole split, and slices in the order of `values`.
-
-    blocked: why the model cannot be blessed whatever its metrics are; "" if it can.
-    """
+    """The evaluation, with its verdict over the whole split, and slices in the order of `values`."""
     candidate, baseline = tfma.model_names(config)
     whole = values.get((candidate, ()), {})
     metrics = {name: value for name, value in whole.items() if name != COUNT}
     against = values.get((baseline, ())) if baseline is not None else None
-    checked = check_thresholds(tfma.thresholds_of(config), metrics, against)
-    reasons = rejection_reasons(checked, metrics) + [blocked] * bool(blocked)
     of_candidate: dict[SliceKey | None, MetricAccumulator] = {
         key: accumulator for (model, key), accumulator in accumulators if model == candidate
     }
-    label_metrics = LABEL_METRICS[tfma.label_kind(config)]
-    of_split = of_candidate.get(())
+    kind = tfma.label_kind(config)
+    label_metrics, of_split = LABEL_METRICS[kind], of_candidate.get(())
+    checked = check_thresholds(tfma.thresholds_of(config), metrics, against)
+    if requirements.better_than_constant and of_split is not None:
+        checked.append(compare_with_constant(label_metrics, of_split, LOSSES[kind]))
+    reasons = rejection_reasons(checked, metrics) + [requirements.blocked] * bool(requirements.blocked)
     return Evaluation(
         split=split,
         example_count=int(whole.get(COUNT, 0)),
@@ -96,6 +103,13 @@ def _constant(label_metrics: LabelMetrics, accumulator: MetricAccumulator, metri
     """What a constant prediction reaches, for the metrics of the config."""
     found = label_metrics.constant(accumulator)
     return {name: found[name] for name in metrics if name in found}
+
+
+def compare_with_constant(label_metrics: LabelMetrics, accumulator: MetricAccumulator, loss: str) -> ThresholdCheck:
+    """Whether the loss is below that of the best constant prediction. A loss without a value is not."""
+    value, limit = label_metrics.metrics(accumulator)[loss], label_metrics.constant(accumulator)[loss]
+    shown = value if math.isfinite(value) else None
+    return ThresholdCheck(loss, "better_than_constant", limit, shown, None, value < limit)
 
 
 def few_examples(margin: Margin | None, split: str, examples: int) -> tuple[str, ...]:

@@ -42,6 +42,16 @@ LOWER_IS_BETTER = frozenset(
 )
 """Metrics for which lower is better."""
 
+LOSSES = {
+    "binary": "binary_crossentropy",
+    "multiclass": "crossentropy",
+    "regression": "mean_squared_error",
+    "next_word": "crossentropy",
+}
+"""By kind of label: the metric by which a model is compared with the best constant prediction. It is lowest for the
+true probabilities, or the true mean (Gneiting and Raftery, "Strictly proper scoring rules, prediction, and estimation",
+2007)."""
+
 _METRIC_NAMES: list[JsonValue] = [*sorted({name for names in METRICS.values() for name in names})]
 MetricName = Annotated[str, Field(json_schema_extra={"enum": _METRIC_NAMES})]
 """A name in METRICS. Which ones apply depends on the label, so the rules check them."""
@@ -82,4 +92,9 @@ class EvaluateConfig(Section):
     thresholds: Annotated[
         dict[str, Threshold], Field(json_schema_extra={"propertyNames": {"enum": _METRIC_NAMES}})
     ] = {}
-    """Required values by metric. Empty: every model whose metrics have values is blessed."""
+    """Required values by metric. Empty: every model is blessed whose metrics have values and that is
+    `better_than_constant`."""
+    better_than_constant: bool = True
+    """Whether the model must be better than the best constant prediction to be blessed: its cross-entropy below that of
+    the shares of the classes, or its mean squared error below the variance of the labels, on the evaluated split. Turn
+    it off for a model that is good without such a loss, as one that ranks well but whose probabilities are skewed."""

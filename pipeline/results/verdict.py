@@ -104,6 +104,8 @@ def _bound(check: ThresholdCheck) -> Bound:
 def _rule(check: ThresholdCheck) -> str:
     if check.limit is None:
         return "no worse than the baseline, which has no value"
+    if check.bound == "better_than_constant":
+        return f"below {check.limit:.4f}, what the best constant prediction reaches"
     if check.bound != "not_worse_than_baseline_by":
         return f"at {'least' if check.bound == 'min' else 'most'} {check.limit:g}"
     side = "most" if check.metric in LOWER_IS_BETTER else "least"

@@ -146,7 +146,7 @@ def components(given: Artifacts) -> dict[str, tuple[Any, dict[str, Any], dict[st
         model=Channel(standard_artifacts.Model),
         baseline=Channel(standard_artifacts.Model),
         label=LabelConfig.model_validate(LABEL),
-        evaluate=EvaluateConfig(slices=("word", ("hour", "y")), thresholds=thresholds),
+        evaluate=EvaluateConfig(slices=("word", ("hour", "y")), thresholds=thresholds, better_than_constant=False),
         split="test",
     )
     examples, (model, baseline) = {"examples": [given.examples]}, given.models

@@ -8,9 +8,18 @@ import numpy as np
 import pytest
 from tensorflow_model_analysis.proto import config_pb2
 
+from headrace.components.evaluation.metrics import LABEL_METRICS
 from headrace.components.evaluation.metrics.accumulator import Margin
-from headrace.components.evaluation.verdict import check_thresholds, conclude, few_examples, rejection_reasons
+from headrace.components.evaluation.verdict import (
+    Requirements,
+    check_thresholds,
+    compare_with_constant,
+    conclude,
+    few_examples,
+    rejection_reasons,
+)
 from headrace.components.trigger.drift import DriftDistance
+from headrace.configs.schema.evaluate import LOSSES
 
 NEXT = {"up": math.inf, "down": -math.inf}
 
@@ -70,10 +79,30 @@ def test_an_evaluation_without_examples_is_not_blessed() -> None:
     config = config_pb2.EvalConfig(model_specs=[config_pb2.ModelSpec(name="candidate")])
     metric = config_pb2.MetricConfig(class_name="AUC", config='{"name": "auc"}')
     config.metrics_specs.append(config_pb2.MetricsSpec(metrics=[metric]))
-    found = conclude([], {}, config, "eval")
+    found = conclude([], {}, config, "eval", Requirements(better_than_constant=True))
     assert not found.blessed
     assert found.example_count == 0
     assert "nothing could be measured" in found.reasons[0]
+
+
+@pytest.mark.parametrize(("kind", "outputs"), [("binary", 1), ("multiclass", 3), ("regression", 1), ("next_word", 3)])
+@pytest.mark.parametrize("weight", [-0.05, 0.05])
+def test_a_prediction_passes_on_the_side_of_the_constant_where_the_labels_are(
+    kind: str, outputs: int, weight: float
+) -> None:
+    """Constant predictions, moved a little towards the labels or away from them."""
+    labels = np.random.default_rng(5).integers(0, max(outputs, 2), 400).astype(float)
+    if outputs > 1:
+        shares = np.bincount(labels.astype(int)) / 400
+        predictions = (1 - weight) * shares + weight * np.eye(outputs)[labels.astype(int)]
+    else:
+        predictions = ((1 - weight) * labels.mean() + weight * labels)[:, None]
+    (accumulator,) = LABEL_METRICS[kind].accumulate(labels, predictions, np.zeros(400, np.int64), 1)
+    check = compare_with_constant(LABEL_METRICS[kind], accumulator, LOSSES[kind])
+    assert (check.bound, check.passed) == ("better_than_constant", weight > 0)
+    assert check.value is not None
+    assert check.limit is not None
+    assert (check.value < check.limit) is (weight > 0)
 
 
 def test_a_margin_that_is_too_wide_is_told_with_the_interval() -> None:

@@ -208,7 +208,8 @@ def test_metrics_slices_and_verdict_equal_stock_tfx_with_a_baseline(examples: An
 def test_a_model_worse_than_the_baseline_is_refused_with_the_reason(examples: Any, models: Any, tmp_path: Path) -> None:
     thresholds = {"auc": Threshold(not_worse_than_baseline_by=0.01), "binary_accuracy": Threshold(min=0.9, max=0.95)}
     arguments: Any = ("binary", examples, models["worse"], models["binary"])
-    evaluation, blessing = _evaluate(tmp_path, *arguments, metrics=("auc",), thresholds=thresholds)
+    given: Any = {"metrics": ("auc",), "thresholds": thresholds, "better_than_constant": False}
+    evaluation, blessing = _evaluate(tmp_path, *arguments, **given)
     assert list(evaluation.metrics) == ["auc", "binary_accuracy"]
     assert evaluation.baseline is not None
     auc, best = evaluation.metrics["auc"], evaluation.baseline["auc"]
@@ -237,13 +238,33 @@ def test_a_model_as_good_as_the_baseline_is_blessed_also_where_lower_is_better(
     assert all(check.passed for check in better.checks)
 
 
+def test_a_model_no_better_than_a_constant_prediction_is_blessed_only_if_the_config_says_so(
+    data: Any, examples: Any, models: Any, tmp_path: Path
+) -> None:
+    evaluation, _ = _evaluate(tmp_path / "refused", "binary", examples, models["worse"], metrics=("auc",))
+    p, share = 1 / (1 + np.exp(data["a"].astype(float))), data["binary"].mean()
+    loss = -np.mean(np.log(np.where(data["binary"] == 1, p, 1 - p)))
+    best = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    (check,) = evaluation.checks
+    assert (check.metric, check.bound, check.passed) == ("binary_crossentropy", "better_than_constant", False)
+    assert [check.value, check.limit] == pytest.approx([loss, best], rel=1e-5)
+    assert evaluation.reasons == (
+        f"binary_crossentropy is {loss:.4g}, not below the best constant prediction's {best:.4g}",
+    )
+    assert list(evaluation.metrics) == ["auc"]
+    given: Any = {"metrics": ("auc",), "better_than_constant": False}
+    evaluation, _ = _evaluate(tmp_path / "blessed", "binary", examples, models["worse"], **given)
+    assert (evaluation.blessed, evaluation.checks) == (True, ())
+
+
 def test_without_a_blessed_model_there_is_nothing_to_be_worse_than(examples: Any, models: Any, tmp_path: Path) -> None:
     absent = standard_artifacts.Model()
     absent.uri = str(tmp_path / "empty")
     absent.set_int_custom_property("exists", 0)
     thresholds = {"auc": Threshold(not_worse_than_baseline_by=0.0)}
-    evaluation, blessing = _evaluate(tmp_path, "binary", examples, models["worse"], absent, thresholds=thresholds)
-    assert (evaluation.blessed, evaluation.baseline, evaluation.checks) == (True, None, ())
+    evaluation, blessing = _evaluate(tmp_path, "binary", examples, models["binary"], absent, thresholds=thresholds)
+    assert (evaluation.blessed, evaluation.baseline) == (True, None)
+    assert [check.bound for check in evaluation.checks] == ["better_than_constant"]
     assert not blessing.has_custom_property("baseline_model")
 
 
@@ -253,8 +274,10 @@ def test_predictions_that_are_not_numbers_are_refused_even_without_thresholds(
     evaluation, _ = _evaluate(tmp_path, "binary", examples, models["broken"], metrics=("auc", "precision"))
     assert not evaluation.blessed
     assert evaluation.metrics == {"auc": None, "precision": None}
-    (reason,) = evaluation.reasons
-    assert reason.startswith("auc has no value: ")
+    assert [reason.split(":")[0] for reason in evaluation.reasons] == [
+        "binary_crossentropy has no value to compare with better_than_constant",
+        "auc has no value",
+    ]
 
 
 def test_a_threshold_on_a_metric_without_a_value_is_not_met(examples: Any, models: Any, tmp_path: Path) -> None:
@@ -262,7 +285,7 @@ def test_a_threshold_on_a_metric_without_a_value_is_not_met(examples: Any, model
     evaluation, _ = _evaluate(
         tmp_path, "binary", examples, models["broken"], metrics=("precision",), thresholds=thresholds
     )
-    (reason,) = evaluation.reasons
+    reason, _ = evaluation.reasons
     assert reason.startswith("precision has no value ")
     assert reason.endswith(" max")
 

@@ -40,7 +40,7 @@ train:
   checkpoint: {every_steps: 5}
   warm_start: true
   profile: {batches: [3, 4], fail_if_input_bound_above: 1.0}
-evaluate: {metrics: [auc], thresholds: {auc: {min: 0.5}}}
+evaluate: {metrics: [auc], thresholds: {auc: {min: 0.5}}, better_than_constant: false}
 deploy: {keep: 2}
 schedule: {cron: "0 5 * * *", retrain: drift}
 """

@@ -46,6 +46,7 @@ features:
   fare: {column: numeric}
   miles: {column: bucketized, buckets: 8}
   kind: {column: vocabulary}
+evaluate: {better_than_constant: false}
 kubeflow:
   image: registry.example/headrace:1
   pipeline_root: s3://runs/v2/artifacts

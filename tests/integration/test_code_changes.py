@@ -31,7 +31,7 @@ features:
   double: {column: custom, function: mine.features.double, keys: [fare]}
 model: {kind: mine.models.build, hidden: [4]}
 train: {epochs: 1, batch_size: 64}
-evaluate: {metrics: [auc]}
+evaluate: {metrics: [auc], better_than_constant: false}
 deploy: {push: null}
 kubeflow: {image: "registry.example/headrace:1"}
 """

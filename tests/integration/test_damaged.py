@@ -27,7 +27,9 @@ features:
   carrier: {column: vocabulary}
 model: {hidden: [8]}
 train: {epochs: 4, batch_size: 32}
-evaluate: {thresholds: {auc: {min: 0.1, not_worse_than_baseline_by: 0.5}}}
+evaluate:
+  thresholds: {auc: {min: 0.1, not_worse_than_baseline_by: 0.5}}
+  better_than_constant: false
 deploy: {keep: 2}
 """
 

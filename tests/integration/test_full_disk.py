@@ -26,6 +26,7 @@ features:
   distance: {column: numeric}
 model: {kind: dnn, hidden: [4]}
 train: {epochs: 1, batch_size: 64}
+evaluate: {better_than_constant: false}
 deploy: {push: serving}
 """
 

@@ -33,6 +33,7 @@ pipeline: {name: nightly}
 data: {source: {kind: csv, path: "%s/{YYYY}-{MM}-{DD}.csv"}, window: 2, delay: 1}
 label: {key: tip, kind: binary}
 features: {fare: {column: numeric}}
+evaluate: {better_than_constant: false}
 schedule: {cron: "0 5 * * *", retrain: new_span, as_of: scheduled}
 kubeflow:
   image: registry.example/headrace:1

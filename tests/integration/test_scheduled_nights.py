@@ -34,6 +34,7 @@ pipeline: {name: nightly}
 data: {source: {kind: csv, path: "%s/{YYYY}-{MM}-{DD}.csv"}, window: 1, delay: 1}
 label: {key: tip, kind: binary}
 features: {fare: {column: numeric}}
+evaluate: {better_than_constant: false}
 schedule: {cron: "0 5 * * *", as_of: scheduled, window: 2}
 kubeflow:
   image: registry.example/headrace:1

@@ -25,7 +25,7 @@ features:
   kind: {column: vocabulary}
 model: {kind: mine.build, hidden: [4]}
 train: {epochs: 1, batch_size: 64}
-evaluate: {metrics: [auc]}
+evaluate: {metrics: [auc], better_than_constant: false}
 deploy: {push: null}
 schedule: {cron: "0 5 * * *", retrain: drift}
 """

@@ -44,6 +44,7 @@ pipeline: {name: trips}
 data: {source: {kind: csv, path: %s/trips.csv}}
 label: {key: tip, kind: binary}
 features: {fare: {column: numeric}}
+evaluate: {better_than_constant: false}
 kubeflow: {image: "registry.example/headrace:1"}
 """
 

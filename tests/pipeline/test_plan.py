@@ -120,6 +120,7 @@ def test_same_config_gives_the_same_digests() -> None:
         ("evaluate.thresholds.auc.min=0.7", {"Evaluator"}),
         ("evaluate.slices=[kind]", {"Evaluator"}),
         ("evaluate.split=eval", {"Evaluator"}),
+        ("evaluate.better_than_constant=false", {"Evaluator"}),
         ("data.on_anomaly=warn", {"DataGate", "Trainer"}),
         ("data.shuffle_seed=1", {"ExampleGen"}),
         ("data.source.delimiter=;", {"ExampleGen", "Spans"}),

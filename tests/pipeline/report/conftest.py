@@ -147,6 +147,7 @@ EVALUATION = Evaluation(
     checks=(
         ThresholdCheck("auc", "min", 0.85, 0.9123, None, passed=True),
         ThresholdCheck("auc", "not_worse_than_baseline_by", 0.92, 0.9123, 0.93, passed=False),
+        ThresholdCheck("binary_crossentropy", "better_than_constant", 0.6234, 0.41, None, passed=True),
     ),
     blessed=False,
     reasons=("the predictions are not numbers",),

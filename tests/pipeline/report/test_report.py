@@ -97,6 +97,9 @@ def test_metrics_stand_beside_baseline_change_and_bounds(whole: Run) -> None:
     auc = table["auc"]
     assert (auc["Model"], auc["Baseline"], auc["Change"]) == ("0.9123", "0.9300", f"{MINUS}0.0177")
     assert auc["Must be"] == "✓ passed at least 0.85 ✗ missed at least 0.9200 (baseline: 0.9300)"
+    assert table["binary_crossentropy"]["Must be"] == (
+        "✓ passed below 0.6234, what the best constant prediction reaches"
+    )
     assert (table["precision"]["Model"], table["precision"]["Change"]) == (NONE, NONE)
     worse = [
         attributes["class"]
