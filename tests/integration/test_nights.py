@@ -41,7 +41,7 @@ def nights(new_folder: Callable[[str], Path]) -> Nights:
     for old, new in {
         r"path: pkg.*": "path: trips/{YYYY}-{MM}-{DD}.csv",
         r"splits: ": "window: 3\n  splits: ",
-        r"epochs: 10": "epochs: 1",
+        r"epochs: 10": "epochs: 5",
         r"\n  thresholds:\n.*": "",
     }.items():
         text, count = re.subn(old, new, text)
