@@ -17,6 +17,7 @@ from headrace.configs.rules.rule import Violation
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import SourceConfig
+from headrace.pipeline.first_dates import date_violations
 from headrace.pipeline.first_labels import label_violations
 
 if TYPE_CHECKING:
@@ -34,10 +35,7 @@ MAX_SLICES = 100
 """Distinct values of a column beyond which each slice of it is likely to have too few rows to mean anything."""
 MANY_ROWS = 10_000
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ].*)?|\d{1,2}[./]\d{1,2}[./](\d{2}|\d{4})( .*)?")
-DATES_AS_NUMBERS = (
-    "; add columns with numbers made from them, such as the weekday or the age in days, or read them as categories with"
-    " `column: hashed`"
-)
+DATES_AS_NUMBERS = "; `column: datetime` reads a part of them, such as `part: weekday`, or the days until a `reference`"
 
 
 def source_setting(source: SourceConfig) -> KeyPath:
@@ -66,6 +64,7 @@ def _rejected(
     config: PipelineConfig, spans: Sequence[Span], found: FirstRows, numbers: Mapping[str, KeyPath]
 ) -> Iterator[Violation]:
     yield from _not_numbers(config, found, numbers)
+    yield from date_violations(config.declared_features, found.rows)
     if config.data.on_anomaly == "stop":
         yield from _infinite(found, numbers)
         if config.preprocessing is None and config.label.key in found.rows.column_names:
@@ -149,7 +148,7 @@ def _not_numbers(config: PipelineConfig, found: FirstRows, numbers: Mapping[str,
         for names in _groups(columns):
             date = _first_date(found.rows, names)
             if date is not None:
-                what, why = f"dates such as {date}", DATES_AS_NUMBERS
+                what, why = f"dates such as {date}", "" if numbers[names[0]][0] == "label" else DATES_AS_NUMBERS
             else:
                 what, why = "text", f": {why_not_numbers(config.data, found, names[0])}"
             yield numbers[names[0]], f"{_hold(names)} {what}, and {reader} needs numbers{why}"

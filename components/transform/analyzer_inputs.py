@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -34,7 +35,7 @@ class AnalyzerInputs:
         """
         self._columns = columns.build(sections.features)
         self.analyzers = ColumnAnalyzers(self._columns)
-        self._spec = _spec_of(sections, self.analyzers, schema)
+        self._spec = _spec_of(sections, self._columns, schema)
         signature = [tf.TensorSpec([None], tf.string)]
         self._function = tf.function(self._inputs, input_signature=signature, autograph=False)
         self._function.get_concrete_function()
@@ -47,13 +48,18 @@ class AnalyzerInputs:
     def _inputs(self, serialized: tf.Tensor) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         tensors = tf.io.parse_example(serialized, self._spec)
         batch = Batch(tensors, self._columns)
+        derived: dict[str, tf.Tensor] = {}
         for name, column in self._columns.items():
             with prefix_errors(name):
                 for analyzer in column.analyzers():
-                    if not isinstance(analyzer, VocabularyAnalyzer) and batch.tensor(analyzer.key).dtype == tf.string:
-                        _ = batch.raw(analyzer.key).numbers  # raises the error that names the feature
+                    if isinstance(analyzer, VocabularyAnalyzer):
+                        continue
+                    if analyzer.key not in tensors or tensors[analyzer.key].dtype == tf.string:
+                        # no data column of numbers: what the column computes, or the error that names the feature
+                        derived[analyzer.key] = column.analyzed_numbers(batch, analyzer.key)
         size = tf.size(serialized, tf.int64)
-        numbers = [stacked_numbers(tensors, self.analyzers.keys, size)] if self.analyzers.keys else []
+        keys = self.analyzers.keys
+        numbers = [stacked_numbers({**tensors, **derived}, keys, size)] if keys else []
         texts = []
         for vocabulary_column in self.analyzers.vocabularies.values():
             with prefix_errors(vocabulary_column.name):
@@ -61,10 +67,11 @@ class AnalyzerInputs:
         return numbers, texts
 
 
-def _spec_of(sections: TrainerSections, analyzers: ColumnAnalyzers, schema: bytes) -> dict[str, Any]:
+def _spec_of(sections: TrainerSections, built: Mapping[str, columns.Column], schema: bytes) -> dict[str, Any]:
     """How to parse the data columns that the analyzers read; all of them if one is missing, for the error's sake."""
     spec = schema_utils.schema_as_feature_spec(schema_pb2.Schema.FromString(schema)).feature_spec
-    names = set(analyzers.keys)
-    for column in analyzers.vocabularies.values():
-        names.update(sections.features[column.name].data_columns(column.name, sections.features))
+    names: set[str] = set()
+    for name, column in built.items():
+        if column.analyzers():
+            names.update(sections.features[name].data_columns(name, sections.features))
     return {name: one for name, one in spec.items() if name in names} if names <= spec.keys() else spec

@@ -100,6 +100,10 @@ class Column(abc.ABC, Generic[FeatureT]):
         """What the column needs to know about the whole train split; `batch.result` returns it."""
         return []
 
+    def analyzed_numbers(self, batch: Batch, key: str) -> tf.Tensor:
+        """float64 [batch], NaN where missing: what the analyzer of `key` is computed from; by default a data column."""
+        return batch.raw(key).numbers
+
     @abc.abstractmethod
     def num_categories(self, vocabulary_size: VocabularySize) -> int | None:
         """Number of categories, including the one for missing values; None for a number."""
@@ -286,5 +290,5 @@ class Batch:
                     if isinstance(analyzer, VocabularyAnalyzer):
                         texts[analyzer] = column.vocabulary_texts(self)
                     else:
-                        numbers[analyzer] = self.raw(analyzer.key).numbers
+                        numbers[analyzer] = column.analyzed_numbers(self, analyzer.key)
         return {**analyze(numbers, by_span=self._by_span), **learn_vocabularies(texts, by_span=self._by_span)}

@@ -12,6 +12,7 @@ from pydantic import Discriminator, Field, Tag
 
 from headrace.common import entry_points
 from headrace.configs.schema.features.base import Categorical, Embedding, FeatureBase, SingleColumn
+from headrace.configs.schema.features.calendar import FALSE_WORDS, TRUE_WORDS, BooleanFeature, DatetimeFeature
 from headrace.configs.schema.features.function import PreprocessingFunction
 from headrace.configs.schema.features.tabular import (
     BucketizedFeature,
@@ -26,12 +27,16 @@ from headrace.configs.schema.features.unstructured import ImageFeature, TextFeat
 from headrace.configs.schema.kinds import OpenUnion
 
 __all__ = [
+    "FALSE_WORDS",
     "FEATURES",
     "MULTIVALUED_HINT",
+    "TRUE_WORDS",
+    "BooleanFeature",
     "BucketizedFeature",
     "Categorical",
     "CrossedFeature",
     "CustomFeature",
+    "DatetimeFeature",
     "Embedding",
     "Feature",
     "FeatureBase",
@@ -57,6 +62,8 @@ FEATURES = OpenUnion(
         "headrace.configs.schema.features.tabular.IdentityFeature",
         "headrace.configs.schema.features.tabular.VocabularyFeature",
         "headrace.configs.schema.features.tabular.HashedFeature",
+        "headrace.configs.schema.features.calendar.BooleanFeature",
+        "headrace.configs.schema.features.calendar.DatetimeFeature",
         "headrace.configs.schema.features.unstructured.TextFeature",
         "headrace.configs.schema.features.tabular.CrossedFeature",
         "headrace.configs.schema.features.unstructured.ImageFeature",

@@ -98,6 +98,32 @@ def test_dates_under_a_number_are_called_dates(kind: str) -> None:
     assert problem.startswith('c.yaml:6: features.fare: column "fare" holds dates such as 2024-01-01, ')
 
 
+@pytest.mark.parametrize(
+    ("feature", "value", "words"),
+    [
+        ("column: datetime, part: month", "21.11.2026", "`%d.%m.%Y`"),
+        ("column: datetime, part: month", "20261121", "`%Y%m%d`"),
+        ("column: datetime, part: month", "1795459564", "`epoch_s`"),
+        ('column: datetime, part: month, format: "%d/%m/%Y"', "2026-11-21", "`format: %d/%m/%Y`"),
+        ("column: boolean", "perhaps", "`column: vocabulary`"),
+        ("column: datetime, part: month", "2026-11-21 10:30", ""),
+        ('column: datetime, part: month, format: "%d/%m/%Y"', "21/11/2026", ""),
+        ("column: datetime, part: month, format: epoch_s", "1795459564", ""),
+        ("column: boolean", "Yes", ""),
+        ("column: boolean", "0", ""),
+    ],
+)
+def test_dates_and_booleans_that_cannot_be_read_are_reported_with_a_way_out(
+    feature: str, value: str, words: str
+) -> None:
+    rows(*(f"{value if row % 3 else ''},{row % 2}" for row in ROWS))
+    problems = [one for one in reported(CONFIG.replace("column: numeric", feature)) if "data.splits" not in one]
+    assert len(problems) == bool(words)
+    for problem in problems:
+        assert problem.startswith(f'c.yaml:6: features.fare: column "fare" holds {value!r}, ')
+        assert words in problem
+
+
 def test_lists_of_lists_are_reported_once() -> None:
     pq.write_table(pa.table({"fare": [[[1.0], [2.0]]] * 60, "tip": [row % 2 for row in ROWS]}), "trips.parquet")
     (problem,) = reported(CONFIG.replace("kind: csv, path: trips.csv", "kind: parquet, path: trips.parquet"))

@@ -26,9 +26,13 @@ SPEC = {
     "whole": tf.int64,
     "hour": tf.int64,
     "word": tf.string,
+    "when": tf.string,
+    "flag": tf.string,
     "label": tf.int64,
 }
 WORDS = ["taxi", "Zürich", "東京", "naïve", "🚕", "a_X_b", " spaced ", "0"]
+DATES = ["2024-02-29", "2025-12-31 23:59:59", "1999-07-04T06:00:00Z", "2026-02-30", "soon"]
+FLAGS = ["yes", "No", "TRUE", "0", "perhaps"]
 EXTREMES = [2**63 - 1, -(2**63) + 1, 2**53 + 1, 0, -1]
 HOOKS = """
 import tensorflow as tf
@@ -55,6 +59,8 @@ def examples() -> list[dict[str, Any]]:
             "whole": EXTREMES[number % len(EXTREMES)] if number % 3 == 0 else int(rng.integers(-50, 50)),
             "hour": int(rng.integers(-2, 27)) if number % 11 else None,
             "word": WORDS[int(rng.zipf(1.5)) % len(WORDS)] if number % 6 else None,
+            "when": DATES[number % len(DATES)] if number % 9 else None,
+            "flag": FLAGS[number % len(FLAGS)] if number % 8 else None,
             "label": number % 2,
         }
         if number % 13 == 1:
@@ -65,19 +71,20 @@ def examples() -> list[dict[str, Any]]:
 
 UNSEEN: list[dict[str, Any]] = [
     {"amount": [1e30], "degrees": [-5.0], "same": [7.0], "nothing": [3.0], "seconds": [0], "whole": [2**62],
-     "hour": [23], "word": ["never seen"], "label": [1]},
+     "hour": [23], "word": ["never seen"], "when": ["0001-01-01"], "flag": ["on"], "label": [1]},
     {"amount": [-0.0], "degrees": [99.0], "same": [], "nothing": [math.nan], "seconds": [-5], "whole": [], "hour": [24],
-     "word": ["ещё одно"], "label": [0]},
+     "word": ["ещё одно"], "when": ["2031-05-06 07:08"], "flag": [], "label": [0]},
     {"amount": [], "degrees": [], "same": [], "nothing": [], "seconds": [], "whole": [], "hour": [], "word": [],
-     "label": []},
+     "when": [], "flag": [], "label": []},
     {"amount": [2.5], "degrees": [41.8], "same": [0.1], "nothing": [], "seconds": [1_400_000_003], "whole": [40],
-     "hour": [0], "word": ["taxi\nwith a line break"], "label": [1]},
+     "hour": [0], "word": ["taxi\nwith a line break"], "when": ["9999-12-31"], "flag": ["f"], "label": [1]},
 ]  # fmt: skip
 
 
 def feature_config(folder: Path) -> dict[str, dict[str, Any]]:
     vocabulary_file = folder / "words.txt"
     vocabulary_file.write_text("東京\ntaxi\n🚕\n", encoding="utf-8")
+    date = {"column": "datetime", "key": "when"}
     bucketized, vocabulary, hashed = {"column": "bucketized"}, {"column": "vocabulary"}, {"column": "hashed"}
     return {
         "amount": {"column": "numeric"},
@@ -116,6 +123,14 @@ def feature_config(folder: Path) -> dict[str, dict[str, Any]]:
         "cross_filled": {"column": "crossed", "keys": ["amount_tenths", "hour_filled"], "hash_buckets": 50},
         "cross_of_cross": {"column": "crossed", "keys": ["cross_features", "hour"], "hash_buckets": 31},
         "whole": {"column": "crossed", "keys": ["whole", "hour_values"], "hash_buckets": 41},
+        "when_year": {**date, "part": "year"},
+        "when_age": {**date, "part": "age", "reference": "2026-01-01"},
+        "when_month": {**date, "part": "month"},
+        "when_weekday": {**date, "part": "weekday", "encoding": "sine"},
+        "when_hour": {**date, "part": "hour", "encoding": "number"},
+        "flag": {"column": "boolean"},
+        "flag_filled": {"column": "boolean", "key": "flag", "missing": True},
+        "cross_dates": {"column": "crossed", "keys": ["when_month", "flag"], "hash_buckets": 23},
         "custom_number": {"column": "custom", "function": "column_test_hooks.twice", "keys": ["amount"]},
         "custom_category": {
             "column": "custom", "function": "column_test_hooks.parity", "keys": ["hour"], "num_categories": 2,

@@ -65,7 +65,7 @@ class ColumnAnalyzers:
         )
         self.vocabularies = {analyzer: column for column, analyzer in every if isinstance(analyzer, VocabularyAnalyzer)}
         self.keys = tuple(dict.fromkeys(statistic.key for statistic in self.statistics))
-        """The data columns of the statistics."""
+        """The data columns of the statistics, or the names of what a column computes (`Column.analyzed_numbers`)."""
         self._combine = CombineStatistics(self.keys, self.statistics)
         self._count = CountTexts(len(self.vocabularies))
         self._coders = StatisticsCoder(self._combine), TextCountsCoder(len(self.vocabularies))

@@ -1,0 +1,68 @@
+"""Check that `datetime` and `boolean` features can read the first rows of the data: else every value is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace.configs.rules.rule import Violation
+from headrace.configs.schema.features import FALSE_WORDS, TRUE_WORDS, BooleanFeature, DatetimeFeature
+from headrace.configs.schema.features.base import FeatureBase
+from headrace.configs.schema.features.calendar import EPOCH_UNITS, pattern_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_DAY_FIRST = re.compile(r"\d{1,2}([./-])\d{1,2}\1\d{4}")
+_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?")
+_BOOLEANS = {*TRUE_WORDS, *FALSE_WORDS}
+
+
+def date_violations(features: Mapping[str, FeatureBase], rows: pa.Table) -> Iterator[Violation]:
+    """Features that can read no value of the first rows, each at the setting to change."""
+    for name, feature in features.items():
+        if isinstance(feature, DatetimeFeature):
+            for setting, column in feature.column_settings(name).items():
+                value = _unreadable(rows, column, _reads_date(feature.format))
+                if value is not None:
+                    yield ("features", name, *setting), _about_date(column, value, feature.format)
+        elif isinstance(feature, BooleanFeature):
+            column = feature.key or name
+            value = _unreadable(rows, column, lambda text: text.lower().removesuffix(".0") in _BOOLEANS)
+            if value is not None:
+                words = f"{', '.join(TRUE_WORDS)} or {', '.join(FALSE_WORDS)}"
+                why = f'column "{column}" holds {value!r}, and no value of the first rows is {words}'
+                yield ("features", name), f"{why}; read it with `column: vocabulary`"
+
+
+def _unreadable(rows: pa.Table, column: str, reads: Callable[[str], bool]) -> Any:
+    """The first value if no value of the column can be read; None if one can, or if there is none."""
+    if column not in rows.column_names:
+        return None
+    values = [value for value in rows.column(column).unique().to_pylist() if value is not None and value != ""]
+    if not values or any(isinstance(value, list) or reads(_text(value)) for value in values):
+        return None
+    return _text(values[0])
+
+
+def _text(value: Any) -> str:
+    return (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)).strip()
+
+
+def _reads_date(date_format: str | None) -> Callable[[str], bool]:
+    pattern = _NUMBER if date_format in EPOCH_UNITS else re.compile(pattern_of(date_format).regex)
+    return lambda text: pattern.fullmatch(text) is not None
+
+
+def _about_date(column: str, value: str, date_format: str | None) -> str:
+    why = f'column "{column}" holds {value!r}, and no value of the first rows is'
+    if date_format is not None:
+        return f"{why} written as `format: {date_format}` says"
+    hint = "`format`, such as `%Y%m%d`"
+    if day_first := _DAY_FIRST.match(value):
+        mark = day_first[1]
+        hint = f"`format`, such as `%d{mark}%m{mark}%Y` or `%m{mark}%d{mark}%Y`"
+    elif _NUMBER.fullmatch(value) and len(value) != len("20261121"):
+        hint = f"`format`, such as {', '.join(f'`{unit}`' for unit in EPOCH_UNITS)}"
+    return f"{why} a date in ISO 8601; set {hint}"
