@@ -23,13 +23,16 @@ WORKFLOW = "taxi-abc"
 
 
 class NativeBackend(Backend):
-    """`tasks`: of each run, by its id; `nodes`: of each run's workflow."""
+    """Runs of a version of a pipeline. `tasks` and `nodes` (of the workflow) by a run's id, `logs` by a pod's name."""
 
     def __init__(self) -> None:
         super().__init__()
         self.release = "unknown"  # as built from its sources; the number of its release is not decided
+        self.pipeline = "trips"
+        self.specification: dict[str, Any] = {}
         self.tasks: dict[str, list[dict[str, Any]]] = {}
         self.nodes: dict[str, list[dict[str, Any]]] = {}
+        self.logs: dict[str, str] = {}
 
     def add(
         self, run: Mapping[str, Any], tasks: Sequence[dict[str, Any]], nodes: Sequence[dict[str, Any]] = ()
@@ -42,17 +45,28 @@ class NativeBackend(Backend):
 
     def answer(self, method: str, path: str, body: dict[str, Any]) -> Answer:
         url = urllib.parse.urlparse(path)
+        found: Any
         match url.path.strip("/").split("/"):
+            case ["apis", "v2beta1", "experiments"]:
+                found = {"experiments": [{"experiment_id": "e", "display_name": self.pipeline}]}
+            case ["apis", "v2beta1", "pipelines"]:
+                found = {"pipelines": [{"pipeline_id": "p", "display_name": self.pipeline}]}
+            case ["apis", "v2beta1", "pipelines", "p", "versions", "v"]:
+                found = {"pipeline_version_id": "v", "pipeline_spec": self.specification}
+            case ["apis", "v2beta1", "runs"] if "filter" not in url.query:
+                found = {"runs": sorted(self.runs, key=lambda run: str(run["created_at"]), reverse=True)}
             case ["apis", "v2beta1", "runs", run_id, "tasks"]:
-                return 200, self._page(run_id, urllib.parse.parse_qs(url.query))
+                found = self._page(run_id, urllib.parse.parse_qs(url.query))
             case ["apis", "v2beta1", "runs", run_id] if method == "GET":
-                found = [run for run in self.runs if run["run_id"] == run_id]
-                return (200, found[0]) if found else (404, {"message": f"Run {run_id} not found"})
+                found = next((run for run in self.runs if run["run_id"] == run_id), None)
+            case ["apis", "v1alpha1", "runs", _, "nodes", pod, "log"]:
+                found = self.logs.get(pod)
             case ["apis", "v1beta1", "runs", run_id]:
                 manifest = {"status": {"nodes": {node["id"]: node for node in self.nodes[run_id]}}}
-                return 200, {"pipeline_runtime": {"workflow_manifest": json.dumps(manifest)}}
+                found = {"pipeline_runtime": {"workflow_manifest": json.dumps(manifest)}}
             case _:
                 return super().answer(method, path, body)
+        return (404, {"message": f"{url.path} not found"}) if found is None else (200, found)
 
     def _page(self, run_id: str, query: Mapping[str, list[str]]) -> dict[str, Any]:
         first = int(query.get("page_token", ["0"])[0])

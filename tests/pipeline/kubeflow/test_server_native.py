@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ TASKS = {
     name: {"taskInfo": {"name": name.title().replace("-", "")}, "dependentTasks": list(NAMES[number - 1 : number])}
     for number, name in enumerate(NAMES)
 }
+POD = f"{WORKFLOW}-system-container-impl-7"
 HEADRACE = Path(sys.executable).with_name("headrace")
 TRIPS = Path(__file__).with_name("golden") / "trips.yaml"
 
@@ -188,17 +190,32 @@ def test_artifacts_of_one_name_are_distinguished_by_their_ids(native: NativeBack
     assert reason.startswith("input examples from ExampleGen")
 
 
-def test_the_commands_show_such_a_run(native: NativeBackend, tmp_path: Path) -> None:
-    specification = compiled()
-    names = list(specification["root"]["dag"]["tasks"])
-    tasks = [task(name, "CACHED", at(2 * place), at(2 * place + 1)) for place, name in enumerate(names)]
-    native.add(run("SUCCEEDED", pipeline_spec=specification), tasks)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    endpoint = f"kubeflow.server.endpoint={native.url}"
-    command = [str(HEADRACE), "status", str(TRIPS), "id-0", "--set", endpoint]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("run       run-0")
-    shown = [line for line in done.stdout.splitlines() if "Trainer" in line]
-    assert shown
-    assert "cached" in shown[-1]
+def test_the_commands_show_such_runs(native: NativeBackend, tmp_path: Path) -> None:
+    native.specification = compiled()
+    names = list(native.specification["root"]["dag"]["tasks"])
+    version = {"pipeline_version_reference": {"pipeline_id": "p", "pipeline_version_id": "v"}}
+    for number, identity in enumerate(["a1", "a2"]):
+        tasks = [task(name, "CACHED", at(2 * place), at(2 * place + 1)) for place, name in enumerate(names)]
+        uri = f"minio://mlpipeline/v2/artifacts/trips/run-of-{identity}/example-gen/salt/examples"
+        inputs = {"artifacts": [artifact("examples", "example-gen", identity, uri)]}
+        place = names.index("transform")
+        tasks[place] |= {"state": "SUCCEEDED", "inputs": inputs, "pods": pods(POD)}
+        native.add(run("SUCCEEDED", number, **version), tasks)
+    native.logs[POD] = "step 1\n"
+
+    def command(*words: str) -> str:
+        verb, *more = words
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        asked = [str(HEADRACE), verb, str(TRIPS), *more, "--set", f"kubeflow.server.endpoint={native.url}"]
+        done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert re.findall(r"run-\d", command("runs")) == ["run-1", "run-0"]
+    shown = command("status", "id-0").splitlines()
+    assert shown[-1].startswith("run       run-0")
+    assert "cached" in next(line for line in shown if "Trainer" in line)
+    assert "input examples from ExampleGen: from run run-of-a1, now from run run-of-a2" in command(
+        "explain-cache", "--kubeflow"
+    )
+    assert command("logs", "Transform", "id-1") == "step 1\n"
