@@ -21,6 +21,7 @@ from headrace.common.utf8 import use_utf8
 
 VERBS = {
     "Local": {
+        "init": "init:init",
         "validate": "local:validate",
         "run": "local:run",
         "report": "local:report",

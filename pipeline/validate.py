@@ -135,12 +135,17 @@ def _names(config: PipelineConfig, columns: Sequence[str]) -> Iterator[Violation
 
 def _other_delimiter(source: SourceConfig, columns: Sequence[str]) -> Iterator[Violation]:
     """A header that is one column because its delimiter seems to be another."""
-    if len(columns) != 1 or not isinstance(source, CsvSource):
-        return
-    most = max(DELIMITERS, key=columns[0].count)
-    if most != source.delimiter and most in columns[0]:
+    if found := other_delimiter(source, columns):
         what = f"the header is a single column, {json.dumps(columns[0], ensure_ascii=False)}"
-        yield ("data", "source", "delimiter"), f"{what}; set data.source.delimiter: {json.dumps(most)}"
+        yield ("data", "source", "delimiter"), f"{what}; set data.source.delimiter: {json.dumps(found)}"
+
+
+def other_delimiter(source: SourceConfig, columns: Sequence[str]) -> str | None:
+    """The delimiter that a header of a single column seems to use, or None."""
+    if len(columns) != 1 or not isinstance(source, CsvSource):
+        return None
+    most = max(DELIMITERS, key=columns[0].count)
+    return most if most != source.delimiter and most in columns[0] else None
 
 
 NamedColumns = Iterator[tuple[KeyPath, str, Sequence[str]]]

@@ -38,6 +38,17 @@ def to_yaml(config: PipelineConfig) -> str:
     )
 
 
+def to_flow(value: object, width: int | None = None) -> str:
+    """A value such as `{kind: csv, path: "data/*.csv"}`, from which `load` reads the same value.
+
+    width: of its lines, where they can be broken; None writes a single line.
+    """
+    text = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=width or 1 << 30
+    )
+    return text.removesuffix("...\n").rstrip("\n")
+
+
 class _Dumper(yaml.SafeDumper):
     """Quotes strings that YAML 1.1 or our own reader would read as something else."""
 

@@ -1,0 +1,239 @@
+"""What to do with each column: the features to compute from it, or the reason to leave it out.
+
+choice = choose(facts)
+choice.group, choice.features, choice.comment
+# "dates", {"_month": {"column": "datetime", "part": "month"}, ...}, "2024-01-02 to 2026-11-21"
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from headrace.components.inference.dates import EPOCHS, find_dates
+from headrace.components.inference.facts import ColumnFacts
+from headrace.configs.schema.features import FALSE_WORDS, TRUE_WORDS
+from headrace.configs.schema.features.calendar import EPOCH_UNITS
+
+Settings = Mapping[str, Any]
+
+LISTED, LEARNED = 31, 1000
+"""Distinct values up to which a vocabulary is listed, or learned; more are hashed."""
+MANY_ROWS = 20
+"""Rows from which on a different value in each row makes an id."""
+SKEWNESS, SKEWED_FROM = 3.0, 100.0
+"""Skewness, and greatest value, above which a number without negative values is scaled by its logarithm."""
+LEAST_PRESENT = 0.01
+"""Fraction of the rows that must have a value."""
+TEXT_WORDS = 5.0
+"""Average words above which a string is a text."""
+SEPARATORS = ("|", ";", ",", "/")
+
+NUMBERS, CATEGORIES, BOOLEANS, DATES = "numbers", "categories", "booleans", "dates"
+TEXTS, LISTS, LEFT_OUT = "texts", "lists", "left out"
+
+_MIDNIGHT = re.compile(r"([ T]00:00(:00)?)?([.]0+)?$")
+_ID = re.compile(r"(?i)(^|_|\b)(id|uuid|guid|key|index|row|rownum|no|nr|serial)(_|\b|$)|[a-z](Id|ID)$|^unnamed|^$")
+_CODE = re.compile(
+    r"(?i)(^|_|\b)(id|code|type|class|category|cat|group|zip|zipcode|postcode|postal|area|tract|region|state|country|city"
+    r"|hour|weekday|day|month|quarter|gender|sex)(_|\b|$)|[a-z](Id|ID|Code|Type|Class)$"
+)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to do with a column.
+
+    group: NUMBERS, CATEGORIES, ... or LEFT_OUT; features: their settings without `key`, by what each adds to the name
+    of the column; comment: what was found, or the reason to leave it out.
+    """
+
+    column: str
+    group: str
+    comment: str
+    features: Mapping[str, Settings] = field(default_factory=dict)
+
+
+def choose(facts: ColumnFacts) -> Choice:
+    """What to do with a column that is not the label."""
+    if reason := _useless(facts):
+        return Choice(facts.name, LEFT_OUT, reason)
+    rules: tuple[Callable[[ColumnFacts], Choice | None], ...] = (_list, _boolean, _dates, _id, _string, _code, _number)
+    return next(found for rule in rules if (found := rule(facts)))
+
+
+def _useless(facts: ColumnFacts) -> str | None:
+    if not facts.present:
+        return "no values"
+    if facts.present < LEAST_PRESENT * facts.rows:
+        return f"only {facts.present:,} of {facts.rows:,} rows have a value"
+    if facts.distinct == 1 and not facts.missing:
+        return f"the same value in all rows: {show(facts.least)}"
+    if facts.scalar == "bytes":
+        return "binary values; an image is `column: image`, with its height and width"
+    if facts.is_list and facts.scalar == "float":
+        return "lists of numbers; compute numbers from them with `column: custom`"
+    return "contains infinite values, which stop a run" if facts.has_infinity else None
+
+
+def _list(facts: ColumnFacts) -> Choice | None:
+    if facts.is_list:
+        what = f"up to {facts.longest:,} values in a row, {facts.distinct:,} different ones"
+        return Choice(facts.name, LISTS, what, {"": {**_vocabulary_or_hash(facts.distinct), "multivalued": True}})
+    return None
+
+
+def _boolean(facts: ColumnFacts) -> Choice | None:
+    pair = boolean_pair(facts)
+    if pair is None:
+        return None
+    share = dict(facts.by_count())[pair[1]] / facts.present
+    what = f"{show(pair[0])} or {show(pair[1])} ({percent(share)})"
+    return Choice(facts.name, BOOLEANS, what + _missing(facts), {"": {"column": "boolean"}})
+
+
+def boolean_pair(facts: ColumnFacts) -> tuple[Any, Any] | None:
+    """The values for false and true of a column that has just these two."""
+    if facts.distinct != 2 or facts.is_list or facts.scalar == "bytes":
+        return None
+    words = {_word(value): value for value in facts.values.to_pylist()}
+    pairs = ((false, true) for false, true in zip(FALSE_WORDS, TRUE_WORDS, strict=True) if {false, true} == set(words))
+    return next(((words[false], words[true]) for false, true in pairs), None)
+
+
+def _word(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).strip().lower()
+
+
+def _dates(facts: ColumnFacts) -> Choice | None:
+    dates = find_dates(facts)
+    if dates is None:
+        return None
+    written = {} if dates.format is None else {"format": dates.format}
+    features = {f"_{part}": {"column": "datetime", "part": part, **written} for part in dates.parts}
+    first, last = (_MIDNIGHT.sub("", show(_moment(value, dates.format))) for value in (facts.least, facts.greatest))
+    what = f"{first} to {last}" if _sorts(dates.format) else f"such as {first}"
+    if dates.ambiguous is not None:
+        what += f"; if the month comes first, the format is {dates.ambiguous}"
+    return Choice(facts.name, DATES, what + _missing(facts), features)
+
+
+def _moment(value: Any, date_format: str | None) -> Any:
+    """The value, or the time that a number in one of EPOCHS stands for."""
+    if date_format not in EPOCH_UNITS:
+        return value
+    factor, divisor = EPOCH_UNITS[date_format]
+    return dt.datetime.fromtimestamp(value * factor / divisor, dt.UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def _sorts(date_format: str | None) -> bool:
+    """Whether the order of the values is that of the times."""
+    return date_format is None or date_format in EPOCHS or date_format.startswith("%Y%m%d")
+
+
+def _id(facts: ColumnFacts) -> Choice | None:
+    """A value that names the row, from which nothing can be learned."""
+    every = facts.distinct == facts.present >= MANY_ROWS
+    if facts.scalar == "string" and facts.mean_words < TEXT_WORDS and facts.present >= MANY_ROWS:
+        if facts.distinct > 0.9 * facts.present:
+            how = "a different value in each row" if every else f"{facts.distinct:,} values in {facts.present:,} rows"
+            return Choice(facts.name, LEFT_OUT, f"{how}, such as {show(facts.least)}: an id or a name")
+        return None
+    if every and facts.is_whole:
+        counts_up = facts.greatest - facts.least + 1 == facts.distinct
+        if counts_up or _ID.search(facts.name):
+            how = f"counts from {show(facts.least)} to {show(facts.greatest)}" if counts_up else "an id"
+            return Choice(facts.name, LEFT_OUT, f"a different value in each row: {how}")
+    return None
+
+
+def _string(facts: ColumnFacts) -> Choice | None:
+    if facts.scalar != "string":
+        return None
+    if found := _separated(facts):
+        return found
+    if facts.mean_words >= TEXT_WORDS and facts.distinct > LISTED:
+        what = f"texts of {facts.mean_words:.0f} words on average{_missing(facts)}"
+        settings = {"column": "text", "split": "words", "top_k": 10_000, "min_frequency": 2, "max_tokens": 200}
+        return Choice(facts.name, TEXTS, what, {"": settings})
+    return _category(facts)
+
+
+def _separated(facts: ColumnFacts) -> Choice | None:
+    """A list in one text, such as `Comedy|Drama`: few short items that repeat, in many combinations."""
+    for separator in SEPARATORS:
+        cut = pc.split_pattern(facts.texts, separator)
+        lengths = pc.list_value_length(cut)
+        items = pc.utf8_trim_whitespace(pc.list_flatten(cut))
+        several = pc.mean(pc.greater(lengths, 1)).as_py() or 0.0
+        different = pc.count_distinct(items).as_py()
+        if several < 0.5 or facts.distinct < 5 or different > 0.5 * len(items) or different > facts.distinct:
+            continue
+        if pc.mean(pc.count_substring_regex(items, r"\s+")).as_py() > 1 or pc.any(pc.equal(items, "")).as_py():
+            continue
+        settings = {**_vocabulary_or_hash(different), "multivalued": True, "separator": separator}
+        what = f"{different:,} different values, separated by {show(separator)}, such as {show(facts.least)}"
+        return Choice(facts.name, LISTS, what + _missing(facts), {"": settings})
+    return None
+
+
+def _code(facts: ColumnFacts) -> Choice | None:
+    """Integers that name something, by the name of the column, or because there are just two."""
+    if not facts.is_whole:
+        return None
+    named = _CODE.search(facts.name) and facts.distinct <= 0.5 * facts.present
+    if facts.scalar == "int" and (named or facts.distinct <= 2):
+        return _category(facts)
+    return None
+
+
+def _category(facts: ColumnFacts) -> Choice:
+    values = [value for value, _ in facts.by_count()]
+    if facts.distinct <= LISTED:
+        what = f"the most frequent is {show(values[0])} ({percent(next(facts.by_count())[1] / facts.present)})"
+        return Choice(
+            facts.name, CATEGORIES, what + _missing(facts), {"": {"column": "vocabulary", "values": sorted(values)}}
+        )
+    what = f"{facts.distinct:,} different values, such as {show(values[0])}"
+    return Choice(facts.name, CATEGORIES, what + _missing(facts), {"": _vocabulary_or_hash(facts.distinct)})
+
+
+def _vocabulary_or_hash(distinct: int) -> dict[str, Any]:
+    if distinct <= LEARNED:
+        return {"column": "vocabulary", "top_k": LEARNED}
+    return {"column": "hashed", "hash_buckets": min(1 << (distinct - 1).bit_length(), 1 << 16)}
+
+
+def _number(facts: ColumnFacts) -> Choice:
+    mean, _, skewness = facts.moments
+    what = f"{show(facts.least)} to {show(facts.greatest)}, mean {mean:.4g}"
+    settings = {"column": "numeric"}
+    if facts.least >= 0 and facts.greatest >= SKEWED_FROM and skewness > SKEWNESS:
+        what, settings = f"{what}; a long tail, so its logarithm is used", {"column": "numeric", "normalize": "log"}
+    return Choice(facts.name, NUMBERS, what + _missing(facts), {"": settings})
+
+
+def _missing(facts: ColumnFacts) -> str:
+    return f"; {percent(facts.missing / facts.rows)} missing" if facts.missing else ""
+
+
+def percent(share: float) -> str:
+    """`12%`, or `0.3%`; never 0% or 100% for a share that is neither."""
+    if 0 < share < 0.001:
+        return "less than 0.1%"
+    if 0.999 < share < 1:
+        return "more than 99.9%"
+    return f"{100 * share:.0f}%" if 0.1 <= share <= 0.9 or share in {0.0, 1.0} else f"{100 * share:.1f}%"
+
+
+def show(value: object) -> str:
+    """A value in a comment: short, on one line."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = "".join(letter if letter.isprintable() else " " for letter in str(value))
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,101 @@
+"""Whether the values of a column are dates, and how they are written.
+
+find_dates(facts)      # Dates(format="%d/%m/%Y", parts=("year", "month", "weekday"))
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.components.inference.facts import ColumnFacts
+from headrace.configs.schema.features.calendar import DatePattern, Part, pattern_of
+
+_DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d.%m.%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%d %b %Y", "%b %d, %Y", "%b %d %Y")
+_MORE_DAYS = ("%d %B %Y", "%B %d, %Y", "%d/%m/%y", "%m/%d/%y", "%d.%m.%y", "%d-%b-%Y", "%d-%b-%y", "%Y.%m.%d")
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+FORMATS = (None, *(day + time for day in (*_DAYS, *_MORE_DAYS) for time in _TIMES), "%Y%m%d", "%Y%m%d%H%M%S")
+"""The formats that are tried, in this order; of two that fit all values, the first is used."""
+EPOCHS = {"epoch_s": (10**8, 4 * 10**9), "epoch_ms": (10**11, 4 * 10**12), "epoch_us": (10**14, 4 * 10**15)}
+"""For numbers since 1970, the range of values (from 1973 to 2096) in which a column named like a time counts as one."""
+TIME_NAME = re.compile(r"(?i)(^|_)(time|date|datetime|timestamp|ts|at|epoch|created|updated)(_|$)|timestamp")
+_DAY_NUMBERS = (19000101, 21001231)
+
+
+class Dates(NamedTuple):
+    """format: as `column: datetime` takes it; parts: those that differ among the values; ambiguous: another format that
+    fits as well, with day and month exchanged.
+    """
+
+    format: str | None
+    parts: tuple[Part, ...]
+    ambiguous: str | None = None
+
+
+def find_dates(facts: ColumnFacts) -> Dates | None:
+    """How the dates of a column are written; None if they are no dates."""
+    if not facts.present or facts.is_list:
+        return None
+    if facts.scalar == "int":
+        return _of_integers(facts)
+    if facts.scalar != "string":
+        return None
+    fitting = [written for written in FORMATS if _fits(facts, pattern_of(written))]
+    if not fitting:
+        return None
+    exchanged = _exchanged(fitting[0])
+    return Dates(fitting[0], _parts(facts, fitting[0]), exchanged if exchanged in fitting else None)
+
+
+def _fits(facts: ColumnFacts, pattern: DatePattern) -> bool:
+    return _all_match(facts.texts.slice(0, 20), pattern) and _all_match(facts.texts, pattern)
+
+
+def _all_match(texts: pa.Array, pattern: DatePattern) -> bool:
+    return bool(pc.all(pc.match_substring_regex(texts, f"^(?:{pattern.regex})$")).as_py())
+
+
+def _of_integers(facts: ColumnFacts) -> Dates | None:
+    if facts.least >= _DAY_NUMBERS[0] and facts.greatest <= _DAY_NUMBERS[1]:
+        pattern = pattern_of("%Y%m%d")
+        return Dates("%Y%m%d", _parts(facts, "%Y%m%d")) if _all_match(facts.texts, pattern) else None
+    if not TIME_NAME.search(facts.name):
+        return None
+    for unit, (least, greatest) in EPOCHS.items():
+        if least <= facts.least and facts.greatest <= greatest:
+            return Dates(unit, ("year", "month", "weekday", "hour"))
+    return None
+
+
+def _parts(facts: ColumnFacts, written: str | None) -> tuple[Part, ...]:
+    """The parts with more than one value. The weekday counts if the day of the month does: monthly data has none."""
+    pattern = pattern_of(written)
+    found = pc.extract_regex(facts.texts, f"^(?:{_named(pattern)})$")
+
+    def differ(*fields: str) -> bool:
+        return any(pc.count_distinct(pc.struct_field(found, name)).as_py() > 1 for name in fields if name in names)
+
+    names = {field.name for field in found.type}
+    fields: dict[Part, tuple[str, ...]] = {
+        "year": ("Y", "y"),
+        "month": ("m", "b", "B"),
+        "weekday": ("d",),
+        "hour": ("H", "I"),
+    }
+    return tuple(part for part, directives in fields.items() if differ(*directives)) or ("year",)
+
+
+def _named(pattern: DatePattern) -> str:
+    """The regular expression with a name for each of its groups."""
+    fields = iter(pattern.fields)
+    return re.sub(r"\((?!\?)", lambda _: f"(?P<{next(fields)}>", pattern.regex)
+
+
+def _exchanged(written: str | None) -> str | None:
+    """The format with day and month exchanged, where both are numbers."""
+    if written is None or not written.startswith("%d") or "%m" not in written:
+        return None
+    return written.translate(str.maketrans("dm", "md"))

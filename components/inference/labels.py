@@ -1,0 +1,128 @@
+"""The label: its kind and classes, and the metrics and threshold that a model has to beat guessing by.
+
+label = choose_label(facts)           # raises DataError for a column that cannot be predicted
+label.settings, label.metrics, label.threshold
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.common.errors import DataError
+from headrace.components.inference.columns import boolean_pair, percent, show
+from headrace.components.inference.facts import ColumnFacts
+
+MAX_CLASSES = 100
+"""Distinct texts up to which a column can be predicted as classes."""
+INTEGER_CLASSES, ROWS_PER_CLASS = 20, 10
+"""Distinct integers up to which they are classes, if there are so many rows for each."""
+
+
+@dataclass(frozen=True)
+class LabelChoice:
+    """The label.
+
+    settings: `label:` without `key`; comment: what was found; threshold: a metric with its bound, which guessing does
+    not reach; baseline: says what guessing would; type: of the column, if it must be declared.
+    """
+
+    settings: Mapping[str, Any]
+    comment: str
+    metrics: tuple[str, ...]
+    threshold: tuple[str, Mapping[str, float]]
+    baseline: str
+    type: str | None = None
+
+
+def choose_label(facts: ColumnFacts) -> LabelChoice:
+    """The kind of label that a column is. Raises DataError, with the reason, for one that cannot be predicted."""
+    if reason := unfit_label(facts):
+        raise DataError(f"cannot be the label: {reason}", column=facts.name)
+    if facts.distinct == 2:
+        return _binary(facts)
+    if facts.scalar == "string" or _counts_classes(facts):
+        return _multiclass(facts)
+    return _regression(facts)
+
+
+def unfit_label(facts: ColumnFacts) -> str | None:
+    """Why a column cannot be predicted; None if it can."""
+    if not facts.present:
+        return "it has no values"
+    if facts.is_list or facts.scalar == "bytes":
+        return f"it holds {'lists' if facts.is_list else 'binary values'}"
+    if facts.distinct == 1:
+        return f"it has only one value, {show(facts.least)}"
+    if facts.scalar == "string" and facts.distinct > MAX_CLASSES:
+        return f"it is text with {facts.distinct:,} different values, and at most {MAX_CLASSES} can be classes"
+    return "it contains infinite values" if facts.has_infinity else None
+
+
+def likely_labels(every: Iterable[ColumnFacts]) -> list[str]:
+    """The columns that can be predicted as classes or numbers, the fewest classes first."""
+    fit = [facts for facts in every if unfit_label(facts) is None]
+    ids = {facts.name for facts in fit if facts.is_whole and facts.distinct == facts.present}
+    few = sorted((one for one in fit if one.distinct <= INTEGER_CLASSES), key=lambda facts: facts.distinct)
+    return [facts.name for facts in [*few, *(one for one in fit if one not in few)] if facts.name not in ids]
+
+
+def _counts_classes(facts: ColumnFacts) -> bool:
+    few = facts.scalar == "int" and facts.distinct <= INTEGER_CLASSES
+    return few and facts.present >= ROWS_PER_CLASS * facts.distinct
+
+
+def _binary(facts: ColumnFacts) -> LabelChoice:
+    pair = boolean_pair(facts) or tuple(facts.values.to_pylist())
+    classes, declared = _class_values(facts, [*pair])
+    share = dict(facts.by_count())[pair[1]] / facts.present
+    settings: dict[str, Any] = {"kind": "binary"} if classes == [0, 1] else {"kind": "binary", "classes": classes}
+    comment = f"{show(classes[1])} in {percent(share)} of the rows: the model predicts its probability"
+    return LabelChoice(
+        settings,
+        comment,
+        ("auc", "binary_accuracy", "binary_crossentropy"),
+        ("auc", {"min": 0.55}),
+        f"Guessing gives an AUC of 0.5, and the more frequent class an accuracy of {max(share, 1 - share):.3f}",
+        declared,
+    )
+
+
+def _class_values(facts: ColumnFacts, values: list[Any]) -> tuple[list[Any], str | None]:
+    """The classes as strings or integers, and the type to declare for fractions."""
+    if facts.scalar != "float":
+        return values, None
+    if facts.is_whole:
+        return [int(value) for value in values], None
+    return [f"{value:g}" for value in values], "string"
+
+
+def _multiclass(facts: ColumnFacts) -> LabelChoice:
+    values = facts.values.to_pylist()
+    classes: Any = len(values) if values == [*range(len(values))] else values
+    most, count = next(facts.by_count())
+    share = count / facts.present
+    return LabelChoice(
+        {"kind": "multiclass", "classes": classes},
+        f"{facts.distinct} classes; the most frequent is {show(most)} ({percent(share)})",
+        ("accuracy", "crossentropy"),
+        ("accuracy", {"min": _ceiling(share + 0.1 * (1 - share))}),
+        f"Always predicting {show(most)} gives {share:.3f}",
+    )
+
+
+def _regression(facts: ColumnFacts) -> LabelChoice:
+    mean, deviation, _ = facts.moments
+    return LabelChoice(
+        {"kind": "regression"},
+        f"{show(facts.least)} to {show(facts.greatest)}, mean {mean:.4g}, standard deviation {deviation:.4g}",
+        ("mean_squared_error", "mean_absolute_error", "squared_correlation"),
+        ("mean_squared_error", {"max": float(f"{0.9 * deviation**2:.3g}")}),
+        f"Always predicting the mean gives {deviation**2:.4g}",
+    )
+
+
+def _ceiling(share: float) -> float:
+    return min(math.ceil(1000 * share) / 1000, 0.999)

@@ -1,0 +1,76 @@
+"""The meaning of all columns of some data, in one look.
+
+table = infer(sample, label="tipped")          # raises DataError
+table.label.settings                           # {"kind": "binary"}
+dict(features_of(table.choices[0], {"tipped"}))  # {"miles": {"column": "numeric"}}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.components.inference.columns import LEFT_OUT, Choice, choose, show
+from headrace.components.inference.facts import ColumnFacts, facts_of
+from headrace.components.inference.labels import LabelChoice, choose_label, likely_labels
+from headrace.components.inference.leaks import SUSPICIOUS, determines, separation
+from headrace.components.inference.sample import Sample
+
+
+@dataclass(frozen=True)
+class InferredTable:
+    """The label, and a choice for each other column, in the order of the data. missing: rows without a label."""
+
+    label: LabelChoice
+    choices: tuple[Choice, ...]
+    missing: int
+
+
+def infer(sample: Sample, label: str) -> InferredTable:
+    """The meaning of the columns. Raises DataError if the label cannot be predicted."""
+    target = _facts(sample, label)
+    chosen = choose_label(target)
+    choices = [_choice(sample, name, target) for name in sample.names if name != label]
+    return InferredTable(chosen, tuple(choices), target.missing)
+
+
+def labels_of(sample: Sample) -> list[str]:
+    """The columns that could be labels, those with few classes first."""
+    return likely_labels(_facts(sample, name) for name in sample.names)
+
+
+def features_of(choice: Choice, taken: Collection[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The features of one column: name and settings. The name is the column's, as far as a tensor may have it."""
+    for suffix, settings in choice.features.items():
+        name = free_name(choice.column + suffix, taken)
+        column, *rest = settings.items()
+        key = {} if name == choice.column else {"key": choice.column}
+        yield name, dict([column, *key.items(), *rest])
+
+
+def free_name(wanted: str, taken: Collection[str]) -> str:
+    """A name of letters, digits and `_` that is not taken."""
+    ascii_name = re.fullmatch(r"[A-Za-z_]\w*", wanted, flags=re.ASCII)
+    name = wanted if ascii_name else re.sub(r"\W+", "_", wanted, flags=re.ASCII).strip("_") or "feature"
+    name = f"feature_{name}" if name[0].isdigit() else name
+    others = (f"{name}_{number}" for number in range(2, len(taken) + 3))
+    return name if name not in taken else next(other for other in others if other not in taken)
+
+
+def _facts(sample: Sample, name: str) -> ColumnFacts:
+    return facts_of(name, sample.kinds[name], sample.column(name))
+
+
+def _choice(sample: Sample, name: str, target: ColumnFacts) -> Choice:
+    facts = _facts(sample, name)
+    if determines(sample.column(name), sample.column(target.name), facts, target):
+        why = f"each value stands for one of {target.name}, such as {show(facts.least)}: it gives the answer away"
+        return Choice(name, LEFT_OUT, why)
+    found = choose(facts)
+    auc = separation(sample.column(name), sample.column(target.name), facts, target)
+    if found.group == LEFT_OUT or auc < SUSPICIOUS:
+        return found
+    hint = f"alone reaches an AUC of {auc:.3f}; leave it out if it is not known before {target.name}"
+    return replace(found, comment=f"{found.comment}; {hint}")

@@ -1,0 +1,1 @@
+"""`headrace init`: a config for data that nobody has described yet."""

@@ -1,0 +1,157 @@
+"""A config as a person would write it, with a comment on every decision.
+
+text = document(Draft("trips", "trips.yaml", source, "tipped", sample, infer(sample, "tipped")), command)
+
+The same data gives the same text.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.components.inference import columns
+from headrace.components.inference.columns import Choice
+from headrace.components.inference.sample import Sample
+from headrace.components.inference.table import InferredTable, features_of
+from headrace.configs.loading.editing import to_flow
+
+HEADINGS = {
+    columns.NUMBERS: "Numbers, scaled to mean 0 and standard deviation 1 unless `normalize` says otherwise.",
+    columns.CATEGORIES: "Categories: a listed vocabulary, a learned one (`top_k`), or hash buckets for many values.",
+    columns.BOOLEANS: "False or true.",
+    columns.DATES: "Dates, by their parts. `part: age` would count the days to a reference.",
+    columns.TEXTS: "Texts, as the words that occur in them.",
+    columns.LISTS: "Lists of values, all of which count.",
+}
+"""The groups of features in the order of the file, and what they are."""
+WIDTH = 100
+"""Characters of a line, as far as it can be broken."""
+FEW_ROWS = 1000
+"""Rows below which the eval and test splits get a larger part."""
+SLICED = (2, 10)
+"""How many values a column has by which the evaluation is sliced."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a config is written from. source: the settings of `data.source`; command: how to write it again."""
+
+    name: str
+    file: str
+    source: dict[str, Any]
+    label: str
+    sample: Sample
+    table: InferredTable
+    command: str
+
+    @property
+    def used(self) -> int:
+        """Columns that became features."""
+        return sum(choice.group != columns.LEFT_OUT for choice in self.table.choices)
+
+
+def document(draft: Draft) -> str:
+    """The text of the config."""
+    sections = (_head(draft), _data(draft), _label(draft), _features(draft), _training(), _evaluation(draft))
+    return "\n".join("\n".join(section) + "\n" for section in sections)
+
+
+def _head(draft: Draft) -> Iterator[str]:
+    rows, count = draft.sample.rows, len(draft.sample.names)
+    seen = f"all {rows:,} rows" if draft.sample.whole else f"the first {rows:,} rows"
+    yield f"# Written by `{_one_line(draft.command)}`"
+    yield from _comment(
+        f"from {seen} of {count:,} columns. Every line is a suggestion: change what you know better. Settings that are"
+        " not here have defaults, which docs/config.md describes. The next command:"
+    )
+    yield f"#     headrace run {_one_line(draft.file)}"
+    yield f"pipeline: {to_flow({'name': draft.name})}"
+
+
+def _data(draft: Draft) -> Iterator[str]:
+    yield "data:"
+    yield from _entry("source", draft.source)
+    if (declared := draft.table.label.type) is not None:
+        yield from _entry("types", {draft.label: declared}, "the label's classes are not fractions")
+    left_out = [choice for choice in draft.table.choices if choice.group == columns.LEFT_OUT]
+    if left_out:
+        yield from _entry("columns", "used", "only those that are named below")
+    few = draft.sample.whole and draft.sample.rows < FEW_ROWS
+    splits = {"train": 6, "eval": 2, "test": 2} if few else {"train": 8, "eval": 1, "test": 1}
+    why = "parts of the rows, by a hash of their values" + "; few rows, so eval and test get more" * few
+    yield from _entry("splits", splits, why)
+    if draft.table.missing:
+        what = f"{draft.table.missing:,} rows have no {draft.label}, and a run stops at them: remove these rows."
+        yield from _comment(what, "  ")
+
+
+def _label(draft: Draft) -> Iterator[str]:
+    label = draft.table.label
+    yield from _entry("label", {"key": draft.label, **label.settings}, label.comment, "")
+
+
+def _features(draft: Draft) -> Iterator[str]:
+    yield "features:  # see docs/init.md"
+    taken = {draft.label}
+    for group, heading in HEADINGS.items():
+        chosen = [choice for choice in draft.table.choices if choice.group == group]
+        if chosen:
+            yield ""
+            yield from _comment(heading, "  ")
+        for choice in chosen:
+            for number, (name, settings) in enumerate(features_of(choice, taken)):
+                taken.add(name)
+                yield from _entry(name, settings, "" if number else choice.comment)
+    left_out = [choice for choice in draft.table.choices if choice.group == columns.LEFT_OUT]
+    if left_out:
+        yield from ("", "  # Left out:")
+    for choice in left_out:
+        yield from _comment(f"{choice.column}: {choice.comment}", "  ", "  ")
+
+
+def _training() -> Iterator[str]:
+    yield from _comment("auto: by the number of rows. Training stops when the loss of the eval split no longer falls.")
+    yield from _entry("train", {"epochs": "auto", "batch_size": "auto"}, indent="")
+
+
+def _evaluation(draft: Draft) -> Iterator[str]:
+    label = draft.table.label
+    metric, bounds = label.threshold
+    yield "evaluate:"
+    yield from _entry("metrics", [*label.metrics])
+    if slices := [choice.column for choice in draft.table.choices if _is_sliced(choice)][:1]:
+        yield from _entry("slices", slices, "the same metrics for each of its values")
+    yield from _comment(f"A model that does worse is not pushed. {label.baseline}.", "  ")
+    yield from _entry("thresholds", {metric: {**bounds}})
+
+
+def _is_sliced(choice: Choice) -> bool:
+    values = choice.features.get("", {}).get("values", ())
+    return choice.group == columns.BOOLEANS or SLICED[0] <= len(values) <= SLICED[1]
+
+
+def _entry(name: str, value: object, comment: str = "", indent: str = "  ") -> Iterator[str]:
+    """A setting with its comment behind it, or above it if there is no room."""
+    line = f"{indent}{to_flow(name)}: {to_flow(value)}"
+    with_comment = f"{line}  # {_one_line(comment)}" if comment else line
+    if len(with_comment) <= WIDTH:
+        yield with_comment
+        return
+    yield from _comment(comment, indent)
+    key = f"{indent}{to_flow(name)}: "
+    first, *more = to_flow(value, max(WIDTH - len(key), WIDTH // 2)).splitlines()
+    yield key + first
+    yield from (f"{indent}    {each.strip()}" for each in more)
+
+
+def _comment(text: str, indent: str = "", hanging: str = "") -> Iterator[str]:
+    """Lines of a comment. hanging: by which the lines after the first are indented further."""
+    wrapped = textwrap.wrap(_one_line(text), WIDTH - len(indent) - len(hanging) - 2, break_on_hyphens=False)
+    yield from (f"{indent}# {hanging * (number > 0)}{line}" for number, line in enumerate(wrapped))
+
+
+def _one_line(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)

@@ -1,0 +1,100 @@
+"""The source that a path, folder, URL or database names, as `data.source`.
+
+given_source("trips.csv")                          # {"kind": "csv", "path": "trips.csv"}
+given_source("sqlite:///shop.db", table="orders")  # {"kind": "sql", "url": ..., "table": "orders"}
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from headrace.common.errors import RunError
+from headrace.components.example_gen.paths import is_remote
+from headrace.components.example_gen.sources import open_source
+from headrace.configs.schema.sources import SourceConfig
+from headrace.pipeline.validate import other_delimiter
+
+ENDINGS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".tfrecord": "tfrecord"}
+"""The kind of source for a file's ending, before which there may be `.gz`."""
+SETTINGS = {".tsv": {"delimiter": "\t"}}
+FILES = ("pkg",)
+"""Schemes of paths, besides those of object stores."""
+_SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
+
+
+def given_source(given: str, table: str | None = None) -> dict[str, Any]:
+    """The settings of the source. Raises RunError if it is not clear what kind it is, and DataError if it cannot be
+    read.
+    """
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+]*)://", given)
+    if scheme and not is_remote(given) and scheme[1] not in FILES:
+        if table is None:
+            raise RunError(f"{given} is a database; name the table with --table, such as --table orders")
+        return _valid({"kind": "sql", "url": given, "table": table})
+    if table is not None:
+        raise RunError(f"--table is for databases, such as sqlite:///shop.db, and {given} is a path")
+    settings = _folder(given) if not scheme and Path(given).is_dir() else _file(given)
+    return _with_delimiter(_valid(settings))
+
+
+def pipeline_name(source: dict[str, Any]) -> str:
+    """A name for the pipeline: that of the file without wildcards, or of the table."""
+    path = str(source.get("table") or source["path"]).rstrip("/")
+    last = next((part for part in reversed(path.split("/")) if re.search(r"[A-Za-z0-9]{2}", _stem(part))), "data")
+    return re.sub(r"[^a-z0-9]+", "-", _stem(last).lower()).strip("-")[:63].strip("-") or "data"
+
+
+def _stem(name: str) -> str:
+    """`trips` of `trips-{YYYY}-*.csv.gz`."""
+    return re.sub(r"\{[^}]*\}|[*?]+|\[[^]]*\]", "", re.sub(r"(\.[A-Za-z]+)+$", "", name))
+
+
+def _file(given: str) -> dict[str, Any]:
+    name = given.removesuffix(".gz").rstrip("/")
+    ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
+    if ending is not None:
+        return {"kind": ENDINGS[ending], "path": given, **SETTINGS.get(ending, {})}
+    if is_remote(given) and not Path(name).suffix:
+        return {"kind": "parquet", "path": given}
+    raise RunError(f"{given}: the ending names no kind of data; known are {', '.join(ENDINGS)}, and .gz after them")
+
+
+def _folder(given: str) -> dict[str, Any]:
+    """The files of a folder of one kind, directly in it or, for Parquet, at any depth."""
+    found = Counter[str]()
+    for file in Path(given).rglob("*.parquet*"):
+        found[".parquet"] += file.is_file()
+    for file in Path(given).iterdir():
+        ending = next((ending for ending in ENDINGS if file.name.removesuffix(".gz").endswith(ending)), None)
+        if ending is not None and ending != ".parquet" and file.is_file():
+            found[ending + ".gz" * file.name.endswith(".gz")] += 1
+    if len(found) != 1:
+        what = f"files of several kinds ({', '.join(sorted(found))})" if found else "no file of a known kind"
+        raise RunError(f"{given} contains {what}; name the files, such as '{given.rstrip('/')}/*.csv'")
+    (ending,) = found
+    if ending == ".parquet":
+        return {"kind": "parquet", "path": given}
+    plain = ending.removesuffix(".gz")
+    return {"kind": ENDINGS[plain], "path": f"{given.rstrip('/')}/*{ending}", **SETTINGS.get(plain, {})}
+
+
+def _with_delimiter(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the delimiter that the header of a CSV file uses."""
+    if settings["kind"] != "csv" or "delimiter" in settings:
+        return settings
+    source = _SOURCE.validate_python(settings)
+    other = other_delimiter(source, open_source(source).columns())
+    return settings if other is None else {**settings, "delimiter": other}
+
+
+def _valid(settings: dict[str, Any]) -> dict[str, Any]:
+    try:
+        _SOURCE.validate_python(settings)
+    except ValidationError as error:
+        raise RunError(f"the data cannot be read: {error.errors(include_url=False)[0]['msg']}") from None
+    return settings

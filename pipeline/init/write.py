@@ -1,0 +1,62 @@
+"""Look at some data, and write a config for it.
+
+draft = write(Path("trips.yaml"), "trips", {"kind": "csv", "path": "trips.csv"}, "tipped", command)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headrace.common.durable import write_text
+from headrace.common.errors import RunError
+from headrace.common.names import did_you_mean, join_names
+from headrace.components.inference.sample import Sample, read_sample
+from headrace.components.inference.table import infer, labels_of
+from headrace.configs.schema.data import DataConfig
+from headrace.pipeline.init.document import Draft, document
+
+MOST_NAMED = 20
+"""Columns that a message lists."""
+
+
+def target_file(file: Path, *, force: bool) -> Path:
+    """The file, if it can be written. Raises RunError if it exists, except with force, or if its folder does not."""
+    if file.exists() and not force:
+        raise RunError(f"{file} exists; name another file with --output, or replace it with --force")
+    if not file.parent.is_dir():
+        raise RunError(f"{file} cannot be written: there is no folder {file.parent}")
+    return file
+
+
+def write(file: Path, name: str, source: dict[str, Any], label: str | None, command: Callable[[str], str]) -> Draft:
+    """Write the config of a pipeline of this name.
+
+    Raises RunError without a label that the data has, and if no column can be a feature; DataError if the data cannot
+    be read, or the label cannot be predicted.
+
+    Args:
+        file: the config, which is replaced.
+        name: of the pipeline.
+        source: the settings of `data.source`.
+        label: the column to predict.
+        command: the command that writes the config, given the label.
+    """
+    sample = read_sample(DataConfig.model_validate({"source": source}))
+    if label is None or label not in sample.kinds:
+        raise RunError(_no_label(sample, label))
+    draft = Draft(name, str(file), source, label, sample, infer(sample, label), command(label))
+    if not draft.used:
+        reasons = "".join(f"\n  {choice.column}: {choice.comment}" for choice in draft.table.choices[:MOST_NAMED])
+        raise RunError(f"no column is left as a feature:{reasons}" if reasons else f"{label} is the only column")
+    write_text(file, document(draft))
+    return draft
+
+
+def _no_label(sample: Sample, label: str | None) -> str:
+    if label is not None:
+        near = did_you_mean(label, sample.names) or f"; the columns are: {join_names(sample.names, MOST_NAMED)}"
+        return f'"{label}" is not a column of the data{near}'
+    candidates = join_names(labels_of(sample), MOST_NAMED) or "none"
+    return f"name the column to predict with --label; it could be: {candidates}"

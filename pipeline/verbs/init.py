@@ -1,0 +1,64 @@
+"""`headrace init`: write a config for data that nobody has described yet."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.pipeline.verbs.options import reports_errors, short
+
+if TYPE_CHECKING:
+    from headrace.pipeline.init.document import Draft
+
+
+@click.command()
+@click.argument("data")
+@click.option("--label", metavar="COLUMN", help="The column to predict. Without it, candidates are listed.")
+@click.option("--table", metavar="NAME", help="The table, if DATA is the URL of a database.")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="The config to write. Default: NAME.yaml."
+)
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@click.option("--run", "runs", is_flag=True, help="Run the pipeline at once.")
+@click.pass_context
+@reports_errors
+def init(  # noqa: PLR0913, PLR0917 - one for each option
+    context: click.Context,
+    data: str,
+    label: str | None,
+    table: str | None,
+    output: Path | None,
+    force: bool,
+    runs: bool,
+) -> None:
+    """Write a config for DATA: a file, pattern, folder, URL or database.
+
+    Types are inferred from the values, and every decision has a comment.
+    """
+    from headrace.pipeline.init.source import given_source, pipeline_name
+    from headrace.pipeline.init.write import target_file, write
+
+    source = given_source(data, table)
+    name = pipeline_name(source)
+    file = target_file(output or Path(f"{name}.yaml"), force=force)
+    words = ["headrace", "init", data, *(["--table", table] if table else []), "--label"]
+    draft = write(file, name, source, label, lambda chosen: shlex.join([*words, chosen]))
+    _show(draft, file)
+    if runs:
+        from headrace.pipeline.verbs.local import run
+
+        context.invoke(run, config=file, profile=None, overrides=(), parameters=(), fresh=False)
+
+
+def _show(draft: Draft, file: Path) -> None:
+    label, used = draft.table.label, draft.used
+    click.echo(f"{short(file.absolute())}: {draft.label} is {label.settings['kind']}; {label.comment}")
+    left_out = len(draft.table.choices) - used
+    click.echo(f"  {used} column{'' if used == 1 else 's'} as features, {left_out} left out")
+    click.echo(f"  next: headrace run {shlex.quote(str(file))}")
+    if draft.table.missing:
+        what = f"{draft.table.missing:,} rows have no {draft.label}, and a run stops at them"
+        click.echo(f"note: {what}; remove these rows", err=True)

@@ -1,0 +1,231 @@
+"""What columns are taken for: features, labels and leaks, compared with values chosen for it and with NumPy."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.common.errors import DataError
+from headrace.components.example_gen.types import Kind
+from headrace.components.inference.columns import LEFT_OUT, Choice, choose
+from headrace.components.inference.facts import ColumnFacts, facts_of
+from headrace.components.inference.labels import choose_label, likely_labels
+from headrace.components.inference.leaks import determines, separation
+from headrace.components.inference.table import features_of, free_name
+
+DRAW = random.Random(7)
+DAYS = [dt.date(2025, 1, 30) + dt.timedelta(days=17 * number) for number in range(60)]
+
+
+def facts(values: list[Any], kind: Kind, name: str = "x") -> ColumnFacts:
+    types = {"int": pa.int64(), "float": pa.float64(), "string": pa.string(), "bytes": pa.binary()}
+    scalar = types[kind.removesuffix(" list")]
+    array = pa.chunked_array([pa.array(values, pa.list_(scalar) if kind.endswith(" list") else scalar)])
+    return facts_of(name, kind, array)
+
+
+def chosen(values: list[Any], kind: Kind, name: str = "x") -> Choice:
+    return choose(facts(values, kind, name))
+
+
+def feature(values: list[Any], kind: Kind, name: str = "x") -> Any:
+    """The settings of the only feature."""
+    (settings,) = chosen(values, kind, name).features.values()
+    return settings
+
+
+LONG_TAIL = [float(np.exp(number / 5)) for number in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "name", "expected"),
+    [
+        ([1.5, 2.5, None, 4.5] * 9, "float", "x", {"column": "numeric"}),
+        (LONG_TAIL, "float", "x", {"column": "numeric", "normalize": "log"}),
+        ([-value for value in LONG_TAIL], "float", "x", {"column": "numeric"}),
+        ([30, 40, 50, 60] * 9, "int", "age", {"column": "numeric"}),
+        ([30, 40, 50, 60] * 9, "int", "area_code", {"column": "vocabulary", "values": [30, 40, 50, 60]}),
+        ([3, 7] * 9, "int", "x", {"column": "vocabulary", "values": [3, 7]}),
+        (["b", "a", "", "a"] * 9, "string", "x", {"column": "vocabulary", "values": ["a", "b"]}),
+        ([f"v{n % 99}" for n in range(500)], "string", "x", {"column": "vocabulary", "top_k": 1000}),
+        ([f"v{n % 1100}" for n in range(5000)], "string", "x", {"column": "hashed", "hash_buckets": 2048}),
+        (["Yes", "no", None] * 9, "string", "x", {"column": "boolean"}),
+        ([0, 1, 1] * 9, "int", "x", {"column": "boolean"}),
+        ([0.0, 1.0, None] * 9, "float", "x", {"column": "boolean"}),
+        ([["a", "b"], ["a"], []] * 9, "string list", "x", {"column": "vocabulary", "top_k": 1000, "multivalued": True}),
+        (
+            ["a|b", "b|c", "a", "c|a", "b|c|a"] * 9,
+            "string",
+            "x",
+            {"column": "vocabulary", "top_k": 1000, "multivalued": True, "separator": "|"},
+        ),
+        (
+            [" ".join(DRAW.choices(["so", "good", "and", "not", "too", "bad"], k=8)) for _ in range(50)],
+            "string",
+            "x",
+            {"column": "text", "split": "words", "top_k": 10000, "min_frequency": 2, "max_tokens": 200},
+        ),
+    ],
+)
+def test_a_column_becomes_the_feature_that_fits_its_values(values: Any, kind: Any, name: str, expected: Any) -> None:
+    assert feature(values, kind, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "name", "reason"),
+    [
+        ([None] * 9, "float", "x", "no values"),
+        (["a"] * 9, "string", "x", "the same value in all rows: a"),
+        ([1.0] + [None] * 200, "float", "x", "only 1 of 201 rows"),
+        ([b"\xff\xd8"] * 9 + [b"\x89"], "bytes", "x", "column: image"),
+        ([[0.5, 1.5]] * 9, "float list", "x", "column: custom"),
+        ([1.0, float("inf")] * 9, "float", "x", "infinite"),
+        ([f"C{n}" for n in range(50)], "string", "x", "an id or a name"),
+        ([*range(100, 150)], "int", "x", "counts from 100 to 149"),
+        ([7 * n for n in range(50)], "int", "customer_id", "an id"),
+    ],
+)
+def test_a_column_of_no_use_is_left_out_with_the_reason(values: Any, kind: Any, name: str, reason: str) -> None:
+    found = chosen(values, kind, name)
+    assert found.group == LEFT_OUT
+    assert reason in found.comment
+    assert not found.features
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("%Y-%m-%d", None),
+        ("%Y-%m-%d %H:%M:%S", None),
+        ("%Y-%m-%dT%H:%M:%SZ", None),
+        ("%d.%m.%Y", "%d.%m.%Y"),
+        ("%m/%d/%Y", "%m/%d/%Y"),
+        ("%d/%m/%Y %H:%M", "%d/%m/%Y %H:%M"),
+        ("%d-%b-%Y", "%d-%b-%Y"),
+        ("%B %d, %Y", "%B %d, %Y"),
+        ("%m/%d/%Y %I:%M %p", "%m/%d/%Y %I:%M %p"),
+        ("%Y%m%d", "%Y%m%d"),
+    ],
+)
+def test_dates_are_read_in_the_format_in_which_they_were_written(written: str, expected: str | None) -> None:
+    moments = [dt.datetime.combine(day, dt.time(number % 24, 30)) for number, day in enumerate(DAYS)]
+    found = chosen([moment.strftime(written) for moment in moments], "string").features
+    hour = ["_hour"] if "%H" in written or "%I" in written else []
+    assert [*found] == ["_year", "_month", "_weekday", *hour]
+    assert {settings.get("format") for settings in found.values()} == {expected}
+
+
+def test_a_format_with_day_and_month_exchanged_is_mentioned_if_it_fits_too() -> None:
+    assert "%m/%d/%Y" in chosen([f"{n % 9 + 1:02}/{n % 7 + 1:02}/2026" for n in range(63)], "string").comment
+    assert "if the month" not in chosen([day.strftime("%d/%m/%Y") for day in DAYS], "string").comment
+
+
+def test_first_days_of_months_have_no_weekday() -> None:
+    found = chosen([f"{year}-{month:02}-01" for year in (2024, 2025) for month in range(1, 13)], "string")
+    assert [*found.features] == ["_year", "_month"]
+
+
+def test_seconds_since_1970_are_dates_if_the_name_says_so() -> None:
+    values = [1_700_000_000 + 86_413 * n for n in range(50)]
+    assert {one["format"] for one in chosen(values, "int", "created_at").features.values()} == {"epoch_s"}
+    assert "2023-11-14 22:13 to" in chosen(values, "int", "created_at").comment
+    assert chosen(values, "int", "amount").group == "numbers"
+    of_days = [int(day.strftime("%Y%m%d")) for day in DAYS]
+    assert {one["format"] for one in chosen(of_days, "int", "amount").features.values()} == {"%Y%m%d"}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "settings", "type_"),
+    [
+        ([0, 1, 1], "int", {"kind": "binary"}, None),
+        ([1.0, 2.0], "float", {"kind": "binary", "classes": [1, 2]}, None),
+        ([0.5, 1.5], "float", {"kind": "binary", "classes": ["0.5", "1.5"]}, "string"),
+        (["stayed", "left"], "string", {"kind": "binary", "classes": ["left", "stayed"]}, None),
+        (["Yes", "No"], "string", {"kind": "binary", "classes": ["No", "Yes"]}, None),
+        (["a", "b", "c"], "string", {"kind": "multiclass", "classes": ["a", "b", "c"]}, None),
+        ([0, 1, 2], "int", {"kind": "multiclass", "classes": 3}, None),
+        ([3, 4, 8], "int", {"kind": "multiclass", "classes": [3, 4, 8]}, None),
+        ([0.1 * n for n in range(40)], "float", {"kind": "regression"}, None),
+        ([*range(40)], "int", {"kind": "regression"}, None),
+    ],
+)
+def test_a_label_has_the_kind_and_classes_of_its_values(values: Any, kind: Any, settings: Any, type_: Any) -> None:
+    found = choose_label(facts(values * 20, kind))
+    assert (found.settings, found.type) == (settings, type_)
+
+
+def test_thresholds_are_above_what_guessing_reaches() -> None:
+    three = choose_label(facts(["a"] * 60 + ["b"] * 30 + ["c"] * 10, "string"))
+    assert three.threshold == ("accuracy", {"min": 0.64})  # a tenth of the way from 0.6 to 1
+    numbers = [float(n % 37) for n in range(400)]
+    metric, bounds = choose_label(facts(numbers, "float")).threshold
+    assert metric == "mean_squared_error"
+    assert bounds["max"] == pytest.approx(0.9 * np.var(numbers), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "reason"),
+    [
+        ([None, None], "string", "no values"),
+        (["a", "a"], "string", "only one value, a"),
+        ([["a"], ["b"]], "string list", "lists"),
+        ([f"{n}" for n in range(101)], "string", "at most 100"),
+        ([1.0, float("inf"), 2.0], "float", "infinite"),
+    ],
+)
+def test_a_column_that_cannot_be_predicted_is_refused_with_the_reason(values: Any, kind: Any, reason: str) -> None:
+    with pytest.raises(DataError, match=reason):
+        choose_label(facts(values, kind, "outcome"))
+
+
+def test_possible_labels_are_listed_with_those_of_few_classes_first() -> None:
+    columns = [facts([*range(50)], "int", "row"), facts([0.1 * n for n in range(50)], "float", "price")]
+    columns += [facts(["a", "b"] * 25, "string", "kind"), facts([f"n{n}" for n in range(150)], "string", "name")]
+    assert likely_labels(columns) == ["kind", "price"]
+
+
+def column_of(values: Sequence[Any]) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.array(values)])
+
+
+def test_a_column_that_stands_for_the_label_is_found() -> None:
+    label, alive = ["no", "yes", "no"] * 9, [0, 1, 0] * 9
+    assert determines(column_of(alive), column_of(label), facts(alive, "int"), facts(label, "string"))
+    alive[0] = 1
+    assert not determines(column_of(alive), column_of(label), facts(alive, "int"), facts(label, "string"))
+
+
+@given(st.lists(st.tuples(st.integers(0, 9) | st.none(), st.integers(0, 1)), min_size=100, max_size=150))
+def test_separation_is_the_share_of_pairs_in_order(rows: list[tuple[int | None, int]]) -> None:
+    column, label = [value for value, _ in rows], [side for _, side in rows]
+    arrays = pa.chunked_array([pa.array(column, pa.int64())]), column_of(label)
+    found = separation(*arrays, facts(column, "int"), facts(label, "int"))
+    positive, negative = (np.array([v for v, y in rows if v is not None and y == side]) for side in (1, 0))
+    expected = 0.5
+    if len(positive) and len(negative) and len(positive) + len(negative) >= 100:
+        above = (positive[:, None] > negative).mean() + 0.5 * (positive[:, None] == negative).mean()
+        expected = max(above, 1 - above)
+    assert found == pytest.approx(expected)
+
+
+@given(st.text(max_size=20), st.sets(st.sampled_from(["a", "a_2", "feature", "feature_1", "x"])))
+def test_names_of_features_are_identifiers_that_are_free(wanted: str, taken: set[str]) -> None:
+    name = free_name(wanted, taken)
+    assert name.isidentifier()
+    assert name.isascii()
+    assert name not in taken
+
+
+def test_a_feature_of_another_name_has_the_column_as_its_key() -> None:
+    choice = Choice("signup date", "dates", "", {"_year": {"column": "datetime", "part": "year"}})
+    assert dict(features_of(choice, {"signup_date_year"})) == {
+        "signup_date_year_2": {"column": "datetime", "key": "signup date", "part": "year"}
+    }

@@ -1,0 +1,146 @@
+"""Configs that `headrace init` writes: any table gives one that loads, and names each column once."""
+
+from __future__ import annotations
+
+import gzip
+import string
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.common.errors import RunError
+from headrace.components.example_gen.types import ARROW, Kind
+from headrace.components.inference.columns import LEFT_OUT
+from headrace.components.inference.sample import Sample
+from headrace.components.inference.table import infer
+from headrace.configs.loading.loader import load
+from headrace.configs.schema.features import VocabularyFeature
+from headrace.pipeline.init.document import WIDTH, Draft, document
+from headrace.pipeline.init.source import given_source, pipeline_name
+
+ROWS = 40
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12).filter(str.strip)
+VALUES: dict[Kind, Any] = {
+    "int": st.integers(-(2**40), 2**40) | st.integers(0, 3),
+    "float": st.floats(-1e9, 1e9) | st.sampled_from([0.0, 1.0]),
+    "string": TEXTS | st.sampled_from(["yes", "no", "2026-11-21", "a|b", "it is not: so # bad", "'", "1.0", "null"]),
+    "string list": st.lists(TEXTS, max_size=3),
+}
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> Sample:
+    names = draw(st.lists(NAMES, min_size=2, max_size=6, unique=True))
+    kinds: dict[str, Kind] = {name: draw(st.sampled_from([*VALUES])) for name in names}
+    kinds[names[0]] = "int"
+    columns = {}
+    for name, kind in kinds.items():
+        pool = draw(st.lists(VALUES[kind] | st.none(), min_size=1, max_size=ROWS))
+        columns[name] = pa.array([pool[row % len(pool)] for row in range(ROWS)], ARROW[kind])
+    columns[names[0]] = pa.array([row % 3 // 2 for row in range(ROWS)], pa.int64())
+    return Sample(pa.table(columns), kinds, whole=True)
+
+
+@settings(deadline=None)
+@given(samples())
+def test_any_table_gives_a_config_that_loads_and_tells_of_each_column(sample: Sample) -> None:
+    label = sample.names[0]
+    found = infer(sample, label)
+    draft = Draft("rows", "rows.yaml", {"kind": "parquet", "path": "x.parquet"}, label, sample, found, "headrace init")
+    text = document(draft)
+    if not draft.used:
+        return
+    config = load(yaml.safe_load(text))
+    assert config.label.key == label
+    features = config.declared_features.items()
+    read = {column for name, feature in features for column in feature.column_settings(name).values()}
+    left_out = {choice.column for choice in found.choices if choice.group == LEFT_OUT}
+    assert read == {*sample.names} - left_out - {label}
+
+
+def test_lines_are_broken_and_comments_stay_comments() -> None:
+    values = [f"a rather long value of the column, number {number % 30:02}: # no comment" for number in range(300)]
+    table = pa.table({"y": [0, 1] * 150, "long\nname": values})
+    sample = Sample(table, {"y": "int", "long\nname": "string"}, whole=True)
+    source = {"kind": "csv", "path": "x.csv"}
+    draft = Draft("rows", "rows.yaml", source, "y", sample, infer(sample, "y"), "headrace init")
+    text = document(draft)
+    assert max(map(len, text.splitlines())) <= WIDTH
+    (feature,) = load(yaml.safe_load(text)).declared_features.values()
+    assert isinstance(feature, VocabularyFeature)
+    assert feature.values == tuple(sorted(set(values)))
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("trips.csv", {"kind": "csv", "path": "trips.csv"}),
+        ("trips.csv.gz", {"kind": "csv", "path": "trips.csv.gz"}),
+        ("trips.tsv", {"kind": "csv", "path": "trips.tsv", "delimiter": "\t"}),
+        ("trips.parquet", {"kind": "parquet", "path": "trips.parquet"}),
+        ("trips.jsonl", {"kind": "jsonl", "path": "trips.jsonl"}),
+    ],
+)
+def test_the_ending_of_a_file_names_its_kind(
+    file: str, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(file).touch()
+    if ".csv" in file:
+        (gzip.open if file.endswith("gz") else open)(file, "wt").writelines(["a,b\n", "1,2\n"])
+    assert given_source(file) == expected
+
+
+def test_a_header_with_another_delimiter_sets_it(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a;b;c\n1;2;3\n")
+    assert given_source(str(tmp_path / "x.csv"))["delimiter"] == ";"
+
+
+def test_a_folder_stands_for_its_files_of_one_kind(tmp_path: Path) -> None:
+    for day in "12":
+        (tmp_path / f"{day}.jsonl").write_text('{"a": 1}\n')
+    assert given_source(str(tmp_path)) == {"kind": "jsonl", "path": f"{tmp_path}/*.jsonl"}
+    (tmp_path / "x.csv").write_text("a\n1\n")
+    with pytest.raises(RunError, match=r"several kinds \(\.csv, \.jsonl\)"):
+        given_source(str(tmp_path))
+
+
+def test_databases_need_a_table_and_files_have_none() -> None:
+    assert given_source("sqlite:///x.db", "t") == {"kind": "sql", "url": "sqlite:///x.db", "table": "t"}
+    with pytest.raises(RunError, match="--table"):
+        given_source("sqlite:///x.db")
+    with pytest.raises(RunError, match="--table is for databases"):
+        given_source("x.csv", "t")
+    with pytest.raises(RunError, match="names no kind of data"):
+        given_source("x.xlsx")
+
+
+@given(st.text(string.printable, min_size=1))
+def test_names_of_pipelines_are_valid(path: str) -> None:
+    name = pipeline_name({"path": path})
+    assert load({"pipeline": {"name": name}, **REST}).pipeline.name == name
+
+
+REST: dict[str, Any] = {
+    "data": {"source": {"kind": "csv", "path": "x.csv"}},
+    "label": {"key": "y", "kind": "binary"},
+    "features": {"x": {"column": "numeric"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("data/trips-{YYYY}-*.csv.gz", "trips"),
+        ("s3://bucket/Sales 2026/*.parquet", "sales-2026"),
+        ("pkg://tfx/data/simple/data.csv", "data"),
+    ],
+)
+def test_a_pipeline_is_named_after_its_data(path: str, name: str) -> None:
+    assert pipeline_name({"path": path}) == name
