@@ -6,22 +6,29 @@ given_source("sqlite:///shop.db", table="orders")  # {"kind": "sql", "url": ...,
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
 from headrace.common.errors import RunError
 from headrace.components.example_gen.paths import is_remote
 from headrace.components.example_gen.sources import open_source
+from headrace.components.example_gen.sources.streams import open_truncated, read_fully
+from headrace.components.example_gen.storage import resolve
 from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.validate import other_delimiter
 
 ENDINGS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl", ".tfrecord": "tfrecord"}
 """The kind of source for a file's ending, before which there may be `.gz`."""
-SETTINGS = {".tsv": {"delimiter": "\t"}}
+READ = 1 << 20
+"""Bytes of a file by which its encoding is told."""
 FILES = ("pkg",)
 """Schemes of paths, besides those of object stores."""
 _SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
@@ -39,7 +46,7 @@ def given_source(given: str, table: str | None = None) -> dict[str, Any]:
     if table is not None:
         raise RunError(f"--table is for databases, such as sqlite:///shop.db, and {given} is a path")
     settings = _folder(given) if not scheme and Path(given).is_dir() else _file(given)
-    return _with_delimiter(_valid(settings))
+    return _as_written(_valid(settings))
 
 
 def pipeline_name(source: dict[str, Any]) -> str:
@@ -58,7 +65,7 @@ def _file(given: str) -> dict[str, Any]:
     name = given.removesuffix(".gz").rstrip("/")
     ending = next((ending for ending in ENDINGS if name.endswith(ending)), None)
     if ending is not None:
-        return {"kind": ENDINGS[ending], "path": given, **SETTINGS.get(ending, {})}
+        return {"kind": ENDINGS[ending], "path": given}
     if is_remote(given) and not Path(name).suffix:
         return {"kind": "parquet", "path": given}
     raise RunError(f"{given}: the ending names no kind of data; known are {', '.join(ENDINGS)}, and .gz after them")
@@ -79,17 +86,47 @@ def _folder(given: str) -> dict[str, Any]:
     (ending,) = found
     if ending == ".parquet":
         return {"kind": "parquet", "path": given}
-    plain = ending.removesuffix(".gz")
-    return {"kind": ENDINGS[plain], "path": f"{given.rstrip('/')}/*{ending}", **SETTINGS.get(plain, {})}
+    return {"kind": ENDINGS[ending.removesuffix(".gz")], "path": f"{given.rstrip('/')}/*{ending}"}
 
 
-def _with_delimiter(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings with the delimiter that the header of a CSV file uses."""
-    if settings["kind"] != "csv" or "delimiter" in settings:
+def _as_written(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings with the encoding and the delimiter of a CSV file."""
+    if settings["kind"] != "csv":
         return settings
+    encoding = _encoding(resolve(settings["path"])[0])
+    settings = settings if encoding is None else {**settings, "encoding": encoding}
     source = _SOURCE.validate_python(settings)
     other = other_delimiter(source, open_source(source).columns())
     return settings if other is None else {**settings, "delimiter": other}
+
+
+def _encoding(path: str) -> str | None:
+    """The encoding of a file whose first bytes are not UTF-8: that of Western Europe."""
+    with open_truncated(path) as stream:
+        text = read_fully(stream, READ)
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(text)
+    except UnicodeDecodeError:
+        return "cp1252" if _decodes(text, "cp1252") else "latin-1"
+    return None
+
+
+def _decodes(text: bytes, encoding: str) -> bool:
+    try:
+        return bool(text.decode(encoding))
+    except UnicodeDecodeError:
+        return False
+
+
+def decimal_comma(settings: Mapping[str, Any], texts: Iterable[pa.ChunkedArray]) -> bool:
+    """Whether columns of texts are numbers with a comma before the fraction."""
+    if settings["kind"] != "csv" or settings.get("delimiter", ",") == ",":
+        return False
+    return any(
+        pc.any(pc.match_substring(column, ",")).as_py()
+        and pc.all(pc.match_substring_regex(column, r"^-?\d+(,\d+)?$")).as_py()
+        for column in texts
+    )
 
 
 def _valid(settings: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer, labels_of
 from headrace.configs.schema.data import DataConfig
 from headrace.pipeline.init.document import Draft, document
+from headrace.pipeline.init.source import decimal_comma
 
 MOST_NAMED = 20
 """Columns that a message lists."""
@@ -43,7 +44,7 @@ def write(file: Path, name: str, source: dict[str, Any], label: str | None, comm
         label: the column to predict.
         command: the command that writes the config, given the label.
     """
-    sample = read_sample(DataConfig.model_validate({"source": source}))
+    source, sample = _read(source)
     if label is None or label not in sample.kinds:
         raise RunError(_no_label(sample, label))
     draft = Draft(name, str(file), source, label, sample, infer(sample, label), command(label))
@@ -52,6 +53,16 @@ def write(file: Path, name: str, source: dict[str, Any], label: str | None, comm
         raise RunError(f"no column is left as a feature:{reasons}" if reasons else f"{label} is the only column")
     write_text(file, document(draft))
     return draft
+
+
+def _read(source: dict[str, Any]) -> tuple[dict[str, Any], Sample]:
+    """The sample; and the source, with a decimal comma if numbers have one."""
+    sample = read_sample(DataConfig.model_validate({"source": source}))
+    texts = [sample.column(name).drop_null() for name, kind in sample.kinds.items() if kind == "string"]
+    if not decimal_comma(source, texts):
+        return source, sample
+    source = {**source, "decimal": ","}
+    return source, read_sample(DataConfig.model_validate({"source": source}))
 
 
 def _no_label(sample: Sample, label: str | None) -> str:

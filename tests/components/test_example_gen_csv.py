@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.common.errors import DataError
 from headrace.components.example_gen import parts as parts_module
-from headrace.components.example_gen.sources import ScanResult, open_source, serial_map
+from headrace.components.example_gen.sources import ReadOptions, ScanResult, open_source, serial_map
 from headrace.components.example_gen.sources.csv import blocks as blocks_module
 from headrace.components.example_gen.types import declared_types
 from headrace.configs.schema.data import DataConfig
@@ -48,7 +48,7 @@ def kind_of(tmp_path: Path, values: list[str], **source: Any) -> str:
     ending=st.sampled_from(["\n", "\r\n"]),
     quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
     chunk=st.sampled_from([5, 32, 1 << 21]),
-    mark=st.booleans(),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "cp1252"]),
 )
 def test_what_the_csv_module_writes_comes_back(
     *,
@@ -58,7 +58,7 @@ def test_what_the_csv_module_writes_comes_back(
     ending: str,
     quoting: Any,
     chunk: int,
-    mark: bool,
+    encoding: str,
 ) -> None:
     # Before 3.13 the module leaves a lone carriage return without quotes if lines end in a line feed.
     assume(quoting == csv.QUOTE_ALL or ending == "\r\n" or not any("\r" in value for row in rows for value in row))
@@ -66,8 +66,8 @@ def test_what_the_csv_module_writes_comes_back(
     writer = csv.writer(out, delimiter=delimiter, lineterminator=ending, quoting=quoting)
     writer.writerows([("first", 'se"cond'), *rows])
     path = tmp_path_factory.mktemp("csv") / "f.csv"
-    path.write_text(out.getvalue(), encoding="utf-8-sig" if mark else "utf-8", newline="")
-    source = CsvSource(kind="csv", path=str(path), delimiter=delimiter)
+    path.write_text(out.getvalue(), encoding=encoding, newline="")
+    source = CsvSource(kind="csv", path=str(path), delimiter=delimiter, encoding=encoding)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks_module, "CHUNK", chunk)
         _, found = read(source, {"first": "string", 'se"cond': "string"})
@@ -175,6 +175,54 @@ def test_gzip_and_plain_files_read_together_in_the_order_of_their_paths(tmp_path
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a\n1\n") + gzip.compress(b"2\n"))
     source = CsvSource(kind="csv", path=(str(tmp_path / "b.csv"), str(tmp_path / "*.gz")))
     assert read(source)[1] == [(1,), (2,), (3,)]
+
+
+LATIN = "größe,stadt\n1,Köln\n2,Łódź\n".encode("cp1250")
+
+
+def test_bytes_of_another_encoding_name_the_setting(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"header is not UTF-8.*\n.*data\.source\.encoding"):
+        read_text(tmp_path, LATIN)
+    with pytest.raises(DataError, match=r"(?s):2: .*not UTF-8.*data\.source\.encoding"):
+        read_text(tmp_path, LATIN.replace("größe".encode("cp1250"), b"size"))
+    kinds, rows = read_text(tmp_path, LATIN, encoding="cp1250")
+    assert kinds == {"größe": "int", "stadt": "string"}
+    assert rows == [(1, "Köln"), (2, "Łódź")]
+
+
+def test_a_byte_that_an_encoding_lacks_is_reported_with_its_line_or_skipped(tmp_path: Path) -> None:
+    text = b"x,y\n1,\xe9\n2,\x81\n3,\xe8\n"
+    with pytest.raises(DataError, match=r":3: the byte 0x81 is not in cp1252"):
+        read_text(tmp_path, text, encoding="windows-1252")
+    (tmp_path / "g.csv").write_bytes(text)
+    source = CsvSource(kind="csv", path=str(tmp_path / "g.csv"), encoding="cp1252")
+    opened = open_source(source, None, ReadOptions(skip_bad=True))
+    (part,) = opened.parts(serial_map)
+    scan = opened.scan(part, {})
+    assert [row["y"] for batch in opened.batches(part, scan.kinds) for row in batch.to_pylist()] == ["é", "è"]
+    assert scan.skipped.count == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "shift_jis", "cp037", "rot13", "klingon"])
+def test_encodings_of_several_bytes_are_refused(encoding: str) -> None:
+    with pytest.raises(ValueError, match=encoding):
+        CsvSource(kind="csv", path="x.csv", encoding=encoding)
+
+
+def test_a_decimal_comma_is_read_and_a_point_is_then_none(tmp_path: Path) -> None:
+    kinds, rows = read_text(tmp_path, 'x;y;z\n1,5;3;1.5\n-0,25;4;"2,5"\n', delimiter=";", decimal=",")
+    assert kinds == {"x": "float", "y": "int", "z": "string"}
+    assert rows == [(1.5, 3, "1.5"), (-0.25, 4, "2,5")]
+    with pytest.raises(ValueError, match="delimiter and decimal are both ','"):
+        CsvSource(kind="csv", path="x.csv", decimal=",")
+
+
+def test_files_that_end_in_tsv_have_tabs(tmp_path: Path) -> None:
+    (tmp_path / "f.tsv").write_text("x\ty\n1\t2,5\n")
+    assert read(CsvSource(kind="csv", path=str(tmp_path / "f.tsv")))[1] == [(1, "2,5")]
+    assert CsvSource(kind="csv", path=("a.tsv", "b.tsv.gz")).delimiter == "\t"
+    assert CsvSource(kind="csv", path=("a.tsv", "b.csv")).delimiter == ","
+    assert CsvSource(kind="csv", path="a.tsv", delimiter=";").delimiter == ";"
 
 
 def test_a_type_for_no_column_is_refused(tmp_path: Path) -> None:

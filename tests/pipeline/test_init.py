@@ -20,8 +20,10 @@ from headrace.components.inference.sample import Sample
 from headrace.components.inference.table import infer
 from headrace.configs.loading.loader import load
 from headrace.configs.schema.features import VocabularyFeature
+from headrace.configs.schema.sources import CsvSource
 from headrace.pipeline.init.document import WIDTH, Draft, document
 from headrace.pipeline.init.source import given_source, pipeline_name
+from headrace.pipeline.init.write import write
 
 ROWS = 40
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -82,7 +84,7 @@ def test_lines_are_broken_and_comments_stay_comments() -> None:
     [
         ("trips.csv", {"kind": "csv", "path": "trips.csv"}),
         ("trips.csv.gz", {"kind": "csv", "path": "trips.csv.gz"}),
-        ("trips.tsv", {"kind": "csv", "path": "trips.tsv", "delimiter": "\t"}),
+        ("trips.tsv", {"kind": "csv", "path": "trips.tsv"}),
         ("trips.parquet", {"kind": "parquet", "path": "trips.parquet"}),
         ("trips.jsonl", {"kind": "jsonl", "path": "trips.jsonl"}),
     ],
@@ -92,14 +94,29 @@ def test_the_ending_of_a_file_names_its_kind(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(file).touch()
-    if ".csv" in file:
-        (gzip.open if file.endswith("gz") else open)(file, "wt").writelines(["a,b\n", "1,2\n"])
+    if ".csv" in file or ".tsv" in file:
+        with (gzip.open if file.endswith("gz") else open)(file, "wt") as text:
+            text.write("a,b\n1,2\n" if ".csv" in file else "a\tb\n1\t2\n")
     assert given_source(file) == expected
 
 
 def test_a_header_with_another_delimiter_sets_it(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a;b;c\n1;2;3\n")
     assert given_source(str(tmp_path / "x.csv"))["delimiter"] == ";"
+
+
+def test_a_european_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    rows = [f"{number % 2};{number},5;Köln\n" for number in range(40)]
+    (tmp_path / "x.csv").write_bytes("".join(["y;größe;stadt\n", *rows]).encode("latin-1"))
+    path = str(tmp_path / "x.csv")
+    source = given_source(path)
+    assert source == {"kind": "csv", "path": path, "encoding": "cp1252", "delimiter": ";"}
+    write(tmp_path / "x.yaml", "rows", source, "y", lambda label: f"headrace init {label}")
+    config = load(yaml.safe_load((tmp_path / "x.yaml").read_text()))
+    assert isinstance(config.data.source, CsvSource)
+    assert config.data.source.decimal == ","
+    (feature,) = config.declared_features.values()
+    assert feature.model_dump(include={"column", "key"}) == {"column": "numeric", "key": "größe"}
 
 
 def test_a_folder_stands_for_its_files_of_one_kind(tmp_path: Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from headrace.configs.schema.section import Name, PositiveInt
 from headrace.configs.schema.sources.base import SourceBase
@@ -24,14 +26,14 @@ class FileSource(SourceBase):
 
 
 class CsvSource(FileSource):
-    """Comma-separated (or otherwise delimited) text files, UTF-8, plain or gzip (with the extension `.gz`)."""
+    """Comma-separated (or otherwise delimited) text files, plain or gzip (with the extension `.gz`)."""
 
     implementation: ClassVar[str] = "headrace.components.example_gen.sources.csv.source.CsvFiles"
 
     kind: Literal["csv"]
     """`csv`."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    """The character between fields; `"\\t"` for tabs."""
+    """The character between fields; `"\\t"` for tabs, which is the default if the files end in `.tsv`."""
     quote: Annotated[str, Field(min_length=1, max_length=1)] = '"'
     """The character around fields that contain delimiters or line breaks. Doubled within a field, it stands for
     itself."""
@@ -39,6 +41,31 @@ class CsvSource(FileSource):
     """Column names, for files without a header line. null: every file starts with the same header line."""
     null_values: tuple[str, ...] = ("",)
     """Unquoted texts that mean "missing"; in columns of numbers, quoted ones too. An empty text is always missing."""
+    encoding: Name = "utf-8"
+    """How characters are stored: UTF-8, or any encoding of one byte per character that Python knows and that contains
+    ASCII, such as `cp1252` or `latin-1` (Western Europe), `cp1250`, `iso8859-15` or `koi8-r`."""
+    decimal: Literal[".", ","] = "."
+    """The character before the fraction of a number."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, encoding: str) -> str:
+        try:
+            name = codecs.lookup(encoding).name.removesuffix("-sig")
+            ascii_letters = [bytes([code]).decode(name) for code in range(128)]
+            others = bytes(range(128, 256)).decode(name, "replace")
+        except (LookupError, UnicodeError):
+            raise ValueError(f"{encoding} is not an encoding that can be read; use utf-8, cp1252 or latin-1") from None
+        if name != "utf-8" and (ascii_letters != [*map(chr, range(128))] or len(others) != 128):
+            raise ValueError(f"{encoding} does not store each character in one byte; convert the files to UTF-8")
+        return name
+
+    @model_validator(mode="after")
+    def _tabs_of_tsv_files(self) -> CsvSource:
+        paths = [self.path] if isinstance(self.path, str) else self.path
+        if "delimiter" not in self.model_fields_set and all(re.search(r"[.]tsv([.]gz)?$", path) for path in paths):
+            object.__setattr__(self, "delimiter", "\t")  # the model is frozen from now on
+        return self
 
     @model_validator(mode="after")
     def _distinct_characters(self) -> CsvSource:
@@ -47,6 +74,8 @@ class CsvSource(FileSource):
                 raise ValueError(f"{name}: {mark!r} cannot be used; use another ASCII character, not a line break")
         if self.delimiter == self.quote:
             raise ValueError(f"delimiter and quote are both {self.quote!r}; they must differ")
+        if self.decimal == self.delimiter:
+            raise ValueError(f"delimiter and decimal are both {self.decimal!r}; set the delimiter, such as ';'")
         names = self.column_names or ()
         if duplicate := next((name for number, name in enumerate(names) if name in names[:number]), None):
             raise ValueError(f'column_names: "{duplicate}" appears twice')

@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.common.errors import DataError
 from headrace.components.example_gen.skips import Skips
 from headrace.components.example_gen.sources.csv.blocks import Block
+from headrace.components.example_gen.sources.csv.header import ENCODING_HINT
 from headrace.components.example_gen.sources.csv.parse import CsvFormat
 from headrace.components.example_gen.sources.csv.quotes import record_ends
 from headrace.components.example_gen.sources.streams import line_at, open_truncated
@@ -88,6 +89,8 @@ def _record_error(record: Block, csv_format: CsvFormat, parse: Parse, error: pa.
     if conversion := _CONVERSION.search(message):
         return _conversion_error(conversion, record.path, line, csv_format)
     fields = _FIELDS.search(message)
+    if "is not in" in message and not fields:
+        return DataError(message, file=record.path, line=line, hint=ENCODING_HINT)
     if not fields:
         return DataError(f"the row cannot be read: {message}", file=record.path, line=line)
     expected, actual = map(int, fields.groups())
@@ -95,7 +98,7 @@ def _record_error(record: Block, csv_format: CsvFormat, parse: Parse, error: pa.
     end = f"ends before {columns[actual]!r}" if actual < expected else f"continues after {columns[-1]!r}"
     counts = f"{actual} field{'' if actual == 1 else 's'}, but there {_are_columns(expected)}"
     return DataError(
-        f"the row has {counts}; it {end}: {_shown(record.text)}",
+        f"the row has {counts}; it {end}: {_shown(record.text, csv_format.encoding)}",
         file=record.path,
         line=line,
         hint="A field that contains the delimiter or a line break must be quoted. "
@@ -110,8 +113,7 @@ def _are_columns(count: int) -> str:
 def _conversion_error(found: re.Match[str], path: str, line: int, csv_format: CsvFormat) -> DataError:
     column, arrow, detail = csv_format.columns[int(found[1])], found[2], found[3]
     if "UTF8" in detail:
-        hint = "Convert the file to UTF-8, for example: iconv -f LATIN1 -t UTF-8"
-        return DataError("the text is not UTF-8", file=path, line=line, column=column, hint=hint)
+        return DataError("the text is not UTF-8", file=path, line=line, column=column, hint=ENCODING_HINT)
     value = detail.removeprefix("invalid value ")
     return DataError(
         f"{value} is not {_NUMBERS.get(arrow, arrow)}",
@@ -123,6 +125,6 @@ def _conversion_error(found: re.Match[str], path: str, line: int, csv_format: Cs
     )
 
 
-def _shown(record: bytes) -> str:
-    text = record.rstrip(b"\r\n").decode(errors="replace")
+def _shown(record: bytes, encoding: str) -> str:
+    text = record.rstrip(b"\r\n").decode(encoding, errors="replace")
     return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -15,6 +15,7 @@ from headrace.components.example_gen.sources.streams import is_truncated, open_t
 LARGEST_HEADER = 1 << 24
 """The number of bytes within which the header must end."""
 
+ENCODING_HINT = "Set `data.source.encoding`, such as cp1252 for Western Europe, or convert the file to UTF-8"
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -26,7 +27,7 @@ class CsvHeader:
     rows_at: int
 
 
-def read_header(path: str, dialect: Dialect) -> CsvHeader:
+def read_header(path: str, dialect: Dialect, encoding: str = "utf-8") -> CsvHeader:
     """The header of a file that has one. Raises DataError if it cannot name columns."""
     start, text = _first_bytes(path, dialect)
     blank = len(text) - len(text.lstrip(b"\r\n"))
@@ -35,7 +36,7 @@ def read_header(path: str, dialect: Dialect) -> CsvHeader:
     line = 1 + text[:blank].count(b"\n")
     header = text[blank:end]
     check_closing_quotes(Block(path, start + blank, header), quote_runs(header, dialect), dialect)
-    names = _names(path, line, header, dialect)
+    names = _names(path, line, header, dialect, encoding)
     _check(path, line, names)
     return CsvHeader(tuple(names), start + end)
 
@@ -86,7 +87,7 @@ def _after_mark(path: str, text: bytes) -> int:
     return len(codecs.BOM_UTF8) if text.startswith(codecs.BOM_UTF8) else 0
 
 
-def _names(path: str, line: int, text: bytes, dialect: Dialect) -> list[str]:
+def _names(path: str, line: int, text: bytes, dialect: Dialect, encoding: str) -> list[str]:
     if b"\r" in text.rstrip(b"\r\n") and b"\n" not in text:
         raise DataError(
             "the lines end in bare carriage returns", file=path, line=line, hint=f"Convert it: mac2unix {path}"
@@ -94,9 +95,10 @@ def _names(path: str, line: int, text: bytes, dialect: Dialect) -> list[str]:
     if b"\0" in text:
         raise DataError("the header contains zero bytes: is it UTF-8 text?", file=path, line=line)
     try:
-        decoded = text.decode()
+        decoded = text.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DataError(f"the header is not UTF-8: {error.reason}", file=path, line=line) from error
+        what = f"the header is not {encoding.upper()}: {error.reason}"
+        raise DataError(what, file=path, line=line, hint=ENCODING_HINT) from error
     return next(csv.reader(io.StringIO(decoded, newline=""), delimiter=dialect.delimiter, quotechar=dialect.quote))
 
 

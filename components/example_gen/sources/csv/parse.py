@@ -17,6 +17,7 @@ from headrace.components.example_gen.types import ARROW, Kind, kind_of
 CODE = r"^\s*[+-]?0[0-9xX]"
 """Texts that would parse as numbers but lose what makes them codes: leading zeros, hexadecimal digits."""
 
+UTF_8 = "utf-8"
 LONG = r"^\s*[+-]?[0-9]{19,}\s*$"
 """Integers that may be beyond int64."""
 
@@ -29,6 +30,17 @@ class CsvFormat:
     dialect: Dialect
     null_values: tuple[str, ...]
     selected: tuple[str, ...]
+    encoding: str = UTF_8
+    decimal: str = "."
+
+    def to_utf_8(self, text: bytes) -> bytes:
+        """The text, as the functions below take it. Raises pa.ArrowInvalid for a byte that stands for no character."""
+        if self.encoding == UTF_8:
+            return text
+        try:
+            return text.decode(self.encoding).encode()
+        except UnicodeDecodeError as error:
+            raise pa.ArrowInvalid(f"the byte 0x{text[error.start]:02x} is not in {self.encoding}") from None
 
     def quotes_a_null(self, text: bytes) -> bool:
         """Whether a null value occurs in quotes. (The empty text is missing in quotes too.)"""
@@ -175,6 +187,7 @@ def _read(
         ),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=types,
+            decimal_point=csv_format.decimal,
             null_values=["", *csv_format.null_values],
             strings_can_be_null=True,
             quoted_strings_can_be_null=quoted_nulls,

@@ -110,7 +110,8 @@ class CsvFiles:
         if unknown := [name for name in self.options.columns or () if name not in known]:
             what = f"`data.columns` names {unknown[0]!r}, which is not a column"
             raise DataError(what, file=self.files[0], hint=suggest_columns(unknown[0], columns))
-        return CsvFormat(columns, self._dialect, self.source.null_values, tuple(self.options.select(columns)))
+        selected, given = tuple(self.options.select(columns)), self.source
+        return CsvFormat(columns, self._dialect, given.null_values, selected, given.encoding, given.decimal)
 
     @cached_property
     def _first(self) -> CsvHeader:
@@ -119,7 +120,7 @@ class CsvFiles:
     def _header(self, path: str) -> CsvHeader:
         if self.source.column_names is not None:
             return CsvHeader(self.source.column_names, rows_start(path))
-        return read_header(path, self._dialect)
+        return read_header(path, self._dialect, self.source.encoding)
 
     def _segments(self, length: int, parallel_map: ParallelMap) -> list[Segment]:
         """All files in segments of about `length` bytes. A gzip file can only be read as a whole."""
@@ -148,14 +149,18 @@ class CsvFiles:
 
     def _read(self, block: Block, read: Callable[[bytes], Result], skips: Skips) -> Iterator[Result]:
         """What `read` returns for the block; nothing if none of its records can be read."""
+
+        def read_encoded(text: bytes) -> Result:
+            return read(self._format.to_utf_8(text))
+
         try:
-            yield read(block.text)
+            yield read_encoded(block.text)
         except pa.ArrowInvalid as error:
             if not self.options.skip_bad:
-                raise first_error(block, self._format, read, error) from None
-            text = without_bad_records(block, self._format, read, skips)
+                raise first_error(block, self._format, read_encoded, error) from None
+            text = without_bad_records(block, self._format, read_encoded, skips)
             if text.strip(b"\r\n"):
-                yield read(text)
+                yield read_encoded(text)
 
 
 @dataclass(frozen=True)
