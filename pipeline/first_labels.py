@@ -29,9 +29,10 @@ def label_violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool
     if _is_list(column):
         return
     values = [value for value in column.unique().to_pylist() if not _is_missing(value)]
-    if missing := sum(_is_missing(value) for value in column.to_pylist()):
+    missing = sum(_is_missing(value) for value in column.to_pylist())
+    if missing and label.missing == "refuse":
         what = f"the label is missing in {missing:,} of the first {len(column):,} rows"
-        yield ("label", "key"), f"{what}; fill it in, or leave these rows out"
+        yield ("label", "key"), f"{what}; fill it in, or set `label.missing: drop` to leave these rows out"
     if whole and len(values) == 1:
         yield ("label", "key"), f"every label is {_spelled(values[0])}, so there is nothing to learn"
     elif label.kind == "next_word":

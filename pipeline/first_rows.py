@@ -176,6 +176,7 @@ def _empty_splits(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]
     from headrace.components.example_gen.checks import check_splits
     from headrace.components.example_gen.shards.layout import split_numbers
     from headrace.components.example_gen.shards.row_hash import row_hash
+    from headrace.components.example_gen.shards.write import with_value
 
     data = config.data
     columns = sorted(rows.column_names) if data.split_key is None else [data.split_key]
@@ -183,11 +184,12 @@ def _empty_splits(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]
         return
     count: Counter[str] = Counter()
     names = list(data.splits)
-    for batch in rows.to_batches():
+    for every in rows.to_batches():
+        batch = with_value(every, config.label.key if config.label.missing == "drop" else "")
         numbers = split_numbers(row_hash(batch, columns, data.shuffle_seed), data.splits)
         count.update(names[number] for number in numbers)
     try:
-        check_splits(data, count)
+        check_splits(data, count, rows.num_rows - count.total())
     except DataError as error:
         yield ("data", "splits"), str(error)
 

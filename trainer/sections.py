@@ -48,7 +48,7 @@ class TrainerSections(Section):
         if isinstance(config.model, RunFnModel):
             raise TrainingError(f"model.run_fn: {config.model.run_fn} does the training, so `train:` does not apply")
         return cls(
-            label=config.label,
+            label=_without_choice_of_rows(config.label),
             features=config.declared_features,
             model=config.model,
             train=_without_irrelevant(config.train),
@@ -59,7 +59,7 @@ class TrainerSections(Section):
     def for_transform(cls, config: PipelineConfig) -> TrainerSections:
         """Keep what Transform computes from: its output stays valid when any other setting changes."""
         features = {name: _without_model_settings(feature) for name, feature in config.declared_features.items()}
-        return cls(label=config.label, features=features)
+        return cls(label=_without_choice_of_rows(config.label), features=features)
 
     def tuned(self, values: Mapping[str, JsonValue]) -> TrainerSections:
         """Replace the values of settings, named by dotted names such as `train.learning_rate`."""
@@ -79,6 +79,11 @@ class TrainerSections(Section):
 def _without_model_settings(feature: Feature) -> Feature:
     fields = type(feature).model_fields
     return feature.model_copy(update={name: fields[name].default for name in MODEL_SETTINGS if name in fields})
+
+
+def _without_choice_of_rows(label: LabelConfig) -> LabelConfig:
+    """Reset what only ExampleGen reads."""
+    return label.model_copy(update={"missing": "refuse"})
 
 
 def _without_irrelevant(train: TrainConfig) -> TrainConfig:

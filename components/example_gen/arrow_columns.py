@@ -1,6 +1,7 @@
 """Arrow columns as NumPy arrays, without a copy and without a cost that grows with the number of columns.
 
     numbers_of(column)                     the buffer of a numeric column as a NumPy array
+    missing_of(column)                     which rows have no value
     distinct_values(column)                the different values of a column and a code for each row
     for stack in stacks(batch): ...        all columns of one type as one array, where worth_stacking(batch)
 
@@ -66,6 +67,29 @@ def valid_of(column: pa.Array) -> NDArray[np.bool_] | None:
     first, skipped = divmod(column.offset, 8)
     bits = np.frombuffer(column.buffers()[0], np.uint8)[first:]
     return np.unpackbits(bits, count=skipped + len(column), bitorder="little")[skipped:].view(bool)
+
+
+def missing_of(column: pa.Array) -> NDArray[np.bool_]:
+    """Which rows have no value: bool [rows]. The first value of a list counts.
+
+    Missing are null, NaN, an empty text or list, and the smallest int64, as for features.
+    """
+    if pa.types.is_null(column.type):
+        return np.ones(len(column), np.bool_)
+    if is_list(column.type):
+        lengths = np.asarray(pc.list_value_length(column).fill_null(0), np.int64)
+        missing = lengths == 0
+        first = (np.cumsum(lengths) - lengths)[~missing]
+        missing[~missing] = missing_of(column.flatten().take(pa.array(first)))
+        return missing
+    if pa.types.is_floating(column.type):
+        empty = np.isnan(numbers_of(column))
+    elif pa.types.is_int64(column.type):
+        empty = numbers_of(column) == np.iinfo(np.int64).min
+    else:
+        empty = np.asarray(pc.binary_length(column).fill_null(0)) == 0
+    valid = valid_of(column)
+    return np.asarray(empty if valid is None else empty | ~valid, np.bool_)
 
 
 def binary_array(values: NDArray[np.generic], sizes: NDArray[np.integer]) -> pa.BinaryArray:

@@ -36,7 +36,7 @@ def check_columns(data: DataConfig, columns: Collection[str]) -> None:
 
 
 def check_written(scan: ScanResult, rows: Mapping[str, int], files: str, skipped: int = 0) -> None:
-    """Raise DataError if the number of rows changed between scanning and writing; `skipped` were skipped in between."""
+    """Raise DataError if the number of rows changed between scanning and writing; `skipped` were left out."""
     found, written = sum(scan.rows.values()), sum(rows.values()) + skipped
     if found != written:
         what = f"the scan found {found:,} rows, but {written:,} were there when they were written"
@@ -54,13 +54,14 @@ def check_fraction(data: DataConfig, skipped: Skipped, rows: int) -> None:
         )
 
 
-def check_splits(data: DataConfig, rows: Mapping[str, int]) -> None:
-    """Raise DataError if a split has no rows."""
+def check_splits(data: DataConfig, rows: Mapping[str, int], dropped: int = 0) -> None:
+    """Raise DataError if a split has no rows; `dropped` were dropped before, because they have no label."""
     alike = f"rows with the same {data.split_key!r} (`data.split_key`)" if data.split_key else "equal rows"
+    without = f", besides {dropped:,} without a label, which `label.missing: drop` leaves out" if dropped else ""
     for split in data.splits:
         if not rows.get(split):
             raise DataError(
-                f"split {split!r} is empty, out of {sum(rows.values())} rows in all",
+                f"split {split!r} is empty, out of {sum(rows.values())} rows in all{without}",
                 hint=f"All {alike} go to the same split, so there may be too few distinct ones: use more data, give the"
                 " split more hash buckets in `data.splits`, or try another `data.shuffle_seed`",
             )

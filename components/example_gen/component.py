@@ -55,6 +55,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 Path(examples.uri),
                 lambda work: BeamMap(self._make_beam_pipeline, work, threads, forked, always=always),
                 SpanStore(Path(store) if store else None, exec_properties.get("code", ""), shared),
+                required=exec_properties.get("required") or "",
             )
         _describe(examples, manifest, result)
 
@@ -81,6 +82,8 @@ def _describe(examples: artifact.Artifact, manifest: SpanManifest, result: Inges
         examples.set_string_custom_property("spans", json.dumps(dict(result.spans)))
     if result.skipped.count:
         examples.set_string_custom_property("skipped", json.dumps(asdict(result.skipped)))
+    if result.dropped:
+        examples.set_int_custom_property("dropped", result.dropped)
     for name, lines in (("gaps", result.gaps), ("rounded", result.rounded), ("notes", result.changes)):
         if lines:
             examples.set_string_custom_property(name, json.dumps(list(lines)))
@@ -99,6 +102,7 @@ class ExampleGenSpec(component_spec.ComponentSpec):
         "schema_digest": component_spec.ExecutionParameter(type=str),
         "store": component_spec.ExecutionParameter(type=str),
         "code": component_spec.ExecutionParameter(type=str),
+        "required": component_spec.ExecutionParameter(type=str, optional=True),
     }
     INPUTS = {"spans": component_spec.ChannelParameter(type=standard_artifacts.String)}
     OUTPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
@@ -113,7 +117,9 @@ class ExampleGen(base_beam_component.BaseBeamComponent):
     SPEC_CLASS = ExampleGenSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
 
-    def __init__(self, spans: channel.BaseChannel, data: str, store: str = "", code: str = "") -> None:
+    def __init__(
+        self, spans: channel.BaseChannel, data: str, store: str = "", code: str = "", required: str | None = None
+    ) -> None:
         """Create the component.
 
         Args:
@@ -121,11 +127,20 @@ class ExampleGen(base_beam_component.BaseBeamComponent):
             data: the DataConfig as JSON.
             store: the folder where spans are stored between runs; "" for nowhere.
             code: a digest of the code that reads them.
+            required: the column without a value in which a row is dropped; None for none.
         """
         examples = channel.Channel(type=standard_artifacts.Examples)
         digest = _schema_digest(DataConfig.model_validate_json(data))
         super().__init__(
-            spec=ExampleGenSpec(spans=spans, data=data, schema_digest=digest, store=store, code=code, examples=examples)
+            spec=ExampleGenSpec(
+                spans=spans,
+                data=data,
+                schema_digest=digest,
+                store=store,
+                code=code,
+                required=required,
+                examples=examples,
+            )
         )
 
 

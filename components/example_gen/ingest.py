@@ -47,6 +47,7 @@ class IngestResult:
         gaps: lines about data that is missing, or found under several names.
         changes: lines about files that changed since they were last read.
         rounded: lines about columns that lose digits.
+        dropped: the number of rows that were dropped because they have no label.
     """
 
     rows: Mapping[str, int]
@@ -58,21 +59,25 @@ class IngestResult:
     gaps: Sequence[str] = ()
     changes: Sequence[str] = ()
     rounded: Sequence[str] = ()
+    dropped: int = 0
 
     @property
     def log(self) -> str:
         """Everything but the keys, for people."""
         shards = f"Shards: {self.plan}{self.read and '; '}{self.read}"
         lines = [f"Rows: {dict(self.rows)}", f"Types: {self.kinds}", shards]
+        lines += [f"Dropped: {self.dropped:,} rows without a label"] if self.dropped else []
         return "\n".join([*lines, *self.gaps, *self.changes, *self.rounded, *self.skipped.reported])
 
 
-def ingest(
+def ingest(  # noqa: PLR0913
     data: DataConfig,
     manifest: SpanManifest,
     output: Path,
     make_map: Callable[[Path], ParallelMap],
     store: SpanStore | None = None,
+    *,
+    required: str = "",
 ) -> IngestResult:
     """Write the examples of all spans in `manifest` to `output`, or after an error nothing.
 
@@ -82,20 +87,22 @@ def ingest(
         output: the folder that gets a folder for each split.
         make_map: makes a parallel map, given an existing folder for its results.
         store: where spans are stored between runs; None: nowhere.
+        required: the column without a value in which a row is dropped; "" for none.
     """
     with _fresh(output) as work:
         named = any(span.name for span in manifest.spans)
         store = store or SpanStore()
         files = [file for span in manifest.spans for file in span.files]
         changes = list(store.changed(files))
-        spans = SpanIngester(data, manifest.checksums, store if named else SpanStore(), make_map, work)
+        spans = SpanIngester(data, manifest.checksums, store if named else SpanStore(), make_map, work, required)
         scanned, kinds = _scan(spans, manifest)
         keys, written = _write(spans, scanned, kinds)
         rows = sum((Counter(shards.rows) for shards in written), Counter[str]())
         skipped = sum((one.result.skipped for one in scanned), Skipped())
         skipped = sum((shards.skipped for shards in written), skipped)
-        check_fraction(data, skipped, sum(rows.values()))
-        check_splits(data, rows)
+        dropped = sum(shards.dropped for shards in written)
+        check_fraction(data, skipped, sum(rows.values()) + dropped)
+        check_splits(data, rows, dropped)
         store.remember(files)
         result = IngestResult(
             rows={split: rows[split] for split in data.splits},
@@ -107,6 +114,7 @@ def ingest(
             gaps=list(_gaps(manifest)),
             changes=changes,
             rounded=list(rounding_notes(_roundings(written))),
+            dropped=dropped,
         )
         logger.info(result.log)
         return result

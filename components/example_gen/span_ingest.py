@@ -94,6 +94,7 @@ class SpanIngester:
         store: where spans are stored between runs.
         make_map: makes the parallel map whose results go to a folder.
         work: an existing folder for intermediate files.
+        required: the column without a value in which a row is dropped; "" for none.
         read: the names of the spans that had to be read.
         cache_room: bytes of raw data whose columns may still be cached between scanning and writing.
     """
@@ -103,6 +104,7 @@ class SpanIngester:
     store: SpanStore
     make_map: Callable[[Path], ParallelMap]
     work: Path
+    required: str = ""
     read: list[str] = field(default_factory=list)
     cache_room: int = MAX_BYTES
 
@@ -116,7 +118,7 @@ class SpanIngester:
         """The key of a span's shards."""
         own = {name: kinds[name] for name in scanned.kinds}
         settings = self.data.model_dump(mode="json", exclude=READ_SETTINGS | CHECK_SETTINGS)
-        return digest_of(scanned.key, own, settings)
+        return digest_of(scanned.key, own, settings, *([self.required] if self.required else []))
 
     def open(self, span: Span) -> OpenedSpan:
         """Find the columns of a span."""
@@ -159,7 +161,7 @@ class SpanIngester:
         written = self._write(scanned, own)
         self._check_unchanged(scanned.span)
         if reads_files(self.data.source):
-            check_written(scanned.result, written.rows, scanned.span.paths[0], written.skipped.count)
+            check_written(scanned.result, written.rows, scanned.span.paths[0], written.skipped.count + written.dropped)
         return key, self.store.store_shards(key, written, (self.key(scanned.span), scanned.key))
 
     def _write(self, scanned: ScannedSpan, kinds: Mapping[str, Kind]) -> SpanShards:
@@ -174,10 +176,13 @@ class SpanIngester:
         plan = plan_shards(data.splits, size, data.shards, data.readers)
         layout = ShardLayout(data.splits, plan.shards, data.split_key, data.shuffle_seed, plan.partitions)
         spent = scanned.cache.paths if scanned.cache else ()
-        writer = ShardWriter(layout, compression, work, work / "joined", skip_bad=data.on_bad_record == "skip")
+        skip_bad = data.on_bad_record == "skip"
+        writer = ShardWriter(layout, compression, work, work / "joined", skip_bad, self.required)
         result, sizes = writer.write(parts, read, parallel_map, spent)
         described = f"{plan.reason}; wrote {_sizes(sizes, layout)}"
-        return SpanShards(work / "joined", dict(result.rows), described, result.roundings, result.skipped)
+        return SpanShards(
+            work / "joined", dict(result.rows), described, result.roundings, result.skipped, result.dropped
+        )
 
     def _map(self, span: Span, purpose: str) -> ParallelMap:
         return self.make_map(self._folder(span, purpose))

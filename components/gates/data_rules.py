@@ -85,6 +85,7 @@ def missing_label(split: SplitStatistics, label: LabelConfig) -> Iterator[DataAn
     missing = split.examples - split.present(label.key)
     if missing:
         what = f"missing in {missing:,} of {split.examples:,} examples ({missing / split.examples:.2%})"
+        what += "; `label.missing: drop` leaves such rows out"
         yield DataAnomaly(split.name, label.key, "Label missing", what)
 
 

@@ -27,9 +27,18 @@ class LabelConfig(Section):
     ) = None
     """The values of the column in the order of the class ids: a list, or a count n for integers 0..n-1. Required for
     multiclass; for binary the default is `[0, 1]`."""
+    missing: Literal["refuse", "drop"] = "refuse"
+    """What to do with a row whose label is missing: absent, NaN, an empty text or the smallest int64. refuse: it is a
+    problem in the data, so that `data.on_anomaly` decides. drop: leave the row out of all splits, and report how many
+    there were."""
     text: Name | None = None
     """Required for next_word: the feature (`column: text`) whose words the label follows. The label's text is processed
     like that feature, and its first word is predicted."""
+
+    @property
+    def identity(self) -> str:
+        """What two models must share to predict the same, as JSON: all settings but those that only choose rows."""
+        return self.model_dump_json(exclude={"missing"})
 
     @property
     def num_classes(self) -> int:

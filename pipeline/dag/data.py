@@ -59,6 +59,7 @@ def example_gen(config: PipelineConfig, built: Components, folders: Folders) -> 
         data=_read(config).model_dump_json(by_alias=True, exclude=unread),
         store=str(folders.spans),
         code=sources_digest("headrace.components.example_gen.component", *config.data.source.own_modules()),
+        required=config.label.key if config.label.missing == "drop" else None,
     )
 
 
@@ -147,7 +148,7 @@ def _preprocessing(config: PipelineConfig) -> dict[str, Any]:
         return {"preprocessing_fn": "headrace.trainer.preprocessing.preprocessing_fn", "custom_config": custom_config}
     custom_config = {
         PREPROCESSING: config.preprocessing.model_dump_json(),
-        LABEL: config.label.model_dump_json(),
+        LABEL: config.label.identity,
         LABEL_KEY: config.label_key,
         "sources": sources_digest(TFX_FUNCTIONS, *modules),
     }

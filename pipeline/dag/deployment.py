@@ -21,7 +21,7 @@ def baseline(config: PipelineConfig, built: Components, folders: Folders) -> Bas
     return Baseline(
         model=built.trainer.outputs["model"],
         schema=built.schema_gen.outputs["schema"],
-        label=config.label.model_dump_json(),
+        label=config.label.identity,
         **_lists(folders),
     )
 
@@ -43,7 +43,7 @@ def record_blessing(config: PipelineConfig, built: Components, folders: Folders)
         model=built.trainer.outputs["model"],
         blessing=built.evaluator.outputs["blessing"],
         schema=built.schema_gen.outputs["schema"],
-        label=config.label.model_dump_json(),
+        label=config.label.identity,
         columns=json.dumps(config.feature_columns),
         **_lists(folders),
     )

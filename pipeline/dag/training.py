@@ -62,7 +62,7 @@ def warm_start(config: PipelineConfig, built: Components, folders: Folders) -> B
         transform_graph=built.transform.outputs["transform_graph"],
         schema=built.schema_gen.outputs["schema"],
         training=json.dumps(_training(config)),
-        label=config.label.model_dump_json(),
+        label=config.label.identity,
         registry=str(folders.registry),
         push_record=str(folders.push_record),
     )
@@ -95,7 +95,7 @@ def _own_trainer(config: PipelineConfig, training: RunFnModel, transformed: Chan
         eval_args=trainer_pb2.EvalArgs(num_steps=training.eval_steps),
         custom_config={
             TRAINING: training.model_dump_json(),
-            LABEL: config.label.model_dump_json(),
+            LABEL: config.label.identity,
             LABEL_KEY: config.label_key,
             KEYS: config.preprocessing and config.preprocessing.keys,
             "sources": sources_digest(TFX_FUNCTIONS, *training_modules(config)),

@@ -141,8 +141,8 @@ class Ingestion:
     """What ExampleGen reported about the data.
 
     skipped: how many of `records` were unreadable and left out; places: messages about the first of them; notes: lines
-    about missing spans, columns that lose digits and, if this run read the data, files that have changed; plan:
-    one line about the spans and shards.
+    about rows without a label, missing spans, columns that lose digits and, if this run read the data, files that have
+    changed; plan: one line about the spans and shards.
     """
 
     skipped: int = 0
@@ -173,8 +173,17 @@ def _read_ingestion(properties: Mapping[str, str | int | float], *, reused: bool
     lists, lines = (("gaps", "rounded"), ("plan",)) if reused else (("gaps", "rounded", "notes"), ("plan", "read"))
     notes = [line for name in lists for line in json.loads(str(properties.get(name, "[]")))]
     plan = "; ".join(str(properties[name]) for name in lines if name in properties)
+    notes = [*_dropped(int(properties.get("dropped", 0)), rows), *notes]
     places = tuple(map(on_one_line, skipped.get("reported", ())))
     return Ingestion(count, rows + count, places, tuple(map(on_one_line, notes)), on_one_line(plan))
+
+
+def _dropped(count: int, rows: int) -> list[str]:
+    """A line about the rows without a label, if any were dropped. rows: the number of the others."""
+    if not count:
+        return []
+    share = f"{count:,} of {rows + count:,} rows ({count / (rows + count):.2%})"
+    return [f"{share} have no label and were left out, as `label.missing: drop` says"]
 
 
 def on_one_line(line: str) -> str:

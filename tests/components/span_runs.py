@@ -49,7 +49,7 @@ def read(data: DataConfig) -> list[str]:
     return [span.name for span in find_spans(data).spans]
 
 
-def generate(folder: Path, data: DataConfig, *, store: bool = True) -> Examples:
+def generate(folder: Path, data: DataConfig, *, store: bool = True, required: str | None = None) -> Examples:
     """The artifact of a run in `folder`, which keeps spans from run to run."""
     spans, examples = standard_artifacts.String(), Examples()
     number = len(list(folder.glob("run-*")))
@@ -57,6 +57,7 @@ def generate(folder: Path, data: DataConfig, *, store: bool = True) -> Examples:
     spans.write(find_spans(data).to_json())
     executor = Executor(Executor.Context(make_beam_pipeline_fn=lambda: beam.Pipeline(argv=["--runner=FnApiRunner"])))
     properties = {"data": data.model_dump_json(by_alias=True), "store": str(folder / "store") if store else ""}
+    properties |= {"required": required} if required else {}
     executor.Do({"spans": [spans]}, {"examples": [examples]}, properties)
     return examples
 

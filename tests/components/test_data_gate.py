@@ -30,6 +30,7 @@ from headrace.configs.config import PipelineConfig
 from headrace.configs.schema.label import LabelConfig
 
 BINARY = LabelConfig(key="y", kind="binary")
+WAY_OUT = "; `label.missing: drop` leaves such rows out"
 Rows = dict[str, list[Any]]
 
 
@@ -74,15 +75,15 @@ def test_several_values_under_one_number_are_named_with_the_ways_out() -> None:
 def test_a_missing_label_is_counted_and_shared() -> None:
     found = _judge(BINARY, train={"y": [0, 1, None, 1]}, eval={"x": [1]})
     assert found == [
-        ("train", "y", "Label missing", "missing in 1 of 4 examples (25.00%)"),
-        ("eval", "y", "Label missing", "missing in 1 of 1 examples (100.00%)"),
+        ("train", "y", "Label missing", f"missing in 1 of 4 examples (25.00%){WAY_OUT}"),
+        ("eval", "y", "Label missing", f"missing in 1 of 1 examples (100.00%){WAY_OUT}"),
     ]
 
 
 def test_a_nan_label_is_a_missing_one() -> None:
     label = LabelConfig(key="y", kind="regression")
     found = _judge(label, train={"y": [0.5, float("nan"), 1.5]}, eval={"y": [1.0, 2.0]})
-    assert found == [("train", "y", "Label missing", "missing in 1 of 3 examples (33.33%)")]
+    assert found == [("train", "y", "Label missing", f"missing in 1 of 3 examples (33.33%){WAY_OUT}")]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,14 @@ def test_skipped_records_are_reported_also_for_data_that_was_read_before() -> No
     ]
 
 
+def test_rows_dropped_without_a_label_are_counted_also_for_data_that_was_read_before() -> None:
+    for status in (Status.DONE, Status.CACHED):
+        record = run(status, rows={"train": 80, "eval": 15})
+        record.nodes[0].outputs["examples"].properties["dropped"] = 5
+        (line,) = (line for line in summary(record) if not line.startswith("interrupted"))
+        assert line.startswith("data      5 of 100 rows (5.00%) have no label and were left out")
+
+
 def test_gap_is_reported_in_each_run_and_what_was_read_in_that_run_alone() -> None:
     reported = {"gaps": ["there is no data for 2"], "notes": ["f.csv changed"]}
     for status, notes, plan in (

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from headrace.components.example_gen.arrow_columns import missing_of
 from headrace.components.example_gen.parts import files_of_part, room
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.layout import Partitioner, Shard, ShardLayout, random_state
@@ -61,18 +62,21 @@ class ScatterResult:
         chunks: the partition of each record batch in the part's file; empty for several parts.
         roundings: what float32 does to the columns of doubles.
         skipped: rows that were skipped because float32 cannot hold a number in them.
+        dropped: the number of rows that were dropped because they have no label.
     """
 
     rows: Counter[str]
     chunks: Sequence[int]
     roundings: Mapping[str, ColumnRounding]
     skipped: Skipped
+    dropped: int = 0
 
     def __add__(self, other: ScatterResult) -> ScatterResult:
         names = {**self.roundings, **other.roundings}
         none = ColumnRounding()
         roundings = {name: self.roundings.get(name, none) + other.roundings.get(name, none) for name in names}
-        return ScatterResult(self.rows + other.rows, (), roundings, self.skipped + other.skipped)
+        skipped, dropped = self.skipped + other.skipped, self.dropped + other.dropped
+        return ScatterResult(self.rows + other.rows, (), roundings, skipped, dropped)
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class ShardWriter:
         work: an existing folder for intermediate files.
         output: the folder that gets the shards.
         skip_bad: skip rows with a number beyond float32's range, instead of raising DataError.
+        required: the column without a value in which a row is dropped; "" for none.
     """
 
     layout: ShardLayout
@@ -92,6 +97,7 @@ class ShardWriter:
     work: Path
     output: Path
     skip_bad: bool = False
+    required: str = ""
 
     def write(
         self, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap, spent: Sequence[Path] = ()
@@ -122,16 +128,19 @@ class ShardWriter:
         number, part = numbered
         owner = list(self.layout.all_partitions())
         roundings = RoundingAccumulator(skip_bad=self.skip_bad, file=files_of_part(part))
-        partitioner, totals = Partitioner(self.layout, number), np.zeros(len(owner), np.int64)
+        partitioner, totals, dropped = Partitioner(self.layout, number), np.zeros(len(owner), np.int64), 0
         with PartitionSpill(self._scattered_path(number), len(owner)) as spill:
-            for batch in map(roundings.checked, read(number, part)):
+            for rows_read in read(number, part):
+                complete = with_value(rows_read, self.required)
+                dropped += rows_read.num_rows - complete.num_rows
+                batch = roundings.checked(complete)
                 partitions = partitioner.assign(batch)
                 spill.add(batch, partitions)
                 totals += np.bincount(partitions, minlength=len(owner))
         rows: Counter[str] = Counter()
         for (split, _), count in zip(owner, totals.tolist(), strict=True):
             rows[split] += count
-        return ScatterResult(rows, spill.chunks, dict(roundings), roundings.skipped)
+        return ScatterResult(rows, spill.chunks, dict(roundings), roundings.skipped, dropped)
 
     def pack(self, partition: Partition) -> int:
         """Shuffle, encode and compress a partition; its size in bytes. An empty partition leaves no file."""
@@ -177,6 +186,16 @@ class ShardWriter:
 
     def _packed_path(self, partition: int) -> Path:
         return self.work / f"packed-{partition:05d}"
+
+
+def with_value(batch: pa.RecordBatch, column: str) -> pa.RecordBatch:
+    """The rows that have a value in a column; all of them if its name is ""."""
+    if not column:
+        return batch
+    if column not in batch.schema.names:
+        return batch.slice(0, 0)
+    missing = missing_of(batch.column(column))
+    return batch.filter(pa.array(~missing)) if missing.any() else batch
 
 
 def _call(task: Callable[[], int]) -> int:

@@ -46,6 +46,7 @@ class SpanShards:
         plan: one line about the number and size of the shards.
         roundings: what float32 does to the columns of doubles.
         skipped: rows that were skipped because of that.
+        dropped: the number of rows that were dropped because they have no label.
     """
 
     folder: Path
@@ -53,6 +54,7 @@ class SpanShards:
     plan: str
     roundings: Mapping[str, ColumnRounding] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
+    dropped: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class _StoredShards:
     """The content of `ingested.json`; its field names are the keys on disk.
 
     Attributes:
-        rows, plan, roundings, skipped: as in SpanShards.
+        rows, plan, roundings, skipped, dropped: as in SpanShards.
         files: the size of each shard in bytes, its time of writing (nanoseconds since 1970), and its checksum.
         seen: the keys of the columns and of the scan of the same span.
     """
@@ -71,6 +73,7 @@ class _StoredShards:
     seen: tuple[str, ...]
     roundings: dict[str, ColumnRounding] = field(default_factory=dict)
     skipped: Skipped = field(default_factory=Skipped)
+    dropped: int = 0
 
 
 SHARDS_FILE = "ingested.json"
@@ -141,7 +144,7 @@ class SpanStore:
             if file_checksum(folder / name) != checksum:
                 logger.warning(f"{folder / name} has changed although nothing wrote to it: the disk may be failing")
                 return None
-        return SpanShards(folder, stored.rows, stored.plan, stored.roundings, stored.skipped)
+        return SpanShards(folder, stored.rows, stored.plan, stored.roundings, stored.skipped, stored.dropped)
 
     def store_shards(self, key: str, shards: SpanShards, seen: Sequence[str]) -> SpanShards:
         """Move shards into the store, if there is one, replacing those of the same key; the shards where they are now.
@@ -158,7 +161,7 @@ class SpanStore:
         sync_folder(target.parent)
         files = {name: (*state, file_checksum(target / name)) for name, state in _states(target).items()}
         stored = _StoredShards(
-            dict(shards.rows), shards.plan, files, tuple(seen), dict(shards.roundings), shards.skipped
+            dict(shards.rows), shards.plan, files, tuple(seen), dict(shards.roundings), shards.skipped, shards.dropped
         )
         self._write(key, SHARDS_FILE, asdict(stored))
         self._publish(key, SHARDS, SHARDS_FILE, *files)
