@@ -18,13 +18,16 @@ ENOUGH_ROWS = 100
 
 
 def determines(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFacts, label_facts: ColumnFacts) -> bool:
-    """Whether the values of a column stand for those of the label one to one, as `alive` does for `survived`."""
+    """Whether the values of a column stand for those of the label one to one, as `alive` does for `survived`.
+
+    Rows without a label do not count.
+    """
     if facts.is_list or facts.distinct != label_facts.distinct or facts.distinct > 0.5 * facts.rows:
         return False
     if facts.distinct < 2 or facts.present < facts.rows:
         return False
-    pairs = pa.table({"column": column, "label": label}).group_by(["column", "label"]).aggregate([])
-    return int(pairs.num_rows) == facts.distinct
+    rows = pa.table({"column": column, "label": label}).filter(pc.is_in(label, label_facts.values))
+    return int(rows.group_by(["column", "label"]).aggregate([]).num_rows) == facts.distinct
 
 
 def separation(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFacts, label_facts: ColumnFacts) -> float:

@@ -83,14 +83,15 @@ def _data(draft: Draft) -> Iterator[str]:
     splits = {"train": 6, "eval": 2, "test": 2} if few else {"train": 8, "eval": 1, "test": 1}
     why = "parts of the rows, by a hash of their values" + "; few rows, so eval and test get more" * few
     yield from _entry("splits", splits, why)
-    if draft.table.missing:
-        what = f"{draft.table.missing:,} rows have no {draft.label}, and a run stops at them: remove these rows."
-        yield from _comment(what, "  ")
 
 
 def _label(draft: Draft) -> Iterator[str]:
-    label = draft.table.label
-    yield from _entry("label", {"key": draft.label, **label.settings}, label.comment, "")
+    label, missing = draft.table.label, draft.table.missing
+    settings, comment = {"key": draft.label, **label.settings}, label.comment
+    if missing:
+        settings["missing"] = "drop"
+        comment += f"; {missing:,} rows have no label, and are left out"
+    yield from _entry("label", settings, comment, "")
 
 
 def _features(draft: Draft) -> Iterator[str]:

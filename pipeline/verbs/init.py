@@ -60,5 +60,4 @@ def _show(draft: Draft, file: Path) -> None:
     click.echo(f"  {used} column{'' if used == 1 else 's'} as features, {left_out} left out")
     click.echo(f"  next: headrace run {shlex.quote(str(file))}")
     if draft.table.missing:
-        what = f"{draft.table.missing:,} rows have no {draft.label}, and a run stops at them"
-        click.echo(f"note: {what}; remove these rows", err=True)
+        click.echo(f"note: {draft.table.missing:,} rows have no {draft.label}, and are left out", err=True)

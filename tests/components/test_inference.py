@@ -199,6 +199,8 @@ def column_of(values: Sequence[Any]) -> pa.ChunkedArray:
 def test_a_column_that_stands_for_the_label_is_found() -> None:
     label, alive = ["no", "yes", "no"] * 9, [0, 1, 0] * 9
     assert determines(column_of(alive), column_of(label), facts(alive, "int"), facts(label, "string"))
+    label[2], label[5] = "", ""
+    assert determines(column_of(alive), column_of(label), facts(alive, "int"), facts(label, "string"))
     alive[0] = 1
     assert not determines(column_of(alive), column_of(label), facts(alive, "int"), facts(label, "string"))
 

@@ -51,7 +51,7 @@ def customers() -> list[tuple[object, ...]]:
         since = dt.date(2019, 1, 1) + dt.timedelta(draw.randrange(2000))
         genres = "|".join(sorted(draw.sample(GENRES, draw.randint(1, 3))))
         known_age = age if draw.random() < 0.95 else ""
-        status = "stayed" if stays else "left"
+        status = "" if number % 100 == 99 else "stayed" if stays else "left"
         written = since.strftime("%d.%m.%Y")
         rows.append((f"C{number:05}", known_age, plan, written, genres, active, "web", int(not stays), status))
     return rows
@@ -73,7 +73,8 @@ def test_every_column_is_a_feature_or_left_out_with_the_reason(story: Story) -> 
         **{f"signup_date_{part}": {**date, "part": part} for part in ("year", "month", "weekday")},
         "genres": {"column": "vocabulary", "top_k": 1000, "multivalued": True, "separator": "|"},
     }
-    assert config["label"] == {"key": "status", "kind": "binary", "classes": ["left", "stayed"]}
+    assert config["label"] == {"key": "status", "kind": "binary", "classes": ["left", "stayed"], "missing": "drop"}
+    assert "20 rows have no status" in story.done.err
     for line in ("customer_id: a different value in each row", "source: the same value in all rows: web"):
         assert f"  # {line}" in story.text
     assert "  # closed: each value stands for one of status" in story.text
