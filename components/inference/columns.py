@@ -50,13 +50,14 @@ class Choice:
     """What to do with a column.
 
     group: NUMBERS, CATEGORIES, ... or LEFT_OUT; features: their settings without `key`, by what each adds to the name
-    of the column; comment: what was found, or the reason to leave it out.
+    of the column; comment: what was found, or the reason to leave it out; suspicion: why it may give the label away.
     """
 
     column: str
     group: str
     comment: str
     features: Mapping[str, Settings] = field(default_factory=dict)
+    suspicion: str = ""
 
 
 def choose(facts: ColumnFacts) -> Choice:

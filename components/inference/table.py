@@ -72,5 +72,5 @@ def _choice(sample: Sample, name: str, target: ColumnFacts) -> Choice:
     auc = separation(sample.column(name), sample.column(target.name), facts, target)
     if found.group == LEFT_OUT or auc < SUSPICIOUS:
         return found
-    hint = f"alone reaches an AUC of {auc:.3f}; leave it out if it is not known before {target.name}"
-    return replace(found, comment=f"{found.comment}; {hint}")
+    suspicion = f"alone reaches an AUC of {auc:.3f}; leave it out if it is not known before {target.name}"
+    return replace(found, suspicion=suspicion)

@@ -105,7 +105,8 @@ def _features(draft: Draft) -> Iterator[str]:
         for choice in chosen:
             for number, (name, settings) in enumerate(features_of(choice, taken)):
                 taken.add(name)
-                yield from _entry(name, settings, "" if number else choice.comment)
+                comment = "; ".join(filter(None, (choice.comment, choice.suspicion)))
+                yield from _entry(name, settings, "" if number else comment)
     left_out = [choice for choice in draft.table.choices if choice.group == columns.LEFT_OUT]
     if left_out:
         yield from ("", "  # Left out:")

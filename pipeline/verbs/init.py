@@ -59,5 +59,8 @@ def _show(draft: Draft, file: Path) -> None:
     left_out = len(draft.table.choices) - used
     click.echo(f"  {used} column{'' if used == 1 else 's'} as features, {left_out} left out")
     click.echo(f"  next: headrace run {shlex.quote(str(file))}")
+    for choice in draft.table.choices:
+        if choice.suspicion:
+            click.echo(f"note: {choice.column} {choice.suspicion}", err=True)
     if draft.table.missing:
         click.echo(f"note: {draft.table.missing:,} rows have no {draft.label}, and are left out", err=True)

@@ -19,7 +19,8 @@ from headrace.components.inference.columns import LEFT_OUT, Choice, choose
 from headrace.components.inference.facts import ColumnFacts, facts_of
 from headrace.components.inference.labels import choose_label, likely_labels
 from headrace.components.inference.leaks import determines, separation
-from headrace.components.inference.table import features_of, free_name
+from headrace.components.inference.sample import Sample
+from headrace.components.inference.table import features_of, free_name, infer
 
 DRAW = random.Random(7)
 DAYS = [dt.date(2025, 1, 30) + dt.timedelta(days=17 * number) for number in range(60)]
@@ -231,3 +232,14 @@ def test_a_feature_of_another_name_has_the_column_as_its_key() -> None:
     assert dict(features_of(choice, {"signup_date_year"})) == {
         "signup_date_year_2": {"column": "datetime", "key": "signup date", "part": "year"}
     }
+
+
+def test_a_number_that_nearly_separates_the_classes_is_kept_with_a_suspicion() -> None:
+    rng = np.random.default_rng(5)
+    label = rng.integers(0, 2, 500)
+    columns = {"label": label, "tip": label + rng.normal(0, 0.3, 500), "fare": rng.normal(0, 1, 500)}
+    sample = Sample(pa.table(columns), {"label": "int", "tip": "float", "fare": "float"}, whole=True)
+    tip, fare = infer(sample, "label").choices
+    assert [tip.group, fare.group] == ["numbers", "numbers"]
+    assert "AUC of 0.9" in tip.suspicion
+    assert not fare.suspicion
