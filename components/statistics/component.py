@@ -21,7 +21,7 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 from tfx.utils import io_utils, json_utils
 
-from headrace.components.beam_pipelines import always_beam
+from headrace.components.beam_pipelines import SMALL, always_beam
 from headrace.components.example_gen.spans import shared_spans
 from headrace.components.statistics.combine import (
     CombineShards,
@@ -33,9 +33,6 @@ from headrace.components.statistics.combine import (
 )
 from headrace.components.statistics.spans import SpanStatisticsStore, combine_by_span
 
-SMALL = 4 << 20
-"""Bytes of gzipped examples up to which Beam is not used: they take a third of a second, and starting Beam would add
-half as much."""
 OPTIONS = ("stats_options_json", "sample_rate_by_split", "sharded_stats_output")
 
 Artifacts = dict[str, list[types.Artifact]]

@@ -23,11 +23,11 @@ from tfx.dsl.components.base import base_beam_executor, executor_spec
 from tfx.types import artifact_utils
 from tfx.utils import io_utils
 
-from headrace.components.beam_pipelines import always_beam
+from headrace.components.beam_pipelines import SMALL, always_beam
 from headrace.components.transform.columns_analysis import analyze_columns, uses_tft
 from headrace.components.transform.example_errors import training_error_from
 from headrace.components.transform.shards import TransformShard, TransformShards
-from headrace.components.transform.task import SMALL, AnalysisTask, total_size
+from headrace.components.transform.task import AnalysisTask, total_size
 from headrace.components.transform.tft_analysis import analyze_by_tft
 from headrace.trainer.preprocessing import preprocessing_fn
 from headrace.trainer.sections import TrainerSections

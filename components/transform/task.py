@@ -16,10 +16,6 @@ from tfx_bsl.tfxio import tf_example_record
 from headrace.components.example_gen.spans import shared_spans
 from headrace.components.span_analysis import AnalysisCache
 
-SMALL = 4 << 20
-"""Bytes of gzipped examples up to which Beam is not used, as in StatisticsGen: building a pipeline would take longer
-than the work."""
-
 
 @dataclass(frozen=True)
 class AnalysisTask:
