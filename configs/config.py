@@ -133,7 +133,8 @@ class PipelineConfig(Section):
         named = [[entry] if isinstance(entry, str) else entry for entry in self.evaluate.slices]
         split_key = [self.data.split_key] if self.data.split_key else []
         slices = [column for entry in named for column in entry]
-        return tuple(sorted({self.label.key, *self.feature_columns, *slices, *split_key, *self.data.types}))
+        named_by_label = [self.label.key, *([self.label.weight] if self.label.weight else [])]
+        return tuple(sorted({*named_by_label, *self.feature_columns, *slices, *split_key, *self.data.types}))
 
     @property
     def single_columns(self) -> dict[str, str]:

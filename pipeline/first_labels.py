@@ -1,4 +1,4 @@
-"""Check the labels in the first rows of the data, as the DataGate of a run checks all of them."""
+"""Check labels and weights in the first rows of the data, as the DataGate of a run checks all of them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ MANY = 20
 """Different numbers in place of two classes, from which on the label looks like one of a regression."""
 _KIND: KeyPath = ("label", "kind")
 _CLASSES: KeyPath = ("label", "classes")
+_WEIGHT: KeyPath = ("label", "weight")
 
 
 def label_violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool) -> Iterator[Violation]:
@@ -40,6 +41,26 @@ def label_violations(label: LabelConfig, column: pa.ChunkedArray, *, whole: bool
             yield ("label", "key"), "the column holds numbers, but a next_word label is a word; see data.types"
     elif label.kind in ("binary", "multiclass"):
         yield from _outside_classes(label, values)
+
+
+def weight_violations(label: LabelConfig, rows: pa.Table) -> Iterator[Violation]:
+    """What is wrong with the weights of the rows that are not dropped. Text is reported as for other numbers."""
+    values = rows.column(label.weight).to_pylist()
+    if any(isinstance(value, str | bytes | list) for value in values):
+        return
+    drops = label.missing == "drop" and label.key in rows.column_names
+    dropped = [_is_missing(value) for value in rows.column(label.key).to_pylist()] if drops else [False] * len(values)
+    wrong: dict[str, list[int]] = {}
+    for row, (value, unused) in enumerate(zip(values, dropped, strict=True), 1):
+        if unused:
+            continue
+        if _is_missing(value):
+            wrong.setdefault("missing", []).append(row)
+        elif value < 0:
+            wrong.setdefault("negative", []).append(row)
+    for what, numbers in wrong.items():
+        found = f"the weight is {what} in {len(numbers):,} of the first {len(values):,} rows"
+        yield _WEIGHT, f"{found}, the first of them row {numbers[0]:,}; every row needs a number from 0 up"
 
 
 def _outside_classes(label: LabelConfig, values: Sequence[Any]) -> Iterator[Violation]:

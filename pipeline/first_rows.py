@@ -18,7 +18,7 @@ from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import SourceConfig
 from headrace.pipeline.first_dates import date_violations
-from headrace.pipeline.first_labels import label_violations
+from headrace.pipeline.first_labels import label_violations, weight_violations
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,6 +69,8 @@ def _rejected(
         yield from _infinite(found, numbers)
         if config.preprocessing is None and config.label.key in found.rows.column_names:
             yield from label_violations(config.label, found.rows.column(config.label.key), whole=_whole(found, spans))
+    if config.label.weight in found.rows.column_names:
+        yield from weight_violations(config.label, found.rows)
     if _whole(found, spans):
         yield from _empty_splits(config, found.rows)
 
@@ -113,6 +115,8 @@ def _number_columns(config: PipelineConfig) -> dict[str, KeyPath]:
     numbers: dict[str, KeyPath] = {column: ("features", name) for column, name in single}
     if config.label.kind == "regression" and config.preprocessing is None:
         numbers[config.label.key] = ("label", "key")
+    if config.label.weight is not None:
+        numbers[config.label.weight] = ("label", "weight")
     return numbers
 
 
@@ -141,9 +145,7 @@ def _not_numbers(config: PipelineConfig, found: FirstRows, numbers: Mapping[str,
     readers: dict[str, list[str]] = {}
     for column, where in numbers.items():
         if found.kinds.get(column, "missing").startswith(("string", "bytes")):
-            label = where[0] == "label"
-            kind = "" if label else f"`column: {config.declared_features[str(where[1])].column}`"
-            readers.setdefault("a regression label" if label else kind, []).append(column)
+            readers.setdefault(_reader(config, where), []).append(column)
     for reader, columns in readers.items():
         for names in _groups(columns):
             date = _first_date(found.rows, names)
@@ -152,6 +154,13 @@ def _not_numbers(config: PipelineConfig, found: FirstRows, numbers: Mapping[str,
             else:
                 what, why = "text", f": {why_not_numbers(config.data, found, names[0])}"
             yield numbers[names[0]], f"{_hold(names)} {what}, and {reader} needs numbers{why}"
+
+
+def _reader(config: PipelineConfig, where: KeyPath) -> str:
+    """What needs numbers, given its setting."""
+    if where[0] == "label":
+        return "a weight" if where[1] == "weight" else "a regression label"
+    return f"`column: {config.declared_features[str(where[1])].column}`"
 
 
 def _first_date(rows: pa.Table, names: Sequence[str]) -> str | None:

@@ -154,6 +154,8 @@ NamedColumns = Iterator[tuple[KeyPath, str, Sequence[str]]]
 
 def _single_names(config: PipelineConfig) -> NamedColumns:
     yield ("label", "key"), config.label.key, ()
+    if config.label.weight is not None:
+        yield ("label", "weight"), config.label.weight, ()
     if config.data.split_key is not None:
         yield ("data", "split_key"), config.data.split_key, ()
     for name in config.data.types:

@@ -65,6 +65,8 @@ class RawColumns:
     """The label's data column."""
     features: Collection[str]
     """The data columns that features read, in the config's order."""
+    weight: str | None = None
+    """The data column with the weights of the examples, which only training and evaluation read."""
     multivalued: Collection[str] = ()
     """Those of which a feature uses all values of an example."""
     single: Mapping[str, str] = field(default_factory=dict)
@@ -81,6 +83,7 @@ class RawColumns:
             single = {sections.label.key: "label", **features}
         return cls(
             label=sections.label.key,
+            weight=sections.label.weight,
             features=list(dict.fromkeys(column for names in reads.values() for column in names)),
             multivalued={column for name in multivalued for column in reads[name]},
             single=single,
@@ -93,7 +96,7 @@ class Signatures:
     def __init__(self, model: keras.Model, transform_output: tft.TFTransformOutput, columns: RawColumns) -> None:
         self.model = model
         self.loaded = tf.saved_model.load(transform_output.transform_savedmodel_dir)
-        self.label_key = columns.label
+        self.label_key, self.weight = columns.label, columns.weight
         self.raw_feature_spec = transform_output.raw_feature_spec()
         self.raw_spec = {name: self.raw_feature_spec[name] for name in (*columns.features, columns.label)}
         self.multivalued = frozenset(columns.multivalued)
@@ -147,7 +150,7 @@ class Signatures:
     def transform_examples(self, examples: tf.Tensor) -> Tensors:
         """Signature `transform_features`."""
         features = self.transform(tf.io.parse_example(examples, _varlen(self.raw_spec)))
-        return {name: dense(x) for name, x in features.items()}
+        return {name: dense(x) for name, x in features.items() if name != self.weight}
 
     def transform_text(self, key: str, texts: tf.Tensor) -> Tensors:
         """Return the features of texts [batch] in the data column `key`, with all other columns missing."""

@@ -80,7 +80,8 @@ def compile_model(
     model.compile(
         optimizer=optimizer(train, batches),
         loss=loss(label),
-        metrics=metrics(label),
+        metrics=None if label.weight else metrics(label),
+        weighted_metrics=metrics(label) if label.weight else None,
         steps_per_execution=steps_per_execution,
         jit_compile=train.jit == "on",  # auto: headrace.trainer.callbacks.jit may change it during training
     )

@@ -40,6 +40,8 @@ def transform(
     built = columns.build(sections.features)
     batch = Batch(inputs, built, by_span=by_span, results=results)
     outputs = {sections.label.key: transform_label(sections.label, batch)}
+    if sections.label.weight is not None:
+        outputs[sections.label.weight] = transform_weight(sections.label.weight, batch)
     for name, column in built.items():
         with prefix_errors(name):
             outputs[name] = column.transform(batch)
@@ -61,6 +63,16 @@ def transform_label(label: LabelConfig, batch: Batch) -> tf.Tensor:
         return tf.cast(raw.numbers, tf.float32)
     ids = _word_ids(label, raw, batch) if label.kind == "next_word" else _class_ids(label, raw)
     return tf.cast(ids, tf.float32) if label.kind == "binary" else ids
+
+
+def transform_weight(column: str, batch: Batch) -> tf.Tensor:
+    """The weights of the examples, float32 [batch]; NaN where missing."""
+    raw = batch.raw(column)
+    if raw.is_text:
+        raise TrainingError(
+            f"label.weight: data column {column!r} holds text, and weights are numbers. {suggest_type(column, 'float')}"
+        )
+    return tf.cast(raw.numbers, tf.float32)
 
 
 def with_vocabulary(label: LabelConfig, columns: Mapping[str, Column], vocabulary_size: VocabularySize) -> LabelConfig:

@@ -189,7 +189,7 @@ def _rate(dataset: tf.data.Dataset, seconds: float) -> float:
     @tf.function(autograph=False)
     def fetch(count: tf.Tensor) -> tf.Tensor:
         def body(step: tf.Tensor, examples: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            _, label = iterator.get_next()
+            _, label, *_ = iterator.get_next()
             return step + 1, examples + tf.shape(label)[0]
 
         return tf.while_loop(lambda step, _: step < count, body, (0, 0), parallel_iterations=1)[1]

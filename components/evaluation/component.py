@@ -29,6 +29,7 @@ from headrace.components.evaluation.metrics.accumulator import Array, MetricAccu
 from headrace.components.evaluation.result import Evaluation, read_evaluation, write_evaluation
 from headrace.components.evaluation.slices import SliceAssignment, assign_slices
 from headrace.components.evaluation.verdict import KeyedAccumulator, ModelSlice, Requirements
+from headrace.components.evaluation.weights import example_weights
 from headrace.components.file_groups import FileGroup, MergeInOrder, file_groups
 from headrace.components.transform.shards import read_records
 from headrace.configs.schema.evaluate import EvaluateConfig
@@ -84,7 +85,7 @@ class Executor(base_beam_executor.BaseBeamExecutor):
                 pipeline
                 | "Shards" >> beam.Create(list(file_groups(split, files)))
                 | "Spread" >> beam.Reshuffle()
-                | "PredictAndAccumulate" >> beam.ParDo(AccumulateFiles(paths, tfma.label_kind(config), config))
+                | "PredictAndAccumulate" >> beam.ParDo(AccumulateFiles(paths, tfma.label_kind(config), config, split))
                 | "AddUp" >> MergeInOrder(_merge)
                 | "Gather" >> beam.CombineGlobally(beam.combiners.ToListCombineFn())
                 | "Conclude" >> beam.Map(_conclude, config, split, paths, directory, required)
@@ -134,11 +135,12 @@ def evaluator(  # noqa: PLR0913
 class AccumulateFiles(beam.DoFn):
     """Groups of files to accumulators by model and slice, each with the group's number.
 
-    models: the SavedModel's directory by the model's name; kind: of the label.
+    models: the SavedModel's directory by the model's name; kind: of the label; split: its name, for messages.
     """
 
-    def __init__(self, models: Mapping[str, str], kind: str, config: config_pb2.EvalConfig) -> None:
+    def __init__(self, models: Mapping[str, str], kind: str, config: config_pb2.EvalConfig, split: str) -> None:
         self._paths, self._kind = models, kind
+        self._split, self._weight = split, tfma.weight_column(config)
         self._calls = {spec.name: tfma.model_call(spec) for spec in config.model_specs}
         self._slicings = [list(spec.feature_keys) for spec in config.slicing_specs]
         self._models: dict[str, tf.Module] = {}
@@ -161,13 +163,13 @@ class AccumulateFiles(beam.DoFn):
         """The accumulators of serialized examples [n]."""
         batch = self._decoder.DecodeBatch(examples.numpy().tolist())
         assignments = [assign_slices(batch, columns) for columns in self._slicings]
-        widths = set()
+        weights, widths = example_weights(batch, self._weight, self._split), set()
         for name in self._models:
             labels, predictions = self._predict(name, examples)
             widths.add(predictions.shape[1])
             if len(widths) > 1 and self._kind != "next_word":  # whose classes depend on the data of each model
                 raise RunError(_not_comparable(self._paths[name]))
-            yield from self._accumulate(name, labels, predictions, assignments)
+            yield from self._accumulate(name, labels, predictions, weights, assignments)
 
     def _predict(self, name: str, examples: tf.Tensor) -> tuple[Array, Array]:
         """Labels [n] and predictions [n, outputs], float64, of serialized examples [n]."""
@@ -179,16 +181,18 @@ class AccumulateFiles(beam.DoFn):
         return labels, predictions.numpy().astype(np.float64).reshape(len(labels), -1)
 
     def _accumulate(
-        self, name: str, labels: Array, predictions: Array, assignments: Sequence[SliceAssignment]
+        self, name: str, labels: Array, predictions: Array, weights: Array, assignments: Sequence[SliceAssignment]
     ) -> Iterator[KeyedAccumulator]:
         label_metrics = LABEL_METRICS[self._kind]
         usable = label_metrics.usable(labels)
-        left_out = np.array([np.sum(~usable)], np.float64)
-        yield (name, None), MetricAccumulator(left_out, np.zeros(0, np.int64), np.zeros((0, 2)))
-        for keys, groups in ((each.keys, each.groups) for each in assignments):
-            found = label_metrics.accumulate(labels[usable], predictions[usable], groups[usable], len(keys))
+        left_out = float(np.sum(~usable))
+        yield (name, None), MetricAccumulator(np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 2)), left_out, 0.0)
+        used = usable & (weights > 0)
+        labels, predictions, weights = labels[used], predictions[used], weights[used]
+        for keys, groups in ((each.keys, each.groups[used]) for each in assignments):
+            found = label_metrics.accumulate(labels, predictions, groups, len(keys), weights)
             for key, accumulator in zip(keys, found, strict=True):
-                if accumulator.sums[0]:
+                if accumulator.examples:
                     yield (name, key), accumulator
 
 

@@ -66,20 +66,23 @@ class Curves:
     """Curves for binary labels.
 
     roc: (false positive rate, true positive rate), from (0, 0) to (1, 1); calibration: (mean prediction, share of
-    positives, examples) for each tenth of the predictions' range.
+    positives, weight of the examples, which is their number if the data has no weights) for each tenth of the
+    predictions' range.
     """
 
     roc: tuple[tuple[float, float], ...]
-    calibration: tuple[tuple[float, float, int], ...]
+    calibration: tuple[tuple[float, float, float], ...]
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Metrics over the whole split and over its slices, and the verdict.
 
-    unlabelled: examples left out because their label is missing or not one of the classes; reasons: why the model is
-    not blessed, empty if it is; constant: what a model would reach that predicts the same for all of the examples, for
-    the metrics of which it is a yardstick; remarks: what limits the evaluation's worth.
+    example_count: examples with a label, and a weight above 0 if the data has weights; unlabelled: examples left out
+    because their label is missing or not one of the classes; reasons: why the model is not blessed, empty if it is;
+    constant: what a model would reach that predicts the same for all of the examples, for the metrics of which it is a
+    yardstick; remarks: what limits the evaluation's worth; weight: the data column with the weights of the examples, ""
+    if all count the same.
     """
 
     split: str
@@ -94,6 +97,7 @@ class Evaluation:
     curves: Curves | None
     constant: Metrics = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    weight: str = ""
 
 
 _ADAPTER = TypeAdapter(Evaluation)

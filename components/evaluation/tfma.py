@@ -37,6 +37,7 @@ def eval_config(label: LabelConfig, evaluate: EvaluateConfig, call: ModelCall | 
         label_key=call.label_key,
         preprocessing_function_names=[call.preprocessing_function_name],
         prediction_key=call.prediction_key or "",
+        example_weight_key=label.weight or "",
     )
     return config_pb2.EvalConfig(
         model_specs=[model],
@@ -108,6 +109,12 @@ def compares_with_baseline(config: config_pb2.EvalConfig) -> bool:
         for metric in config.metrics_specs[0].metrics
         for each in metric.per_slice_thresholds
     )
+
+
+def weight_column(config: config_pb2.EvalConfig) -> str:
+    """The data column with the examples' weights; "" if there is none."""
+    weight: str = config.model_specs[0].example_weight_key
+    return weight
 
 
 def thresholds_of(config: config_pb2.EvalConfig) -> dict[str, config_pb2.MetricThreshold]:

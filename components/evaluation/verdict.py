@@ -23,7 +23,7 @@ MAY_BE_UNDEFINED = frozenset({"calibration", "precision", "recall"})
 """Metrics that divide by a count that may rightly be zero. Without a threshold of their own they do not block."""
 
 ModelSlice = tuple[str, SliceKey | None]
-"""The model's name, and the slice. For the slice None, the only sum is the number of examples left out."""
+"""The model's name, and the slice. For the slice None, only the number of examples counts, which were left out."""
 KeyedAccumulator = tuple[ModelSlice, MetricAccumulator]
 
 
@@ -46,7 +46,7 @@ def metric_values(accumulators: Sequence[KeyedAccumulator], config: config_pb2.E
         accumulator = of_slices[model, key]
         metrics = label_metrics.metrics(accumulator)
         finite = {name: metrics[name] if math.isfinite(metrics[name]) else math.nan for name in names}
-        result[model, key] = {COUNT: float(accumulator.sums[0]), **finite}
+        result[model, key] = {COUNT: accumulator.examples, **finite}
     return result
 
 
@@ -86,7 +86,7 @@ def conclude(
     return Evaluation(
         split=split,
         example_count=int(whole.get(COUNT, 0)),
-        unlabelled=int(of_candidate[None].sums[0]) if None in of_candidate else 0,
+        unlabelled=int(of_candidate[None].examples) if None in of_candidate else 0,
         metrics=_without_nan(metrics),
         baseline=None if against is None else _without_nan(against),
         slices=_slices(values, candidate, baseline),
@@ -96,6 +96,7 @@ def conclude(
         curves=None if of_split is None else label_metrics.curves(of_split),
         constant={} if of_split is None else _constant(label_metrics, of_split, metrics),
         remarks=() if of_split is None else few_examples(label_metrics.margin(of_split), split, int(whole[COUNT])),
+        weight=tfma.weight_column(config),
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -111,10 +111,18 @@ def find_anomalies(  # noqa: PLR0913
         for column in dict.fromkeys([label.key, *columns] if label.kind == "regression" else columns):
             found += data_rules.infinite_values(split, column)
         found += data_rules.multiple_values(split, label.key, "label")
+        if label.weight is not None:
+            found += _weight_anomalies(split, label.weight)
         for column, feature in single.items():
             found += data_rules.multiple_values(split, column, f"features.{feature}")
     found += [] if computed_label else data_rules.constant_label(train, label)
     return found
+
+
+def _weight_anomalies(split: SplitStatistics, column: str) -> Iterator[DataAnomaly]:
+    yield from data_rules.invalid_weights(split, column)
+    yield from data_rules.infinite_values(split, column)
+    yield from data_rules.multiple_values(split, column, "label.weight")
 
 
 def describe(found: Sequence[DataAnomaly]) -> str:

@@ -142,13 +142,32 @@ def infinite_values(split: SplitStatistics, column: str) -> Iterator[DataAnomaly
 
 
 def multiple_values(split: SplitStatistics, column: str, reader: str) -> Iterator[DataAnomaly]:
-    """A feature or label that reads one value would use only the first. reader: `features.x` or `label`."""
+    """A feature or label that reads one value would use only the first. reader: such as `features.x` or `label`."""
     most = _common(split.columns[column]).max_num_values if column in split.columns else 0
     if most > 1:
         what = f"up to {most:,} values in an example, of which `{reader}` reads one"
         yield DataAnomaly(
-            split.name, column, "Multiple values", what if reader == "label" else f"{what}; {MULTIVALUED_HINT}"
+            split.name, column, "Multiple values", what if reader.startswith("label") else f"{what}; {MULTIVALUED_HINT}"
         )
+
+
+def invalid_weights(split: SplitStatistics, column: str) -> Iterator[DataAnomaly]:
+    """Every example needs a weight, a finite number from 0 up, and some must be above 0."""
+    if not split.examples:
+        return
+    missing, place = split.examples - split.present(column), (split.name, column)
+    if missing:
+        what = f"missing in {missing:,} of {split.examples:,} examples ({missing / split.examples:.2%})"
+        yield DataAnomaly(*place, "Weight missing", f"{what}; fill it in, or leave these rows out")
+    if not split.present(column):
+        return
+    numbers = split.columns[column].num_stats
+    if not split.columns[column].HasField("num_stats"):
+        yield DataAnomaly(*place, "Weight is not a number", f"the column holds text; see `data.types.{column}`")
+    elif numbers.min < 0:
+        yield DataAnomaly(*place, "Weight negative", f"as low as {numbers.min:g}; weights are numbers from 0 up")
+    elif numbers.max == 0:
+        yield DataAnomaly(*place, "All weights are 0", "no example counts, so there is nothing to learn or to measure")
 
 
 def _common(column: FeatureNameStatistics) -> CommonStatistics:

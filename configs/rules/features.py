@@ -42,6 +42,12 @@ def names_differ_from_label(features: Features, label: LabelConfig) -> Iterator[
         yield ("features", label.key), f'"{label.key}" is the name of the label; choose another one'
 
 
+def names_differ_from_weight(features: Features, label: LabelConfig) -> Iterator[Violation]:
+    if label.weight is not None and label.weight in features:
+        what = f'"{label.weight}" is the name of the weight (label.weight); choose another one'
+        yield ("features", label.weight), f"{what}, with `key: {label.weight}` if the model is to read that column"
+
+
 def features_do_not_read_label(features: Features, label: LabelConfig) -> Iterator[Violation]:
     for name, feature in features.items():
         for where, column in _reads(name, feature, features).items():
@@ -161,6 +167,12 @@ def declared_type_fits_label(label: LabelConfig, data: DataConfig) -> Iterator[V
         yield ("data", "types", label.key), f"{what}; declare {fit}, or list its values in label.classes"
 
 
+def declared_type_fits_weight(label: LabelConfig, data: DataConfig) -> Iterator[Violation]:
+    declared = data.types.get(label.weight or "")
+    if declared not in (None, "int", "float"):
+        yield ("data", "types", label.weight or ""), f"a weight is a number; found {declared}; declare float or int"
+
+
 def _reads(name: str, feature: Feature, features: Features) -> dict[KeyPath, str]:
     """The data columns that a feature reads directly, not through another feature, by the setting that names each."""
     named = feature.column_settings(name).items()
@@ -182,12 +194,14 @@ def _bucketize(key: str) -> str:
 RULES: tuple[Rule, ...] = (
     names_are_tensor_names,
     names_differ_from_label,
+    names_differ_from_weight,
     features_do_not_read_label,
     crosses_are_of_categories,
     crosses_have_different_keys,
     crossed_columns_are_not_float,
     declared_types_fit_features,
     declared_type_fits_label,
+    declared_type_fits_weight,
     next_word_follows_a_text,
     crossed_features_have_one_value,
     compiled_features_have_one_shape,

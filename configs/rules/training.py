@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from headrace.common.names import did_you_mean, did_you_mean_or_list, join_names
 from headrace.configs.rules.keras_names import OPTIMIZER_ARGUMENTS, OPTIMIZERS, SET_ELSEWHERE, SHARED_ARGUMENTS
 from headrace.configs.rules.rule import Rule, Violation
+from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.optimizer import CosineSchedule, OptimizerConfig, PolynomialSchedule, optimizer_config
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.train import DISTRIBUTED, TrainConfig, service_config
@@ -18,6 +19,7 @@ from headrace.configs.schema.train import DISTRIBUTED, TrainConfig, service_conf
 OPTIMIZER: KeyPath = ("train", "optimizer")
 ROW_OPTIMIZERS = ("adam", "adagrad", "sgd")
 """Optimizers that can update single rows of an embedding table."""
+CLASS_WEIGHT: KeyPath = ("train", "class_weight")
 SERVICE: KeyPath = ("train", "input", "service")
 
 
@@ -126,6 +128,35 @@ def _workers_need_the_same_batches(train: TrainConfig) -> Iterator[Violation]:
         yield ("train", "input", "deterministic"), what
 
 
+def class_weights_are_of_classes(train: TrainConfig, label: LabelConfig) -> Iterator[Violation]:
+    weights, where = train.class_weight, CLASS_WEIGHT
+    if weights is None:
+        return
+    if label.kind not in ("binary", "multiclass"):
+        yield where, f"a {label.kind} label has no classes to weigh; remove it"
+        return
+    classes = [str(value) for value in label.class_values]
+    for name in weights if weights != "balanced" else ():
+        if name not in classes:
+            yield (
+                (*where, name),
+                f'"{name}" is not a class of the label{did_you_mean_or_list(name, classes, "available")}',
+            )
+    if weights != "balanced" and not any(weights.get(name, 1.0) for name in classes):
+        yield where, "all classes have weight 0, so there is nothing to learn; set at least one above 0"
+
+
+def weights_are_measured_over_all_files(train: TrainConfig, label: LabelConfig) -> Iterator[Violation]:
+    """Workers that see only their own share of the files would each find another mean."""
+    if not train.input.own_shards:
+        return
+    what = "each worker reads only its share of the files (train.input.own_shards), and not"
+    if label.weight is not None:
+        yield ("label", "weight"), f"{what} the weights of all rows, whose mean is needed; remove one of both settings"
+    if train.class_weight == "balanced":
+        yield CLASS_WEIGHT, f"{what} how often each class occurs; set a number for each class, or remove one of them"
+
+
 def own_shards_require_workers(train: TrainConfig) -> Iterator[Violation]:
     """Workers that read different files do not finish together, so an epoch must be a number of steps."""
     if not train.input.own_shards:
@@ -175,6 +206,8 @@ RULES: tuple[Rule, ...] = (
     coordinated_reads_are_unsharded,
     unsharded_reads_are_endless,
     strategy_fits_the_settings,
+    class_weights_are_of_classes,
+    weights_are_measured_over_all_files,
     own_shards_require_workers,
     executions_divide_an_epoch,
 )

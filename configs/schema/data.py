@@ -40,8 +40,8 @@ class DataConfig(Section):
     integers beyond int64. A decimal from any source is a float; a decimal type without fractional digits is an int, or
     a string if it allows more than 18 digits. `string` keeps all digits."""
     columns: Literal["all", "used"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
-    """The columns to read: `all`; `used`, those named by the label, the features, the slices and `split_key`; or a
-    list. Rows that differ only in columns that are not read get the same split."""
+    """The columns to read: `all`; `used`, those named by the label (with its weight), the features, the slices and
+    `split_key`; or a list. Rows that differ only in columns that are not read get the same split."""
     window: PositiveInt | Literal["all"] = 1
     """How many spans to train on, counted back from the newest by number (a date counts as a day). Requires a path with
     `{SPAN}` or a date. Each span is read once and then stored."""

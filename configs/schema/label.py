@@ -31,14 +31,18 @@ class LabelConfig(Section):
     """What to do with a row whose label is missing: absent, NaN, an empty text or the smallest int64. refuse: it is a
     problem in the data, so that `data.on_anomaly` decides. drop: leave the row out of all splits, and report how many
     there were."""
+    weight: Name | None = None
+    """A data column with the weight of each row, a number from 0 up: 2 counts like two such rows, 0 like none. It
+    applies to the loss of training, the eval loss and so early stopping, all metrics and thresholds, and the best
+    constant prediction. Every row needs one. null: all rows count the same."""
     text: Name | None = None
     """Required for next_word: the feature (`column: text`) whose words the label follows. The label's text is processed
     like that feature, and its first word is predicted."""
 
     @property
     def identity(self) -> str:
-        """What two models must share to predict the same, as JSON: all settings but those that only choose rows."""
-        return self.model_dump_json(exclude={"missing"})
+        """What two models must share to predict the same, as JSON: all settings but those that choose or weigh rows."""
+        return self.model_dump_json(exclude={"missing", "weight"})
 
     @property
     def num_classes(self) -> int:
@@ -62,6 +66,16 @@ class LabelConfig(Section):
     def with_classes(self, number: int) -> LabelConfig:
         """A copy with this number of classes."""
         return self.model_copy(update={"classes": number})
+
+    @model_validator(mode="after")
+    def _weight_fits(self) -> LabelConfig:
+        if self.weight == self.key:
+            raise ValueError(f"`weight` is the label itself, {self.key!r}; name the column that holds the weights")
+        if self.weight is not None and self.kind == "next_word":
+            raise ValueError(
+                "`weight` is not used by a next_word label, which learns from every word of a text; remove it"
+            )
+        return self
 
     @model_validator(mode="after")
     def _text_fits_kind(self) -> LabelConfig:

@@ -34,6 +34,19 @@ def _on_off(value: object) -> object:
 Jit = Annotated[Literal["auto", "on", "off"], BeforeValidator(_on_off)]
 
 
+def _names(value: object) -> object:
+    """Accept classes that are integers as names of settings."""
+    return {str(name): weight for name, weight in value.items()} if isinstance(value, dict) else value
+
+
+ClassWeight = (
+    Literal["balanced"]
+    | Annotated[
+        dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]], Field(min_length=1), BeforeValidator(_names)
+    ]
+)
+
+
 class ServiceConfig(Section):
     """A tf.data service, and how its workers share the data."""
 
@@ -167,6 +180,10 @@ class TrainConfig(Section):
     100}`."""
     clip: ClipConfig | None = None
     """How gradients are clipped. null: not at all."""
+    class_weight: ClassWeight | None = None
+    """Factors of the classes in the loss of training: `balanced`, inversely proportional to the frequency of each class
+    in the train split; or a number for each class, such as `{no: 1, yes: 10}`, and 1 for those not named. The eval
+    loss, early stopping and the evaluation do not use them. null: none."""
     embedding_updates: EmbeddingUpdates = "auto"
     """Which weights of an embedding table an optimizer step changes. rows: those of the categories in the batch, so the
     cost does not grow with the vocabulary; requires adam, adagrad or sgd on a single device. whole: all of them. auto:

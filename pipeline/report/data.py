@@ -17,7 +17,7 @@ from headrace.pipeline.results.run_folder import RunFolder
 
 _TRAIN = "train"
 _SPLIT = "Split-"
-_ROLES = ("label", "feature", "not used", "")
+_ROLES = ("label", "weight", "feature", "not used", "")
 _MOST_LINES = 5
 
 
@@ -138,6 +138,8 @@ def _role(column: str, config: PipelineConfig | None) -> str:
         return ""
     if column == config.label.key:
         return "label"
+    if column == config.label.weight:
+        return "weight"
     if config.preprocessing is not None and config.preprocessing.keys is None:
         return ""  # the function does not say what it reads
     read = config.feature_columns

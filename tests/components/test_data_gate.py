@@ -80,6 +80,24 @@ def test_a_missing_label_is_counted_and_shared() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("weights", "rule", "what"),
+    [
+        ([1.0, None, 0.5, float("nan")], "Weight missing", "missing in 2 of 4 examples (50.00%); fill it in, "),
+        ([1, 2, -3, 1], "Weight negative", "as low as -3; weights are numbers from 0 up"),
+        ([0, 0, 0, 0], "All weights are 0", "no example counts, "),
+        (["1", "2", "a", "3"], "Weight is not a number", "the column holds text; see `data.types.w`"),
+        ([1.0, 2.0, float("inf"), 1.0], "Infinite values", "inf or -inf in about 1 of 4 examples; "),
+    ],
+)
+def test_weights_that_cannot_be_used_are_named_with_the_reason(weights: list[Any], rule: str, what: str) -> None:
+    label = LabelConfig(key="y", kind="binary", weight="w")
+    (found,) = _judge(label, train={"y": [0, 1, 0, 1], "w": weights})
+    assert found[:3] == ("train", "w", rule)
+    assert found[3].startswith(what)
+    assert _judge(label, train={"y": [0, 1, 0, 1], "w": [0.0, 0.5, 2.0, 1e9]}) == []
+
+
 def test_a_nan_label_is_a_missing_one() -> None:
     label = LabelConfig(key="y", kind="regression")
     found = _judge(label, train={"y": [0.5, float("nan"), 1.5]}, eval={"y": [1.0, 2.0]})

@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 def _whole(kind: str, labels: Array, predictions: Array, parts: int = 1) -> MetricAccumulator:
     groups = [np.zeros(len(part), np.int64) for part in np.array_split(labels, parts)]
     pieces = zip(np.array_split(labels, parts), np.array_split(predictions, parts), groups, strict=True)
-    first, *others = (LABEL_METRICS[kind].accumulate(y, p, g, 1)[0] for y, p, g in pieces)
+    first, *others = (LABEL_METRICS[kind].accumulate(y, p, g, 1, np.ones(len(y)))[0] for y, p, g in pieces)
     return first.merge(others)
 
 
@@ -35,7 +35,7 @@ def test_histograms_and_sums_of_groups_are_those_of_all_batches(batches: list[li
     for batch in batches * 40:
         odds, labels, groups = np.array(batch, np.int64).reshape(-1, 3).T
         p = 1 / (1 + np.exp(-(odds + 0.5) / 16384))
-        found = LABEL_METRICS["binary"].accumulate(labels.astype(float), p[:, None], groups, 4)
+        found = LABEL_METRICS["binary"].accumulate(labels.astype(float), p[:, None], groups, 4, np.ones(len(groups)))
         np.add.at(expected, (groups, labels, odds + 40), 1)
         for own, accumulator, total in zip(losses, found, totals, strict=True):
             total.add(accumulator)

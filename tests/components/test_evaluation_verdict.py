@@ -97,7 +97,7 @@ def test_a_prediction_passes_on_the_side_of_the_constant_where_the_labels_are(
         predictions = (1 - weight) * shares + weight * np.eye(outputs)[labels.astype(int)]
     else:
         predictions = ((1 - weight) * labels.mean() + weight * labels)[:, None]
-    (accumulator,) = LABEL_METRICS[kind].accumulate(labels, predictions, np.zeros(400, np.int64), 1)
+    (accumulator,) = LABEL_METRICS[kind].accumulate(labels, predictions, np.zeros(400, np.int64), 1, np.ones(400))
     check = compare_with_constant(LABEL_METRICS[kind], accumulator, LOSSES[kind])
     assert (check.bound, check.passed) == ("better_than_constant", weight > 0)
     assert check.value is not None

@@ -7,6 +7,7 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 import pytest
+import sklearn.metrics
 import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from plain_models import export
@@ -21,6 +22,7 @@ from headrace.configs.schema.evaluate import EvaluateConfig, Threshold
 from headrace.configs.schema.label import LabelConfig
 
 ROWS = 600
+RAW = ("a", "hour", "w", "some")
 LABELS = {
     "binary": LabelConfig(key="y", kind="binary"),
     "multiclass": LabelConfig(key="y", kind="multiclass", classes=3),
@@ -30,14 +32,15 @@ LABELS = {
 
 @pytest.fixture(scope="module")
 def data() -> dict[str, np.ndarray]:
-    """A drives every label; hour is there to slice by, and missing in every tenth row."""
+    """A drives every label; hour is there to slice by, and missing in every tenth row; w and some are weights."""
     random = np.random.default_rng(0)
     a = random.normal(size=ROWS).astype(np.float32)
     noisy = a + random.normal(size=ROWS)
     classes: np.ndarray = np.digitize(noisy, [-0.5, 0.5])
     labels: dict[str, np.ndarray] = {"binary": noisy > 0, "multiclass": classes, "regression": noisy}
     hour: np.ndarray = random.integers(0, 4, ROWS)
-    return {"a": a, "hour": hour} | {k: v.astype(np.float32) for k, v in labels.items()}
+    weights = {"w": random.choice([0.5, 1, 3], ROWS), "some": random.choice([0.0, 0.25, 2], ROWS)}
+    return {"a": a, "hour": hour} | {k: v.astype(np.float32) for k, v in (labels | weights).items()}
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +56,19 @@ def examples(data: dict[str, np.ndarray], tmp_path_factory: pytest.TempPathFacto
             path.parent.mkdir(exist_ok=True)
             with tf.io.TFRecordWriter(str(path), "GZIP") as writer:
                 for row in range(shard, ROWS, 2):
-                    writer.write(_example(data["a"][row], data["hour"][row], data[kind][row], missing=row % 10 == 0))
+                    writer.write(
+                        _example({"y": data[kind][row], **{k: data[k][row] for k in RAW}}, missing=row % 10 == 0)
+                    )
         made[kind] = artifact
     return made
 
 
-def _example(a: float, hour: int, label: float, *, missing: bool) -> bytes:
+def _example(values: dict[str, float], *, missing: bool) -> bytes:
     example = tf.train.Example()
-    example.features.feature["a"].float_list.value.append(a)
-    example.features.feature["y"].float_list.value.append(label)
-    example.features.feature["hour"].int64_list.value.extend([] if missing else [hour])
+    for name, value in values.items():
+        if name != "hour":
+            example.features.feature[name].float_list.value.append(value)
+    example.features.feature["hour"].int64_list.value.extend([] if missing else [int(values["hour"])])
     return example.SerializeToString()
 
 
@@ -89,14 +95,22 @@ class _Stock(StockExecutor):
 
 
 def _run(  # noqa: PLR0917
-    executor: Any, directory: Path, kind: str, examples: Any, model: Any, baseline: Any = None, **evaluate: Any
+    executor: Any,
+    directory: Path,
+    kind: str,
+    examples: Any,
+    model: Any,
+    baseline: Any = None,
+    *,
+    weight: str | None = None,
+    **evaluate: Any,
 ) -> Any:
     """Execute the component as a runner would; the blessing."""
     node = component.evaluator(
         examples=Channel(standard_artifacts.Examples),
         model=Channel(standard_artifacts.Model),
         baseline=Channel(standard_artifacts.Model),
-        label=LABELS[kind],
+        label=LABELS[kind].model_copy(update={"weight": weight}),
         evaluate=EvaluateConfig(slices=("hour",), **evaluate),
         split="test",
     )
@@ -151,6 +165,71 @@ def test_multiclass_metrics_equal_numpy(data: Any, examples: Any, models: Any, t
     }
 
 
+@pytest.mark.parametrize("weight", ["w", "some"])
+def test_weighted_metrics_and_constants_equal_scikit_learn_over_the_whole_and_every_slice(
+    data: Any, examples: Any, models: Any, tmp_path: Path, weight: str
+) -> None:
+    p, y = 1 / (1 + np.exp(-data["a"].astype(float))), data["binary"].astype(int)
+    w = data[weight].astype(float)
+    evaluation, _ = _evaluate(tmp_path, "binary", examples, models["binary"], weight=weight)
+    chosen = [np.ones(ROWS, bool), *((np.arange(ROWS) % 10 != 0) & (data["hour"] == hour) for hour in range(4))]
+    judged: list[Any] = [evaluation, *evaluation.slices]
+    for rows, each in zip(chosen, judged, strict=False):
+        assert each.example_count == np.sum(rows & (w > 0))
+        of_rows = {"y_true": y[rows], "sample_weight": w[rows]}
+        above = {**of_rows, "y_pred": p[rows] > 0.5}
+        one_tie = 0.5 * w.max() ** 2 / np.prod([np.sum(w[rows & (y == label)]) for label in (0, 1)])
+        assert each.metrics == {
+            "auc": pytest.approx(sklearn.metrics.roc_auc_score(y_score=p[rows], **of_rows), abs=3.01 * one_tie),
+            "auc_precision_recall": pytest.approx(
+                sklearn.metrics.average_precision_score(y_score=p[rows], **of_rows), abs=2e-2
+            ),
+            "binary_accuracy": pytest.approx(sklearn.metrics.accuracy_score(**above)),
+            "binary_crossentropy": pytest.approx(sklearn.metrics.log_loss(y_pred=p[rows], **of_rows), rel=1e-5),
+            "calibration": pytest.approx(np.sum((w * p)[rows]) / np.sum((w * y)[rows])),
+            "precision": pytest.approx(sklearn.metrics.precision_score(**above)),
+            "recall": pytest.approx(sklearn.metrics.recall_score(**above)),
+        }
+    share = np.full(ROWS, np.average(y, weights=w))
+    constant = sklearn.metrics.log_loss(y, share, sample_weight=w)
+    assert evaluation.constant["binary_crossentropy"] == pytest.approx(constant)
+    (check,) = evaluation.checks
+    assert [check.bound, check.limit] == ["better_than_constant", pytest.approx(constant)]
+    assert check.value == evaluation.metrics["binary_crossentropy"]
+
+
+def test_weighted_metrics_of_other_labels_equal_scikit_learn(
+    data: Any, examples: Any, models: Any, tmp_path: Path
+) -> None:
+    w = data["some"].astype(float)
+    evaluation, _ = _evaluate(tmp_path / "m", "multiclass", examples, models["multiclass"], weight="some")
+    scores = np.exp(data["a"].astype(float)[:, None] * 1.5 * np.array([-1, 0, 1]))
+    p, y = scores / scores.sum(axis=1, keepdims=True), data["multiclass"].astype(int)
+    assert evaluation.metrics == {
+        "accuracy": pytest.approx(sklearn.metrics.accuracy_score(y, p.argmax(axis=1), sample_weight=w)),
+        "crossentropy": pytest.approx(sklearn.metrics.log_loss(y, p, sample_weight=w), rel=1e-5),
+    }
+    assert evaluation.constant["accuracy"] == pytest.approx(np.bincount(y, w).max() / w.sum())
+    evaluation, _ = _evaluate(tmp_path / "r", "regression", examples, models["regression"], weight="some")
+    predicted, y = 0.9 * data["a"].astype(float), data["regression"].astype(float)
+    covariance = np.cov(predicted, y, aweights=w)
+    assert evaluation.metrics == {
+        "mean_squared_error": pytest.approx(sklearn.metrics.mean_squared_error(y, predicted, sample_weight=w)),
+        "mean_absolute_error": pytest.approx(sklearn.metrics.mean_absolute_error(y, predicted, sample_weight=w)),
+        "squared_correlation": pytest.approx(covariance[0, 1] ** 2 / covariance[0, 0] / covariance[1, 1]),
+    }
+    variance = np.average((y - np.average(y, weights=w)) ** 2, weights=w)
+    assert evaluation.constant["mean_squared_error"] == pytest.approx(variance, rel=1e-5)
+
+
+@pytest.mark.parametrize(("weight", "found"), [("a", "the first is -"), ("absent", "600 of 600|300 of 300")])
+def test_an_invalid_weight_is_refused_with_its_column(
+    examples: Any, models: Any, tmp_path: Path, weight: str, found: str
+) -> None:
+    with pytest.raises(RunError, match=rf"label.weight: column '{weight}', split test: .*({found})"):
+        _evaluate(tmp_path, "binary", examples, models["binary"], weight=weight)
+
+
 def test_regression_metrics_equal_numpy(data: Any, examples: Any, models: Any, tmp_path: Path) -> None:
     evaluation, _ = _evaluate(tmp_path, "regression", examples, models["regression"])
     p, y = 0.9 * data["a"].astype(float), data["regression"].astype(float)
@@ -178,11 +257,14 @@ def test_examples_without_compression_give_the_same(
 
 
 @pytest.mark.slow
-def test_metrics_slices_and_verdict_equal_stock_tfx_with_a_baseline(examples: Any, models: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_metrics_slices_and_verdict_equal_stock_tfx_with_a_baseline(
+    examples: Any, models: Any, tmp_path: Path, weight: str | None
+) -> None:
     change = Threshold(min=0.1, not_worse_than_baseline_by=0.05)
     arguments: Any = ("binary", examples, models["worse"], models["binary"])
-    ours, blessing = _evaluate(tmp_path / "ours", *arguments, thresholds={"auc": change})
-    stock = _run(_Stock, tmp_path / "stock", *arguments, thresholds={"auc": change})
+    ours, blessing = _evaluate(tmp_path / "ours", *arguments, thresholds={"auc": change}, weight=weight)
+    stock = _run(_Stock, tmp_path / "stock", *arguments, thresholds={"auc": change}, weight=weight)
     for name in ("blessed", "current_model", "baseline_model"):
         assert blessing.mlmd_artifact.custom_properties[name] == stock.mlmd_artifact.custom_properties[name]
     assert not ours.blessed
@@ -197,6 +279,8 @@ def test_metrics_slices_and_verdict_equal_stock_tfx_with_a_baseline(examples: An
         assert set(results[1]) == {(), *((("hour", hour),) for hour in range(4))}
         assert set(results[0]) == set(results[1]) | {(("hour", "(missing)"),)}
         for slice_, expected in results[1].items():
+            if weight:  # ours stays the number of examples, TFMA's is the sum of their weights
+                expected["example_count"] = results[0][slice_]["example_count"]
             found = {name: value["doubleValue"] for name, value in results[0][slice_].items()}
             close = {
                 name: pytest.approx(value["doubleValue"], abs=2e-3 if name.startswith("auc") else 1e-6)

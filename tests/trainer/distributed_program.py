@@ -24,10 +24,10 @@ ROWS, EVAL, BATCH, EPOCHS = 183, 32, 30, 2
 """Last batches of 3 and 2 examples: fewer than there are devices."""
 
 
-def data(rows: int, seed: int, whole: bool) -> tf.data.Dataset:
+def data(rows: int, seed: int, *, whole: bool, weighted: bool) -> tf.data.Dataset:
     """Labels that follow from two numbers and a category; and some tags, of which there may be none.
 
-    whole: full batches alone, without tags.
+    whole: full batches alone, without tags; weighted: with a weight for each example.
     """
     rng = np.random.default_rng(seed)
     numbers, category = rng.normal(size=(rows, 2)).astype("float32"), rng.integers(0, 7, rows)
@@ -35,7 +35,8 @@ def data(rows: int, seed: int, whole: bool) -> tf.data.Dataset:
     lengths = rng.integers(0, 4, rows)
     tags = tf.RaggedTensor.from_row_lengths(rng.integers(0, 5, lengths.sum()), lengths)
     features = {"numbers": numbers, "category": category} | ({} if whole else {"tags": tags})
-    return tf.data.Dataset.from_tensor_slices((features, label)).batch(BATCH)
+    weights = [rng.choice([0.0, 0.5, 3.0], rows).astype("float32")] if weighted else []
+    return tf.data.Dataset.from_tensor_slices((features, label, *weights)).batch(BATCH)
 
 
 @keras.saving.register_keras_serializable("tests")
@@ -78,7 +79,12 @@ def build(settings: dict[str, Any]) -> keras.Model:
     model.compile(
         keras.optimizers.Adam(**{"learning_rate": 0.01, **settings.get("adam", {})}),
         keras.losses.BinaryCrossentropy(),
-        metrics=[keras.metrics.AUC(name="auc"), keras.metrics.BinaryAccuracy(name="binary_accuracy")],
+        **{
+            "weighted_metrics" if settings.get("weighted") else "metrics": [
+                keras.metrics.AUC(name="auc"),
+                keras.metrics.BinaryAccuracy(name="binary_accuracy"),
+            ]
+        },
         steps_per_execution=settings.get("together", 1),
         jit_compile=False,
     )
@@ -107,7 +113,8 @@ class Logs(keras.callbacks.Callback):
 def compared(settings: dict[str, Any], strategy: tf.distribute.Strategy) -> dict[str, Any]:
     """Both ways, with the same settings."""
     whole, steps = settings.get("whole", False), settings.get("steps")
-    train, evaluation = data(ROWS, 0, whole), data(EVAL, 1, whole)
+    kind = {"whole": whole, "weighted": settings.get("weighted", False)}
+    train, evaluation = data(ROWS, 0, **kind), data(EVAL, 1, **kind)
     train = train.repeat() if steps else train
     alone, log = build(settings), Logs()
     given: dict[str, Any] = {"validation_data": evaluation, "epochs": EPOCHS, "steps_per_epoch": steps}

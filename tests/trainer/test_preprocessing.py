@@ -13,8 +13,9 @@ from headrace.trainer.columns import MISSING_INTEGER
 from headrace.trainer.preprocessing import preprocessing_fn
 from headrace.trainer.sections import TrainerSections
 
+LABEL = {"key": "tip", "kind": "regression"}
 CONFIG = {
-    "label": {"key": "tip", "kind": "regression"},
+    "label": LABEL,
     "features": {
         "miles": {"column": "numeric", "normalize": "none", "missing": -1.0},
         "hour": {"column": "identity", "num_buckets": 24},
@@ -68,6 +69,22 @@ def test_dense_and_sparse_tensors_of_every_shape_mean_the_same() -> None:
         assert outputs["company"] == expected["company"]
 
 
+@pytest.mark.parametrize("dtype", [tf.float32, tf.int64])
+def test_weights_are_numbers_under_the_name_of_their_column(dtype: tf.DType) -> None:
+    missing = MISSING_INTEGER if dtype == tf.int64 else float("nan")
+    tensors = {**DENSE, "copies": tf.constant([2, missing, 0], dtype)}
+    config = {**CONFIG, "label": {**LABEL, "weight": "copies"}}
+    outputs = preprocessing_fn(tensors, {"config": TrainerSections.from_json(json.dumps(config)).to_json()})
+    assert outputs["copies"].dtype == tf.float32
+    np.testing.assert_array_equal(outputs["copies"], [2, float("nan"), 0])
+
+
+def test_weights_that_are_text_are_refused() -> None:
+    config = {**CONFIG, "label": {**LABEL, "weight": "company"}}
+    with pytest.raises(TrainingError, match=r"label\.weight: data column 'company' holds text"):
+        preprocessing_fn(DENSE, {"config": TrainerSections.from_json(json.dumps(config)).to_json()})
+
+
 def test_batch_in_which_no_example_has_a_value_is_all_missing() -> None:
     nothing = {
         key: tf.SparseTensor(tf.zeros([0, 2], tf.int64), tf.constant([], tensor.dtype), [3, 0])
@@ -102,6 +119,7 @@ def test_settings_that_only_the_model_uses_do_not_reach_transform() -> None:
 
     assert for_transform() == for_transform(
         "features.company.embedding=8", "features.pickup.deep=true", "features.company.wide=false", "train.epochs=1",
-        "model.hidden=[4]",
+        "model.hidden=[4]", "label.missing=drop",
     )  # fmt: skip
+    assert for_transform() != for_transform("label.weight=share")
     assert for_transform() != for_transform("features.company.hash_buckets=63")

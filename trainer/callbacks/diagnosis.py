@@ -32,7 +32,8 @@ GENERAL_ADVICE = (
     " values, which must be corrected or made missing, or with extreme ones, which `normalize: z_score` or `log` scale"
 )
 
-LabeledBatch = tuple[dict[str, Any], Any]
+LabeledBatch = tuple[Any, ...]
+"""Features by name, the label, and perhaps the weights of the examples."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ def replay(
     """Train from a state until a step is bad; None if no step is, or after MAX_SECONDS. Destroys the model's state."""
     restore(model, state)
     began = clock()
-    for number, (features, label) in enumerate(batches):
+    for number, (features, label, *weight) in enumerate(batches):
         before = values_of(model.variables)
         model.reset_metrics()
-        loss = float(np.asarray(model.train_on_batch(features, label, return_dict=True)["loss"]))
+        loss = float(np.asarray(model.train_on_batch(features, label, *weight, return_dict=True)["loss"]))
         if not (math.isfinite(loss) and _is_good(model)):
             for variable, value in zip(model.variables, before, strict=True):
                 variable.assign(value)
@@ -84,7 +85,7 @@ def _is_good(model: keras.Model) -> bool:
 
 def first_bad_batch(model: keras.Model, batches: Iterable[LabeledBatch]) -> Diagnosis | None:
     """Find the first batch on which the loss of the model is not finite."""
-    for number, (features, label) in enumerate(batches):
+    for number, (features, label, *_) in enumerate(batches):
         if not math.isfinite(_loss(model, features, label)):
             return Diagnosis(number, *diagnose_batch(model, features, label))
     return None

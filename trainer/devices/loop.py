@@ -27,6 +27,8 @@ from headrace.trainer.input.packing import no_autograph
 from headrace.trainer.private_api import disable_gradient_reduction
 
 LabeledBatch = tuple[Any, ...]
+Targets = tuple[tf.Tensor, ...]
+"""The label, and the weights of the examples if they have some."""
 Logs = dict[str, float]
 
 
@@ -76,7 +78,8 @@ class DistributedLoop:
     ) -> None:
         """Train until the last epoch, or until a callback sets `model.stop_training`.
 
-        dataset: global batches (features, label): one epoch per iteration, or endless with `steps_per_epoch`.
+        dataset: global batches (features, label), perhaps with weights as a third element: one epoch per iteration,
+        or endless with `steps_per_epoch`.
         """
         model, evaluation = self.model, self._parts(validation_data)
         parts = self._parts(dataset, own=self.own_batches)
@@ -165,38 +168,39 @@ class DistributedLoop:
         return tf.function(execute, reduce_retracing=True)
 
     @no_autograph
-    def _train_step(self, features: Any, label: tf.Tensor, share: tf.Tensor, count: tf.Tensor) -> None:
+    def _train_step(self, features: Any, targets: Targets, share: tf.Tensor, count: tf.Tensor) -> None:
         """In each replica: compute the part's gradients, sum them over all replicas, and update the weights."""
         model, replicas = self.model, self.strategy.num_replicas_in_sync
         with tf.GradientTape() as tape:
             predictions = model(features, training=True)
-            loss = model.compute_loss(features, label, predictions, None, training=True)  # 1 / replicas of the mean
+            loss = _loss(model, features, targets, predictions, training=True)  # 1 / replicas of the mean
             scaled = model.optimizer.scale_loss(loss * share)
         gradients = tape.gradient(scaled, model.trainable_variables)
         model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        self._count(features, label, predictions, loss * replicas, count)
+        self._count(features, targets, predictions, loss * replicas, count)
 
     @no_autograph
-    def _own_step(self, features: Any, label: tf.Tensor, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002
+    def _own_step(self, features: Any, targets: Targets, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002
         """Run the model's own step. Its loss is multiplied by the part's share when the optimizer scales it."""
         self._replica.share = share  # thread-local, because each replica is traced in a thread of its own
-        self.model.train_step((features, label))
+        self.model.train_step((features, *targets))
 
     @no_autograph
-    def _eval_step(self, features: Any, label: tf.Tensor, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002
+    def _eval_step(self, features: Any, targets: Targets, share: tf.Tensor, count: tf.Tensor) -> None:  # noqa: ARG002
         model = self.model
         if type(model).test_step is not keras.Model.test_step:
-            tf.cond(count > 0, lambda: _none(model.test_step((features, label))), _none)
+            tf.cond(count > 0, lambda: _none(model.test_step((features, *targets))), _none)
             return
         predictions = model(features, training=False)
-        loss = model.compute_loss(features, label, predictions, None, training=False)
-        self._count(features, label, predictions, loss * self.strategy.num_replicas_in_sync, count)
+        loss = _loss(model, features, targets, predictions, training=False)
+        self._count(features, targets, predictions, loss * self.strategy.num_replicas_in_sync, count)
 
-    def _count(self, features: Any, label: tf.Tensor, predictions: Any, loss: tf.Tensor, count: tf.Tensor) -> None:
+    def _count(self, features: Any, targets: Targets, predictions: Any, loss: tf.Tensor, count: tf.Tensor) -> None:
         """Update the metrics, but not for a part that only stands in for an empty one."""
+        label, weight = _label_and_weight(targets)
         tracker = next(metric for metric in self.model.metrics if metric.name == "loss")
         tracker.update_state(loss, sample_weight=count)
-        tf.cond(count > 0, lambda: _none(self.model.compute_metrics(features, label, predictions)), _none)
+        tf.cond(count > 0, lambda: _none(self.model.compute_metrics(features, label, predictions, weight)), _none)
 
     def _parts(self, dataset: tf.data.Dataset, *, own: bool = False) -> Any:
         """Split the batches into a part per replica. own: whether they only belong to this worker's replicas."""
@@ -219,28 +223,39 @@ class DistributedLoop:
         return self.strategy.distribute_datasets_from_function(of_this_worker)
 
 
+def _loss(model: keras.Model, features: Any, targets: Targets, predictions: Any, *, training: bool) -> tf.Tensor:
+    """The mean of the examples' weighted losses, divided by the number of replicas."""
+    label, weight = _label_and_weight(targets)
+    return model.compute_loss(features, label, predictions, weight, training=training)
+
+
+def _label_and_weight(targets: Targets) -> tuple[tf.Tensor, tf.Tensor | None]:
+    return (*targets, None)[:2]
+
+
 def part(batch: LabeledBatch, number: tf.Tensor, parts: int) -> LabeledBatch:
-    """Return a part of a batch (features, label) as features, label, share, count.
+    """Return a part of a batch (features, label), or (features, label, weight), as features, targets, share, count.
 
     A part without examples borrows one, and has a share of 0.
 
     Args:
-        batch: Features and label.
+        batch: Features, label, and perhaps weights.
         number: The part, from 0.
         parts: Number of parts.
 
     Returns:
-        count is int32, the number of examples in the part. share is the factor for the part's mean loss divided by the
-        number of parts, such that the sum over the parts is the mean over the batch.
+        targets is the label, and the weights if there are some. count is int32, the number of examples in the part.
+        share is the factor for the part's mean loss divided by the number of parts, such that the sum over the parts is
+        the mean over the batch.
     """
     size = tf.shape(tf.nest.flatten(batch)[-1], out_type=tf.int64)[0]
     begin, end = number * size // parts, (number + 1) * size // parts
     count = end - begin
     begin = tf.where(count > 0, begin, 0)
     end = begin + tf.maximum(count, 1)
-    features, label = tf.nest.map_structure(lambda tensor: _slice(tensor, begin, end), tuple(batch))
+    features, *targets = tf.nest.map_structure(lambda tensor: _slice(tensor, begin, end), tuple(batch))
     share = tf.cast(count * parts, tf.float32) / tf.cast(size, tf.float32)
-    return features, label, share, tf.cast(count, tf.int32)
+    return features, tuple(targets), share, tf.cast(count, tf.int32)
 
 
 def _of_fixed_size(dataset: tf.data.Dataset, size: int, replicas: int) -> tf.data.Dataset:
@@ -253,18 +268,18 @@ def _of_fixed_size(dataset: tf.data.Dataset, size: int, replicas: int) -> tf.dat
             f"train.strategy: tpu needs examples of one shape, and {', '.join(ragged)} may have several values. Use"
             " another strategy, or remove these features"
         )
-    return dataset.filter(no_autograph(lambda _, label: tf.equal(tf.shape(label)[0], size)))
+    return dataset.filter(no_autograph(lambda _, label, *_weight: tf.equal(tf.shape(label)[0], size)))
 
 
 def _with_size(batch: LabeledBatch, size: int | None) -> LabeledBatch:
     """Set the static shape of a part, if its number of examples is fixed."""
     if size is None:
         return batch
-    features, label, share, count = batch
-    features, label = tf.nest.map_structure(
-        lambda tensor: tf.ensure_shape(tensor, [size, *tensor.shape[1:]]), (features, label)
+    features, targets, share, count = batch
+    features, targets = tf.nest.map_structure(
+        lambda tensor: tf.ensure_shape(tensor, [size, *tensor.shape[1:]]), (features, targets)
     )
-    return features, label, share, count
+    return features, targets, share, count
 
 
 def _slice(tensor: Any, begin: tf.Tensor, end: tf.Tensor) -> Any:

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from headrace.common.errors import TrainingError
+from headrace.configs.schema.label import LabelConfig
 from headrace.configs.schema.train import TrainConfig
 from headrace.trainer import columns
 from headrace.trainer.columns.image import stored_image_loader
@@ -29,6 +30,7 @@ from headrace.trainer.input.packing import Packing
 from headrace.trainer.input.pipeline import InputPipeline, InputSplit
 from headrace.trainer.input.reading import SINGLE_WORKER, ClusterWorker, InputOptions
 from headrace.trainer.input.sources import ExampleSources
+from headrace.trainer.input.weights import ExampleWeights
 from headrace.trainer.sections import TrainerSections
 
 PREFETCH_TO_DEVICE_BYTES = 1 << 20
@@ -84,6 +86,7 @@ class InputPlan:
     training: InputPipeline
     sources: ExampleSources
     cache: CacheChoice
+    label: LabelConfig
     words: str
     """The reasons for the decisions, except those about the sources."""
 
@@ -105,8 +108,10 @@ class InputPlan:
         sources = sources.bucketed(buckets, lengths)
         batch_bytes = sample.bytes_each * train.global_batch_size
         prefetch_device = device if batch_bytes >= PREFETCH_TO_DEVICE_BYTES else None
+        spec = output.transformed_feature_spec()
+        weights = ExampleWeights.of("train", examples.train, spec, sections.label, train.class_weight)
         training = InputPipeline(
-            feature_spec=output.transformed_feature_spec(),
+            feature_spec=spec,
             label_key=sections.label.key,
             batch_size=sources.batch_size,
             cache=cache.kind,
@@ -117,9 +122,11 @@ class InputPlan:
             reading=InputOptions.of(train.input, prefetch_device, batch_bytes),
             load=stored_image_loader(columns.build(sections.features)),
             source=sources.stream,
+            weights=weights,
             check=label_check(sections.label),
         )
-        return cls(examples, training, sources, cache, cache.why + why)
+        words = "; ".join([cache.why + why, *([weights.words] if weights else [])])
+        return cls(examples, training, sources, cache, sections.label, words)
 
     def open_train(self, start: int = 0) -> InputSplit:
         """Open the train split after `start` batches."""
@@ -127,8 +134,14 @@ class InputPlan:
 
     def open_eval(self, batch_size: int) -> InputSplit:
         """Open the eval split."""
+        spec = self.training.feature_spec
         evaluation = dataclasses.replace(
-            self.training, shuffle=0, steps_per_epoch=None, buckets=None, batch_size=batch_size
+            self.training,
+            shuffle=0,
+            steps_per_epoch=None,
+            buckets=None,
+            batch_size=batch_size,
+            weights=ExampleWeights.of("eval", self.examples.eval, spec, self.label),
         )
         return evaluation.open("eval", self.examples.eval)
 

@@ -37,6 +37,7 @@ from headrace.trainer.input.shuffle import (
     shuffled,
     skip_examples,
 )
+from headrace.trainer.input.weights import ExampleWeights
 
 GATHERED = 4096
 """Examples that are fetched from memory at once, if batches are smaller."""
@@ -45,8 +46,8 @@ GATHERED_BYTES = 16 << 20
 GATHERED_AHEAD = 2
 """Prefetched elements of that size."""
 
-InputBatch = tuple[dict[str, Column], tf.Tensor]
-"""Features by name, and the label: each [batch, ...]."""
+InputBatch = tuple[dict[str, Column], tf.Tensor] | tuple[dict[str, Column], tf.Tensor, tf.Tensor]
+"""Features by name, the label, and the weights of the examples in the loss if they have some: each [batch, ...]."""
 Stream = Callable[[tf.Tensor | None], tf.data.Dataset]
 """Graph code from the seed of an epoch, int64 [2], to its examples in packed batches of any size. The order of larger
 units, such as files, follows from the seed; None keeps the order of the files."""
@@ -98,6 +99,8 @@ class InputPipeline:
     """Converts a batch of stored features to those that the model takes; None if they are the same."""
     source: Callable[[str, Sequence[str], Packing, Stream], Stream] | None = None
     """Where a split's examples come from, by its name, if not from its files."""
+    weights: ExampleWeights | None = None
+    """The weights of the examples in the loss; None if all count the same."""
     check: Callable[[tf.Tensor], tf.Tensor] = tf.identity
     """Passes labels through, and fails for an invalid one."""
 
@@ -260,13 +263,13 @@ class InputPipeline:
         load = self.load
         if load is None:
             return batches
-        both = no_autograph(lambda features, label: (load(features), label))
+        both = no_autograph(lambda features, *targets: (load(features), *targets))
         return batches.map(both, num_parallel_calls=self.reading.calls, deterministic=True)
 
     def _batch(self, packed: Packed, packing: Packing) -> InputBatch:
         columns = packing.unpack(packed)
-        label = columns.pop(self.label_key)
-        return columns, self.check(label)
+        label = self.check(columns.pop(self.label_key))
+        return (columns, label) if self.weights is None else (columns, label, self.weights.take(columns, label))
 
 
 def split_rows(size: int) -> Callable[..., tf.data.Dataset]:

@@ -66,7 +66,7 @@ def adapt_scale(model: keras.Model, train: InputSplit) -> None:
     layers = [layer for layer in model.layers if isinstance(layer, keras.layers.Normalization)]
     for layer in (layer for layer in layers if layer.name == SCALE_LAYER):
         labels = train.peek.take(SCALE_BATCHES)
-        layer.adapt(labels.map(lambda _, label: tf.reshape(label, [-1, 1])))
+        layer.adapt(labels.map(lambda _, label, *_weight: tf.reshape(label, [-1, 1])))
 
 
 def check_activation(name: str) -> None:

@@ -1,4 +1,7 @@
-"""Sums over examples from which metrics are computed: made for whole batches, and added up across them."""
+"""Sums over examples from which metrics are computed: made for whole batches, and added up across them.
+
+Each example counts as often as its weight says, which is 1 if the data has no weights.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,23 @@ STANDARD_ERRORS = 1.96
 
 @dataclass(frozen=True)
 class MetricAccumulator:
-    """Sums over some examples, and a histogram of their predictions or classes.
+    """Weighted sums over some examples, and a histogram of their predictions or classes.
 
-    sums: float64 [k], as the metrics define them; buckets: int64 [m], rising; counts: float64 [m, 2], the examples in
-    each bucket whose label is 0, and the others. m is 0 for metrics that need no histogram.
+    sums: float64 [k], as the metrics define them, the first of which is the sum of the weights; buckets: int64 [m],
+    rising; counts: float64 [m, 2], the weight of the examples in each bucket whose label is 0, and of the others (m is
+    0 for metrics that need no histogram); examples: their number; squares: the sum of the squared weights.
     """
 
     sums: Array
     buckets: NDArray[np.int64]
     counts: Array
+    examples: float
+    squares: float
+
+    @property
+    def effective_examples(self) -> float:
+        """The number of equally weighted examples whose mean is as uncertain (Kish, "Survey Sampling", 1965)."""
+        return float(self.sums[0] ** 2 / self.squares)
 
     def merge(self, others: Sequence[MetricAccumulator]) -> MetricAccumulator:
         """The total of this one and others of the same metrics. Sums are added in order."""
@@ -41,7 +52,13 @@ class MetricAccumulator:
         buckets = buckets[order]
         first = np.flatnonzero(np.diff(buckets, prepend=buckets[:1] - 1))
         total = np.add.reduceat(counts[order], first, axis=0) if len(first) else counts
-        return MetricAccumulator(functools.reduce(operator.add, [one.sums for one in each]), buckets[first], total)
+        return MetricAccumulator(
+            functools.reduce(operator.add, [one.sums for one in each]),
+            buckets[first],
+            total,
+            sum(one.examples for one in each),
+            sum(one.squares for one in each),
+        )
 
 
 class RunningTotal:
@@ -92,7 +109,7 @@ class LabelMetrics(abc.ABC):
     def sums(self, labels: Array, predictions: Array) -> Array:
         """What each example adds to the sums, [n, k], from labels [n] and predictions [n, outputs].
 
-        The first column is ones, so that its sum is the number of examples.
+        The first column is ones, so that its sum is that of the weights. Weights are applied to what is returned.
         """
 
     def buckets(self, labels: Array, predictions: Array) -> NDArray[np.int64] | None:  # noqa: ARG002
@@ -119,22 +136,34 @@ class LabelMetrics(abc.ABC):
         return None
 
     def accumulate(
-        self, labels: Array, predictions: Array, groups: NDArray[np.int64], number: int
+        self, labels: Array, predictions: Array, groups: NDArray[np.int64], number: int, weights: Array
     ) -> list[MetricAccumulator]:
-        """One accumulator for each of `number` groups of examples. groups: the group of each example, [n]."""
+        """One accumulator for each of `number` groups of examples.
+
+        groups: the group of each example, [n]; weights: above 0, [n].
+        """
         each = self.sums(labels, predictions)
-        sums = np.stack([np.bincount(groups, column, number) for column in each.T], axis=1)
-        buckets = self.buckets(labels, predictions)
+        sums = np.stack([np.bincount(groups, column * weights, number) for column in each.T], axis=1)
+        histograms = self._histograms(labels, self.buckets(labels, predictions), groups, number, weights)
+        examples, squares = np.bincount(groups, minlength=number), np.bincount(groups, weights**2, number)
+        return [
+            MetricAccumulator(row, *histogram, float(n), float(square))
+            for row, histogram, n, square in zip(sums, histograms, examples, squares, strict=True)
+        ]
+
+    @staticmethod
+    def _histograms(
+        labels: Array, buckets: NDArray[np.int64] | None, groups: NDArray[np.int64], number: int, weights: Array
+    ) -> list[tuple[NDArray[np.int64], Array]]:
+        """The buckets and counts of each group."""
         if buckets is None:
-            return [MetricAccumulator(row, np.zeros(0, np.int64), np.zeros((0, 2))) for row in sums]
+            return [(np.zeros(0, np.int64), np.zeros((0, 2)))] * number
         # (group, bucket) pairs as one integer, sorted by group, so that the histogram of a group is a slice of them
         least = buckets.min(initial=0)
         span = int(buckets.max(initial=0) - least) + 1
         pairs, index = np.unique(groups * span + (buckets - least), return_inverse=True)
-        positives = np.bincount(index, labels > 0, len(pairs))
-        counts = np.stack([np.bincount(index, minlength=len(pairs)) - positives, positives], axis=1)
+        by_label = [np.bincount(index, weights * which, len(pairs)) for which in (labels <= 0, labels > 0)]
+        counts = np.stack(by_label, axis=1).astype(np.float64)
+        found = (pairs % span + least).astype(np.int64)
         edges = np.searchsorted(pairs, np.arange(number + 1) * span)
-        return [
-            MetricAccumulator(row, pairs[start:end] % span + least, counts[start:end])
-            for row, (start, end) in zip(sums, pairwise(edges), strict=True)
-        ]
+        return [(found[start:end], counts[start:end]) for start, end in pairwise(edges)]

@@ -79,7 +79,8 @@ class BinaryMetrics(LabelMetrics):
 
     def margin(self, accumulator: MetricAccumulator) -> Margin | None:
         """Of the AUC (Hanley and McNeil, "The meaning and use of the area under a ROC curve", Radiology 143, 1982)."""
-        examples, positives = accumulator.sums[:2]
+        examples = accumulator.effective_examples
+        positives = accumulator.sums[1] * examples / accumulator.sums[0]
         area = self.metrics(accumulator)["auc"]
         negatives = examples - positives
         if not np.isfinite(area):
@@ -126,10 +127,10 @@ class MulticlassMetrics(LabelMetrics):
 
     def margin(self, accumulator: MetricAccumulator) -> Margin | None:
         """Of the accuracy (Wilson, "Probable inference, the law of succession, and statistical inference", 1927)."""
-        examples, correct = accumulator.sums[:2]
+        weight, correct = accumulator.sums[:2]
         if not np.isfinite(correct):
             return None
-        share, z = correct / examples, STANDARD_ERRORS
+        share, examples, z = correct / weight, accumulator.effective_examples, STANDARD_ERRORS
         width = z * np.sqrt(share * (1 - share) / examples + z**2 / (4 * examples**2)) / (1 + z**2 / examples)
         return Margin("accuracy", float(share), float(width), TOO_WIDE)
 
@@ -201,15 +202,15 @@ def _areas(counts: Array) -> tuple[float, float]:
     return area, float(np.sum(slope * (positives + intercept * np.log(growth))) / true[-1])
 
 
-def _calibration(accumulator: MetricAccumulator) -> list[tuple[float, float, int]]:
-    """(mean prediction, share of positives, examples) of each bin that has examples."""
+def _calibration(accumulator: MetricAccumulator) -> list[tuple[float, float, float]]:
+    """(mean prediction, share of positives, weight of the examples) of each bin that has examples."""
     predictions = 1 / (1 + np.exp(-(accumulator.buckets + 0.5) / RESOLUTION))
     bins = np.minimum((predictions * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     examples = np.bincount(bins, accumulator.counts.sum(axis=1), CALIBRATION_BINS)
     sums = np.bincount(bins, predictions * accumulator.counts.sum(axis=1), CALIBRATION_BINS)
     positives = np.bincount(bins, accumulator.counts[:, 1], CALIBRATION_BINS)
     return [
-        (float(total / n), float(share / n), int(n))
+        (float(total / n), float(share / n), float(n))
         for total, share, n in zip(sums, positives, examples, strict=True)
         if n
     ]

@@ -39,16 +39,16 @@ class RegressionAccumulator(MetricAccumulator):
     def merge(self, others: Sequence[MetricAccumulator]) -> RegressionAccumulator:
         """As above, with the moments."""
         total = super().merge(others)
-        examples, means, products = self.sums[0], self.means, self.products
+        weight, means, products = self.sums[0], self.means, self.products
         for other in others:
-            examples += other.sums[0]
-            share = other.sums[0] / max(examples, 1.0)
+            weight += other.sums[0]
+            share = other.sums[0] / weight if weight else 0.0
             other_means, other_products = _moments(other)
             with np.errstate(invalid="ignore"):  # an infinite mean leaves the correlation undefined
                 label, prediction = difference = other_means - means
-                between = (examples - other.sums[0]) * share * np.array([label**2, prediction**2, label * prediction])
+                between = (weight - other.sums[0]) * share * np.array([label**2, prediction**2, label * prediction])
                 products, means = products + other_products + between, means + share * difference
-        return RegressionAccumulator(total.sums, total.buckets, total.counts, means, products)
+        return _with_moments(total, means, products)
 
 
 class RegressionMetrics(LabelMetrics):
@@ -62,20 +62,17 @@ class RegressionMetrics(LabelMetrics):
         return np.stack([np.ones_like(error), np.abs(error), error**2, error**4], axis=1)
 
     def accumulate(
-        self, labels: Array, predictions: Array, groups: NDArray[np.int64], number: int
+        self, labels: Array, predictions: Array, groups: NDArray[np.int64], number: int, weights: Array
     ) -> list[MetricAccumulator]:
         """Also accumulates the moments of labels and predictions."""
-        plain = super().accumulate(labels, predictions, groups, number)
+        plain = super().accumulate(labels, predictions, groups, number, weights)
         with np.errstate(invalid="ignore"):  # as above
-            label, label_means = _deviations(labels, groups, number)
-            prediction, prediction_means = _deviations(predictions[:, 0], groups, number)
+            label, label_means = _deviations(labels, groups, number, weights)
+            prediction, prediction_means = _deviations(predictions[:, 0], groups, number, weights)
             each = (label**2, prediction**2, label * prediction)
         means = np.stack([label_means, prediction_means], axis=1)
-        products = np.stack([np.bincount(groups, product, number) for product in each], axis=1)
-        return [
-            RegressionAccumulator(one.sums, one.buckets, one.counts, *moments)
-            for one, *moments in zip(plain, means, products, strict=True)
-        ]
+        products = np.stack([np.bincount(groups, product * weights, number) for product in each], axis=1)
+        return [_with_moments(one, *moments) for one, *moments in zip(plain, means, products, strict=True)]
 
     def metrics(self, accumulator: MetricAccumulator) -> dict[str, float]:
         n, absolute, squared, _ = accumulator.sums
@@ -93,7 +90,8 @@ class RegressionMetrics(LabelMetrics):
         if not np.isfinite(fourth):
             return None
         mean = squared / n
-        width = STANDARD_ERRORS * float(np.sqrt(max(fourth / n - mean**2, 0) / n))
+        variance = max(fourth / n - mean**2, 0) / accumulator.effective_examples
+        width = STANDARD_ERRORS * float(np.sqrt(variance))
         return Margin("mean_squared_error", float(mean), width, TOO_WIDE * float(mean))
 
     def constant(self, accumulator: MetricAccumulator) -> dict[str, float]:
@@ -108,7 +106,14 @@ def _moments(accumulator: MetricAccumulator) -> tuple[Array, Array]:
     return accumulator.means, accumulator.products
 
 
-def _deviations(values: Array, groups: NDArray[np.int64], number: int) -> tuple[Array, Array]:
-    """Each value's deviation from the mean of its group, and the means."""
-    means = np.bincount(groups, values, number) / np.maximum(np.bincount(groups, minlength=number), 1)
+def _with_moments(plain: MetricAccumulator, means: Array, products: Array) -> RegressionAccumulator:
+    return RegressionAccumulator(
+        plain.sums, plain.buckets, plain.counts, plain.examples, plain.squares, means, products
+    )
+
+
+def _deviations(values: Array, groups: NDArray[np.int64], number: int, weights: Array) -> tuple[Array, Array]:
+    """Each value's deviation from the weighted mean of its group, and the means."""
+    total = np.bincount(groups, weights, number)
+    means = np.bincount(groups, values * weights, number) / np.where(total, total, 1)
     return values - means[groups], means

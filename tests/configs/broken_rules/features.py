@@ -21,6 +21,18 @@ BROKEN: Broken = {
             '2: features.tip: "tip" is the',
         )
     ],
+    "names_differ_from_weight": [
+        (
+            features(w="numeric") + "\nlabel: {key: tip, kind: binary, weight: w}",
+            "2: features.w: with `key: w` if the model is to read that column",
+        )
+    ],
+    "declared_type_fits_weight": [
+        (
+            f"data: {{{SOURCE}, types: {{w: string}}}}\nlabel: {{key: tip, kind: binary, weight: w}}",
+            "1: data.types.w: declare float or int",
+        )
+    ],
     "features_do_not_read_label": [
         (
             features(tip="numeric"),

@@ -85,6 +85,29 @@ BROKEN: Broken = {
             "1: train.jit: not for `strategy: mirrored`; use `auto`, or `strategy: one_gpu`",
         )
     ],
+    "class_weights_are_of_classes": [
+        ("train: {class_weight: {0: 1, 2: 5}}", '1: train.class_weight.2: "2" is not a class of the label'),
+        (
+            "label: {key: tip, kind: multiclass, classes: [low, high]}\ntrain: {class_weight: {hgh: 2}}",
+            '2: train.class_weight.hgh: did you mean "high"?',
+        ),
+        ("train: {class_weight: {0: 0, 1: 0}}", "1: train.class_weight: set at least one above 0"),
+        (
+            "label: {key: tip, kind: regression}\ntrain: {class_weight: balanced}",
+            "2: train.class_weight: a regression label has no classes to weigh",
+        ),
+    ],
+    "weights_are_measured_over_all_files": [
+        (
+            "train: {strategy: multi_worker, steps_per_epoch: 9, input: {own_shards: true}}\n"
+            "label: {key: tip, kind: binary, weight: w}",
+            "2: label.weight: train.input.own_shards",
+        ),
+        (
+            "train: {strategy: multi_worker, steps_per_epoch: 9, input: {own_shards: true}, class_weight: balanced}",
+            "1: train.class_weight: set a number for each class",
+        ),
+    ],
     "own_shards_require_workers": [
         (
             "train: {strategy: multi_worker, input: {own_shards: true}}",

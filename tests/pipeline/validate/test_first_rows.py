@@ -56,6 +56,35 @@ def test_labels_that_do_not_match_are_reported_with_the_setting_that_would(
         assert all(word in problem for word in words.split("…"))
 
 
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        (["1", "", "0.5"], "the weight is missing in 20 of the first 60 rows, the first of them row 2; …from 0 up"),
+        (["1", "2", "-2"], "the weight is negative in 20 of the first 60 rows, the first of them row 3; …"),
+        (["low", "high"], 'column "weight" holds text, and a weight needs numbers'),
+        (["inf", "1"], 'column "weight" holds inf'),
+        (["0", "0.5"], ""),
+    ],
+)
+def test_weights_that_cannot_be_used_are_reported_with_their_row(weights: list[str], words: str) -> None:
+    rows(
+        *(f"{row}.5,{row // 3 % 2},{weights[row % len(weights)]}" for row in ROWS),
+        ",,-9",  # dropped, so its weight does not matter
+        header="fare,tip,weight",
+    )
+    problems = reported(CONFIG.replace("kind: binary", "kind: binary, missing: drop, weight: weight"))
+    assert len(problems) == bool(words)
+    for problem in problems:
+        assert problem.startswith("c.yaml:4: label.weight: ")
+        assert all(word in problem for word in words.replace("first 60", "first 61").split("…"))
+
+
+def test_a_weight_that_is_not_a_column_is_reported_with_the_nearest() -> None:
+    rows(*(f"{row}.5,{row % 2}" for row in ROWS))
+    (problem,) = reported(CONFIG.replace("kind: binary", "kind: binary, weight: far"))
+    assert problem.startswith('c.yaml:4: label.weight: "far" is not a column of the data; did you mean "fare"?')
+
+
 def test_labels_are_let_through_where_they_only_warn_or_are_computed() -> None:
     rows(*(f"{row}.5,{row % 3}" for row in ROWS))
     assert len(reported(CONFIG)) == 1
