@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 
@@ -21,8 +22,8 @@ from headrace.configs.schema.data import DataConfig
 
 WHOLE_BYTES = 1 << 26
 """Files of this size in total are read as a whole."""
-MAX_ROWS = 200_000
-"""The most rows of data whose size is not known."""
+MAX_BYTES = 1 << 28
+"""Bytes in memory after which no more rows are read, such as those of a table whose size is not known."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,13 @@ def read_sample(data: DataConfig) -> Sample:
     names = data.columns if isinstance(data.columns, tuple) else None
     source = open_source(data.source, span.paths, ReadOptions(names, skip_bad=data.on_bad_record == "skip"))
     sizes = [state.size for state in span.files]
-    if isinstance(source, HasHead) and (UNKNOWN in sizes or sum(sizes) > WHOLE_BYTES):
+    is_large = UNKNOWN in sizes or sum(sizes) > WHOLE_BYTES
+    if is_large and isinstance(source, HasHead):
         head = source.head()
         return _read(data, head.source, [head.part], whole=head.whole)
-    return _read(data, source, source.parts(serial_map), whole=True)
+    parts = source.parts(serial_map)
+    read = parts[:1] if is_large else parts
+    return _read(data, source, read, whole=len(read) == len(parts))
 
 
 def _read(data: DataConfig, source: Source, parts: list[object], *, whole: bool) -> Sample:
@@ -65,13 +69,13 @@ def _read(data: DataConfig, source: Source, parts: list[object], *, whole: bool)
     declared = declared_types(data.model_copy(update={"types": _of(data.types, names)}), names)
     scan = sum((source.scan(part, declared) for part in parts), ScanResult())
     kinds = {name: declared.get(name) or scan.kinds.get(name, "missing") for name in (*names, *scan.kinds)}
-    batches, rows = list[pa.RecordBatch](), 0
-    for part in parts:
-        for batch in source.batches(part, kinds):
-            batches.append(batch)
-            rows += len(batch)
-            if rows >= MAX_ROWS and not whole:
-                break
+    batches, size = list[pa.RecordBatch](), 0
+    for batch in chain.from_iterable(source.batches(part, kinds) for part in parts):
+        if size > MAX_BYTES:
+            whole = False
+            break
+        batches.append(batch)
+        size += batch.nbytes
     schema = pa.schema([(name, ARROW[kind]) for name, kind in kinds.items()])
     table = pa.concat_tables([schema.empty_table(), *map(_table, batches)], promote_options="permissive")
     return Sample(table.select([*kinds]), kinds, whole)

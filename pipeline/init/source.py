@@ -29,6 +29,7 @@ ENDINGS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".jsonl": "jsonl
 """The kind of source for a file's ending, before which there may be `.gz`."""
 READ = 1 << 20
 """Bytes of a file by which its encoding is told."""
+IMAGES = (".jpg", ".jpeg", ".png")
 FILES = ("pkg",)
 """Schemes of paths, besides those of object stores."""
 _SOURCE: TypeAdapter[SourceConfig] = TypeAdapter(SourceConfig)
@@ -80,6 +81,9 @@ def _folder(given: str) -> dict[str, Any]:
         ending = next((ending for ending in ENDINGS if file.name.removesuffix(".gz").endswith(ending)), None)
         if ending is not None and ending != ".parquet" and file.is_file():
             found[ending + ".gz" * file.name.endswith(".gz")] += 1
+    if not found and any(file.suffix.lower() in IMAGES for file in Path(given).rglob("*")):
+        hint = "`headrace init` is for tables; configs/digits.yaml is an example with images"
+        raise RunError(f"{given} contains images; {hint}, and docs/config.md describes the source `images`")
     if len(found) != 1:
         what = f"files of several kinds ({', '.join(sorted(found))})" if found else "no file of a known kind"
         raise RunError(f"{given} contains {what}; name the files, such as '{given.rstrip('/')}/*.csv'")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import sqlite3
 import string
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,12 @@ from hypothesis import strategies as st
 
 from headrace.common.errors import RunError
 from headrace.components.example_gen.types import ARROW, Kind
+from headrace.components.inference import sample as sample_module
 from headrace.components.inference.columns import LEFT_OUT
-from headrace.components.inference.sample import Sample
+from headrace.components.inference.sample import Sample, read_sample
 from headrace.components.inference.table import infer
 from headrace.configs.loading.loader import load
+from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import VocabularyFeature
 from headrace.configs.schema.sources import CsvSource
 from headrace.pipeline.init.document import WIDTH, Draft, document
@@ -126,6 +130,27 @@ def test_a_folder_stands_for_its_files_of_one_kind(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a\n1\n")
     with pytest.raises(RunError, match=r"several kinds \(\.csv, \.jsonl\)"):
         given_source(str(tmp_path))
+
+
+def test_a_folder_of_images_names_the_example(tmp_path: Path) -> None:
+    (tmp_path / "cats").mkdir()
+    (tmp_path / "cats" / "1.JPG").write_bytes(b"\xff\xd8")
+    with pytest.raises(RunError, match="digits"):
+        given_source(str(tmp_path))
+
+
+def test_of_a_large_table_only_the_first_rows_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = f"{tmp_path}/shop.db"
+    with contextlib.closing(sqlite3.connect(file)) as database, database:
+        database.execute("create table orders (id integer primary key, price real)")
+        database.executemany("insert into orders values (?, ?)", [(n, n / 7) for n in range(100_000)])
+    data = DataConfig.model_validate({"source": given_source(f"sqlite:///{file}", "orders")})
+    everything = read_sample(data)
+    assert (everything.rows, everything.whole) == (100_000, True)
+    monkeypatch.setattr(sample_module, "MAX_BYTES", 1 << 16)
+    some = read_sample(data)
+    assert 0 < some.rows < 100_000
+    assert not some.whole
 
 
 def test_databases_need_a_table_and_files_have_none() -> None:
