@@ -1,6 +1,6 @@
 """What the defaults learn: a config of three lines against scikit-learn's linear models and boosted trees by default.
 
-    uv sync --inexact --group bench                      scikit-learn, and packages of tables
+    .venv/bin/uv pip install --group bench               scikit-learn, and packages of tables
     python -m benchmarks.quality                         all tables; some minutes
     python -m benchmarks.quality --tuned                 those that are not held aside
     python -m benchmarks.quality --only iris --set train.epochs=20

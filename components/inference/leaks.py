@@ -1,7 +1,7 @@
 """Columns that give the label away: what they hold is often known only when the label is.
 
 determines(column, label, facts, label_facts)      # True: each value stands for one of the label
-separation(column, label, facts, label_facts)      # 0.97: the AUC of the column alone
+suspicion(column, label, facts, label_facts)       # "alone reaches an AUC of 0.970"
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import pyarrow.compute as pc
 
 from headrace.components.inference.facts import ColumnFacts
 
-SUSPICIOUS = 0.95
-"""The AUC of a single column from which on a comment warns."""
+SUSPICIOUS_AUC, SUSPICIOUS_CORRELATION = 0.95, 0.99
+"""The AUC, or Spearman's correlation, of a single column from which on a comment warns."""
 ENOUGH_ROWS = 100
+FEW_VALUES = 20
+"""Distinct values up to which a label of numbers is no amount, whose order alone would say much."""
+NUMBERS = frozenset({"int", "float"})
 
 
 def determines(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFacts, label_facts: ColumnFacts) -> bool:
@@ -30,23 +33,48 @@ def determines(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFac
     return int(rows.group_by(["column", "label"]).aggregate([]).num_rows) == facts.distinct
 
 
-def separation(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFacts, label_facts: ColumnFacts) -> float:
-    """The AUC of a binary label that a column of numbers reaches alone, in the better direction; 0.5 for others.
+def suspicion(column: pa.ChunkedArray, label: pa.ChunkedArray, facts: ColumnFacts, label_facts: ColumnFacts) -> str:
+    """How well a column of numbers alone tells a label of two values, or a number; empty if that is not suspicious."""
+    if facts.is_list or facts.scalar not in NUMBERS or label_facts.is_list:
+        return ""
+    pairs = pa.table({"column": column, "label": label}).filter(pc.is_in(label, label_facts.values)).drop_null()
+    values = pairs["column"].cast(pa.float64()).to_numpy()
+    known = ~np.isnan(values)
+    if known.sum() < ENOUGH_ROWS:
+        return ""
+    if label_facts.distinct == 2:
+        positive = pc.equal(pairs["label"], label_facts.values[1]).to_numpy()
+        auc = separation(values[known], positive[known])
+        return f"alone reaches an AUC of {auc:.3f}" if auc >= SUSPICIOUS_AUC else ""
+    if label_facts.scalar not in NUMBERS or label_facts.distinct <= FEW_VALUES:
+        return ""
+    rho = rank_correlation(values[known], pairs["label"].cast(pa.float64()).to_numpy()[known])
+    return f"has a rank correlation of {rho:.3f} with it" if abs(rho) >= SUSPICIOUS_CORRELATION else ""
+
+
+def separation(values: np.ndarray, positive: np.ndarray) -> float:
+    """The AUC of numbers [n] for labels [n] (bool), in the better direction; 0.5 if all labels are the same.
 
     It is the Mann-Whitney U statistic over the pairs of rows with different labels, where equal values count half.
     """
-    if facts.is_list or facts.scalar not in {"int", "float"} or label_facts.distinct != 2 or label_facts.is_list:
-        return 0.5
-    rows = pa.table({"column": column, "label": label}).drop_null()
-    values = rows["column"].cast(pa.float64()).to_numpy()
-    positive = pc.equal(rows["label"], label_facts.values[1]).to_numpy()
-    keep = ~np.isnan(values)
-    values, positive = values[keep], positive[keep]
     positives = int(positive.sum())
     negatives = len(positive) - positives
-    if min(positives, negatives) == 0 or len(values) < ENOUGH_ROWS:
+    if min(positives, negatives) == 0:
         return 0.5
-    _, ranks, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middle = np.cumsum(counts) - (counts - 1) / 2  # the average rank of equal values, from 1
-    auc = float((middle[ranks][positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+    above = average_ranks(values)[positive].sum() - positives * (positives + 1) / 2
+    auc = float(above / (positives * negatives))
     return max(auc, 1 - auc)
+
+
+def rank_correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """Spearman's correlation of numbers [n]; 0 if one of them does not vary."""
+    first, second = average_ranks(one), average_ranks(other)
+    varies = np.ptp(first) > 0 and np.ptp(second) > 0
+    return float(np.corrcoef(first, second)[0, 1]) if varies else 0.0
+
+
+def average_ranks(values: np.ndarray) -> np.ndarray:
+    """The rank of each number from 1, and of equal ones their average: float64 [n]."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: np.ndarray = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    return ranks

@@ -15,7 +15,7 @@ from typing import Any
 from headrace.components.inference.columns import LEFT_OUT, Choice, choose, show
 from headrace.components.inference.facts import ColumnFacts, facts_of
 from headrace.components.inference.labels import LabelChoice, choose_label, likely_labels
-from headrace.components.inference.leaks import SUSPICIOUS, determines, separation
+from headrace.components.inference.leaks import determines, suspicion
 from headrace.components.inference.sample import Sample
 
 
@@ -69,8 +69,7 @@ def _choice(sample: Sample, name: str, target: ColumnFacts) -> Choice:
         why = f"each value stands for one of {target.name}, such as {show(facts.least)}: it gives the answer away"
         return Choice(name, LEFT_OUT, why)
     found = choose(facts)
-    auc = separation(sample.column(name), sample.column(target.name), facts, target)
-    if found.group == LEFT_OUT or auc < SUSPICIOUS:
+    what = suspicion(sample.column(name), sample.column(target.name), facts, target)
+    if found.group == LEFT_OUT or not what:
         return found
-    suspicion = f"alone reaches an AUC of {auc:.3f}; leave it out if it is not known before {target.name}"
-    return replace(found, suspicion=suspicion)
+    return replace(found, suspicion=f"{what}; leave it out if it is not known before {target.name}")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ from headrace.components.example_gen.types import Kind
 from headrace.components.inference.columns import LEFT_OUT, Choice, choose
 from headrace.components.inference.facts import ColumnFacts, facts_of
 from headrace.components.inference.labels import choose_label, likely_labels
-from headrace.components.inference.leaks import determines, separation
+from headrace.components.inference.leaks import average_ranks, determines, rank_correlation, separation
 from headrace.components.inference.sample import Sample
 from headrace.components.inference.table import features_of, free_name, infer
 
@@ -206,17 +207,27 @@ def test_a_column_that_stands_for_the_label_is_found() -> None:
     assert not determines(column_of(alive), column_of(label), facts(alive, "int"), facts(label, "string"))
 
 
-@given(st.lists(st.tuples(st.integers(0, 9) | st.none(), st.integers(0, 1)), min_size=100, max_size=150))
-def test_separation_is_the_share_of_pairs_in_order(rows: list[tuple[int | None, int]]) -> None:
-    column, label = [value for value, _ in rows], [side for _, side in rows]
-    arrays = pa.chunked_array([pa.array(column, pa.int64())]), column_of(label)
-    found = separation(*arrays, facts(column, "int"), facts(label, "int"))
-    positive, negative = (np.array([v for v, y in rows if v is not None and y == side]) for side in (1, 0))
+PAIRS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=60)
+
+
+@given(PAIRS)
+def test_separation_is_the_share_of_pairs_in_order(rows: list[tuple[int, int]]) -> None:
+    values, labels = (np.array(column) for column in zip(*rows, strict=True))
+    positive, negative = values[labels > 4], values[labels <= 4]
     expected = 0.5
-    if len(positive) and len(negative) and len(positive) + len(negative) >= 100:
+    if len(positive) and len(negative):
         above = (positive[:, None] > negative).mean() + 0.5 * (positive[:, None] == negative).mean()
         expected = max(above, 1 - above)
-    assert found == pytest.approx(expected)
+    assert separation(values, labels > 4) == pytest.approx(expected)
+
+
+@given(PAIRS)
+def test_ranks_and_their_correlation_are_those_of_pandas(rows: list[tuple[int, int]]) -> None:
+    table = pd.DataFrame(rows, columns=["x", "y"])
+    np.testing.assert_array_equal(average_ranks(table.x.to_numpy()), table.x.rank())
+    varies = table.nunique().min() > 1
+    expected = table.x.rank().corr(table.y.rank()) if varies else 0.0
+    assert rank_correlation(table.x.to_numpy(), table.y.to_numpy()) == pytest.approx(expected)
 
 
 @given(st.text(max_size=20), st.sets(st.sampled_from(["a", "a_2", "feature", "feature_1", "x"])))
@@ -234,12 +245,16 @@ def test_a_feature_of_another_name_has_the_column_as_its_key() -> None:
     }
 
 
-def test_a_number_that_nearly_separates_the_classes_is_kept_with_a_suspicion() -> None:
+def test_numbers_that_nearly_give_the_label_away_are_kept_with_a_suspicion() -> None:
     rng = np.random.default_rng(5)
-    label = rng.integers(0, 2, 500)
-    columns = {"label": label, "tip": label + rng.normal(0, 0.3, 500), "fare": rng.normal(0, 1, 500)}
-    sample = Sample(pa.table(columns), {"label": "int", "tip": "float", "fare": "float"}, whole=True)
-    tip, fare = infer(sample, "label").choices
-    assert [tip.group, fare.group] == ["numbers", "numbers"]
-    assert "AUC of 0.9" in tip.suspicion
-    assert not fare.suspicion
+    label, price = rng.integers(0, 2, 500), rng.lognormal(0, 1, 500)
+    columns = {"label": label, "tip": label + rng.normal(0, 0.3, 500), "price": price, "log_price": -np.log(price)}
+    columns |= {"fare": rng.normal(0, 1, 500)}
+    sample = Sample(pa.table(columns), {"label": "int", **dict.fromkeys([*columns][1:], "float")}, whole=True)
+    of_label = {choice.column: choice.suspicion for choice in infer(sample, "label").choices}
+    assert "AUC of 0.9" in of_label["tip"]
+    assert not any(of_label[name] for name in ("price", "log_price", "fare"))
+    of_price = {choice.column: choice for choice in infer(sample, "price").choices}
+    assert "rank correlation of -1.000" in of_price["log_price"].suspicion
+    assert of_price["log_price"].group == "numbers"
+    assert not any(of_price[name].suspicion for name in ("label", "tip", "fare"))
