@@ -71,8 +71,7 @@ def _rejected(
             yield from label_violations(config.label, found.rows.column(config.label.key), whole=_whole(found, spans))
     if config.label.weight in found.rows.column_names:
         yield from weight_violations(config.label, found.rows)
-    if _whole(found, spans):
-        yield from _empty_splits(config, found.rows)
+    yield from _splits(config, found.rows, whole=_whole(found, spans))
 
 
 def _slices(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
@@ -175,30 +174,35 @@ def _infinite(found: FirstRows, numbers: Mapping[str, KeyPath]) -> Iterator[Viol
         yield numbers[names[0]], f"{what}; correct these values, or make them missing"
 
 
-def _empty_splits(config: PipelineConfig, rows: pa.Table) -> Iterator[Violation]:
-    """Splits that get none of the rows, if these are all. Rows are split as ExampleGen does it.
+def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[Violation]:
+    """Values that name no split; and splits that get none of the rows, if these are all.
 
-    Many rows, which are rarely all equal, reach every split unless a key decides.
+    Rows are split as ExampleGen does it. Many rows, which are rarely all equal, reach every split unless a column
+    decides.
     """
-    if config.data.split_key is None and rows.num_rows > MANY_ROWS:
+    decides = config.data.split_column or config.data.split_key
+    if (decides is None and rows.num_rows > MANY_ROWS) or not (whole or config.data.split_column):
         return
     from headrace.components.example_gen.checks import check_splits
-    from headrace.components.example_gen.shards.layout import split_numbers
-    from headrace.components.example_gen.shards.row_hash import row_hash
+    from headrace.components.example_gen.shards.layout import ShardLayout, SplitColumn
     from headrace.components.example_gen.shards.write import with_value
 
     data = config.data
-    columns = sorted(rows.column_names) if data.split_key is None else [data.split_key]
-    if not rows.num_rows or not {*columns} <= {*rows.column_names}:
+    if not rows.num_rows or not {decides or rows.column_names[0]} <= {*rows.column_names}:
         return
     count: Counter[str] = Counter()
     names = list(data.splits)
+    layout = ShardLayout(data.splits, {}, data.split_key, data.shuffle_seed, split_column=SplitColumn.of(data))
     for every in rows.to_batches():
         batch = with_value(every, config.label.key if config.label.missing == "drop" else "")
-        numbers = split_numbers(row_hash(batch, columns, data.shuffle_seed), data.splits)
+        try:
+            numbers = layout.split_numbers(batch)
+        except DataError as error:
+            yield ("data", "split_column"), str(error)
+            return
         count.update(names[number] for number in numbers)
     try:
-        check_splits(data, count, rows.num_rows - count.total())
+        check_splits(data, count if whole else data.splits, rows.num_rows - count.total())
     except DataError as error:
         yield ("data", "splits"), str(error)
 

@@ -11,12 +11,11 @@ from headrace.configs.schema.data import DataConfig
 
 
 def check_key(data: DataConfig, columns: Sequence[str]) -> None:
-    """Raise DataError if the split key is not a column."""
-    if data.split_key is not None and data.split_key not in columns:
-        raise DataError(
-            f"`data.split_key` is {data.split_key!r}, which is not a column",
-            hint=suggest_columns(data.split_key, tuple(columns)),
-        )
+    """Raise DataError if the split key, or the column that names the splits, is not a column."""
+    for setting, name in (("split_key", data.split_key), ("split_column", data.split_column)):
+        if name is not None and name not in columns:
+            what = f"`data.{setting}` is {name!r}, which is not a column"
+            raise DataError(what, hint=suggest_columns(name, tuple(columns)))
 
 
 def check_rows(scan: ScanResult) -> None:
@@ -58,10 +57,16 @@ def check_splits(data: DataConfig, rows: Mapping[str, int], dropped: int = 0) ->
     """Raise DataError if a split has no rows; `dropped` were dropped before, because they have no label."""
     alike = f"rows with the same {data.split_key!r} (`data.split_key`)" if data.split_key else "equal rows"
     without = f", besides {dropped:,} without a label, which `label.missing: drop` leaves out" if dropped else ""
+    hint = (
+        f"All {alike} go to the same split, so there may be too few distinct ones: use more data, give the split more"
+        " hash buckets in `data.splits`, or try another `data.shuffle_seed`"
+    )
+    if data.split_column is not None:
+        hint = f"No row names it in {data.split_column!r} (`data.split_column`): remove it from `data.splits`, or list"
+        hint += " its values in `data.split_values`"
     for split in data.splits:
         if not rows.get(split):
             raise DataError(
                 f"split {split!r} is empty, out of {sum(rows.values())} rows in all{without}",
-                hint=f"All {alike} go to the same split, so there may be too few distinct ones: use more data, give the"
-                " split more hash buckets in `data.splits`, or try another `data.shuffle_seed`",
+                hint=hint,
             )

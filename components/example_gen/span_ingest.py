@@ -22,6 +22,7 @@ from headrace.components.example_gen.shards.layout import (
     Shard,
     ShardLayout,
     SizeEstimate,
+    SplitColumn,
     plan_shards,
 )
 from headrace.components.example_gen.shards.write import ReadPart, ShardWriter
@@ -174,7 +175,9 @@ class SpanIngester:
         compression = Compression(data.compression, data.compression_level)
         size = _estimate(read, parts, kinds, scanned.result, compression)
         plan = plan_shards(data.splits, size, data.shards, data.readers)
-        layout = ShardLayout(data.splits, plan.shards, data.split_key, data.shuffle_seed, plan.partitions)
+        layout = ShardLayout(
+            data.splits, plan.shards, data.split_key, data.shuffle_seed, plan.partitions, SplitColumn.of(data)
+        )
         spent = scanned.cache.paths if scanned.cache else ()
         skip_bad = data.on_bad_record == "skip"
         writer = ShardWriter(layout, compression, work, work / "joined", skip_bad, self.required)

@@ -6,7 +6,7 @@ import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
 
-from headrace.common.names import did_you_mean, join_or
+from headrace.common.names import did_you_mean, did_you_mean_or_list, join_or
 from headrace.configs.config import DeployConfig, PipelineSection
 from headrace.configs.rules.rule import Rule, Violation
 from headrace.configs.schema.data import DATE_PLACEHOLDERS, DataConfig, placeholder_error, placeholders
@@ -32,6 +32,29 @@ def split_names_are_valid(data: DataConfig) -> Iterator[Violation]:
     for name in data.splits:
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
             yield ("data", "splits", name), f'"{name}" becomes part of a folder name; use only letters, digits and _'
+
+
+def one_column_decides_the_split(data: DataConfig) -> Iterator[Violation]:
+    if data.split_column is not None and data.split_key is not None:
+        what = f'"{data.split_column}" (data.split_column) names the split of each row, so nothing is hashed'
+        yield ("data", "split_key"), f"{what}; remove one of both"
+    if data.split_column is None and data.split_values:
+        yield ("data", "split_values"), "these are values of a `split_column`; name that column, or remove them"
+
+
+def split_values_are_of_one_split(data: DataConfig) -> Iterator[Violation]:
+    seen: dict[str, str] = {}
+    for split, values in data.split_values.items():
+        where: KeyPath = ("data", "split_values", split)
+        if split not in data.splits:
+            yield where, f'"{split}" is not a split{did_you_mean_or_list(split, data.splits, "data.splits has")}'
+        for value in map(str, values):
+            if seen.setdefault(value, split) != split:
+                yield where, f'"{value}" is also a value of {seen[value]}; a row is in one split'
+    for split in data.splits.keys() - data.split_values.keys():
+        if split in seen:
+            what = f'"{split}" is a split of its own, which has this value unless it is listed here'
+            yield ("data", "split_values", seen[split]), f"{what}; remove the value, or list `{split}` with others"
 
 
 def types_fit_delimited_text(data: DataConfig) -> Iterator[Violation]:
@@ -137,6 +160,8 @@ RULES: tuple[Rule, ...] = (
     folders_are_not_uris,
     splits_include_train_and_eval,
     split_names_are_valid,
+    one_column_decides_the_split,
+    split_values_are_of_one_split,
     types_fit_delimited_text,
     bad_records_can_be_skipped,
     password_is_in_a_variable,

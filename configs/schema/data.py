@@ -40,8 +40,8 @@ class DataConfig(Section):
     integers beyond int64. A decimal from any source is a float; a decimal type without fractional digits is an int, or
     a string if it allows more than 18 digits. `string` keeps all digits."""
     columns: Literal["all", "used"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
-    """The columns to read: `all`; `used`, those named by the label (with its weight), the features, the slices and
-    `split_key`; or a list. Rows that differ only in columns that are not read get the same split."""
+    """The columns to read: `all`; `used`, those named by the label (with its weight), the features, the slices,
+    `split_key` and `split_column`; or a list. Rows that differ only in columns that are not read get the same split."""
     window: PositiveInt | Literal["all"] = 1
     """How many spans to train on, counted back from the newest by number (a date counts as a day). Requires a path with
     `{SPAN}` or a date. Each span is read once and then stored."""
@@ -65,6 +65,13 @@ class DataConfig(Section):
     split_key: Name | None = None
     """Rows with the same value in this column get the same split. null: the whole row is hashed, so only identical rows
     are certain to stay together."""
+    split_column: Name | None = None
+    """A column that names the split of each row, for data that is divided already. Every row needs the name of one of
+    `splits`, or a value that `split_values` lists. The numbers in `splits` then only estimate how many rows each gets,
+    for the number of shards. null: rows are split by hash."""
+    split_values: dict[str, Annotated[tuple[str | int, ...], Field(min_length=1)]] = {}
+    """The values of `split_column` for each split, such as `{train: [0, 1, 2], eval: [3], test: [4]}`. A split that is
+    not listed has its own name as its value."""
     shards: Literal["auto"] | PositiveInt | ShardSize = "auto"
     """TFRecord files per split (and span). auto: ten per reading host, each larger than 10 MB and preferably 100 to 200
     MB; or a number; or a target size such as `150MB`."""

@@ -38,6 +38,25 @@ def test_only_the_new_span_is_read(folder: Path, reads: Counter[str]) -> None:
     assert ids(third) == ids(generate(folder, config(DAYS, window=3), store=False))
 
 
+def test_a_column_that_names_the_split_does_so_in_every_span_and_every_window(folder: Path) -> None:
+    for day, first in (("2026-01-01", 0), ("2026-01-02", 1000)):
+        lines = [f"{first + row},{('train', 'dev', 'train')[row % 3]}" for row in range(30)]
+        Path("in").mkdir(exist_ok=True)
+        Path("in", f"{day}.csv").write_text("\n".join(["id,fold", *lines]) + "\n", encoding="utf-8")
+    by_fold = {"split_column": "fold", "split_values": {"eval": ("dev",)}}
+    for window, starts in ((2, (0, 1000)), (1, (1000,))):
+        found = rows_of(generate(folder, config(DAYS, window=window, **by_fold)))
+        every = [start + row for start in starts for row in range(30)]
+        assert {split: sorted(ids) for split, ids in found.items()} == {
+            "train": [row for row in every if row % 1000 % 3 != 1],
+            "eval": [row for row in every if row % 1000 % 3 == 1],
+        }
+    with pytest.raises(DataError, match=r"split 'test' is empty.*\n.*No row names it in 'fold'"):
+        generate(folder, config(DAYS, **by_fold, splits={"train": 8, "eval": 1, "test": 1}))
+    with pytest.raises(DataError, match=r"`data\.split_column` is 'day', which is not a column"):
+        generate(folder, config(DAYS, split_column="day"))
+
+
 def test_kept_span_does_not_depend_on_its_raw_file(folder: Path) -> None:
     """Its content is replaced by nonsense of the same size and time, and nobody looks."""
     days("2026-01-01", "2026-01-02")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.shards.layout import (
     MAX_PARTITIONS,
     PARTITION_BYTES,
@@ -17,11 +18,14 @@ from headrace.components.example_gen.shards.layout import (
     Shard,
     ShardLayout,
     SizeEstimate,
+    SplitColumn,
     automatic_count,
     plan_shards,
     split_numbers,
 )
 from headrace.components.example_gen.shards.row_hash import row_hash
+from headrace.configs.schema.data import DataConfig
+from headrace.configs.schema.sources import CsvSource
 
 SPLITS = {"train": 8, "eval": 1, "test": 1}
 
@@ -33,6 +37,12 @@ def batch(rows: int, first: int = 0) -> pa.RecordBatch:
 
 def layout(shards: int = 1, split_key: str | None = None, seed: int = 0) -> ShardLayout:
     return ShardLayout(SPLITS, dict.fromkeys(SPLITS, shards), split_key, seed)
+
+
+def by_column(values: dict[str, Any]) -> ShardLayout:
+    """Split by the column `fold`; values: those of the splits that are not their names."""
+    data = DataConfig(source=CsvSource(kind="csv", path="a.csv"), split_column="fold", split_values=values)
+    return replace(layout(), split_column=SplitColumn.of(data))
 
 
 def assigned(rows: pa.RecordBatch, how: ShardLayout, part: int = 0) -> list[Shard]:
@@ -71,6 +81,45 @@ def test_rows_of_one_key_stay_in_one_split_and_still_fill_all_its_shards() -> No
     train = [rows for (split, _), rows in shards.items() if split == "train"]
     assert len(train) == 5
     assert max(train) - min(train) <= 1
+
+
+@pytest.mark.parametrize(
+    ("values", "arrow", "listed"),
+    [
+        (["train", "eval", "test", "train"], pa.string(), {}),
+        ([b"train", b"dev", b"held out", b"train"], pa.binary(), {"eval": ("dev", "valid"), "test": ("held out",)}),
+        ([2, 3, 4, 0], pa.int64(), {"train": (0, 1, 2), "eval": (3,), "test": (4,)}),
+        ([2.0, 3.0, 4.0, 0.0], pa.float64(), {"train": (0, 1, 2), "eval": (3,), "test": (4,)}),
+    ],
+)
+def test_a_column_names_the_split_by_its_name_or_by_the_values_listed_for_it(
+    values: list[Any], arrow: pa.DataType, listed: dict[str, Any]
+) -> None:
+    rows = pa.RecordBatch.from_arrays([pa.array(values, arrow), pa.array(range(4))], names=["fold", "id"])
+    assert splits_of(rows, by_column(listed)) == ["train", "eval", "test", "train"]
+    assert splits_of(rows.slice(1), by_column(listed)) == ["eval", "test", "train"]
+    assert splits_of(rows.slice(0, 0), by_column(listed)) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "arrow", "what"),
+    [
+        (["train", "valid"], pa.string(), "'valid', which is not the value of a split"),
+        (["train", None], pa.string(), "a row has no value"),
+        (["train", ""], pa.string(), "a row has no value"),
+        ([1, 2], pa.int64(), "'1', which is not"),
+        ([float("nan")], pa.float64(), "a row has no value"),
+    ],
+)
+def test_a_row_whose_column_names_no_split_is_refused_with_the_values_there_are(
+    values: list[Any], arrow: pa.DataType, what: str
+) -> None:
+    rows = pa.RecordBatch.from_arrays([pa.array(values, arrow)], names=["fold"])
+    with pytest.raises(DataError) as error:
+        Partitioner(by_column({}), 0, "in/a.csv").assign(rows)
+    assert str(error.value).startswith("in/a.csv: column 'fold': ")
+    assert what in str(error.value)
+    assert "The values are train, eval, test; `data.split_values`" in str(error.value)
 
 
 def test_another_seed_gives_other_splits_and_another_order() -> None:

@@ -1,20 +1,23 @@
 """The layout of the shards: how many files each split gets, and which partition each row goes to.
 
-A row's split comes from its hash alone. Within a split, rows are dealt out in shuffled rounds to partitions: pieces of
-a shard that fit into memory, each of which is shuffled and encoded as a whole.
+A row's split comes from its hash alone, or from a column that names it. Within a split, rows are dealt out in shuffled
+rounds to partitions: pieces of a shard that fit into memory, each of which is shuffled and encoded as a whole.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
+from headrace.common.errors import DataError
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.row_hash import row_hash
 from headrace.components.example_gen.tfexample.framing import framed_examples
+from headrace.configs.schema.data import DataConfig
 
 PER_READER = 10
 MIN_SHARD_BYTES, GOOD_SHARD_BYTES, MAX_SHARD_BYTES = 10e6, 150e6, 200e6
@@ -108,6 +111,54 @@ def _megabytes(size: float) -> str:
 
 
 @dataclass(frozen=True)
+class SplitColumn:
+    """A column that names the split of each row.
+
+    splits: the number of the split for each value of the column, as text.
+    """
+
+    name: str
+    splits: Mapping[str, int]
+
+    @classmethod
+    def of(cls, data: DataConfig) -> SplitColumn | None:
+        """The column that `data.split_column` names; None if there is none."""
+        if data.split_column is None:
+            return None
+        values = {split: data.split_values.get(split, (split,)) for split in data.splits}
+        numbers = {str(value): number for number, split in enumerate(data.splits) for value in values[split]}
+        return cls(data.split_column, numbers)
+
+    def numbers(self, batch: pa.RecordBatch, file: str | None = None) -> np.ndarray:
+        """The number of each row's split: int64 [rows]. Raises DataError for a value that is not that of a split.
+
+        file: where the rows come from, for messages.
+        """
+        coded = batch.column(self.name).dictionary_encode(null_encoding="encode")
+        values = [_spelled(value) for value in coded.dictionary.to_pylist()]
+        numbers = np.array([self.splits.get(value or "", -1) for value in values], np.int64)
+        found = numbers[coded.indices.to_numpy()] if len(batch) else np.zeros(0, np.int64)
+        if (found < 0).any():
+            wrong = values[int(coded.indices[int(np.argmin(found))].as_py())]
+            raise DataError(
+                f"{'a row has no value' if not wrong else repr(wrong)}, which is not the value of a split",
+                file=file,
+                column=self.name,
+                hint=f"The values are {', '.join(self.splits)}; `data.split_values` lists those of each split",
+            )
+        return found
+
+
+def _spelled(value: object) -> str | None:
+    """A value as text: a whole number without a fraction, which a column with missing values may give it."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, float):
+        return None if math.isnan(value) else str(int(value) if value.is_integer() else value)
+    return None if value is None else str(value)
+
+
+@dataclass(frozen=True)
 class ShardLayout:
     """How rows are distributed. The partitions of all splits are numbered consecutively, split by split.
 
@@ -117,6 +168,7 @@ class ShardLayout:
         split_key: the column whose value decides the split; None: the whole row does.
         seed: of the hash and the shuffles.
         partitions: the partitions in each shard of a split; 1 for splits that are not named.
+        split_column: the column that names the split of each row; None: the hash decides.
     """
 
     buckets: Mapping[str, int]
@@ -124,6 +176,14 @@ class ShardLayout:
     split_key: str | None
     seed: int
     partitions: Mapping[str, int] = field(default_factory=dict)
+    split_column: SplitColumn | None = None
+
+    def split_numbers(self, batch: pa.RecordBatch, file: str | None = None) -> np.ndarray:
+        """The number of each row's split: int64 [rows]. Raises DataError if the split column has another value."""
+        if self.split_column is not None:
+            return self.split_column.numbers(batch, file)
+        columns = sorted(batch.schema.names) if self.split_key is None else [self.split_key]
+        return split_numbers(row_hash(batch, columns, self.seed), self.buckets)
 
     def all_shards(self) -> Iterator[Shard]:
         """Every shard, split by split."""
@@ -150,6 +210,7 @@ class Partitioner:
 
     layout: ShardLayout
     part: int
+    file: str | None = None
     _assigned: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -157,8 +218,7 @@ class Partitioner:
 
     def assign(self, batch: pa.RecordBatch) -> np.ndarray:
         """The number of each row's partition: int64 [rows]."""
-        columns = sorted(batch.schema.names) if self.layout.split_key is None else [self.layout.split_key]
-        which = split_numbers(row_hash(batch, columns, self.layout.seed), self.layout.buckets)
+        which = self.layout.split_numbers(batch, self.file)
         partitions = np.empty(batch.num_rows, np.int64)
         first = 0
         for number, split in enumerate(self.layout.buckets):

@@ -128,7 +128,8 @@ class ShardWriter:
         number, part = numbered
         owner = list(self.layout.all_partitions())
         roundings = RoundingAccumulator(skip_bad=self.skip_bad, file=files_of_part(part))
-        partitioner, totals, dropped = Partitioner(self.layout, number), np.zeros(len(owner), np.int64), 0
+        partitioner = Partitioner(self.layout, number, files_of_part(part))
+        totals, dropped = np.zeros(len(owner), np.int64), 0
         with PartitionSpill(self._scattered_path(number), len(owner)) as spill:
             for rows_read in read(number, part):
                 complete = with_value(rows_read, self.required)

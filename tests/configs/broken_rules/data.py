@@ -33,6 +33,24 @@ BROKEN: Broken = {
             '1: data.splits.a/b: "a/b" becomes part of a folder',
         )
     ],
+    "one_column_decides_the_split": [
+        (f"data: {{{SOURCE}, split_column: fold, split_key: user}}", "1: data.split_key: remove one of both"),
+        (f"data: {{{SOURCE}, split_values: {{eval: [dev]}}}}", "1: data.split_values: name that column"),
+    ],
+    "split_values_are_of_one_split": [
+        (
+            f"data: {{{SOURCE}, split_column: fold, split_values: {{evl: [dev]}}}}",
+            '1: data.split_values.evl: did you mean "eval"?',
+        ),
+        (
+            f"data: {{{SOURCE}, split_column: fold, split_values: {{train: [0, 1], eval: [1]}}}}",
+            '1: data.split_values.eval: "1" is also a value of train',
+        ),
+        (
+            f"data: {{{SOURCE}, split_column: fold, split_values: {{train: [test]}}}}",
+            '1: data.split_values.train: "test" is a split of its own',
+        ),
+    ],
     "types_fit_delimited_text": [
         (
             f"data: {{{SOURCE}, types: {{tags: int list}}}}",

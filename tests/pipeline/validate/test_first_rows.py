@@ -109,6 +109,28 @@ def refusal_of_a_run() -> list[str]:
     return []
 
 
+@pytest.mark.parametrize(
+    ("folds", "setting", "words"),
+    [
+        (["train", "eval", "test"], "", ""),
+        (
+            ["train", "valid", "test"],
+            "",
+            "c.yaml:4: data.split_column: column 'fold': 'valid', which is not the value …",
+        ),
+        (["train", "valid", "test"], "  split_values: {eval: [valid]}\n", ""),
+        (["0", "1", "2"], "  split_values: {train: [0], eval: [1], test: [2]}\n", ""),
+        (["train", "eval"], "", "data.splits: split 'test' is empty, out of 60 rows in all…No row names it"),
+    ],
+)
+def test_a_column_that_names_no_split_is_reported_as_by_the_run(folds: list[str], setting: str, words: str) -> None:
+    rows(*(f"{row}.5,{row // 3 % 2},{folds[row % len(folds)]}" for row in ROWS), header="fare,tip,fold")
+    problems = reported(CONFIG.replace("label:", f"  split_column: fold\n{setting}label:", 1))
+    assert len(problems) == bool(words)
+    for problem in problems:
+        assert all(word in problem for word in words.split("…"))
+
+
 def test_a_slice_over_nearly_unique_values_is_noted_and_not_refused(caplog: pytest.LogCaptureFixture) -> None:
     rows(*(f"{row}.5,{row % 2},{row % 7}" for row in range(400)), header="fare,tip,day")
     Path("c.yaml").write_text(CONFIG + "evaluate: {slices: [day, fare]}\n", encoding="utf-8")
