@@ -14,6 +14,7 @@ from headrace.common.errors import DataError
 from headrace.common.names import join_names
 from headrace.configs.config import PipelineConfig
 from headrace.configs.rules.rule import Violation
+from headrace.configs.schema.data import DataConfig
 from headrace.configs.schema.features import MULTIVALUED_HINT
 from headrace.configs.schema.section import KeyPath
 from headrace.configs.schema.sources import SourceConfig
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headrace.components.example_gen.head import FirstRows
+    from headrace.components.example_gen.shards.time_split import TimeSplit
     from headrace.components.example_gen.sources import Source
     from headrace.components.example_gen.spans.manifest import Span
 
@@ -180,8 +182,9 @@ def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[
     Rows are split as ExampleGen does it. Many rows, which are rarely all equal, reach every split unless a column
     decides.
     """
-    decides = config.data.split_column or config.data.split_key
-    if (decides is None and rows.num_rows > MANY_ROWS) or not (whole or config.data.split_column):
+    by_value = config.data.split_column or config.data.split_by
+    decides = by_value or config.data.split_key
+    if (decides is None and rows.num_rows > MANY_ROWS) or not (whole or by_value):
         return
     from headrace.components.example_gen.checks import check_splits
     from headrace.components.example_gen.shards.layout import ShardLayout, SplitColumn
@@ -192,19 +195,28 @@ def _splits(config: PipelineConfig, rows: pa.Table, *, whole: bool) -> Iterator[
         return
     count: Counter[str] = Counter()
     names = list(data.splits)
-    layout = ShardLayout(data.splits, {}, data.split_key, data.shuffle_seed, split_column=SplitColumn.of(data))
-    for every in rows.to_batches():
-        batch = with_value(every, config.label.key if config.label.missing == "drop" else "")
-        try:
-            numbers = layout.split_numbers(batch)
-        except DataError as error:
-            yield ("data", "split_column"), str(error)
-            return
-        count.update(names[number] for number in numbers)
+    required = config.label.key if config.label.missing == "drop" else ""
+    batches = [with_value(batch, required) for batch in rows.to_batches()]
+    try:
+        by_column = _time_split(data, batches) or SplitColumn.of(data)
+        layout = ShardLayout(data.splits, {}, data.split_key, data.shuffle_seed, split_column=by_column)
+        count.update(names[number] for batch in batches for number in layout.split_numbers(batch))
+    except DataError as error:
+        yield ("data", "split_column" if data.split_column else "split_by"), str(error)
+        return
     try:
         check_splits(data, count if whole else data.splits, rows.num_rows - count.total())
     except DataError as error:
         yield ("data", "splits"), str(error)
+
+
+def _time_split(data: DataConfig, batches: Sequence[pa.RecordBatch]) -> TimeSplit | None:
+    """How these rows are divided by time; None if the config does not say so."""
+    from headrace.components.example_gen.shards.time_split import TimeSplit, count_times
+
+    if data.split_by is None:
+        return None
+    return TimeSplit.of(data.split_by, [count_times(batches, data.split_by)], data.splits)
 
 
 def _groups(names: Sequence[str]) -> list[Sequence[str]]:

@@ -158,6 +158,8 @@ def _single_names(config: PipelineConfig) -> NamedColumns:
         yield ("label", "weight"), config.label.weight, ()
     if config.data.split_key is not None:
         yield ("data", "split_key"), config.data.split_key, ()
+    if config.data.split_by is not None:
+        yield ("data", "split_by"), config.data.split_by, ()
     if config.data.split_column is not None:
         yield ("data", "split_column"), config.data.split_column, ()
     for name in config.data.types:

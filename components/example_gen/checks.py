@@ -11,8 +11,12 @@ from headrace.configs.schema.data import DataConfig
 
 
 def check_key(data: DataConfig, columns: Sequence[str]) -> None:
-    """Raise DataError if the split key, or the column that names the splits, is not a column."""
-    for setting, name in (("split_key", data.split_key), ("split_column", data.split_column)):
+    """Raise DataError if a column that decides the split is not a column of the data."""
+    for setting, name in (
+        ("split_key", data.split_key),
+        ("split_by", data.split_by),
+        ("split_column", data.split_column),
+    ):
         if name is not None and name not in columns:
             what = f"`data.{setting}` is {name!r}, which is not a column"
             raise DataError(what, hint=suggest_columns(name, tuple(columns)))
@@ -61,6 +65,8 @@ def check_splits(data: DataConfig, rows: Mapping[str, int], dropped: int = 0) ->
         f"All {alike} go to the same split, so there may be too few distinct ones: use more data, give the split more"
         " hash buckets in `data.splits`, or try another `data.shuffle_seed`"
     )
+    if data.split_by is not None:
+        hint = f"Rows with the same {data.split_by!r} (`data.split_by`) stay together, and too many have the same"
     if data.split_column is not None:
         hint = f"No row names it in {data.split_column!r} (`data.split_column`): remove it from `data.splits`, or list"
         hint += " its values in `data.split_values`"

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headrace.components.example_gen.checks import check_key, check_rows, check_written
 from headrace.components.example_gen.column_cache import MAX_BYTES, ColumnCache
+from headrace.components.example_gen.parts import files_of_part
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.layout import (
     MIN_SHARD_BYTES,
@@ -25,7 +26,8 @@ from headrace.components.example_gen.shards.layout import (
     SplitColumn,
     plan_shards,
 )
-from headrace.components.example_gen.shards.write import ReadPart, ShardWriter
+from headrace.components.example_gen.shards.time_split import TimeSplit, count_times
+from headrace.components.example_gen.shards.write import ReadPart, ShardWriter, with_value
 from headrace.components.example_gen.sources import (
     ParallelMap,
     ReadOptions,
@@ -175,9 +177,8 @@ class SpanIngester:
         compression = Compression(data.compression, data.compression_level)
         size = _estimate(read, parts, kinds, scanned.result, compression)
         plan = plan_shards(data.splits, size, data.shards, data.readers)
-        layout = ShardLayout(
-            data.splits, plan.shards, data.split_key, data.shuffle_seed, plan.partitions, SplitColumn.of(data)
-        )
+        by_column = self._time_split(parts, read, parallel_map) or SplitColumn.of(data)
+        layout = ShardLayout(data.splits, plan.shards, data.split_key, data.shuffle_seed, plan.partitions, by_column)
         spent = scanned.cache.paths if scanned.cache else ()
         skip_bad = data.on_bad_record == "skip"
         writer = ShardWriter(layout, compression, work, work / "joined", skip_bad, self.required)
@@ -186,6 +187,13 @@ class SpanIngester:
         return SpanShards(
             work / "joined", dict(result.rows), described, result.roundings, result.skipped, result.dropped
         )
+
+    def _time_split(self, parts: Sequence[object], read: ReadPart, parallel_map: ParallelMap) -> TimeSplit | None:
+        """What divides the rows by time, which takes one more pass over them; None if the config does not say so."""
+        if self.data.split_by is None:
+            return None
+        count = partial(_count_times, read=read, column=self.data.split_by, required=self.required)
+        return TimeSplit.of(self.data.split_by, parallel_map("Times", count, list(enumerate(parts))), self.data.splits)
 
     def _map(self, span: Span, purpose: str) -> ParallelMap:
         return self.make_map(self._folder(span, purpose))
@@ -204,6 +212,12 @@ def _read(
     number: int, part: object, source: Source, kinds: Mapping[str, Kind], cache: ColumnCache | None
 ) -> Iterator[pa.RecordBatch]:
     return cache.batches(number, kinds) if cache else source.batches(part, kinds)
+
+
+def _count_times(numbered: tuple[int, object], read: ReadPart, column: str, required: str) -> pa.Table:
+    number, part = numbered
+    rows = (with_value(batch, required) for batch in read(number, part))
+    return count_times(rows, column, files_of_part(part))
 
 
 def _sizes(sizes: Mapping[Shard, int], layout: ShardLayout) -> str:

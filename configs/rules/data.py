@@ -35,11 +35,27 @@ def split_names_are_valid(data: DataConfig) -> Iterator[Violation]:
 
 
 def one_column_decides_the_split(data: DataConfig) -> Iterator[Violation]:
-    if data.split_column is not None and data.split_key is not None:
-        what = f'"{data.split_column}" (data.split_column) names the split of each row, so nothing is hashed'
-        yield ("data", "split_key"), f"{what}; remove one of both"
+    named = {name: getattr(data, name) for name in ("split_column", "split_by", "split_key")}
+    first, *others = [name for name, column in named.items() if column is not None] or [""]
+    for name in others:
+        yield (
+            ("data", name),
+            f'"{named[first]}" (data.{first}) already decides the split of each row; remove one of both',
+        )
     if data.split_column is None and data.split_values:
         yield ("data", "split_values"), "these are values of a `split_column`; name that column, or remove them"
+
+
+def rows_of_spans_keep_their_split(data: DataConfig) -> Iterator[Violation]:
+    """In a rolling window the times of the newest rows change, and with them what is newest."""
+    if data.split_by is not None and placeholders(path for _, path in _paths(data)):
+        what = (
+            "the paths have spans, and a row would be in another split in each window, so that rows of yesterday's test"
+        )
+        yield (
+            ("data", "split_by"),
+            f"{what} would train today's model; use split_key or split_column, or a path without",
+        )
 
 
 def split_values_are_of_one_split(data: DataConfig) -> Iterator[Violation]:
@@ -161,6 +177,7 @@ RULES: tuple[Rule, ...] = (
     splits_include_train_and_eval,
     split_names_are_valid,
     one_column_decides_the_split,
+    rows_of_spans_keep_their_split,
     split_values_are_of_one_split,
     types_fit_delimited_text,
     bad_records_can_be_skipped,

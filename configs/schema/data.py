@@ -41,7 +41,8 @@ class DataConfig(Section):
     a string if it allows more than 18 digits. `string` keeps all digits."""
     columns: Literal["all", "used"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
     """The columns to read: `all`; `used`, those named by the label (with its weight), the features, the slices,
-    `split_key` and `split_column`; or a list. Rows that differ only in columns that are not read get the same split."""
+    `split_key`, `split_by` and `split_column`; or a list. Rows that differ only in columns that are not read get the
+    same split."""
     window: PositiveInt | Literal["all"] = 1
     """How many spans to train on, counted back from the newest by number (a date counts as a day). Requires a path with
     `{SPAN}` or a date. Each span is read once and then stored."""
@@ -65,6 +66,10 @@ class DataConfig(Section):
     split_key: Name | None = None
     """Rows with the same value in this column get the same split. null: the whole row is hashed, so only identical rows
     are certain to stay together."""
+    split_by: Name | None = None
+    """A column of dates (ISO 8601) or numbers by whose order rows are split: the oldest are the first of `splits`, the
+    newest the last, in the proportions given there. Rows of the same time stay together. Not for spans. null: rows are
+    split by hash."""
     split_column: Name | None = None
     """A column that names the split of each row, for data that is divided already. Every row needs the name of one of
     `splits`, or a value that `split_values` lists. The numbers in `splits` then only estimate how many rows each gets,

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace.common.errors import DataError
 from headrace.components.example_gen.shards.compression import Compression
 from headrace.components.example_gen.shards.row_hash import row_hash
+from headrace.components.example_gen.shards.time_split import TimeSplit
 from headrace.components.example_gen.tfexample.framing import framed_examples
 from headrace.configs.schema.data import DataConfig
 
@@ -168,7 +169,8 @@ class ShardLayout:
         split_key: the column whose value decides the split; None: the whole row does.
         seed: of the hash and the shuffles.
         partitions: the partitions in each shard of a split; 1 for splits that are not named.
-        split_column: the column that names the split of each row; None: the hash decides.
+        split_column: the column that names the split of each row, or by whose order rows are split; None: the hash
+            decides.
     """
 
     buckets: Mapping[str, int]
@@ -176,7 +178,7 @@ class ShardLayout:
     split_key: str | None
     seed: int
     partitions: Mapping[str, int] = field(default_factory=dict)
-    split_column: SplitColumn | None = None
+    split_column: SplitColumn | TimeSplit | None = None
 
     def split_numbers(self, batch: pa.RecordBatch, file: str | None = None) -> np.ndarray:
         """The number of each row's split: int64 [rows]. Raises DataError if the split column has another value."""

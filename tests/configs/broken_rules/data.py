@@ -35,7 +35,14 @@ BROKEN: Broken = {
     ],
     "one_column_decides_the_split": [
         (f"data: {{{SOURCE}, split_column: fold, split_key: user}}", "1: data.split_key: remove one of both"),
+        (f"data: {{{SOURCE}, split_by: day, split_key: user}}", '1: data.split_key: "day" (data.split_by)'),
         (f"data: {{{SOURCE}, split_values: {{eval: [dev]}}}}", "1: data.split_values: name that column"),
+    ],
+    "rows_of_spans_keep_their_split": [
+        (
+            "data: {source: {kind: csv, path: 'a-{SPAN}.csv'}, split_by: day}",
+            "1: data.split_by: use split_key or split_column",
+        )
     ],
     "split_values_are_of_one_split": [
         (

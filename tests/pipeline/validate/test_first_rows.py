@@ -131,6 +131,24 @@ def test_a_column_that_names_no_split_is_reported_as_by_the_run(folds: list[str]
         assert all(word in problem for word in words.split("…"))
 
 
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [
+        ([f"2026-01-{1 + day:02}" for day in range(30)], ""),
+        (["2026-01-01", "02.01.2026"], "data.split_by: column 'day': '02.01.2026' is not a date such as"),
+        (["2026-01-01", ""], "data.split_by: column 'day': a row has no value"),
+        (["2026-01-01", "2026-01-02"], "data.splits: split 'eval' is empty…stay together, and too many have the same"),
+        ([f"{day}.5" for day in range(20)], ""),
+    ],
+)
+def test_a_column_that_cannot_be_ordered_in_time_is_reported_as_by_the_run(days: list[str], words: str) -> None:
+    rows(*(f"{row}.5,{row // 3 % 2},{days[row % len(days)]}" for row in ROWS), header="fare,tip,day")
+    problems = reported(CONFIG.replace("label:", "  split_by: day\nlabel:", 1))
+    assert len(problems) == bool(words)
+    for problem in problems:
+        assert all(word in problem for word in words.split("…"))
+
+
 def test_a_slice_over_nearly_unique_values_is_noted_and_not_refused(caplog: pytest.LogCaptureFixture) -> None:
     rows(*(f"{row}.5,{row % 2},{row % 7}" for row in range(400)), header="fare,tip,day")
     Path("c.yaml").write_text(CONFIG + "evaluate: {slices: [day, fare]}\n", encoding="utf-8")
